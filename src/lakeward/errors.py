@@ -1,0 +1,655 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every error Lakeward raises, in one tree. Imports nothing of ours.
+
+    LakewardError
+    ├── InvalidInput                what a person or program handed in is wrong; nothing was changed
+    │   ├── InvalidConfig           UnknownOption, InvalidOptionValue
+    │   ├── InvalidTable            UnsupportedType, InvalidAlter, UnsupportedBucketKey
+    │   ├── InvalidRows             row, column, reason
+    │   ├── InvalidRequest          malformed HTTP, Flight or plan input
+    │   └── SparkUnsupported, JavaNotFound, UnsafeLake
+    ├── NotFound                    TableNotFound, PartitionNotFound, SnapshotGone, OffsetOutOfRange, PluginNotFound,
+    │                               JobNotFound, RoundNotFound
+    ├── AlreadyExists               TableAlreadyExists, LakeMismatch, LakeNotEmpty
+    ├── Refused                     Unauthorized, Forbidden, IncompatibleVersion, InsecureBinding
+    ├── HotStoreError               BucketStopped, CorruptBatch, OutOfSequence, DiskFull, Overloaded, PartitionExpired,
+    │                               DataFolderLocked, DataFolderVersion, WritesPaused, SchemaChanged, SnapshotBusy
+    ├── CoordinatorError            FencedEpoch, LeaseLost, Superseded, LedgerGap, IllegalTransition, TableBusy
+    ├── CommitError                 CommitConflict, CommitUnknown
+    ├── LakeError                   LakeUnavailable, LakeRolledBack, LakeBehind, LakeForeign, LakeTampered,
+    │                               LakeTableGone, LakeSchemaBroken, ReplacedRowMissing, RoundTooOld
+    ├── Unavailable                 ServerUnavailable, TimedOut, ReadTooFarAhead
+    ├── SplitFailed                 a task returned an error that is not one of ours
+    ├── FaultInjected               a test asked for it
+    └── RemoteError                 a peer sent a code this version does not know
+
+Constructors take facts as keywords and keep them as attributes. `code` is stable: it travels over HTTP, Flight and out of
+Spark tasks, and `from_wire` brings the same type back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, dataclass_transform
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False)
+class LakewardError(Exception):
+    """The root. `retryable` says whether the same call may succeed later without anybody changing anything."""
+
+    code: ClassVar[str] = "error"
+    retryable: ClassVar[bool] = False
+    http_status: ClassVar[int] = 500
+    template: ClassVar[str] = "something failed"
+
+    def __init_subclass__(cls) -> None:
+        dataclass(kw_only=True, eq=False, repr=False)(cls)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+
+    @property
+    def message(self) -> str:
+        return self.template.format(**self.facts)
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.facts.items())})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return from_wire, (to_wire(self),)
+
+
+def to_wire(error: LakewardError) -> dict[str, Any]:
+    """The error as plain values: for HTTP bodies, Flight error details and Spark task outcomes."""
+    return {"code": error.code, "message": error.message, "facts": error.facts, "retryable": error.retryable}
+
+
+def from_wire(body: Mapping[str, Any]) -> LakewardError:
+    """The typed error again; an unknown code or unfitting facts become a `RemoteError` that keeps the message."""
+    cls = _by_code().get(str(body.get("code")))
+    facts = body.get("facts")
+    if cls is not None and isinstance(facts, Mapping):
+        try:
+            return cls(**facts)
+        except TypeError:
+            pass
+    return RemoteError(remote_code=str(body.get("code")), text=str(body.get("message")))
+
+
+def tree(root: type[LakewardError] = LakewardError) -> Iterator[type[LakewardError]]:
+    """Every class of the tree, parents first."""
+    yield root
+    for child in root.__subclasses__():
+        yield from tree(child)
+
+
+def _by_code() -> dict[str, type[LakewardError]]:
+    return {cls.code: cls for cls in tree()}
+
+
+# ---- input -----------------------------------------------------------------------------------------------------------
+class InvalidInput(LakewardError):
+    code = "invalid-input"
+    http_status = 400
+
+
+class InvalidConfig(InvalidInput):
+    code = "invalid-config"
+    template = "configuration {where}: {reason}"
+    where: str
+    reason: str
+
+
+class UnknownOption(InvalidConfig):
+    code = "unknown-option"
+    template = "{where}: there is no option {key!r}{nearest_text}; `lakeward config` lists them all"
+    key: str
+    nearest: str | None = None
+    reason: str = "unknown option"
+
+    @property
+    def message(self) -> str:
+        hint = f", did you mean {self.nearest!r}?" if self.nearest else ""
+        return self.template.format(**self.facts, nearest_text=hint)
+
+
+class InvalidOptionValue(InvalidConfig):
+    code = "invalid-option-value"
+    template = "{where}: {key} = {value!r} is not allowed: {reason}; allowed: {allowed}"
+    key: str
+    value: str
+    allowed: str
+
+
+class InvalidTable(InvalidInput):
+    code = "invalid-table"
+    template = "table {table}: {field} {value!r}: {reason}"
+    table: str
+    field: str
+    value: str
+    reason: str
+
+
+class UnsupportedType(InvalidInput):
+    code = "unsupported-type"
+    template = "{where}: type {type} is not supported by {by}: {reason}"
+    where: str
+    type: str
+    by: str
+    reason: str
+
+
+class UnsupportedBucketKey(InvalidInput):
+    code = "unsupported-bucket-key"
+    template = "column {column} of type {type} cannot be a bucket key of the {function} bucket function: {reason}"
+    column: str
+    type: str
+    function: str
+    reason: str
+
+
+class InvalidAlter(InvalidInput):
+    code = "invalid-alter"
+    template = "table {table} cannot be altered: {change}: {reason}"
+    table: str
+    change: str
+    reason: str
+
+
+class InvalidRows(InvalidInput):
+    code = "invalid-rows"
+    template = "table {table}, row {row}, column {column}: {reason}; nothing of this call was stored"
+    table: str
+    row: int
+    column: str
+    reason: str
+
+
+class InvalidRequest(InvalidInput):
+    code = "invalid-request"
+    template = "{what}: {reason}"
+    what: str
+    reason: str
+
+
+class SparkUnsupported(InvalidInput):
+    code = "spark-unsupported"
+    template = "{what} is not supported: {reason}"
+    what: str
+    reason: str
+
+
+class JavaNotFound(InvalidInput):
+    code = "java-not-found"
+    template = "Spark needs Java 17 or newer; looked at {looked_at}; set JAVA_HOME, or `pip install lakeward[jre]`"
+    looked_at: str
+
+
+class UnsafeLake(InvalidInput):
+    code = "unsafe-lake"
+    template = "lake {lake} cannot be used: {reason}"
+    lake: str
+    reason: str
+
+
+# ---- not there, or there already -------------------------------------------------------------------------------------
+class NotFound(LakewardError):
+    code = "not-found"
+    http_status = 404
+
+
+class TableNotFound(NotFound):
+    code = "table-not-found"
+    template = "there is no table {table}; `lakeward table list` shows what there is"
+    table: str
+
+
+class PartitionNotFound(NotFound):
+    code = "partition-not-found"
+    template = "table {table} has no partition {partition}"
+    table: str
+    partition: str
+
+
+class SnapshotGone(NotFound):
+    code = "snapshot-gone"
+    http_status = 410
+    template = "table {table}: snapshot {snapshot} is no longer kept; {advice}"
+    table: str
+    snapshot: str
+    advice: str
+
+
+class OffsetOutOfRange(NotFound):
+    code = "offset-out-of-range"
+    http_status = 416
+    template = "table {table}, bucket {bucket}: offset {offset} is outside the log [{start}, {end})"
+    table: str
+    bucket: str
+    offset: int
+    start: int
+    end: int
+
+
+class PluginNotFound(NotFound):
+    code = "plugin-not-found"
+    template = "no {kind} plugin is called {name!r}; installed: {installed}"
+    kind: str
+    name: str
+    installed: str
+
+
+class JobNotFound(NotFound):
+    code = "job-not-found"
+    template = "no tiering job is called {job!r}; `lakeward jobs` shows those that registered"
+    job: str
+
+
+class RoundNotFound(NotFound):
+    code = "round-not-found"
+    template = "there is no round {round_id}"
+    round_id: str
+
+
+class AlreadyExists(LakewardError):
+    code = "already-exists"
+    http_status = 409
+
+
+class TableAlreadyExists(AlreadyExists):
+    code = "table-already-exists"
+    template = "table {table} exists already"
+    table: str
+
+
+class LakeMismatch(AlreadyExists):
+    code = "lake-mismatch"
+    template = "lake table {table} exists and does not match: {diff}"
+    table: str
+    diff: str
+
+
+class LakeNotEmpty(AlreadyExists):
+    code = "lake-not-empty"
+    template = "lake table {table} already has snapshots; adopt it on purpose with `lakeward table adopt`, or pick another name"
+    table: str
+
+
+# ---- refused ---------------------------------------------------------------------------------------------------------
+class Refused(LakewardError):
+    code = "refused"
+    http_status = 403
+
+
+class Unauthorized(Refused):
+    code = "unauthorized"
+    http_status = 401
+    template = "no valid token was sent for {what}; set LAKEWARD_TOKEN"
+    what: str
+
+
+class Forbidden(Refused):
+    code = "forbidden"
+    template = "token {token_name!r} has role {role}, and {what} needs {needed}"
+    token_name: str
+    role: str
+    what: str
+    needed: str
+
+
+class IncompatibleVersion(Refused):
+    code = "incompatible-version"
+    http_status = 426
+    template = "{peer} speaks {what} version {theirs}, this side speaks {ours}; upgrade the older one"
+    peer: str
+    what: str
+    theirs: str
+    ours: str
+
+
+class InsecureBinding(Refused):
+    code = "insecure-binding"
+    template = "binding to {address} without a token is refused; set a token, or bind to 127.0.0.1"
+    address: str
+
+
+# ---- hot store -------------------------------------------------------------------------------------------------------
+class HotStoreError(LakewardError):
+    code = "hot-store"
+
+
+class BucketStopped(HotStoreError):
+    code = "bucket-stopped"
+    http_status = 503
+    template = "table {table}, bucket {bucket} takes no {what}: {reason}"
+    table: str
+    bucket: str
+    what: str
+    reason: str
+
+
+class CorruptBatch(HotStoreError):
+    code = "corrupt-batch"
+    template = "{where}: batch at byte {position} is corrupt: {reason}; the file was left alone"
+    where: str
+    position: int
+    reason: str
+
+
+class OutOfSequence(HotStoreError):
+    code = "out-of-sequence"
+    http_status = 409
+    template = "writer {writer}, bucket {bucket}: sequence {got} came, {expected} was due; start a new writer"
+    writer: str
+    bucket: str
+    got: int
+    expected: int
+
+
+class DiskFull(HotStoreError):
+    code = "disk-full"
+    http_status = 507
+    retryable = True
+    template = "{where}: {free_bytes} bytes are free and {reserve_bytes} are kept in reserve; free some space, nothing was stored"
+    where: str
+    free_bytes: int
+    reserve_bytes: int
+
+
+class Overloaded(HotStoreError):
+    code = "overloaded"
+    http_status = 429
+    retryable = True
+    template = "{what}: {in_use_bytes} of {limit_bytes} bytes are in use; try again a little later or send smaller batches"
+    what: str
+    in_use_bytes: int
+    limit_bytes: int
+
+
+class PartitionExpired(HotStoreError):
+    code = "partition-expired"
+    http_status = 409
+    template = "table {table}: partition {partition} has expired and takes no writes"
+    table: str
+    partition: str
+
+
+class DataFolderLocked(HotStoreError):
+    code = "data-folder-locked"
+    template = "data folder {folder} is in use by {holder}; stop that server or name another folder"
+    folder: str
+    holder: str
+
+
+class DataFolderVersion(HotStoreError):
+    code = "data-folder-version"
+    template = "data folder {folder} has format version {found}, this server knows up to {known}; use a newer Lakeward"
+    folder: str
+    found: int
+    known: int
+
+
+class WritesPaused(HotStoreError):
+    code = "writes-paused"
+    http_status = 503
+    retryable = True
+    template = "table {table} takes no writes: {reason}"
+    table: str
+    reason: str
+
+
+class SchemaChanged(HotStoreError):
+    code = "schema-changed"
+    http_status = 409
+    retryable = True
+    template = "table {table}: batch at offset {offset} has schema {batch_schema}, the round was planned on {planned_schema}"
+    table: str
+    offset: int
+    batch_schema: int
+    planned_schema: int
+
+
+class SnapshotBusy(HotStoreError):
+    code = "snapshot-busy"
+    http_status = 409
+    retryable = True
+    template = "table {table}, bucket {bucket}: {reason}"
+    table: str
+    bucket: str
+    reason: str
+
+
+# ---- coordinator -----------------------------------------------------------------------------------------------------
+class CoordinatorError(LakewardError):
+    code = "coordinator"
+    http_status = 409
+
+
+class FencedEpoch(CoordinatorError):
+    code = "fenced-epoch"
+    template = "table {table}: epoch {epoch} is over, the current one is {current}: {reason}"
+    table: str
+    epoch: int
+    current: int
+    reason: str
+
+
+class LeaseLost(CoordinatorError):
+    code = "lease-lost"
+    template = "table {table}: round {round_id} of job {job} no longer holds the lease: {reason}"
+    table: str
+    round_id: str
+    job: str
+    reason: str
+
+
+class Superseded(CoordinatorError):
+    code = "superseded"
+    template = "job {job}: instance {instance} was replaced by {by}; this instance must exit"
+    job: str
+    instance: str
+    by: str
+
+
+class LedgerGap(CoordinatorError):
+    code = "ledger-gap"
+    template = "table {table}, bucket {bucket}: range [{start}, {stop}) does not begin where the ledger ends ({ledger_end})"
+    table: str
+    bucket: str
+    start: int
+    stop: int
+    ledger_end: int
+
+
+class IllegalTransition(CoordinatorError):
+    code = "illegal-transition"
+    template = "table {table} cannot go from {source} to {target}"
+    table: str
+    source: str
+    target: str
+
+
+class TableBusy(CoordinatorError):
+    code = "table-busy"
+    retryable = True
+    template = "table {table}: {reason}"
+    table: str
+    reason: str
+
+
+# ---- lake ------------------------------------------------------------------------------------------------------------
+class CommitError(LakewardError):
+    code = "commit"
+    http_status = 409
+
+
+class CommitConflict(CommitError):
+    """The lake is not as the commit demanded. `lost` is true when another round of ours moved offsets or token."""
+
+    code = "commit-conflict"
+    template = "table {table}, round {round_id}: {reason}"
+    table: str
+    round_id: str
+    reason: str
+    lost: bool = False
+
+
+class CommitUnknown(CommitError):
+    code = "commit-unknown"
+    template = "table {table}, round {round_id}: the lake did not say whether the commit took place: {reason}"
+    table: str
+    round_id: str
+    reason: str
+
+
+class LakeError(LakewardError):
+    code = "lake"
+    http_status = 502
+
+
+class LakeUnavailable(LakeError):
+    code = "lake-unavailable"
+    retryable = True
+    template = "lake {lake} does not answer ({what}): {reason}; the hot store keeps all data meanwhile"
+    lake: str
+    what: str
+    reason: str
+
+
+class LakeRolledBack(LakeError):
+    code = "lake-rolled-back"
+    template = (
+        "table {table}: someone moved main to snapshot {head}, and our newest snapshot {ours} is not among its ancestors; "
+        "either move main back, or accept the lake as it is with `lakeward table resync {table}`"
+    )
+    table: str
+    head: str
+    ours: str
+
+
+class LakeBehind(LakeError):
+    code = "lake-behind"
+    template = (
+        "table {table}, bucket {bucket}: the lake holds offsets up to {lake_offset}, the coordinator recorded {committed}; "
+        "restore the lake, or rewrite what is missing with `lakeward table resync {table}`"
+    )
+    table: str
+    bucket: str
+    lake_offset: int
+    committed: int
+
+
+class LakeForeign(LakeError):
+    code = "lake-foreign"
+    template = (
+        "lake table {table} belongs to table id {found}, not to {expected}; adopt it with `lakeward table adopt {table}`, or move it away"
+    )
+    table: str
+    found: str
+    expected: str
+
+
+class LakeTampered(LakeError):
+    code = "lake-tampered"
+    template = "table {table}, snapshot {snapshot}: {what} cannot be read ({reason}); restore it, or run `lakeward table resync {table}`"
+    table: str
+    snapshot: str
+    what: str
+    reason: str
+
+
+class LakeTableGone(LakeError):
+    code = "lake-table-gone"
+    template = "lake table {table} is no longer in the catalog; restore it, or disable and enable the lake on this table"
+    table: str
+
+
+class LakeSchemaBroken(LakeError):
+    code = "lake-schema-broken"
+    template = "lake table {table} no longer fits: {diff}; undo that change in the lake"
+    table: str
+    diff: str
+
+
+class ReplacedRowMissing(LakeError):
+    code = "replaced-row-missing"
+    template = (
+        "table {table}, bucket {bucket}: {count} replaced rows are in no lake file (first offset {offset}); "
+        "run `lakeward verify {table}`, then `lakeward table resync {table}`"
+    )
+    table: str
+    bucket: str
+    offset: int
+    count: int
+
+
+class RoundTooOld(LakeError):
+    code = "round-too-old"
+    template = "table {table}, round {round_id} is {age_s} s old, more than tiering.round.max-age ({max_age_s} s); it will not commit"
+    table: str
+    round_id: str
+    age_s: int
+    max_age_s: int
+
+
+# ---- the rest --------------------------------------------------------------------------------------------------------
+class Unavailable(LakewardError):
+    code = "unavailable"
+    retryable = True
+    http_status = 503
+
+
+class ServerUnavailable(Unavailable):
+    code = "server-unavailable"
+    template = "no answer from {address}: {reason}; is the server running? (`lakeward server`)"
+    address: str
+    reason: str
+
+
+class TimedOut(Unavailable):
+    code = "timed-out"
+    http_status = 504
+    template = "{what} did not end within {limit_s} s: {state}"
+    what: str
+    limit_s: float
+    state: str
+
+
+class ReadTooFarAhead(Unavailable):
+    code = "read-too-far-ahead"
+    http_status = 409
+    template = "table {table}, bucket {bucket}: offset {wanted} was asked for and the log ends at {end}"
+    table: str
+    bucket: str
+    wanted: int
+    end: int
+
+
+class SplitFailed(LakewardError):
+    """An error that is not one of ours came out of a split; its text is kept."""
+
+    code = "split-failed"
+    template = "table {table}, split {split}: {kind}: {text}"
+    table: str
+    split: str
+    kind: str
+    text: str
+
+
+class FaultInjected(LakewardError):
+    code = "fault-injected"
+    template = "fault injected at {point}"
+    point: str
+
+
+class RemoteError(LakewardError):
+    code = "remote"
+    http_status = 502
+    template = "the peer answered {remote_code}: {text}"
+    remote_code: str
+    text: str

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Model types to Arrow and back. What Arrow cannot say (CHAR length, exact precision) rides in field metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from lakeward.errors import UnsupportedType
+from lakeward.model.schema import Column, Schema
+from lakeward.model.sqltype import parse_type
+from lakeward.model.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    BytesType,
+    CharType,
+    DataType,
+    DateType,
+    DecimalType,
+    Float32Type,
+    Float64Type,
+    Int8Type,
+    Int16Type,
+    Int32Type,
+    Int64Type,
+    MapType,
+    RowField,
+    RowType,
+    StringType,
+    TimestampLtzType,
+    TimestampType,
+    TimeType,
+)
+
+TYPE_KEY = b"lakeward.type"
+COMMENT_KEY = b"comment"
+
+_PLAIN: dict[type[DataType], pa.DataType] = {
+    BooleanType: pa.bool_(),
+    Int8Type: pa.int8(),
+    Int16Type: pa.int16(),
+    Int32Type: pa.int32(),
+    Int64Type: pa.int64(),
+    Float32Type: pa.float32(),
+    Float64Type: pa.float64(),
+    CharType: pa.string(),
+    StringType: pa.string(),
+    BytesType: pa.binary(),
+    DateType: pa.date32(),
+}
+_FROM_PLAIN: dict[pa.DataType, DataType] = {
+    pa.bool_(): BooleanType(),
+    pa.int8(): Int8Type(),
+    pa.int16(): Int16Type(),
+    pa.int32(): Int32Type(),
+    pa.int64(): Int64Type(),
+    pa.uint8(): Int16Type(),
+    pa.uint16(): Int32Type(),
+    pa.uint32(): Int64Type(),
+    pa.float32(): Float32Type(),
+    pa.float64(): Float64Type(),
+    pa.string(): StringType(),
+    pa.large_string(): StringType(),
+    pa.string_view(): StringType(),
+    pa.binary(): BytesType(),
+    pa.large_binary(): BytesType(),
+    pa.binary_view(): BytesType(),
+    pa.date32(): DateType(),
+}
+_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+
+
+def time_unit(precision: int) -> str:
+    """The coarsest Arrow unit that holds so many fractional digits."""
+    return next(unit for unit, digits in _DIGITS.items() if precision <= digits)
+
+
+def to_arrow_type(kind: DataType) -> pa.DataType:
+    if type(kind) in _PLAIN:
+        return _PLAIN[type(kind)]
+    match kind:
+        case DecimalType():
+            return pa.decimal128(kind.precision, kind.scale)
+        case BinaryType():
+            return pa.binary(kind.length)
+        case TimeType():
+            unit = time_unit(kind.precision)
+            return pa.time32(unit) if unit in ("s", "ms") else pa.time64(unit)
+        case TimestampType():
+            return pa.timestamp(time_unit(kind.precision))
+        case TimestampLtzType():
+            return pa.timestamp(time_unit(kind.precision), tz="UTC")
+        case ArrayType():
+            return pa.list_(_field("element", kind.element, None))
+        case MapType():
+            return pa.map_(_field("key", kind.key.with_nullable(False), None), _field("value", kind.value, None))
+        case RowType():
+            return pa.struct([_field(f.name, f.type, f.comment) for f in kind.fields])
+    raise UnsupportedType(where="schema", type=str(kind), by="Arrow", reason="no mapping")
+
+
+def to_arrow_schema(schema: Schema | Sequence[Column]) -> pa.Schema:
+    columns = schema.columns if isinstance(schema, Schema) else schema
+    return pa.schema([to_arrow_field(c) for c in columns])
+
+
+def to_arrow_field(column: Column) -> pa.Field:
+    return _field(column.name, column.type, column.comment)
+
+
+def from_arrow_schema(schema: pa.Schema) -> tuple[Column, ...]:
+    return tuple(Column(name=f.name, type=from_arrow_field(f), comment=_comment(f)) for f in schema)
+
+
+def from_arrow_field(field: pa.Field) -> DataType:
+    spelled = (field.metadata or {}).get(TYPE_KEY)
+    if spelled is not None:
+        kind = parse_type(spelled.decode())
+        if to_arrow_type(kind) == field.type:
+            return kind.with_nullable(field.nullable)
+    return _from_arrow_type(field.name, field.type).with_nullable(field.nullable)
+
+
+def _from_arrow_type(where: str, arrow: pa.DataType) -> DataType:
+    if arrow in _FROM_PLAIN:
+        return _FROM_PLAIN[arrow]
+    if pa.types.is_decimal(arrow) and arrow.precision <= 38 and arrow.scale >= 0:
+        return DecimalType(precision=arrow.precision, scale=arrow.scale)
+    if pa.types.is_fixed_size_binary(arrow):
+        return BinaryType(length=arrow.byte_width)
+    if pa.types.is_time(arrow):
+        return TimeType(precision=_DIGITS[arrow.unit])
+    if pa.types.is_timestamp(arrow):
+        precision = _DIGITS[arrow.unit]
+        return TimestampType(precision=precision) if arrow.tz is None else TimestampLtzType(precision=precision)
+    if pa.types.is_dictionary(arrow):
+        return _from_arrow_type(where, arrow.value_type)
+    if pa.types.is_map(arrow):
+        return MapType(key=from_arrow_field(arrow.key_field), value=from_arrow_field(arrow.item_field))
+    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow):
+        return ArrayType(element=from_arrow_field(arrow.value_field))
+    if pa.types.is_struct(arrow):
+        return RowType(fields=tuple(RowField(name=f.name, type=from_arrow_field(f), comment=_comment(f)) for f in arrow))
+    raise UnsupportedType(where=where, type=str(arrow), by="Lakeward", reason="no column type matches this Arrow type")
+
+
+def _field(name: str, kind: DataType, comment: str | None) -> pa.Field:
+    metadata: dict[bytes, bytes] = {}
+    if isinstance(kind, CharType | TimeType | TimestampType | TimestampLtzType):
+        metadata[TYPE_KEY] = kind.sql.encode()
+    if comment is not None:
+        metadata[COMMENT_KEY] = comment.encode()
+    return pa.field(name, to_arrow_type(kind), kind.nullable, metadata or None)
+
+
+def _comment(field: pa.Field) -> str | None:
+    raw = (field.metadata or {}).get(COMMENT_KEY)
+    return None if raw is None else raw.decode()

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ledger: which offset range of which bucket each lake snapshot added. The proof of exactly-once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import Epoch, JobName, RoundId, SnapshotId, TableId
+from lakeward.model.offsets import OffsetRange
+
+
+class LedgerKind(StrEnum):
+    ROUND = "round"
+    ADOPTED = "adopted"
+    """Taken over from the lake; may cover several rounds whose snapshots are gone."""
+
+    GAP = "gap"
+    """Offsets that the lake will never hold, recorded on purpose by an operator or a restore."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerEntry:
+    """`rows` is None where nobody counted (adopted ranges). `generation` grows with each resync."""
+
+    table_id: TableId
+    bucket: Bucket
+    range: OffsetRange
+    round_id: RoundId
+    snapshot_id: SnapshotId | None
+    epoch: Epoch
+    job: JobName
+    kind: LedgerKind = LedgerKind.ROUND
+    rows: int | None = None
+    generation: int = 0
+    committed_at_ms: int = 0

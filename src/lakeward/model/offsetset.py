@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A set of offsets of one bucket, as a sorted array: replaced rows, and the offsets that a file holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakeward.errors import InvalidRequest
+from lakeward.model.versioned import pack, unpack
+
+Offsets = npt.NDArray[np.int64]
+
+
+class OffsetSet:
+    """Ascending, without doubles. `values` is not to be changed."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, offsets: Iterable[int] | Offsets = ()) -> None:
+        array = offsets if isinstance(offsets, np.ndarray) else np.fromiter(offsets, np.int64)
+        self.values: Offsets = np.unique(array.astype(np.int64, copy=False))
+
+    @classmethod
+    def from_sorted(cls, values: Offsets) -> OffsetSet:
+        """Takes an array that is ascending and without doubles already."""
+        made = cls.__new__(cls)
+        made.values = values
+        return made
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __bool__(self) -> bool:
+        return len(self.values) > 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OffsetSet) and np.array_equal(self.values, other.values)
+
+    def __hash__(self) -> int:
+        return hash(self.values.tobytes())
+
+    def __repr__(self) -> str:
+        return f"OffsetSet({len(self)} offsets)"
+
+    def below(self, bound: int) -> OffsetSet:
+        return OffsetSet.from_sorted(self.values[: int(np.searchsorted(self.values, bound))])
+
+    def union(self, other: OffsetSet) -> OffsetSet:
+        return OffsetSet(np.concatenate([self.values, other.values]))
+
+    def minus(self, other: OffsetSet) -> OffsetSet:
+        return OffsetSet.from_sorted(np.setdiff1d(self.values, other.values, assume_unique=True))
+
+    def mask(self, offsets: Offsets) -> npt.NDArray[np.bool_]:
+        """For each of `offsets`, whether it is in the set."""
+        if not len(self.values) or not len(offsets):
+            return np.zeros(len(offsets), np.bool_)
+        at = np.minimum(np.searchsorted(self.values, offsets), len(self.values) - 1)
+        found: npt.NDArray[np.bool_] = self.values[at] == offsets
+        return found
+
+    def rank(self, offsets: Offsets) -> Offsets:
+        """Position of each of `offsets` in the set; they must all be in it."""
+        return np.searchsorted(self.values, offsets).astype(np.int64)
+
+    def to_bytes(self) -> bytes:
+        deltas = np.diff(self.values, prepend=np.int64(0)).astype("<i8").tobytes()
+        packed = pa.compress(deltas, codec="zstd", asbytes=True) if deltas else b""
+        return pack("offset-set", 1, {"count": len(self.values)}, [packed])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> OffsetSet:
+        _, body, (packed,) = unpack("offset-set", 1, data)
+        if not packed:
+            return cls()
+        try:
+            raw = pa.decompress(packed, decompressed_size=body["count"] * 8, codec="zstd", asbytes=True)
+        except (OSError, pa.ArrowException) as error:
+            raise InvalidRequest(what="offset set", reason=str(error)) from error
+        return cls.from_sorted(np.cumsum(np.frombuffer(raw, "<i8")).astype(np.int64))

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A round as data: what it was planned on, what it will do, and how long its phases took."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import NO_EPOCH, Epoch, InstanceId, JobName, RoundId, SnapshotId
+from lakeward.model.offsets import OffsetMap
+from lakeward.model.split import Split
+from lakeward.model.table import TableInfo
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeBase:
+    """What reconcile found in the lake: the ground a round stands on.
+
+    `token` is the round id of our newest snapshot (None: never tiered), `fence` the number that fencing raises,
+    `head` the snapshot that main points to, ours or foreign (None: no snapshot).
+    """
+
+    offsets: OffsetMap = field(default_factory=OffsetMap)
+    token: str | None = None
+    fence: int = 0
+    head: SnapshotId | None = None
+    epoch: Epoch = NO_EPOCH
+    generation: int = 0
+    record_count: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundPlan:
+    """A printable plan. `splits` are in bucket order and, within a bucket, in offset order without gaps."""
+
+    round_id: RoundId
+    table: TableInfo
+    base: LakeBase
+    splits: tuple[Split, ...]
+    planned_at_ms: int
+
+    @property
+    def starts(self) -> dict[Bucket, int | None]:
+        """Per bucket of the round the committed offset it was planned on; None: never tiered."""
+        return {s.bucket: self.base.offsets.get(s.bucket) for s in self.splits}
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.splits
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundPhases:
+    """Seconds spent in each phase; `slowest_split_s` explains `write_s`."""
+
+    wait_s: float = 0.0
+    plan_s: float = 0.0
+    write_s: float = 0.0
+    slowest_split_s: float = 0.0
+    resolve_s: float = 0.0
+    commit_s: float = 0.0
+
+    @property
+    def total_s(self) -> float:
+        return self.wait_s + self.plan_s + self.write_s + self.resolve_s + self.commit_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundResult:
+    """What a finished round reports."""
+
+    round_id: RoundId
+    snapshot_id: SnapshotId | None
+    rows: int = 0
+    deletes: int = 0
+    bytes_written: int = 0
+    files: int = 0
+    phases: RoundPhases = field(default_factory=RoundPhases)
+    lake_bytes: int | None = None
+    lake_rows: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundOwner:
+    """Who runs a round, under which epoch."""
+
+    job: JobName
+    instance: InstanceId
+    epoch: Epoch
+
+
+def describe_plan(plan: RoundPlan) -> list[dict[str, Any]]:
+    """One plain row per split, for `lakeward explain`."""
+    return [{"bucket": str(s.bucket), "split": str(s), "start": s.start, "stop": s.stop} for s in plan.splits]

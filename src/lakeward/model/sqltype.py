@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the SQL spelling of a type back: the inverse of `str(DataType)`, plus the synonyms people write."""
+
+from __future__ import annotations
+
+import re
+
+from lakeward.errors import InvalidRequest
+from lakeward.model.types import (
+    ATOMIC_TYPES,
+    ArrayType,
+    BinaryType,
+    CharType,
+    DataType,
+    DecimalType,
+    MapType,
+    RowField,
+    RowType,
+    StringType,
+    TimestampLtzType,
+    TimestampType,
+    TimeType,
+)
+
+_TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|'(?:[^']|'')*'|[A-Za-z_][A-Za-z0-9_]*|\d+|[<>(),])")
+_SYNONYMS = {
+    "INTEGER": "INT",
+    "LONG": "BIGINT",
+    "INT8": "TINYINT",
+    "INT16": "SMALLINT",
+    "INT32": "INT",
+    "INT64": "BIGINT",
+    "FLOAT32": "FLOAT",
+    "FLOAT64": "DOUBLE",
+    "BOOL": "BOOLEAN",
+    "TEXT": "STRING",
+    "VARBINARY": "BYTES",
+    "NUMERIC": "DECIMAL",
+    "TIMESTAMPTZ": "TIMESTAMP_LTZ",
+    "STRUCT": "ROW",
+}
+_ATOMIC = {t.keyword: t for t in ATOMIC_TYPES}
+_PRECISE: dict[str, type[TimeType] | type[TimestampType] | type[TimestampLtzType]] = {
+    t.keyword: t for t in (TimeType, TimestampType, TimestampLtzType)
+}
+
+
+def parse_type(text: str) -> DataType:
+    """`"DECIMAL(10, 2) NOT NULL"` -> the type. Raises `InvalidRequest` naming the text and what was wrong in it."""
+    parser = _Parser(text)
+    parsed = parser.parse()
+    parser.expect_end()
+    return parsed
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.text, self.at = text, 0
+
+    def fail(self, reason: str) -> InvalidRequest:
+        return InvalidRequest(what=f"type {self.text!r}", reason=f"{reason} at character {self.at}")
+
+    def peek(self) -> str:
+        match = _TOKEN.match(self.text, self.at)
+        return match.group(1) if match else ""
+
+    def take(self, wanted: str | None = None) -> str:
+        match = _TOKEN.match(self.text, self.at)
+        if not match or (wanted is not None and match.group(1).upper() != wanted):
+            raise self.fail(f"{wanted or 'a word'} was expected")
+        self.at = match.end()
+        return match.group(1)
+
+    def accept(self, wanted: str) -> bool:
+        if self.peek().upper() != wanted:
+            return False
+        self.take()
+        return True
+
+    def expect_end(self) -> None:
+        if self.text[self.at :].strip():
+            raise self.fail("nothing more was expected")
+
+    def number(self) -> int:
+        word = self.take()
+        if not word.isdigit():
+            raise self.fail("a number was expected")
+        return int(word)
+
+    def parse(self) -> DataType:
+        base = self._bare()
+        if self.accept("NOT"):
+            self.take("NULL")
+            return base.with_nullable(False)
+        self.accept("NULL")
+        return base
+
+    def _bare(self) -> DataType:
+        keyword = self.take().upper()
+        keyword = _SYNONYMS.get(keyword, keyword)
+        if keyword in _ATOMIC:
+            return _ATOMIC[keyword]()
+        if keyword in _PRECISE:
+            return self._precise(_PRECISE[keyword])
+        if keyword in ("DECIMAL", "CHAR", "VARCHAR", "BINARY"):
+            return self._sized(keyword)
+        if keyword in ("ARRAY", "MAP", "ROW"):
+            return self._nested(keyword)
+        raise self.fail(f"{keyword} is no type known here")
+
+    def _precise(self, cls: type[TimeType] | type[TimestampType] | type[TimestampLtzType]) -> DataType:
+        sizes = self._sizes()
+        return cls(precision=sizes[0]) if sizes else cls()
+
+    def _sizes(self) -> list[int]:
+        sizes: list[int] = []
+        if self.accept("("):
+            sizes.append(self.number())
+            while self.accept(","):
+                sizes.append(self.number())
+            self.take(")")
+        return sizes
+
+    def _sized(self, keyword: str) -> DataType:
+        sizes = self._sizes()
+        if keyword == "DECIMAL":
+            precision, scale = (*sizes, 10, 0)[:2] if not sizes else (*sizes, 0)[:2]
+            return DecimalType(precision=precision, scale=scale)
+        if keyword == "VARCHAR":
+            return StringType()
+        length = sizes[0] if sizes else 1
+        return CharType(length=length) if keyword == "CHAR" else BinaryType(length=length)
+
+    def _nested(self, keyword: str) -> DataType:
+        self.take("<")
+        made: DataType
+        if keyword == "ARRAY":
+            made = ArrayType(element=self.parse())
+        elif keyword == "MAP":
+            key = self.parse()
+            self.take(",")
+            made = MapType(key=key, value=self.parse())
+        else:
+            made = RowType(fields=self._fields())
+        self.take(">")
+        return made
+
+    def _fields(self) -> tuple[RowField, ...]:
+        found = [self._field()]
+        while self.accept(","):
+            found.append(self._field())
+        return tuple(found)
+
+    def _field(self) -> RowField:
+        name = self.take()
+        if name.startswith("`"):
+            name = name[1:-1].replace("``", "`")
+        kind = self.parse()
+        if self.accept("COMMENT"):
+            return RowField(name=name, type=kind, comment=self.take()[1:-1].replace("''", "'"))
+        return RowField(name=name, type=kind)

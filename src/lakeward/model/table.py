@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A table: its path, what it was created as, and its life (id, schema now)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from lakeward.errors import InvalidTable
+from lakeward.model.ids import TableId
+from lakeward.model.schema import Schema
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,199}")
+
+
+class BucketFunction(StrEnum):
+    """How a row's bucket is computed; fixed when the table is created."""
+
+    FLUSS = "fluss"
+    ICEBERG = "iceberg"
+    PAIMON = "paimon"
+    HUDI = "hudi"
+
+
+@dataclass(frozen=True, order=True)
+class TablePath:
+    """`database.table`. Both parts name folders, so what they may hold is narrow."""
+
+    database: str
+    table: str
+
+    def __post_init__(self) -> None:
+        for part, value in (("database", self.database), ("table", self.table)):
+            if not _NAME.fullmatch(value):
+                raise InvalidTable(
+                    table=f"{self.database}.{self.table}",
+                    field=part,
+                    value=value,
+                    reason="a name has letters, digits, _ and -, does not begin with -, and is at most 200 long",
+                )
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.table}"
+
+    @classmethod
+    def parse(cls, text: str) -> TablePath:
+        database, dot, table = text.partition(".")
+        if not dot:
+            raise InvalidTable(table=text, field="name", value=text, reason="write it as database.table")
+        return cls(database, table)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableDescriptor:
+    """What CREATE TABLE says. `bucket_keys` empty: rows of a log table are spread round-robin."""
+
+    schema: Schema
+    primary_key: tuple[str, ...] = ()
+    partition_keys: tuple[str, ...] = ()
+    bucket_keys: tuple[str, ...] = ()
+    bucket_count: int = 1
+    bucket_function: BucketFunction = BucketFunction.FLUSS
+    properties: Mapping[str, str] = field(default_factory=dict)
+    comment: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "properties", dict(self.properties))
+        for what, names in (("primary key", self.primary_key), ("partition key", self.partition_keys), ("bucket key", self.bucket_keys)):
+            self._check_names(what, names)
+        if not 1 <= self.bucket_count <= 10_000:
+            raise self._wrong("bucket count", str(self.bucket_count), "1 to 10,000 are allowed")
+        for name in self.primary_key:
+            if self.schema.column(name).type.nullable:
+                raise self._wrong("primary key", name, "the column is nullable; declare it NOT NULL")
+        if self.primary_key:
+            self._check_key_subsets()
+        if set(self.bucket_keys) & set(self.partition_keys):
+            raise self._wrong("bucket key", ",".join(self.bucket_keys), "a partition key cannot be a bucket key")
+
+    def _check_names(self, what: str, names: tuple[str, ...]) -> None:
+        if len(set(names)) < len(names):
+            raise self._wrong(what, ",".join(names), "a column is named twice")
+        for name in names:
+            if name not in self.schema.names:
+                raise self._wrong(what, name, f"no such column; there are {', '.join(self.schema.names)}")
+
+    def _check_key_subsets(self) -> None:
+        key = set(self.primary_key)
+        if not set(self.partition_keys) <= key:
+            raise self._wrong("partition key", ",".join(self.partition_keys), "partition keys of a PK table are part of its primary key")
+        if not key - set(self.partition_keys):
+            raise self._wrong("primary key", ",".join(self.primary_key), "it needs a column that is no partition key")
+        if not self.bucket_keys:
+            rest = tuple(n for n in self.primary_key if n not in self.partition_keys)
+            object.__setattr__(self, "bucket_keys", rest)
+        if not set(self.bucket_keys) <= key:
+            raise self._wrong("bucket key", ",".join(self.bucket_keys), "bucket keys of a PK table are part of its primary key")
+
+    def _wrong(self, what: str, value: str, reason: str) -> InvalidTable:
+        return InvalidTable(table="?", field=what, value=value, reason=reason)
+
+    @property
+    def is_pk(self) -> bool:
+        return bool(self.primary_key)
+
+    @property
+    def is_partitioned(self) -> bool:
+        return bool(self.partition_keys)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema": self.schema.to_json(),
+            "primary_key": list(self.primary_key),
+            "partition_keys": list(self.partition_keys),
+            "bucket_keys": list(self.bucket_keys),
+            "bucket_count": self.bucket_count,
+            "bucket_function": str(self.bucket_function),
+            "properties": dict(self.properties),
+            "comment": self.comment,
+        }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> TableDescriptor:
+        return cls(
+            schema=Schema.from_json(body["schema"]),
+            primary_key=tuple(body.get("primary_key", ())),
+            partition_keys=tuple(body.get("partition_keys", ())),
+            bucket_keys=tuple(body.get("bucket_keys", ())),
+            bucket_count=body.get("bucket_count", 1),
+            bucket_function=BucketFunction(body.get("bucket_function", "fluss")),
+            properties=body.get("properties", {}),
+            comment=body.get("comment"),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableInfo:
+    """One life of a table: path, id, and the descriptor with its schema as it is now."""
+
+    path: TablePath
+    table_id: TableId
+    descriptor: TableDescriptor
+    created_at_ms: int = 0
+
+    @property
+    def schema(self) -> Schema:
+        return self.descriptor.schema
+
+    @property
+    def is_pk(self) -> bool:
+        return self.descriptor.is_pk
+
+    def with_descriptor(self, descriptor: TableDescriptor) -> TableInfo:
+        return replace(self, descriptor=descriptor)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "path": str(self.path),
+            "table_id": self.table_id,
+            "descriptor": self.descriptor.to_json(),
+            "created_at_ms": self.created_at_ms,
+        }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> TableInfo:
+        return cls(
+            path=TablePath.parse(body["path"]),
+            table_id=TableId(body["table_id"]),
+            descriptor=TableDescriptor.from_json(body["descriptor"]),
+            created_at_ms=body.get("created_at_ms", 0),
+        )

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Column types: what a table's column may be, with its SQL spelling. Parsing that spelling lives in `sqltype`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+from lakeward.errors import InvalidRequest
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataType:
+    """A type and whether null is allowed. `str()` gives the SQL spelling, which `parse_type` reads back."""
+
+    keyword: ClassVar[str]
+    nullable: bool = True
+
+    @property
+    def sql(self) -> str:
+        """The spelling without nullability."""
+        return self.keyword
+
+    def __str__(self) -> str:
+        return self.sql if self.nullable else f"{self.sql} NOT NULL"
+
+    def with_nullable(self, nullable: bool) -> Self:
+        return replace(self, nullable=nullable)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BooleanType(DataType):
+    keyword = "BOOLEAN"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Int8Type(DataType):
+    keyword = "TINYINT"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Int16Type(DataType):
+    keyword = "SMALLINT"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Int32Type(DataType):
+    keyword = "INT"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Int64Type(DataType):
+    keyword = "BIGINT"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Float32Type(DataType):
+    keyword = "FLOAT"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Float64Type(DataType):
+    keyword = "DOUBLE"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecimalType(DataType):
+    keyword = "DECIMAL"
+    precision: int = 10
+    scale: int = 0
+
+    def __post_init__(self) -> None:
+        if not (1 <= self.precision <= 38 and 0 <= self.scale <= self.precision):
+            raise InvalidRequest(what=self.sql, reason="precision is 1 to 38, scale 0 to the precision")
+
+    @property
+    def sql(self) -> str:
+        return f"DECIMAL({self.precision}, {self.scale})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CharType(DataType):
+    keyword = "CHAR"
+    length: int = 1
+
+    def __post_init__(self) -> None:
+        if self.length < 1:
+            raise InvalidRequest(what=self.sql, reason="the length is 1 or more")
+
+    @property
+    def sql(self) -> str:
+        return f"CHAR({self.length})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StringType(DataType):
+    keyword = "STRING"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BinaryType(DataType):
+    """A fixed number of bytes."""
+
+    keyword = "BINARY"
+    length: int = 1
+
+    def __post_init__(self) -> None:
+        if self.length < 1:
+            raise InvalidRequest(what=self.sql, reason="the length is 1 or more")
+
+    @property
+    def sql(self) -> str:
+        return f"BINARY({self.length})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BytesType(DataType):
+    keyword = "BYTES"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DateType(DataType):
+    keyword = "DATE"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PreciseType(DataType):
+    """Fractional seconds of 0 to 9 digits."""
+
+    precision: int = 6
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.precision <= 9:
+            raise InvalidRequest(what=self.sql, reason="the precision is 0 to 9")
+
+    @property
+    def sql(self) -> str:
+        return f"{self.keyword}({self.precision})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeType(_PreciseType):
+    keyword = "TIME"
+    precision: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimestampType(_PreciseType):
+    """A wall-clock time without a zone."""
+
+    keyword = "TIMESTAMP"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimestampLtzType(_PreciseType):
+    """An instant; stored in UTC."""
+
+    keyword = "TIMESTAMP_LTZ"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArrayType(DataType):
+    keyword = "ARRAY"
+    element: DataType
+
+    @property
+    def sql(self) -> str:
+        return f"ARRAY<{self.element}>"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapType(DataType):
+    keyword = "MAP"
+    key: DataType
+    value: DataType
+
+    @property
+    def sql(self) -> str:
+        return f"MAP<{self.key}, {self.value}>"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowField:
+    name: str
+    type: DataType
+    comment: str | None = None
+
+    def __str__(self) -> str:
+        text = f"{quote_name(self.name)} {self.type}"
+        return f"{text} COMMENT {quote_text(self.comment)}" if self.comment is not None else text
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowType(DataType):
+    keyword = "ROW"
+    fields: tuple[RowField, ...]
+
+    def __post_init__(self) -> None:
+        names = [f.name for f in self.fields]
+        if not names or len(set(names)) < len(names):
+            raise InvalidRequest(what=self.sql, reason="a row has one field or more, each with a name of its own")
+
+    @property
+    def sql(self) -> str:
+        return f"ROW<{', '.join(map(str, self.fields))}>"
+
+
+def quote_name(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def quote_text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+ATOMIC_TYPES: tuple[type[DataType], ...] = (
+    BooleanType,
+    Int8Type,
+    Int16Type,
+    Int32Type,
+    Int64Type,
+    Float32Type,
+    Float64Type,
+    StringType,
+    BytesType,
+    DateType,
+)

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Versioned bytes: how small results travel between processes without pickles.
+
+Layout: magic `LWV1`, u32 little-endian length of a JSON header, the header (kind, version, body, blob lengths), the blobs.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from lakeward.errors import IncompatibleVersion, InvalidRequest
+
+MAGIC = b"LWV1"
+
+
+def pack(kind: str, version: int, body: dict[str, Any], blobs: Sequence[bytes] = ()) -> bytes:
+    header = {"kind": kind, "version": version, "body": body, "blobs": [len(b) for b in blobs]}
+    encoded = json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
+    return b"".join((MAGIC, struct.pack("<I", len(encoded)), encoded, *blobs))
+
+
+def unpack(kind: str, newest: int, data: bytes) -> tuple[int, dict[str, Any], list[bytes]]:
+    """(version, body, blobs). A newer version than `newest` is an `IncompatibleVersion`, anything else an `InvalidRequest`."""
+    try:
+        if data[:4] != MAGIC:
+            raise ValueError("wrong magic")
+        (length,) = struct.unpack_from("<I", data, 4)
+        header = json.loads(data[8 : 8 + length])
+        found, version, body, sizes = header["kind"], int(header["version"]), header["body"], header["blobs"]
+        if 8 + length + sum(sizes) != len(data):
+            raise ValueError("wrong length")
+    except (ValueError, KeyError, TypeError, struct.error) as error:
+        raise InvalidRequest(what=f"versioned bytes of {kind}", reason=str(error)) from error
+    if found != kind:
+        raise InvalidRequest(what=f"versioned bytes of {kind}", reason=f"these are of {found}")
+    if version > newest:
+        raise IncompatibleVersion(peer="the writer of these bytes", what=kind, theirs=str(version), ours=str(newest))
+    blobs, at = [], 8 + length
+    for size in sizes:
+        blobs.append(data[at : at + size])
+        at += size
+    return version, body, blobs

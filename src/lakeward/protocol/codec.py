@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages as JSON and back, driven by the dataclass fields: one place for all of them.
+
+Unknown fields are skipped (a newer peer may send more), missing ones take their default, and a missing field without a
+default is an `InvalidRequest` that names it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from enum import Enum
+from functools import cache
+from typing import Any
+
+from lakeward.errors import InvalidInput, InvalidRequest
+from lakeward.model.bucket import Bucket
+from lakeward.model.offsets import OffsetMap, OffsetRange
+from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+
+T = typing.TypeVar("T")
+
+_TEXT = (Bucket, TablePath)
+_OWN_JSON = (OffsetMap, TableInfo, TableDescriptor)
+
+
+def encode(value: Any) -> Any:
+    """Plain JSON values of a message."""
+    if isinstance(value, _TEXT):
+        return str(value)
+    if isinstance(value, _OWN_JSON):
+        return value.to_json()
+    if isinstance(value, OffsetRange):
+        return [value.start, value.stop]
+    if isinstance(value, Enum):
+        return value.value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(k): encode(v) for k, v in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [encode(v) for v in value]
+    return value
+
+
+def decode(kind: type[T], body: Any) -> T:
+    """The message again. Raises `InvalidRequest` naming the field that does not fit."""
+    try:
+        return typing.cast(T, _decode(kind, body, kind.__name__))
+    except InvalidInput:
+        raise
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise InvalidRequest(what=kind.__name__, reason=f"{type(error).__name__}: {error}") from error
+
+
+def _decode(kind: Any, body: Any, where: str) -> Any:
+    kind = getattr(kind, "__supertype__", kind)
+    origin = typing.get_origin(kind)
+    if origin in (typing.Union, types.UnionType):
+        return _decode_union(kind, body, where)
+    if origin is tuple or origin is list:
+        return _decode_sequence(kind, origin, body, where)
+    if origin in (dict, Mapping) or (isinstance(origin, type) and issubclass(origin, Mapping)):
+        key, value = typing.get_args(kind)
+        return {_decode_key(key, k): _decode(value, v, f"{where}.{k}") for k, v in _expect(dict, body, where).items()}
+    if kind is Any:
+        return body
+    if kind in _TEXT:
+        return kind.parse(_expect(str, body, where))
+    if kind in _OWN_JSON:
+        return kind.from_json(_expect(dict, body, where))
+    if kind is OffsetRange:
+        start, stop = _expect(list, body, where)
+        return OffsetRange(start, stop)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind(body)
+    if dataclasses.is_dataclass(kind):
+        return _decode_dataclass(typing.cast(type, kind), body, where)
+    if kind is float:
+        return float(_expect((int, float), body, where))
+    return _expect(kind, body, where)
+
+
+def _decode_union(kind: Any, body: Any, where: str) -> Any:
+    arms = [a for a in typing.get_args(kind) if a is not type(None)]
+    if body is None:
+        if len(arms) == len(typing.get_args(kind)):
+            raise InvalidRequest(what=where, reason="null is not allowed")
+        return None
+    if len(arms) != 1:
+        raise InvalidRequest(what=where, reason="a message field has one type, or one type and null")
+    return _decode(arms[0], body, where)
+
+
+def _decode_sequence(kind: Any, origin: Any, body: Any, where: str) -> Any:
+    element = typing.get_args(kind)[0]
+    return origin(_decode(element, v, f"{where}[{i}]") for i, v in enumerate(_expect(list, body, where)))
+
+
+def _decode_key(kind: Any, key: str) -> Any:
+    kind = getattr(kind, "__supertype__", kind)
+    if kind in _TEXT:
+        return kind.parse(key)
+    return int(key) if kind is int else key
+
+
+def _decode_dataclass(kind: type, body: Any, where: str) -> Any:
+    values = _expect(dict, body, where)
+    hints, given = _hints(kind), {}
+    for f in dataclasses.fields(kind):
+        if f.name in values:
+            given[f.name] = _decode(hints[f.name], values[f.name], f"{where}.{f.name}")
+        elif f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
+            raise InvalidRequest(what=f"{where}.{f.name}", reason="the field is missing")
+    return kind(**given)
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def _expect(kind: Any, body: Any, where: str) -> Any:
+    if not isinstance(body, kind) or (isinstance(body, bool) and kind is not bool):
+        wanted = getattr(kind, "__name__", "number")
+        raise InvalidRequest(what=where, reason=f"expected {wanted}, got {type(body).__name__}")
+    return body

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a tiering job and the coordinator tell each other on every beat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, TableId
+from lakeward.model.round import RoundResult
+from lakeward.model.table import TablePath
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a round's splits are, for people."""
+
+    phase: str = "plan"
+    splits_done: int = 0
+    splits_total: int = 0
+    rows: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableInWork:
+    table_id: TableId
+    epoch: Epoch
+    round_id: RoundId | None = None
+    progress: Progress = field(default_factory=Progress)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableFinished:
+    """`result` None: there was nothing to do. `force_finished`: the round's limit came first; queue it again at once."""
+
+    table_id: TableId
+    epoch: Epoch
+    round_id: RoundId | None = None
+    result: RoundResult | None = None
+    force_finished: bool = False
+    caught_up_at_ms: int | None = None
+    """When the log ends were frozen: everything acknowledged before is in the lake now."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableFailed:
+    """`error` is the wire form of a typed error. `given_back`: not a failure (shutdown, lost race); no count, no back-off."""
+
+    table_id: TableId
+    epoch: Epoch
+    error: dict[str, Any]
+    round_id: RoundId | None = None
+    given_back: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeartbeatRequest:
+    """`room` is how many more tables the job would take now; 0 asks for none. `leaving`: clean shutdown."""
+
+    job: JobName
+    instance: InstanceId
+    pool: str = "default"
+    slots: int = 1
+    room: int = 0
+    host: str = ""
+    version: str = ""
+    coordinator_epoch: int | None = None
+    tiering: tuple[TableInWork, ...] = ()
+    finished: tuple[TableFinished, ...] = ()
+    failed: tuple[TableFailed, ...] = ()
+    leaving: bool = False
+    metrics_url: str | None = None
+
+
+class Verdict(StrEnum):
+    OK = "ok"
+    FENCED = "fenced"
+    """The lease is gone or another instance's: stop before committing."""
+
+    DROPPED = "dropped"
+    PAUSED = "paused"
+    """Stop at a boundary; commit nothing more; give the table back."""
+
+    FORCE_FINISH = "force-finish"
+    """Stop splits at a batch boundary and commit what they have."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableVerdict:
+    table_id: TableId
+    verdict: Verdict
+    reason: str = ""
+    round_id: RoundId | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HandedOut:
+    """A table for this job to run a round of."""
+
+    table_id: TableId
+    path: TablePath
+    epoch: Epoch
+    freshness_ms: int
+    deadline_at_ms: int | None = None
+    limit_ms: int | None = None
+    """The longest the round may take before it is force-finished."""
+
+    waited_s: float = 0.0
+    resync: bool = False
+    generation: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeartbeatAnswer:
+    coordinator_epoch: int
+    verdicts: tuple[TableVerdict, ...] = ()
+    tables: tuple[HandedOut, ...] = ()
+    next_beat_ms: int = 5_000
+    """When to beat again at the latest; the lease is many of these long."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseCheck:
+    job: JobName
+    instance: InstanceId
+    table_id: TableId
+    epoch: Epoch
+    round_id: RoundId
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseVerdict:
+    held: bool
+    reason: str = ""

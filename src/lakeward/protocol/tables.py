@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DDL messages: what clients ask of the server about tables, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateTable:
+    path: TablePath
+    descriptor: TableDescriptor
+    adopt: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlterTable:
+    """Columns to add (nullable, last), properties to set, or to remove where the value is null."""
+
+    add_columns: tuple[dict[str, Any], ...] = ()
+    properties: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableAnswer:
+    """`warnings` are for people: a pool that nobody serves, a freshness that is not feasible."""
+
+    table: TableInfo
+    created: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerInfo:
+    """What a client asks first: versions, and where Flight listens."""
+
+    version: str
+    protocol: str
+    flight_uri: str
+    server_id: str
+    coordinator_epoch: int
+    lake_format: str | None = None
+    iceberg_uri: str | None = None

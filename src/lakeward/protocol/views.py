@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the coordinator shows: tables, jobs, rounds, the queue. Read by the dashboard, the command line and the client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, SnapshotId, TableId
+from lakeward.model.offsets import OffsetMap
+from lakeward.model.round import RoundPhases
+from lakeward.model.state import TableState
+from lakeward.model.table import TablePath
+from lakeward.protocol.heartbeat import Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableStatus:
+    """One table's tiering state now. `lag_ms`: how long the oldest waiting row has waited; 0 when nothing waits."""
+
+    path: TablePath
+    table_id: TableId
+    state: TableState
+    epoch: Epoch
+    freshness_ms: int
+    pool: str = "default"
+    priority: int = 0
+    lag_ms: int = 0
+    waiting_rows: int = 0
+    deadline_at_ms: int | None = None
+    slack_ms: int | None = None
+    job: JobName | None = None
+    last_round: RoundId | None = None
+    last_tiered_at_ms: int | None = None
+    last_duration_ms: int | None = None
+    failures: int = 0
+    failures_in_a_row: int = 0
+    misses: int = 0
+    reason: str | None = None
+    feasible: bool = True
+    served: bool = True
+    lake_rows: int | None = None
+    lake_bytes: int | None = None
+    lake_files: int | None = None
+    lake_delete_files: int | None = None
+    lake_snapshots: int | None = None
+    generation: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobStatus:
+    name: JobName
+    instance: InstanceId
+    pool: str
+    slots: int
+    live: bool
+    last_beat_at_ms: int
+    host: str = ""
+    version: str = ""
+    working_on: tuple[TablePath, ...] = ()
+    progress: dict[str, Progress] = field(default_factory=dict)
+    expected: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundStatus:
+    """A round that ended, with its phases."""
+
+    round_id: RoundId
+    path: TablePath
+    epoch: Epoch
+    job: JobName
+    outcome: str
+    started_at_ms: int
+    ended_at_ms: int
+    phases: RoundPhases
+    snapshot_id: SnapshotId | None = None
+    rows: int = 0
+    deletes: int = 0
+    bytes_written: int = 0
+    files: int = 0
+    error: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LagExplanation:
+    """Which part of a table's lag is what, with a sentence for people."""
+
+    path: TablePath
+    lag_ms: int
+    parts_ms: dict[str, int]
+    words: str
+    committed: OffsetMap = field(default_factory=OffsetMap)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plug point for coordinators, as jobs and readers see them: heartbeat, commit, read plan, read leases, intents.
+
+Lakeward's own is reached over HTTP; with Apache Fluss these calls become its heartbeat RPC and its lake snapshot calls.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from lakeward.model.ids import LeaseId, RoundId, TableId
+from lakeward.model.intent import Intent
+from lakeward.model.table import TablePath
+from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
+from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
+from lakeward.protocol.readplan import ReadPlan
+
+
+class CoordinatorClient(ABC):
+    """All calls may block up to the client's time-out and raise `ServerUnavailable`; all are safe to repeat."""
+
+    @abstractmethod
+    def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
+        """Called by a job on its tick, and at once to finish or fail a round. Raises `Superseded`, `IncompatibleVersion`."""
+
+    @abstractmethod
+    def check_lease(self, check: LeaseCheck) -> LeaseVerdict:
+        """Does this round still hold its table? Called right before each lake commit; no answer means: do not commit."""
+
+    @abstractmethod
+    def committed(self, path: TablePath) -> Committed:
+        """What the coordinator knows of the lake: offsets, newest round, generation."""
+
+    @abstractmethod
+    def commit(self, report: CommitReport) -> CommitAnswer:
+        """Records a lake commit or adopts the lake's state. Idempotent per round; never lowers an offset.
+
+        Raises `LedgerGap`; `FencedEpoch` is not raised: what the lake holds is a fact, whoever tells it."""
+
+    @abstractmethod
+    def knows_round(self, table_id: TableId, round_id: RoundId) -> bool:
+        """Is this round in the ledger? Asked after a conflict or an unknown outcome, as expiry may have taken its snapshot."""
+
+    @abstractmethod
+    def record_intent(self, intent: Intent) -> None:
+        """Before the first file of a round is written. A crash after it leaves an intent without files: harmless."""
+
+    @abstractmethod
+    def abandon_intent(self, round_id: RoundId) -> None:
+        """The round gave up; its files are orphan removal's. Unknown ids are no error."""
+
+    @abstractmethod
+    def read_plan(self, path: TablePath, *, lease_s: float = 60.0, at_least: str | None = None) -> ReadPlan:
+        """A consistent read under a lease: lease first, then the snapshot and log starts are checked to stand.
+
+        `at_least` is a write token: the plan covers those offsets, or `ReadTooFarAhead`."""
+
+    @abstractmethod
+    def renew_read(self, lease_id: LeaseId, lease_s: float) -> None:
+        """Holds a read lease for longer. Raises `SnapshotGone` when it ended already."""
+
+    @abstractmethod
+    def release_read(self, lease_id: LeaseId) -> None:
+        """Ends a read lease. Safe to repeat."""

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plug point for hot stores: what a round, a union read and `verify` need of any of them.
+
+A plugin is an entry point in group `lakeward.hot`: a callable that takes connection options and returns a `HotPlugin`,
+which brings both doors a job needs: the store and its coordinator's client (`spi.coordinator`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakeward.model.bucket import Bucket
+from lakeward.model.table import TableInfo, TablePath
+from lakeward.spi.coordinator import CoordinatorClient
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogBounds:
+    """What a bucket's log holds: `[start, end)`. `end` counts only what survives a crash of the store.
+
+    `bytes_per_row` is an estimate for cutting sub-splits; `end_at_ms` the time of the newest record."""
+
+    start: int
+    end: int
+    end_at_ms: int = 0
+    bytes_per_row: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class KvSnapshot:
+    """A point-in-time copy of a bucket's live rows, standing for the log up to `log_offset`."""
+
+    bucket: Bucket
+    snapshot_id: str
+    log_offset: int
+    rows: int | None = None
+    has_offsets: bool = True
+    """False (Fluss): rows carry no offset of their own."""
+
+
+class HotStore(ABC):
+    """Reads of a hot store. Safe to use from several threads; rebuilt on executors from `HotPlugin.options`."""
+
+    has_prev_offset: bool
+    """Whether changelogs carry `__prev_offset`."""
+
+    @abstractmethod
+    def load_table(self, path: TablePath) -> TableInfo:
+        """The table with its newest schema. Raises `TableNotFound`, `ServerUnavailable`."""
+
+    @abstractmethod
+    def list_tables(self) -> Sequence[TablePath]:
+        """Every table. Raises `ServerUnavailable`."""
+
+    @abstractmethod
+    def freeze(self, table: TableInfo) -> Mapping[Bucket, LogBounds]:
+        """Bounds of every bucket there is now, partitions included, after forcing to disk what was acknowledged.
+
+        Called once per plan; may block for an fsync. Safe to repeat; each answer's ends are at or above the last one's."""
+
+    @abstractmethod
+    def read_log(
+        self, table: TableInfo, bucket: Bucket, start: int, stop: int, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Records `[start, stop)` in offset order, one Arrow batch per stored batch (cut at the bounds): `columns` (default
+        all of the user's), then `__offset`, `__timestamp`, `__change_type` and, on PK tables here, `__prev_offset`.
+
+        Offsets may have gaps. Constant memory. Raises `OffsetOutOfRange`, `SchemaChanged` (a batch newer than `table`),
+        `ServerUnavailable`. Safe to repeat."""
+
+    @abstractmethod
+    def take_snapshot(self, table: TableInfo, bucket: Bucket, holder: str) -> KvSnapshot | None:
+        """A KV snapshot to read, leased to `holder` until `release_snapshots`; None when the bucket never had a row."""
+
+    @abstractmethod
+    def read_snapshot(self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Rows of the snapshot in any order: `columns`, then `__offset`, `__timestamp` of each row's last change."""
+
+    @abstractmethod
+    def release_snapshots(self, table: TableInfo, holder: str) -> None:
+        """Gives back every snapshot lease of `holder`. Safe to repeat."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Closes connections. Safe to repeat."""
+
+
+class HotPlugin(ABC):
+    """One hot store with its coordinator. `options` rebuild it elsewhere; secrets are not in them: each process has its own."""
+
+    name: str
+    options: Mapping[str, str]
+
+    @abstractmethod
+    def store(self) -> HotStore:
+        """The store. Connects on first use."""
+
+    @abstractmethod
+    def coordinator(self) -> CoordinatorClient:
+        """The coordinator's client. Connects on first use."""
+
+    @abstractmethod
+    def lake_options(self, table: TableInfo) -> tuple[str, Mapping[str, str]]:
+        """(format, options) of the lake this table is tiered to, secrets left out: each process adds its own."""

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the server's coordinator needs of the hot store it lives beside: table metadata, backlog, the offset guard.
+
+Only a hot store with a coordinator of ours implements this (the embedded one); a Fluss cluster has its own coordinator.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import TableId
+from lakeward.model.offsets import OffsetMap, OffsetRange
+from lakeward.model.table import TableInfo, TablePath
+from lakeward.spi.hot import LogBounds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """What the lake does not have yet. `oldest_at_ms` None: nothing waits."""
+
+    rows: int = 0
+    bytes: int = 0
+    oldest_at_ms: int | None = None
+
+
+class RetentionGuard(ABC):
+    """Asked by the hot store before it lets go of anything. Must answer at once, from memory."""
+
+    @abstractmethod
+    def lake_offset(self, table_id: TableId, bucket: Bucket) -> int | None:
+        """The committed offset; None when the lake is enabled and has nothing, or its state is not known."""
+
+    @abstractmethod
+    def held_from(self, table_id: TableId, bucket: Bucket) -> int | None:
+        """The lowest offset that a read lease or a round needs; None: nobody holds anything."""
+
+    @abstractmethod
+    def lake_enabled(self, table_id: TableId) -> bool:
+        """Whether this table's rows must reach the lake before they may go."""
+
+
+class HotAdmin(ABC):
+    """All calls are thread-safe; changes are durable when they return."""
+
+    @abstractmethod
+    def create_table(self, table: TableInfo) -> None:
+        """Raises `TableAlreadyExists`. A crash leaves the table made or not made."""
+
+    @abstractmethod
+    def alter_table(self, table: TableInfo) -> None:
+        """Replaces the descriptor (schema grown, properties changed). Raises `TableNotFound`, `InvalidAlter`."""
+
+    @abstractmethod
+    def drop_table(self, path: TablePath) -> None:
+        """Removes the hot side: its logs, KV, remote segments. Raises `TableNotFound`."""
+
+    @abstractmethod
+    def load_table(self, path: TablePath) -> TableInfo:
+        """Raises `TableNotFound`."""
+
+    @abstractmethod
+    def list_tables(self) -> Sequence[TableInfo]: ...
+
+    @abstractmethod
+    def bounds(self, table: TableInfo, *, sync: bool = False) -> Mapping[Bucket, LogBounds]:
+        """Log bounds of every bucket, ends fsynced; `sync` forces an fsync first."""
+
+    @abstractmethod
+    def waiting(self, table: TableInfo, committed: OffsetMap) -> Waiting:
+        """Backlog against the lake. Cheap: called for every table on every scheduling tick."""
+
+    @abstractmethod
+    def guard_offsets(self, table: TableInfo, committed: OffsetMap) -> Mapping[Bucket, OffsetRange]:
+        """The lake's offsets are above the log's end (a restored folder): a log table goes on there and the gaps are
+        returned; a PK table is stopped for a resync. Nothing to do: an empty map. Safe to repeat."""
+
+    @abstractmethod
+    def pause_writes(self, table: TableInfo, reason: str | None) -> None:
+        """Refuses writes with `WritesPaused` and this reason; None takes them again."""
+
+    @abstractmethod
+    def set_retention(self, guard: RetentionGuard) -> None:
+        """Called once at start, before any retention runs."""

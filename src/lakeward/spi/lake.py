@@ -1,0 +1,356 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plug point for lake formats. A plugin is an entry point in group `lakeward.lake`: a callable that takes the options
+below `datalake.<format>.` (prefix removed) and returns a `LakeStorage`.
+
+Who holds what: the server holds a `LakeCatalog` (DDL) and a `LakeMaintenance`; a round's driver a `LakeReader` and a
+`LakeCommitter`; executors a `LakeWriter` each. All but writers are safe to use from several threads, one table at a time.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import RoundId, SnapshotId, TableId
+from lakeward.model.offsets import OffsetMap, OffsetRange
+from lakeward.model.offsetset import OffsetSet
+from lakeward.model.round import LakeBase
+from lakeward.model.schema import Column
+from lakeward.model.split import Split
+from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.spi.capabilities import LakeCapabilities
+
+COMMIT_USER = "__fluss_lake_tiering"
+ROUND_KEY = "lakeward.round"
+EPOCH_KEY = "lakeward.epoch"
+JOB_KEY = "lakeward.job"
+TABLE_ID_KEY = "lakeward.table-id"
+FENCE_KEY = "lakeward.fence"
+GENERATION_KEY = "lakeward.generation"
+ROWS_KEY = "lakeward.total-rows"
+OFFSETS_KEY = "fluss-offsets"
+COMMIT_USER_KEY = "commit-user"
+TAG = "lakeward"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteTask:
+    """Everything an executor needs to write one split. `handle` is what `LakeCommitter.begin` returned."""
+
+    round_id: RoundId
+    table: TableInfo
+    split: Split
+    attempt: int
+    handle: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Precondition:
+    """What must hold of the head for a round's commit to be allowed: design.md 6.5.
+
+    `starts`: per bucket of the round the offset it started from, None where it was never tiered. `fence` is set by
+    compaction only, which re-bases over rounds and is stopped by a fence alone.
+    """
+
+    table_id: TableId
+    token: str | None
+    starts: Mapping[Bucket, int | None] = field(default_factory=dict)
+    fence: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitProperties:
+    """What the new snapshot says of itself. `offsets` are the round's own; the committer overlays the head's map."""
+
+    round_id: RoundId
+    epoch: int
+    job: str
+    offsets: Mapping[Bucket, int]
+    generation: int = 0
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Committable:
+    """One commit, ready to be sent again and again unchanged: versioned bytes that only its plugin reads.
+
+    `base` is the head it was prepared on; the commit demands exactly that head.
+    """
+
+    base: LakeBase
+    payload: bytes
+    rows: int = 0
+    deletes: int = 0
+    files: int = 0
+    bytes_written: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeSnapshot:
+    """A snapshot of ours, as `find` and `snapshots` report it."""
+
+    snapshot_id: SnapshotId
+    parent_id: SnapshotId | None
+    committed_at_ms: int
+    operation: str
+    round_id: RoundId | None
+    offsets: OffsetMap | None
+    epoch: int = 0
+    job: str = ""
+    fence: int = 0
+    generation: int = 0
+    table_id: TableId | None = None
+    total_rows: int | None = None
+    summary: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeDelete:
+    """A delete file that applies to a data file. `content`: positions, equality or vector."""
+
+    path: str
+    content: str
+    record_count: int
+    sequence: int = 0
+    equality_columns: tuple[str, ...] = ()
+    content_offset: int | None = None
+    content_size: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeFile:
+    """A data file of a snapshot with what deletes rows from it. `offsets` bounds its `__offset` column, where known."""
+
+    path: str
+    bucket: Bucket | None
+    record_count: int
+    size_bytes: int
+    offsets: OffsetRange | None
+    sequence: int = 0
+    deletes: tuple[LakeDelete, ...] = ()
+    partition: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeTotals:
+    """Figures of a snapshot for metrics."""
+
+    data_files: int
+    delete_files: int
+    rows: int
+    bytes: int
+    snapshots: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredFile:
+    """A file as listed in the lake's storage."""
+
+    path: str
+    size_bytes: int
+    modified_at_ms: int
+
+
+class LakeStorage(ABC):
+    """A lake format with its configuration. Cheap to make; connects on first use."""
+
+    name: str
+    capabilities: LakeCapabilities
+
+    @abstractmethod
+    def catalog(self) -> LakeCatalog:
+        """Called by the server for DDL. May block on the catalog."""
+
+    @abstractmethod
+    def open_writer(self, task: WriteTask) -> LakeWriter:
+        """Called in an executor, once per split and attempt. Does not go to the catalog: `task.handle` has all it needs."""
+
+    @abstractmethod
+    def open_committer(self, table: TableInfo) -> LakeCommitter:
+        """Called by a round's driver. May block on the catalog. Raises `LakeUnavailable`, `LakeTableGone`."""
+
+    @abstractmethod
+    def open_reader(self, table: TableInfo) -> LakeReader:
+        """Called by a round's driver, union reads and verify. May block. Raises `LakeUnavailable`, `LakeTableGone`."""
+
+    @abstractmethod
+    def open_maintenance(self, table: TableInfo) -> LakeMaintenance:
+        """Called by orphan removal and expiry. May block. Raises `LakeUnavailable`, `LakeTableGone`."""
+
+
+class LakeCatalog(ABC):
+    """DDL on lake tables. Called by the server's federation, before the hot store is changed. All calls may block."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """At server start: is the configuration right and does the lake answer? Safe to repeat.
+
+        Raises `InvalidConfig` for what a person must mend, `LakeUnavailable` for what may heal by itself."""
+
+    @abstractmethod
+    def check_descriptor(self, path: TablePath, descriptor: TableDescriptor) -> None:
+        """Can this table exist in this format? Pure. Raises `UnsupportedType`, `InvalidTable`, `UnsupportedBucketKey`."""
+
+    @abstractmethod
+    def create(self, table: TableInfo, *, adopt: bool = False) -> bool:
+        """Creates the lake table; true if this call made it. Safe to repeat: one that exists and matches is taken.
+
+        Raises `LakeMismatch` with a diff; `LakeNotEmpty` when it has snapshots, unless `adopt`. A crash leaves the lake
+        table made or not made, nothing between."""
+
+    @abstractmethod
+    def validate(self, table: TableInfo) -> None:
+        """Does the lake table still fit? Raises `LakeMismatch`, `LakeTableGone`. Mutable properties do not count."""
+
+    @abstractmethod
+    def add_columns(self, table: TableInfo, columns: Sequence[Column]) -> None:
+        """Adds nullable columns last, before the system columns. `table` is as before the change. Safe to repeat."""
+
+    @abstractmethod
+    def set_properties(self, table: TableInfo, changes: Mapping[str, str | None]) -> None:
+        """Sets properties, or removes those given as None, under the format's key mapping. Safe to repeat."""
+
+    @abstractmethod
+    def exists(self, path: TablePath) -> bool:
+        """Is there a lake table of that name?"""
+
+    @abstractmethod
+    def table_id(self, path: TablePath) -> TableId | None:
+        """The table id that our newest snapshot there carries; None without one. For adoption."""
+
+
+class LakeWriter(ABC):
+    """Writes one split. One thread, one use. Memory is bounded by one row group."""
+
+    @abstractmethod
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Rows to be live in the lake: the user's columns plus `__offset` and `__timestamp`, ascending by offset.
+
+        `__bucket` and partition values come from the split. Blocks on storage. A crash leaves a file that no snapshot
+        references. Raises `LakeUnavailable` and what the format refuses."""
+
+    def delete_keys(self, batch: pa.RecordBatch) -> None:
+        """Keys whose older rows go (equality encoding), in the order of the changelog relative to `write`."""
+        raise NotImplementedError(f"{type(self).__name__} takes no keys")
+
+    @abstractmethod
+    def complete(self) -> bytes | None:
+        """Closes the files and returns the WriteResult as small versioned bytes; None when no row came.
+
+        A crash before the result reaches the driver leaves files for orphan removal."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Lets go of handles. Deletes nothing: only orphan removal deletes. Safe to repeat."""
+
+
+class LakeCommitter(ABC):
+    """One table's commits. `begin` before writing; `prepare` and `commit` after, again on each new head."""
+
+    @abstractmethod
+    def begin(self, round_id: RoundId) -> bytes:
+        """What writers need (schema, location, properties), as versioned bytes. Reads the catalog once per round."""
+
+    @abstractmethod
+    def prefix(self, round_id: RoundId) -> str:
+        """The name prefix of every file this round may write, for its intent."""
+
+    @abstractmethod
+    def prepare(
+        self,
+        results: Sequence[bytes],
+        replaced: Mapping[Bucket, OffsetSet],
+        base: LakeBase,
+        properties: CommitProperties,
+    ) -> Committable:
+        """Resolve and build the commit on `base` (from `LakeReader.load_base` just before): replaced offsets become
+        positions in files of the head or of `results`; delete files, manifests are written. Blocks on storage.
+
+        Called again with a fresh base after a foreign commit; files of an earlier call are left to orphan removal.
+        Raises `ReplacedRowMissing`, `LakeSchemaBroken`, `LakeUnavailable`; `CommitConflict` if the head is not `base`'s."""
+
+    @abstractmethod
+    def commit(self, committable: Committable, precondition: Precondition) -> LakeSnapshot:
+        """Checks the precondition on `committable.base` and commits on exactly that head and tag, as one snapshot.
+
+        Safe to repeat unchanged: at most one of the calls takes effect. Raises `CommitConflict` (`lost` when offsets, token
+        or fence moved; else a foreign commit came between), `CommitUnknown` when no answer came, `LakeTableGone`."""
+
+    @abstractmethod
+    def find(self, round_id: RoundId) -> LakeSnapshot | None:
+        """Did this round's commit take effect, as far as the lake's retained snapshots tell? Reads the lake anew."""
+
+
+class LakeReader(ABC):
+    """Reads one lake table, always anew from the catalog unless a snapshot is named."""
+
+    @abstractmethod
+    def load_base(self) -> LakeBase:
+        """Reconcile (design.md 6.1): offsets, token and fence of the newest ancestor of main that is ours.
+
+        Raises `LakeRolledBack`, `LakeForeign`, `LakeTampered`, `LakeUnavailable`, `LakeTableGone`."""
+
+    @abstractmethod
+    def snapshots(self) -> Sequence[LakeSnapshot]:
+        """Retained snapshots, oldest first, foreign ones included (`round_id` None)."""
+
+    @abstractmethod
+    def load_snapshot(self, snapshot_id: SnapshotId | None = None) -> LakeSnapshot | None:
+        """One snapshot (default: main's head), with `offsets` from its newest ancestor of ours. None: no snapshot yet.
+
+        Raises `SnapshotGone`."""
+
+    @abstractmethod
+    def files(self, snapshot_id: SnapshotId, bucket: Bucket | None = None) -> Sequence[LakeFile]:
+        """Data files of a snapshot with the deletes that apply to each. Raises `SnapshotGone`."""
+
+    @abstractmethod
+    def scan(
+        self,
+        snapshot_id: SnapshotId,
+        *,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,
+        buckets: Iterable[Bucket] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Live rows of a snapshot, deletes applied, columns by the schema of today (field ids), system columns included
+        when named in `columns` (default: the user's columns). Constant memory. Raises `SnapshotGone`, `LakeUnavailable`."""
+
+    @abstractmethod
+    def totals(self) -> LakeTotals:
+        """Figures of the head, for metrics. Cheap: from metadata."""
+
+
+class LakeMaintenance(ABC):
+    """Upkeep of one lake table. Deleting happens here and nowhere else."""
+
+    @abstractmethod
+    def list_files(self, prefix: str | None = None) -> Iterable[StoredFile]:
+        """Files of ours in storage, under a round's prefix or all. Offset caches and metadata files are not listed."""
+
+    @abstractmethod
+    def references(self) -> set[str]:
+        """Every file that a retained snapshot, tag or branch references, spelled as `list_files` spells paths."""
+
+    @abstractmethod
+    def fence(self, base: LakeBase, round_id: RoundId, epoch: int) -> LakeSnapshot:
+        """Commits an empty snapshot with `fence + 1` and a new token on exactly `base`. Raises as `commit` does."""
+
+    @abstractmethod
+    def delete(self, paths: Iterable[str]) -> int:
+        """Deletes files, with the caches beside them; returns the bytes freed. A file that is gone is no error."""
+
+    @abstractmethod
+    def expirable(self, now_ms: int) -> Sequence[SnapshotId]:
+        """Snapshots that the table's `history.expire.*` properties let go; never the tagged one, main's head or a
+        branch's or tag's. The caller marks them where read leases are kept, then calls `expire`."""
+
+    @abstractmethod
+    def expire(self, snapshots: Sequence[SnapshotId]) -> int:
+        """Removes these snapshots, then the files that only they referenced; returns the bytes freed. Safe to repeat; a
+        crash in between only delays the deletion (orphan removal finds the files)."""

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds plugins through entry points, ours included; a wrong name lists what is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint, entry_points
+
+from lakeward.errors import PluginNotFound
+from lakeward.spi.hot import HotPlugin
+from lakeward.spi.lake import LakeStorage
+
+LAKE_GROUP = "lakeward.lake"
+HOT_GROUP = "lakeward.hot"
+
+
+def load_lake(name: str, options: Mapping[str, str]) -> LakeStorage:
+    """The lake plugin of that name with its options. Raises `PluginNotFound`."""
+    storage = _find("lake", LAKE_GROUP, name).load()(options)
+    assert isinstance(storage, LakeStorage), f"{name} gave {type(storage).__name__}, no LakeStorage"
+    return storage
+
+
+def load_hot(name: str, options: Mapping[str, str]) -> HotPlugin:
+    """The hot store plugin of that name with its options. Raises `PluginNotFound`."""
+    plugin = _find("hot store", HOT_GROUP, name).load()(options)
+    assert isinstance(plugin, HotPlugin), f"{name} gave {type(plugin).__name__}, no HotPlugin"
+    return plugin
+
+
+def installed(group: str) -> list[str]:
+    return sorted({e.name for e in entry_points(group=group)})
+
+
+def _find(kind: str, group: str, name: str) -> EntryPoint:
+    for entry in entry_points(group=group):
+        if entry.name == name:
+            return entry
+    raise PluginNotFound(kind=kind, name=name, installed=", ".join(installed(group)) or "none")
