@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The system columns of a changelog batch as numpy arrays, and a batch cut to what a reader may see."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeward.model.change import ChangeType
+from lakeward.model.offsetset import Offsets
+from lakeward.model.schema import CHANGE_TYPE, OFFSET, PREV_OFFSET
+
+Mask = npt.NDArray[np.bool_]
+Changes = npt.NDArray[np.int8]
+
+NO_PREV = -1
+"""Stands for a null `__prev_offset`; offsets start at 0."""
+
+_ADDS = (ChangeType.APPEND, ChangeType.INSERT, ChangeType.UPDATE_AFTER)
+_REPLACES = (ChangeType.UPDATE_AFTER, ChangeType.DELETE)
+
+
+def offsets_of(batch: pa.RecordBatch) -> Offsets:
+    values: Offsets = batch.column(OFFSET).to_numpy(zero_copy_only=False)
+    return values
+
+
+def changes_of(batch: pa.RecordBatch) -> Changes:
+    """The change types; a batch without the column (an append-only log, a KV snapshot) adds every row."""
+    if CHANGE_TYPE not in batch.schema.names:
+        return np.zeros(batch.num_rows, np.int8)
+    values: Changes = batch.column(CHANGE_TYPE).to_numpy(zero_copy_only=False)
+    return values
+
+
+def prev_offsets_of(batch: pa.RecordBatch) -> Offsets:
+    if PREV_OFFSET not in batch.schema.names:
+        return np.full(batch.num_rows, NO_PREV, np.int64)
+    values: Offsets = pc.fill_null(batch.column(PREV_OFFSET), NO_PREV).to_numpy(zero_copy_only=False)
+    return values
+
+
+def adds_row(changes: Changes) -> Mask:
+    """Records that leave a row behind: +A, +I, +U."""
+    return np.isin(changes, _ADDS)
+
+
+def replaces_row(changes: Changes) -> Mask:
+    """Records that end an older row: +U, -D."""
+    return np.isin(changes, _REPLACES)
+
+
+def keep_rows(batch: pa.RecordBatch, keep: Mask) -> pa.RecordBatch:
+    """The rows of `keep` without the changelog's own columns: what a lake writer takes."""
+    dropped = [name for name in (CHANGE_TYPE, PREV_OFFSET) if name in batch.schema.names]
+    lean = batch.drop_columns(dropped) if dropped else batch
+    return lean if keep.all() else lean.filter(pa.array(keep))
