@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+# Every target that needs Python packages makes .venv from requirements.lock first; a stamp file keeps later runs quick.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+NAME ?=
+ARGS ?=
+
+.PHONY: help demo test check lint types imports generated wheel bench soak docs generate clean lock
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): requirements.lock pyproject.toml
+	@.ci/venv $(VENV)
+	@touch $@
+
+demo: $(STAMP) ## server, one Spark tiering job and a load generator for a minute, then a proof that hot store and lake agree
+	@$(BIN)/lakeward demo $(ARGS)
+
+test: $(STAMP) ## every test but the long ones (ARGS= goes to pytest)
+	@$(BIN)/pytest $(ARGS)
+
+check: lint types imports generated wheel ## lint, types, import direction, generated docs, and the wheel in a clean environment
+
+lint: $(STAMP)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	@$(BIN)/mypy
+
+imports: $(STAMP)
+	@$(BIN)/lint-imports
+
+generated: $(STAMP)
+	@$(BIN)/python .ci/generate.py --check
+
+wheel: $(STAMP)
+	@.ci/wheel
+
+generate: $(STAMP) ## write the generated pages of docs/ anew
+	@$(BIN)/python .ci/generate.py
+
+bench: $(STAMP) ## all benchmarks, or one: make bench NAME=startup
+	@$(BIN)/python -m bench.report $(NAME)
+
+soak: $(STAMP) ## everything, the long tests included, and the demo from an installed wheel
+	@$(BIN)/pytest --soak $(ARGS)
+	@.ci/wheel --soak
+
+docs: $(STAMP) generate ## the documentation as a site in site/
+	@$(BIN)/mkdocs build --strict --quiet
+	@echo "site/index.html"
+
+lock: ## compile requirements.lock from pyproject.toml (needs uv)
+	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	    --extra dev pyproject.toml -o requirements.lock
+
+clean: ## remove what builds and runs left behind, .venv too
+	@rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

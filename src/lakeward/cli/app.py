@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the command line for one call, and turns errors into one paragraph and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from lakeward.cli.commands import COMMANDS, Command
+from lakeward.errors import InvalidInput, LakewardError, NotFound, Refused, Unavailable
+
+EXIT_CODES = (
+    """Exit codes: 0 done; 1 failed; 2 wrong usage or input; 3 not found; 4 refused; 5 no answer, try again; 130 stopped by Ctrl-C."""
+)
+DEBUG = "LAKEWARD_DEBUG"
+
+
+def build(arguments: Sequence[str]) -> typer.Typer:
+    """The app, with only the called command's module imported; the others are there by name and help line."""
+    app = typer.Typer(
+        name="lakeward",
+        help="Keeps lake tables as fresh as you asked for.",
+        epilog=EXIT_CODES,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_root)
+    completing = any(name.startswith("_LAKEWARD_COMPLETE") for name in os.environ)
+    called = next((a for a in arguments if not a.startswith("-")), None)
+    for command in COMMANDS:
+        if completing or command.name == called:
+            importlib.import_module(command.module).register(app)
+        else:
+            _announce(app, command)
+    return app
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one call and returns its exit code. A stack trace appears only with `--debug`."""
+    arguments = list(arguments)
+    if "--debug" in arguments:
+        arguments.remove("--debug")
+        os.environ[DEBUG] = "1"
+    try:
+        result = build(arguments)(args=arguments, prog_name="lakeward", standalone_mode=True)
+    except SystemExit as exit:
+        return exit.code if isinstance(exit.code, int) else int(exit.code is not None)
+    except LakewardError as error:
+        return _report(error)
+    except ModuleNotFoundError as error:
+        return _report_missing(error)
+    except KeyboardInterrupt:
+        return 130
+    return result if isinstance(result, int) else 0
+
+
+def exit_code(error: LakewardError) -> int:
+    for kind, code in ((InvalidInput, 2), (NotFound, 3), (Refused, 4), (Unavailable, 5)):
+        if isinstance(error, kind):
+            return code
+    return 1
+
+
+def _report(error: LakewardError) -> int:
+    if os.environ.get(DEBUG):
+        raise error
+    print(f"lakeward: {error.message}", file=sys.stderr)
+    return exit_code(error)
+
+
+def _report_missing(error: ModuleNotFoundError) -> int:
+    if os.environ.get(DEBUG) or (error.name or "").startswith("lakeward"):
+        raise error
+    print(f"lakeward: this command needs the package {error.name}: pip install 'lakeward[all]'", file=sys.stderr)
+    return 2
+
+
+def _root() -> None:
+    """Keeps lake tables as fresh as you asked for."""
+
+
+def _announce(app: typer.Typer, command: Command) -> None:
+    def placeholder() -> None:
+        raise AssertionError(f"{command.name} was called and not loaded")
+
+    app.command(command.name, help=command.help)(placeholder)

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which module holds which command. `lakeward --help` shows this table without importing any of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Command:
+    """`module` has `register(app: typer.Typer) -> None`, which adds the command or group called `name` to the app."""
+
+    name: str
+    module: str
+    help: str
+
+
+COMMANDS = (Command("version", "lakeward.cli.version", "Versions of Lakeward and of what it works with."),)

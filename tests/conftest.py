@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hypothesis profiles and the rule that long tests run only when asked for."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Derandomized: the same examples on every run, so that a red test is red for everybody. No deadline: the machine may be busy.
+settings.register_profile("default", derandomize=True, deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("soak", deadline=None, max_examples=1_000, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--soak", action="store_true", help="also run tests marked soak, and ten times as many property examples")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("soak" if config.getoption("--soak") else "default")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Long tests are deselected, not skipped, unless `--soak` or a marker expression asks for them."""
+    if config.getoption("--soak") or "soak" in config.getoption("-m"):
+        return
+    long = [item for item in items if item.get_closest_marker("soak")]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if not item.get_closest_marker("soak")]
