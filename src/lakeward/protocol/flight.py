@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What travels over Arrow Flight beside the batches: put commands, batch headers, acknowledgements, tickets, actions.
+
+All are JSON in UTF-8. A ticket is the bytes that `do_get` takes; `ticket_text` is its base64 form for read plans.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from lakeward.errors import InvalidRequest
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import TableId
+from lakeward.model.offsets import OffsetMap, OffsetRange
+from lakeward.model.table import TableInfo, TablePath
+from lakeward.protocol.codec import decode, encode
+
+T = TypeVar("T")
+
+
+class PutKind(StrEnum):
+    APPEND = "append"
+    UPSERT = "upsert"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PutCommand:
+    """Opens a put stream. `columns` names those of a partial upsert; None: all of the table's.
+
+    `schema_id` is the schema the batches were made for; `writer` with the headers' sequences makes retries exactly-once."""
+
+    table: TablePath
+    table_id: TableId
+    kind: PutKind
+    schema_id: int
+    writer: int | None = None
+    columns: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchHeader:
+    """Rides in the app_metadata of each batch of a put stream."""
+
+    bucket: Bucket
+    sequence: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PutAck:
+    """One per batch, in order: the offsets it was given (on PK tables those of its changelog)."""
+
+    start: int
+    stop: int
+
+
+class Read(StrEnum):
+    LOG = "log"
+    TAIL = "tail"
+    SNAPSHOT = "snapshot"
+    LOOKUP = "lookup"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ticket:
+    """What `do_get` serves. `schema_id` and `width` are the reader's schema: its id and how many columns it has.
+
+    log: `bucket`, `range`. tail: `offsets` (buckets that are not in it are read from their start), `wait_ms`; each batch says
+    its bucket in app_metadata; the stream ends when all buckets were read to their ends, after at most `wait_ms` without a
+    row. snapshot: `bucket`, `snapshot_id`, `log_offset`. lookup: `bucket`, `keys` (base64 of an Arrow stream of key columns).
+    """
+
+    kind: Read
+    table: TablePath
+    table_id: TableId
+    schema_id: int
+    width: int
+    columns: tuple[str, ...] | None = None
+    bucket: Bucket | None = None
+    range: OffsetRange | None = None
+    offsets: OffsetMap | None = None
+    wait_ms: int = 0
+    snapshot_id: str | None = None
+    log_offset: int = 0
+    keys: str | None = None
+
+
+def log_ticket(table: TableInfo, bucket: Bucket, start: int, stop: int, columns: tuple[str, ...] | None = None) -> Ticket:
+    return Ticket(
+        kind=Read.LOG,
+        table=table.path,
+        table_id=table.table_id,
+        schema_id=table.schema.schema_id,
+        width=len(table.schema.columns),
+        columns=columns,
+        bucket=bucket,
+        range=OffsetRange(start, stop),
+    )
+
+
+def to_bytes(message: Any) -> bytes:
+    return json.dumps(encode(message), separators=(",", ":")).encode()
+
+
+def from_bytes(kind: type[T], raw: bytes) -> T:
+    """Raises `InvalidRequest`: peers send anything."""
+    try:
+        body = json.loads(raw)
+    except (ValueError, UnicodeDecodeError) as error:
+        raise InvalidRequest(what=kind.__name__, reason=f"no JSON: {error}") from error
+    if not isinstance(body, Mapping):
+        raise InvalidRequest(what=kind.__name__, reason="expected a JSON object")
+    return decode(kind, dict(body))
+
+
+def ticket_text(ticket: Ticket) -> str:
+    return base64.b64encode(to_bytes(ticket)).decode()
+
+
+def ticket_from_text(text: str) -> bytes:
+    return base64.b64decode(text.encode())
+
+
+class Act(StrEnum):
+    """Actions. Each takes a JSON object with `table` (and what is named here) and answers with one JSON object."""
+
+    LOAD_TABLE = "load-table"
+    LIST_TABLES = "list-tables"
+    FREEZE = "freeze"
+    BOUNDS = "bounds"
+    OFFSET_AT = "offset-at"
+    """`bucket`, `at_ms` -> `offset`: the first at or after that time."""
+
+    TAKE_SNAPSHOT = "take-snapshot"
+    """`bucket`, `holder` -> `snapshot` or null."""
+
+    RELEASE_SNAPSHOTS = "release-snapshots"
+    """`holder`."""
+
+    PARTITIONS = "partitions"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActionRequest:
+    """`table_id` None: whatever life of the table there is now."""
+
+    table: TablePath | None = None
+    table_id: TableId | None = None
+    bucket: Bucket | None = None
+    at_ms: int = 0
+    holder: str = ""

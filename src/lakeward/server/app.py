@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the HTTP application: every resource of `routes`, typed errors as bodies, protocol and size checks in front."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import pkgutil
+from collections.abc import Iterator
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from lakeward import __version__
+from lakeward.errors import InvalidRequest, LakewardError, to_wire
+from lakeward.protocol.version import PROTOCOL, PROTOCOL_HEADER
+from lakeward.server import routes
+from lakeward.server.gate import RequestGate
+from lakeward.server.services import Services
+
+log = logging.getLogger(__name__)
+
+
+def create_app(services: Services) -> FastAPI:
+    app = FastAPI(title="Lakeward", version=__version__, docs_url="/docs", redoc_url=None)
+    for router in routers(services):
+        app.include_router(router)
+    app.add_exception_handler(LakewardError, _typed)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _plain)
+    app.add_exception_handler(Exception, _unexpected)
+    app.add_middleware(RequestGate, max_body_bytes=services.max_body_bytes)
+    return app
+
+
+def routers(services: Services) -> Iterator[APIRouter]:
+    """One per module of `routes`, in name order; a resource is added by adding its file."""
+    for module in sorted(m.name for m in pkgutil.iter_modules(routes.__path__)):
+        yield importlib.import_module(f"{routes.__name__}.{module}").router(services)
+
+
+def error_response(error: LakewardError) -> JSONResponse:
+    return JSONResponse(to_wire(error), status_code=error.http_status, headers={PROTOCOL_HEADER: PROTOCOL})
+
+
+def _typed(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, LakewardError)
+    return error_response(error)
+
+
+def _invalid(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return error_response(InvalidRequest(what=f"{request.method} {request.url.path}", reason=f"{where}: {first['msg']}"))
+
+
+def _plain(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    wire = to_wire(InvalidRequest(what=f"{request.method} {request.url.path}", reason=str(error.detail)))
+    return JSONResponse(wire, status_code=error.status_code, headers=error.headers)
+
+
+def _unexpected(request: Request, error: Exception) -> JSONResponse:
+    """The stack goes to the log, never to the peer."""
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    body = {"code": "internal", "message": "the server failed on this call; its log says why", "facts": {}, "retryable": False}
+    return JSONResponse(body, status_code=500)

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the HTTP resources work on: one record, built by `process` and handed to every router factory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakeward.model.clock import Clock
+from lakeward.protocol.auth import TokenSet
+from lakeward.protocol.tables import ServerInfo
+
+if TYPE_CHECKING:
+    from lakeward.coordinator.coordinator import Coordinator
+    from lakeward.coordinator.federation import Federation
+    from lakeward.hot.embedded.store import EmbeddedStore
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services:
+    """`info` is asked on each call: the coordinator's epoch is known only once it runs."""
+
+    store: EmbeddedStore
+    coordinator: Coordinator
+    federation: Federation
+    tokens: TokenSet
+    info: Callable[[], ServerInfo]
+    clock: Clock
+    ready: Callable[[], bool] = lambda: True
+    max_body_bytes: int = 16 * 1024 * 1024
