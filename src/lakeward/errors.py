@@ -13,7 +13,8 @@
     ├── AlreadyExists               TableAlreadyExists, LakeMismatch, LakeNotEmpty
     ├── Refused                     Unauthorized, Forbidden, IncompatibleVersion, InsecureBinding
     ├── HotStoreError               BucketStopped, CorruptBatch, OutOfSequence, DiskFull, Overloaded, PartitionExpired,
-    │                               DataFolderLocked, DataFolderVersion, WritesPaused, SchemaChanged, SnapshotBusy
+    │                               DataFolderLocked, DataFolderVersion, WritesPaused, SchemaChanged, SnapshotBusy,
+    │                               LogTooShort, HotStoreBehind
     ├── CoordinatorError            FencedEpoch, LeaseLost, Superseded, LedgerGap, IllegalTransition, TableBusy
     ├── CommitError                 CommitConflict, CommitUnknown
     ├── LakeError                   LakeUnavailable, LakeRolledBack, LakeBehind, LakeForeign, LakeTampered,
@@ -422,6 +423,32 @@ class SnapshotBusy(HotStoreError):
     table: str
     bucket: str
     reason: str
+
+
+class LogTooShort(HotStoreError):
+    code = "log-too-short"
+    http_status = 409
+    template = (
+        "table {table}, bucket {bucket}: the lake holds offsets up to {committed}, and the hot log starts at {start}; the rows between "
+        "are in neither: restore the hot store, or accept the gap with `lakeward table resync {table}`"
+    )
+    table: str
+    bucket: str
+    committed: int
+    start: int
+
+
+class HotStoreBehind(HotStoreError):
+    code = "hot-store-behind"
+    http_status = 409
+    template = (
+        "table {table}, bucket {bucket}: the lake holds offsets up to {committed}, and the hot log ends at {end}; was the data folder "
+        "restored from a backup? Restore a newer one, or run `lakeward table resync {table}`"
+    )
+    table: str
+    bucket: str
+    committed: int
+    end: int
 
 
 # ---- coordinator -----------------------------------------------------------------------------------------------------

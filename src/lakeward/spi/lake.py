@@ -295,6 +295,12 @@ class LakeReader(ABC):
 
         Raises `LakeRolledBack`, `LakeForeign`, `LakeTampered`, `LakeUnavailable`, `LakeTableGone`."""
 
+    def load_base_as_is(self) -> LakeBase:
+        """As `load_base`, for a resync: a rollback by others is accepted, main's chain stands as it is found.
+
+        Where a format cannot tell a rollback from progress this is `load_base`."""
+        return self.load_base()
+
     @abstractmethod
     def snapshots(self) -> Sequence[LakeSnapshot]:
         """Retained snapshots, oldest first, foreign ones included (`round_id` None)."""
