@@ -1,1 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Typed options: each once, in `options`; `resolve()` puts file, environment and arguments together.
+
+from lakeward.config import options, resolve
+
+config = resolve(arguments={"server.port": 9060})
+config.get(options.SERVER_PORT)               # int
+config.get(options.TABLE_DATALAKE_FRESHNESS)  # timedelta
+"""
+
+from lakeward.config.config import Config, Resolved, resolve
+from lakeward.config.lake import LakeConfig, load_lake_config
+from lakeward.config.option import Option, Scope
+from lakeward.config.tables import check_alter, check_properties
+
+__all__ = ["Config", "LakeConfig", "Option", "Resolved", "Scope", "check_alter", "check_properties", "load_lake_config", "resolve"]
