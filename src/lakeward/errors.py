@@ -415,6 +415,16 @@ class SchemaChanged(HotStoreError):
     planned_schema: int
 
 
+class KvFailed(HotStoreError):
+    code = "kv-failed"
+    http_status = 503
+    retryable = True
+    template = "KV in {folder}: {what} failed: {reason}; the log has every row, and KV is mended from it at the next use"
+    folder: str
+    what: str
+    reason: str
+
+
 class SnapshotBusy(HotStoreError):
     code = "snapshot-busy"
     http_status = 409
