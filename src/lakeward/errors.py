@@ -4,7 +4,7 @@
     LakewardError
     ├── InvalidInput                what a person or program handed in is wrong; nothing was changed
     │   ├── InvalidConfig           UnknownOption, InvalidOptionValue
-    │   ├── InvalidTable            UnsupportedType, InvalidAlter, UnsupportedBucketKey
+    │   ├── InvalidTable, UnsupportedType, UnsupportedBucketKey, InvalidAlter
     │   ├── InvalidRows             row, column, reason
     │   ├── InvalidRequest          malformed HTTP, Flight or plan input
     │   └── SparkUnsupported, JavaNotFound, UnsafeLake
@@ -14,7 +14,7 @@
     ├── Refused                     Unauthorized, Forbidden, IncompatibleVersion, InsecureBinding
     ├── HotStoreError               BucketStopped, CorruptBatch, OutOfSequence, DiskFull, Overloaded, PartitionExpired,
     │                               DataFolderLocked, DataFolderVersion, WritesPaused, SchemaChanged, SnapshotBusy,
-    │                               LogTooShort, HotStoreBehind
+    │                               LogTooShort, HotStoreBehind, KvFailed
     ├── CoordinatorError            FencedEpoch, LeaseLost, Superseded, LedgerGap, IllegalTransition, TableBusy
     ├── CommitError                 CommitConflict, CommitUnknown
     ├── LakeError                   LakeUnavailable, LakeRolledBack, LakeBehind, LakeForeign, LakeTampered,
@@ -31,7 +31,7 @@ Spark tasks, and `from_wire` brings the same type back.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, ClassVar, dataclass_transform
 
 
@@ -49,7 +49,7 @@ class LakewardError(Exception):
 
     @property
     def facts(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        return {name: getattr(self, name) for name in _fact_names(type(self))}
 
     @property
     def message(self) -> str:
@@ -71,12 +71,13 @@ def to_wire(error: LakewardError) -> dict[str, Any]:
 
 
 def from_wire(body: Mapping[str, Any]) -> LakewardError:
-    """The typed error again; an unknown code or unfitting facts become a `RemoteError` that keeps the message."""
+    """The typed error again. Facts that this version does not know are dropped; an unknown code or missing facts become a
+    `RemoteError` that keeps the message."""
     cls = _by_code().get(str(body.get("code")))
     facts = body.get("facts")
     if cls is not None and isinstance(facts, Mapping):
         try:
-            return cls(**facts)
+            return cls(**{name: facts[name] for name in _fact_names(cls) if name in facts})
         except TypeError:
             pass
     return RemoteError(remote_code=str(body.get("code")), text=str(body.get("message")))
@@ -87,6 +88,10 @@ def tree(root: type[LakewardError] = LakewardError) -> Iterator[type[LakewardErr
     yield root
     for child in root.__subclasses__():
         yield from tree(child)
+
+
+def _fact_names(cls: type[LakewardError]) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(cls)) if is_dataclass(cls) else ()
 
 
 def _by_code() -> dict[str, type[LakewardError]]:
@@ -115,7 +120,7 @@ class UnknownOption(InvalidConfig):
 
     @property
     def message(self) -> str:
-        hint = f", did you mean {self.nearest!r}?" if self.nearest else ""
+        hint = f" (did you mean {self.nearest!r}?)" if self.nearest else ""
         return self.template.format(**self.facts, nearest_text=hint)
 
 

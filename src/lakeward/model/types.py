@@ -170,13 +170,18 @@ class ArrayType(DataType):
 
 @dataclass(frozen=True, kw_only=True)
 class MapType(DataType):
+    """A map's key is never null, whatever was written: Arrow and every lake format demand it."""
+
     keyword = "MAP"
     key: DataType
     value: DataType
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", self.key.with_nullable(False))
+
     @property
     def sql(self) -> str:
-        return f"MAP<{self.key}, {self.value}>"
+        return f"MAP<{self.key.sql}, {self.value}>"
 
 
 @dataclass(frozen=True, kw_only=True)
