@@ -73,6 +73,10 @@ class HotStore(ABC):
         `ServerUnavailable`. Safe to repeat."""
 
     @abstractmethod
+    def offset_at(self, table: TableInfo, bucket: Bucket, at_ms: int) -> int:
+        """The first offset written at or after that moment; the log's end when there is none."""
+
+    @abstractmethod
     def take_snapshot(self, table: TableInfo, bucket: Bucket, holder: str) -> KvSnapshot | None:
         """A KV snapshot to read, leased to `holder` until `release_snapshots`; None when the bucket never had a row."""
 

@@ -327,6 +327,10 @@ class LakeReader(ABC):
         """Live rows of a snapshot, deletes applied, columns by the schema of today (field ids), system columns included
         when named in `columns` (default: the user's columns). Constant memory. Raises `SnapshotGone`, `LakeUnavailable`."""
 
+    def field_ids(self) -> Mapping[str, int]:
+        """Column name of today -> field id in the data files, for engines that scan them by themselves. Empty: by name."""
+        return {}
+
     @abstractmethod
     def totals(self) -> LakeTotals:
         """Figures of the head, for metrics. Cheap: from metadata."""

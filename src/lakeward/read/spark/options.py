@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of `format("lakeward")`, read once and checked: a wrong value names itself."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from lakeward.errors import InvalidRequest
+from lakeward.model.bucket import Bucket
+from lakeward.model.offsets import OffsetMap
+from lakeward.model.table import TablePath
+from lakeward.read.plan import AsOf, ReadMode, parse_as_of
+
+KNOWN = ("server", "table", "path", "hot", "mode", "as_of", "starting", "max_rows", "system_columns", "lease_s", "columns", "kind")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartAt:
+    """Where a streaming read begins: `earliest`, `latest`, an offset map, or a moment."""
+
+    kind: str
+    offsets: OffsetMap | None = None
+    at_ms: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    table: TablePath
+    hot_name: str
+    hot_options: dict[str, str]
+    mode: ReadMode = ReadMode.UNION
+    as_of: AsOf | None = None
+    starting: StartAt = StartAt(kind="earliest")
+    max_rows: int | None = None
+    system_columns: bool = False
+    lease_s: float = 900.0
+    columns: tuple[str, ...] | None = None
+    kind: str | None = None
+
+
+def parse_options(options: Mapping[str, str]) -> SourceOptions:
+    """Spark hands option names over in any case. `table` may also come from `.load("db.t")`."""
+    given = {k.lower(): v for k, v in options.items()}
+    for key in given:
+        if key not in KNOWN:
+            raise InvalidRequest(what=f"option {key!r} of format lakeward", reason=f"known options are {', '.join(KNOWN)}")
+    table = given.get("table") or given.get("path")
+    if not table:
+        raise InvalidRequest(what="format lakeward", reason='name the table: .load("db.table") or .option("table", "db.table")')
+    as_of = given.get("as_of")
+    return SourceOptions(
+        table=TablePath.parse(table),
+        hot_name=given.get("hot", "embedded"),
+        hot_options={"server": given.get("server") or os.environ.get("LAKEWARD_SERVER", "http://127.0.0.1:9050")},
+        mode=ReadMode.parse(given.get("mode", "union")),
+        as_of=parse_as_of(as_of) if as_of else None,
+        starting=parse_start(given.get("starting", "earliest")),
+        max_rows=_number("max_rows", given.get("max_rows")),
+        system_columns=_flag("system_columns", given.get("system_columns", "false")),
+        lease_s=float(_number("lease_s", given.get("lease_s")) or 900),
+        columns=tuple(c.strip() for c in given["columns"].split(",")) if given.get("columns") else None,
+        kind=given.get("kind"),
+    )
+
+
+def parse_start(text: str) -> StartAt:
+    """`earliest`, `latest`, `{"0": 17, "2026-11-01/0": 5}`, or an ISO date and time."""
+    if text in ("earliest", "latest"):
+        return StartAt(kind=text)
+    if text.lstrip().startswith("{"):
+        try:
+            offsets = {Bucket.parse(str(b)): int(o) for b, o in json.loads(text).items()}
+        except (ValueError, TypeError, AttributeError) as error:
+            raise InvalidRequest(what="option starting", reason=f"{text!r} is no map of bucket to offset: {error}") from error
+        return StartAt(kind="offsets", offsets=OffsetMap(offsets))
+    moment = parse_as_of(text)
+    if not isinstance(moment, datetime):
+        raise InvalidRequest(what="option starting", reason=f"{text!r} is not earliest, latest, an offset map, or a date and time")
+    return StartAt(kind="time", at_ms=int(moment.astimezone(UTC).timestamp() * 1000))
+
+
+def _number(name: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.isdigit() or int(text) < 1:
+        raise InvalidRequest(what=f"option {name}", reason=f"{text!r} is no whole number above 0")
+    return int(text)
+
+
+def _flag(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise InvalidRequest(what=f"option {name}", reason=f"{text!r} is neither true nor false")
+    return text.lower() == "true"

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spark schemas of a table: what readers see, and what the lake's Parquet files hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import types as st
+
+from lakeward.errors import UnsupportedType
+from lakeward.model import types as mt
+from lakeward.model.schema import BUCKET, CHANGE_TYPE, OFFSET, TIMESTAMP
+from lakeward.model.table import TableInfo
+
+FIELD_ID = "parquet.field.id"
+"""The metadata key by which Spark's Parquet reader resolves columns by id."""
+
+_PLAIN: dict[type[mt.DataType], Any] = {
+    mt.BooleanType: st.BooleanType(),
+    mt.Int8Type: st.ByteType(),
+    mt.Int16Type: st.ShortType(),
+    mt.Int32Type: st.IntegerType(),
+    mt.Int64Type: st.LongType(),
+    mt.Float32Type: st.FloatType(),
+    mt.Float64Type: st.DoubleType(),
+    mt.CharType: st.StringType(),
+    mt.StringType: st.StringType(),
+    mt.BinaryType: st.BinaryType(),
+    mt.BytesType: st.BinaryType(),
+    mt.DateType: st.DateType(),
+    mt.TimestampType: st.TimestampNTZType(),
+    mt.TimestampLtzType: st.TimestampType(),
+}
+SYSTEM_TYPES: dict[str, Any] = {
+    BUCKET: st.IntegerType(),
+    OFFSET: st.LongType(),
+    TIMESTAMP: st.TimestampType(),
+    CHANGE_TYPE: st.StringType(),
+}
+
+
+def spark_type(name: str, kind: mt.DataType) -> Any:
+    """The Spark type of a column. TIME needs a Spark that has one (4.1 and newer); elsewhere it is refused by name."""
+    if type(kind) in _PLAIN:
+        return _PLAIN[type(kind)]
+    match kind:
+        case mt.DecimalType():
+            return st.DecimalType(kind.precision, kind.scale)
+        case mt.ArrayType():
+            return st.ArrayType(spark_type(name, kind.element), kind.element.nullable)
+        case mt.MapType():
+            return st.MapType(spark_type(name, kind.key), spark_type(name, kind.value), kind.value.nullable)
+        case mt.RowType():
+            return st.StructType([st.StructField(f.name, spark_type(name, f.type), f.type.nullable) for f in kind.fields])
+        case mt.TimeType() if hasattr(st, "TimeType"):
+            return st.TimeType(min(kind.precision, 6))
+    raise UnsupportedType(where=f"column {name}", type=str(kind), by="this version of Spark", reason="it has no such type; leave it out")
+
+
+def table_schema(table: TableInfo, columns: Sequence[str], system: Sequence[str] = ()) -> Any:
+    """What a reader of these columns sees."""
+    fields = [st.StructField(n, spark_type(n, table.schema.column(n).type), table.schema.column(n).type.nullable) for n in columns]
+    return st.StructType([*fields, *(st.StructField(n, SYSTEM_TYPES[n], False) for n in system)])
+
+
+def parquet_schema(table: TableInfo, columns: Sequence[str], field_ids: Mapping[str, int]) -> Any:
+    """What to ask the lake's Parquet files for: every column nullable, resolved by field id; small integers are ints there."""
+    fields = []
+    for name in columns:
+        kind = SYSTEM_TYPES[name] if name in SYSTEM_TYPES else _widened(spark_type(name, table.schema.column(name).type))
+        metadata = {FIELD_ID: field_ids[name]} if name in field_ids else {}
+        fields.append(st.StructField(name, kind, True, metadata))
+    return st.StructType(fields)
+
+
+def _widened(kind: Any) -> Any:
+    if isinstance(kind, st.ByteType | st.ShortType):
+        return st.IntegerType()
+    if isinstance(kind, st.ArrayType):
+        return st.ArrayType(_widened(kind.elementType), True)
+    if isinstance(kind, st.MapType):
+        return st.MapType(_widened(kind.keyType), _widened(kind.valueType), True)
+    if isinstance(kind, st.StructType):
+        return st.StructType([st.StructField(f.name, _widened(f.dataType), True) for f in kind.fields])
+    return kind

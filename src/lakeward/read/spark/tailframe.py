@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hot tail as a DataFrame: small tails through the driver, big ones read by executors over Flight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from lakeward.errors import InvalidRequest
+from lakeward.model.arrow import to_arrow_schema
+from lakeward.model.bucket import Bucket, partition_values
+from lakeward.model.offsetset import OffsetSet
+from lakeward.model.schema import BUCKET, OFFSET
+from lakeward.model.table import TableInfo
+from lakeward.read.arrow import SYSTEM_FIELDS, OpenRead, append_bucket, conform
+from lakeward.read.piece import ReadPiece, read_piece
+from lakeward.read.spark.schema import SYSTEM_TYPES, table_schema
+from lakeward.read.tail import TailFold, fold_tail, read_live
+
+DRIVER_ROWS = 200_000
+"""Tails up to this many offsets go through the driver: one Arrow table costs less there than a stage of Python workers."""
+
+
+def arrow_schema(table: TableInfo, columns: Sequence[str]) -> pa.Schema:
+    fields = [to_arrow_schema(table.schema).field(name).remove_metadata() for name in columns]
+    return pa.schema([*fields, *SYSTEM_FIELDS])
+
+
+def driver_tail(spark: Any, opened: OpenRead, columns: Sequence[str], folds: Mapping[Bucket, TailFold]) -> Any:
+    """The tail read here and handed to Spark as one Arrow table."""
+    schema = arrow_schema(opened.table, columns)
+    batches = [conform(b, schema) for b in _tail_batches(opened, columns, folds)]
+    table = pa.Table.from_batches(batches, schema=schema)
+    return spark.createDataFrame(table, schema=table_schema(opened.table, columns, tuple(f.name for f in SYSTEM_FIELDS)))
+
+
+def _tail_batches(opened: OpenRead, columns: Sequence[str], folds: Mapping[Bucket, TailFold]) -> Iterator[pa.RecordBatch]:
+    for bucket, tail in opened.union.tails.items():
+        rows = (
+            read_live(opened.hot, opened.table, folds[bucket], columns)
+            if bucket in folds
+            else opened.hot.read_log(opened.table, bucket, tail.start, tail.stop, columns)
+        )
+        yield from (append_bucket(b, bucket) for b in rows)
+
+
+def pieces_frame(spark: Any, table: TableInfo, pieces: Sequence[ReadPiece], columns: Sequence[str]) -> Any:
+    """Pieces read by executors, one task each."""
+    schema = arrow_schema(table, columns)
+    spelled = table_schema(table, columns, tuple(f.name for f in SYSTEM_FIELDS))
+    rows = [(piece.to_bytes(),) for piece in pieces]
+    seed = spark.sparkContext.parallelize(rows, max(1, len(rows))).toDF("piece binary")
+    names = tuple(columns)
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for data in batch.column(0).to_pylist():
+                for rows in read_piece(ReadPiece.from_bytes(data), names):
+                    yield conform(rows, schema)
+
+    return seed.mapInArrow(read, spelled)
+
+
+def fold_tails(opened: OpenRead) -> dict[Bucket, TailFold]:
+    """Pass one of every PK tail, on the driver: only the system columns travel."""
+    if not opened.table.is_pk:
+        return {}
+    return {b: fold_tail(opened.hot, opened.table, b, tail) for b, tail in opened.union.tails.items()}
+
+
+def replaced_frame(spark: Any, table: TableInfo, replaced: Mapping[Bucket, OffsetSet]) -> Any | None:
+    """Replaced lake rows as (partition keys, `__bucket`, `__offset`); None when there are none."""
+    held = {b: s for b, s in replaced.items() if s}
+    if not held:
+        return None
+    parts = [pa.table(_replaced_columns(table, bucket, offsets)) for bucket, offsets in held.items()]
+    names = table.descriptor.partition_keys
+    schema = table_schema(table, names)
+    for name in (BUCKET, OFFSET):
+        schema = schema.add(name, SYSTEM_TYPES[name], False)
+    return spark.createDataFrame(pa.concat_tables(parts), schema=schema)
+
+
+def _replaced_columns(table: TableInfo, bucket: Bucket, offsets: OffsetSet) -> dict[str, pa.Array]:
+    values = partition_values(bucket.partition)
+    names = table.descriptor.partition_keys
+    if len(values) != len(names):
+        raise InvalidRequest(what=f"bucket {bucket}", reason=f"the table has {len(names)} partition keys")
+    typed = to_arrow_schema(table.schema)
+    columns = {n: pa.array([v] * len(offsets), pa.string()).cast(typed.field(n).type) for n, v in zip(names, values, strict=True)}
+    columns[BUCKET] = pa.array([bucket.number] * len(offsets), pa.int32())
+    columns[OFFSET] = pa.array(offsets.values)
+    return columns
+
+
+def keys_frame(spark: Any, folds: Mapping[Bucket, TailFold]) -> Any | None:
+    """Keys the tail touched, where the changelog has no `__prev_offset`; None when it has, or when there are none."""
+    tables = [f.keys for f in folds.values() if f.keys is not None and f.keys.num_rows]
+    return spark.createDataFrame(pa.concat_tables(tables)) if tables else None
