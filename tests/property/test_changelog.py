@@ -7,7 +7,7 @@ import itertools
 from dataclasses import dataclass
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeward.changelog import Fold, KeyedFold
@@ -88,7 +88,6 @@ def wanted(state: dict[int, tuple[int, int]], low: int = 0) -> list[tuple[int, i
     return sorted((o, k, v) for k, (o, v) in state.items() if o >= low)
 
 
-@settings(max_examples=300, deadline=None)
 @given(logs(), st.data())
 def test_sub_ranges_folded_one_after_the_other_equal_a_dict(log: Log, data: st.DataObject) -> None:
     """Each sub-range adds its live rows and takes away what it replaced below it; the sum is the table."""
@@ -110,7 +109,6 @@ def test_sub_ranges_folded_one_after_the_other_equal_a_dict(log: Log, data: st.D
         assert sorted((o, k, v) for o, (k, v) in lake.items()) == wanted(state)
 
 
-@settings(max_examples=200, deadline=None)
 @given(logs(), st.data())
 def test_a_range_stopped_short_equals_the_dict_at_that_stop(log: Log, data: st.DataObject) -> None:
     bounds = log.bounds()
@@ -122,7 +120,6 @@ def test_a_range_stopped_short_equals_the_dict_at_that_stop(log: Log, data: st.D
     assert rows([fold.live(to_arrow(b)) for b in log.batches]) == wanted(log.state_at[at])
 
 
-@settings(max_examples=200, deadline=None)
 @given(logs(), st.data())
 def test_the_keyed_fold_equals_a_dict(log: Log, data: st.DataObject) -> None:
     bounds = log.bounds()

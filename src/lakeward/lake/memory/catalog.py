@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DDL on the memory lake's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from lakeward.bucketing import check_bucket_keys
+from lakeward.errors import InvalidAlter, LakeForeign, LakeMismatch, LakeNotEmpty
+from lakeward.lake.memory.reconcile import owner_of
+from lakeward.lake.memory.table import MemoryLake, MemoryTable, spec_of, table_of
+from lakeward.model.ids import TableId
+from lakeward.model.schema import Column
+from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.spi.lake import LakeCatalog
+
+FORMAT_PREFIX = "memory."
+
+
+class MemoryLakeCatalog(LakeCatalog):
+    def __init__(self, lake: MemoryLake) -> None:
+        self._lake = lake
+
+    def check(self) -> None:
+        """Memory always answers."""
+
+    def check_descriptor(self, path: TablePath, descriptor: TableDescriptor) -> None:
+        check_bucket_keys(descriptor)
+
+    def create(self, table: TableInfo, *, adopt: bool = False) -> bool:
+        self.check_descriptor(table.path, table.descriptor)
+        with self._lake.lock:
+            found = self._lake.tables.get(table.path)
+            if found is None:
+                properties = map_properties(table.descriptor.properties)
+                self._lake.tables[table.path] = table_of(table.path, table.descriptor, properties)
+                return True
+            _check_match(found, table.descriptor)
+            if found.snapshots:
+                _check_adoption(found, table, adopt)
+            return False
+
+    def validate(self, table: TableInfo) -> None:
+        with self._lake.lock:
+            _check_match(self._lake.table(table.path), table.descriptor)
+
+    def add_columns(self, table: TableInfo, columns: Sequence[Column]) -> None:
+        with self._lake.lock:
+            found = self._lake.table(table.path)
+            for column in columns:
+                there = next((c for c in found.columns if c.name == column.name), None)
+                if there is None and not column.type.nullable:
+                    raise InvalidAlter(table=str(table.path), change=f"add {column.name}", reason="an added column must be nullable")
+                if there is not None and there.type != column.type:
+                    raise LakeMismatch(table=str(table.path), diff=f"column {column.name}: lake {there.type}, wanted {column.type}")
+                if there is None:
+                    found.columns = (*found.columns, column)
+
+    def set_properties(self, table: TableInfo, changes: Mapping[str, str | None]) -> None:
+        with self._lake.lock:
+            found = self._lake.table(table.path)
+            for key, value in changes.items():
+                found.properties.pop(_property_key(key), None)
+                if value is not None:
+                    found.properties[_property_key(key)] = value
+
+    def exists(self, path: TablePath) -> bool:
+        return path in self._lake.tables
+
+    def table_id(self, path: TablePath) -> TableId | None:
+        with self._lake.lock:
+            found = self._lake.tables.get(path)
+            return None if found is None else owner_of(found)
+
+
+def map_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    return {_property_key(key): value for key, value in properties.items()}
+
+
+def _property_key(key: str) -> str:
+    """`memory.X` is the lake's own X; anything else is kept for the hot side's eyes."""
+    return key.removeprefix(FORMAT_PREFIX) if key.startswith(FORMAT_PREFIX) else f"fluss.{key}"
+
+
+def _check_match(found: MemoryTable, wanted: TableDescriptor) -> None:
+    diff = [*_column_diff(found.columns, wanted.schema.columns)]
+    pairs = (("primary key", found.primary_key, wanted.primary_key), ("layout", found.spec, spec_of(wanted)))
+    diff += [f"{what}: lake {', '.join(a) or 'none'}, wanted {', '.join(b) or 'none'}" for what, a, b in pairs if a != b]
+    if diff:
+        raise LakeMismatch(table=str(found.path), diff="; ".join(diff))
+
+
+def _column_diff(found: Sequence[Column], wanted: Sequence[Column]) -> list[str]:
+    there, due = {c.name: str(c.type) for c in found}, {c.name: str(c.type) for c in wanted}
+    diff = [
+        f"column {name}: lake {there.get(name, 'has none')}, wanted {due.get(name, 'none')}"
+        for name in dict.fromkeys((*there, *due))
+        if there.get(name) != due.get(name)
+    ]
+    if not diff and list(there) != list(due):
+        diff.append(f"column order: lake {', '.join(there)}, wanted {', '.join(due)}")
+    return diff
+
+
+def _check_adoption(found: MemoryTable, table: TableInfo, adopt: bool) -> None:
+    """A table with snapshots is taken only on purpose, and only as the table that wrote them."""
+    owner = owner_of(found)
+    if owner == table.table_id:
+        return
+    if not adopt:
+        raise LakeNotEmpty(table=str(table.path))
+    if owner is not None:
+        raise LakeForeign(table=str(table.path), found=owner, expected=table.table_id)

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commits of one memory table: resolve replaced offsets to positions, then one compare-and-swap."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lakeward.errors import CommitConflict, CommitUnknown, FaultInjected, LakewardError, ReplacedRowMissing
+from lakeward.lake.memory.reconcile import ancestors, describe, load_base
+from lakeward.lake.memory.rows import count_live, find_positions, live_mask
+from lakeward.lake.memory.table import DataFile, MemoryLake, MemoryTable, PositionDeletes, Refs, Snapshot
+from lakeward.lake.memory.writer import HANDLE_KIND, RESULT_KIND
+from lakeward.model.bucket import Bucket
+from lakeward.model.faults import fault_point
+from lakeward.model.ids import RoundId, TableId
+from lakeward.model.offsets import OffsetMap
+from lakeward.model.offsetset import OffsetSet
+from lakeward.model.round import LakeBase
+from lakeward.model.table import TableInfo
+from lakeward.model.versioned import pack, unpack
+from lakeward.spi.lake import (
+    COMMIT_USER,
+    COMMIT_USER_KEY,
+    EPOCH_KEY,
+    FENCE_KEY,
+    GENERATION_KEY,
+    JOB_KEY,
+    OFFSETS_KEY,
+    ROUND_KEY,
+    ROWS_KEY,
+    TABLE_ID_KEY,
+    CommitProperties,
+    Committable,
+    LakeCommitter,
+    LakeSnapshot,
+    Precondition,
+)
+
+PAYLOAD_KIND, VERSION = "memory-committable", 1
+
+
+class MemoryLakeCommitter(LakeCommitter):
+    def __init__(self, lake: MemoryLake, table: TableInfo) -> None:
+        self._lake, self._info = lake, table
+        lake.table(table.path)
+
+    def begin(self, round_id: RoundId) -> bytes:
+        table = self._table()
+        body = {
+            "uuid": table.uuid,
+            "prefix": self.prefix(round_id),
+            "columns": [c.name for c in table.columns],
+            "primary_key": list(table.primary_key),
+        }
+        return pack(HANDLE_KIND, VERSION, body)
+
+    def prefix(self, round_id: RoundId) -> str:
+        return f"{self._table().location}/data/{round_id}-"
+
+    def prepare(
+        self, results: Sequence[bytes], replaced: Mapping[Bucket, OffsetSet], base: LakeBase, properties: CommitProperties
+    ) -> Committable:
+        with self._lake.lock:
+            table = self._table()
+            head = None if table.head is None else table.snapshots[table.head]
+            if base.head != (head.id if head else None):
+                raise self._conflict(properties.round_id, "main moved since the base was read", base)
+            bodies = [unpack(RESULT_KIND, VERSION, data)[1] for data in results]
+            added = [path for body in bodies for path in body["paths"]]
+            deletes = self._resolve(table, head, added, replaced, properties.round_id)
+            payload = {
+                "refs": [table.uuid, table.head, table.tag],
+                "round": properties.round_id,
+                "add": [*added, *(d.path for d in deletes)],
+                "summary": summarize(base, properties, self._info.table_id),
+            }
+        return Committable(
+            base=base,
+            payload=pack(PAYLOAD_KIND, VERSION, payload),
+            rows=sum(body["rows"] for body in bodies),
+            deletes=sum(len(d.positions) for d in deletes),
+            files=len(payload["add"]),
+            bytes_written=sum(body["bytes"] for body in bodies) + sum(d.size_bytes for d in deletes),
+        )
+
+    def commit(self, committable: Committable, precondition: Precondition) -> LakeSnapshot:
+        _, body, _ = unpack(PAYLOAD_KIND, VERSION, committable.payload)
+        round_id = RoundId(body["round"])
+        broken = find_breach(committable.base, precondition, body["summary"])
+        if broken:
+            raise CommitConflict(table=str(self._info.path), round_id=round_id, reason=broken, lost=True)
+        try:
+            fault_point("lake.before-commit", round_id=round_id)
+            landed = self._land(body)
+            fault_point("lake.after-commit", round_id=round_id)
+        except FaultInjected as error:
+            raise CommitUnknown(table=str(self._info.path), round_id=round_id, reason=str(error)) from error
+        if landed is None:
+            raise self._conflict(round_id, "main or the tag moved since the base was read", committable.base)
+        return landed
+
+    def find(self, round_id: RoundId) -> LakeSnapshot | None:
+        with self._lake.lock:
+            table = self._table()
+            ours = (s for _, s in sorted(table.snapshots.items()) if s.summary.get(ROUND_KEY) == round_id)
+            found = next(ours, None)
+            return None if found is None else describe(table, found)
+
+    def _table(self) -> MemoryTable:
+        return self._lake.table(self._info.path)
+
+    def _land(self, body: Mapping[str, Any]) -> LakeSnapshot | None:
+        table = self._table()
+        table_uuid, head, tag = body["refs"]
+        with self._lake.lock:
+            refs, add = Refs(uuid=table_uuid, head=head, tag=tag), frozenset(body["add"])
+            summary = {**body["summary"], ROWS_KEY: str(self._rows_after(table, add))}
+            landed = self._lake.commit(table, refs, operation=_operation(table, add), summary=summary, add=add)
+            return None if landed is None else describe(table, landed)
+
+    def _rows_after(self, table: MemoryTable, add: frozenset[str]) -> int:
+        before = 0 if table.head is None else count_live(table, table.snapshots[table.head])
+        files = [table.files[path] for path in add if path in table.files]
+        plus = sum(int(f.rows.num_rows) for f in files if isinstance(f, DataFile))
+        return before + plus - sum(len(f.positions) for f in files if isinstance(f, PositionDeletes))
+
+    def _conflict(self, round_id: RoundId, reason: str, base: LakeBase) -> CommitConflict:
+        """A conflict is lost when one of ours moved the token; a foreign commit leaves it."""
+        try:
+            now = load_base(self._table(), self._info.table_id)
+            lost = (now.token, now.offsets, now.fence) != (base.token, base.offsets, base.fence)
+        except LakewardError:
+            lost = False
+        return CommitConflict(table=str(self._info.path), round_id=round_id, reason=reason, lost=lost)
+
+    def _resolve(
+        self, table: MemoryTable, head: Snapshot | None, added: Sequence[str], replaced: Mapping[Bucket, OffsetSet], round_id: RoundId
+    ) -> list[PositionDeletes]:
+        """Replaced offsets as positions in files of the head or of this round; their delete files are in storage."""
+        made: list[PositionDeletes] = []
+        for bucket, wanted in sorted(replaced.items()):
+            missing = wanted
+            for path in [*(head.data if head else ()), *added]:
+                file = table.files.get(path)
+                if not isinstance(file, DataFile) or file.bucket != bucket:
+                    continue
+                found, positions = find_positions(file, wanted)
+                missing = missing.minus(found)
+                made += self._delete_file(table, head, file, positions, round_id)
+            if missing and not _foreign_deletes(table):
+                first = int(missing.values[0])
+                raise ReplacedRowMissing(table=str(table.path), bucket=str(bucket), offset=first, count=len(missing))
+        return made
+
+    def _delete_file(
+        self, table: MemoryTable, head: Snapshot | None, file: DataFile, positions: OffsetSet, round_id: RoundId
+    ) -> list[PositionDeletes]:
+        """At most one file; rows that a foreign engine has deleted already are left out."""
+        if head is not None and file.path in head.data:
+            gone = OffsetSet((~live_mask(table, head, file)).nonzero()[0])
+            positions = positions.minus(gone)
+        if not positions:
+            return []
+        path = f"{self.prefix(round_id)}{uuid.uuid4().hex}.positions"
+        made = PositionDeletes(
+            path=path, bucket=file.bucket, data_path=file.path, positions=positions, modified_at_ms=self._lake.clock.now_ms()
+        )
+        table.files[path] = made
+        return [made]
+
+
+def summarize(base: LakeBase, properties: CommitProperties, table_id: TableId) -> dict[str, str]:
+    """The new snapshot's summary: the head's offsets overlaid with the round's, the fence copied."""
+    return {
+        COMMIT_USER_KEY: COMMIT_USER,
+        OFFSETS_KEY: json.dumps(base.offsets.overlaid(properties.offsets).to_json()),
+        ROUND_KEY: properties.round_id,
+        EPOCH_KEY: str(properties.epoch),
+        JOB_KEY: properties.job,
+        TABLE_ID_KEY: table_id,
+        FENCE_KEY: str(base.fence),
+        GENERATION_KEY: str(properties.generation),
+        **properties.extra,
+    }
+
+
+def find_breach(base: LakeBase, precondition: Precondition, summary: Mapping[str, str]) -> str | None:
+    """What of the precondition does not hold of the base, in words; None when all of it does."""
+    if precondition.table_id != summary[TABLE_ID_KEY]:
+        return f"the commit is for table id {precondition.table_id}, the lake table holds {summary[TABLE_ID_KEY]}"
+    if base.token != precondition.token:
+        return f"the newest round is {base.token}, this one was planned on {precondition.token}"
+    if precondition.fence is not None and base.fence != precondition.fence:
+        return f"the fence is {base.fence}, {precondition.fence} was planned on"
+    for bucket, start in precondition.starts.items():
+        if base.offsets.get(bucket) != start:
+            return f"bucket {bucket} is at offset {base.offsets.get(bucket)} in the lake, the round started at {start}"
+    new = OffsetMap.from_json(json.loads(summary[OFFSETS_KEY]))
+    back = base.offsets.regressions(new)
+    return f"bucket {back[0]} would go back to offset {new[back[0]]}" if back else None
+
+
+def _operation(table: MemoryTable, add: frozenset[str]) -> str:
+    return "append" if all(isinstance(table.files.get(path), DataFile) for path in add) else "overwrite"
+
+
+def _foreign_deletes(table: MemoryTable) -> bool:
+    """Has another engine deleted rows in main's history? Then a replaced row may be gone for a good reason."""
+    chain, _ = ancestors(table, table.head)
+    return any(OFFSETS_KEY not in s.summary and s.operation == "delete" for s in chain)

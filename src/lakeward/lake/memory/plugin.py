@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The memory lake's plug: storages with the same `name` option share one lake within a process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+from lakeward.errors import UnknownOption
+from lakeward.lake.memory.catalog import MemoryLakeCatalog
+from lakeward.lake.memory.committer import MemoryLakeCommitter
+from lakeward.lake.memory.maintenance import MemoryLakeMaintenance
+from lakeward.lake.memory.reader import MemoryLakeReader
+from lakeward.lake.memory.table import MemoryLake
+from lakeward.lake.memory.writer import MemoryLakeWriter
+from lakeward.model.table import TableInfo
+from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
+from lakeward.spi.lake import LakeCatalog, LakeCommitter, LakeMaintenance, LakeReader, LakeStorage, LakeWriter, WriteTask
+
+NAME = "memory"
+CAPABILITIES = LakeCapabilities(
+    upserts=True,
+    delete_encodings=frozenset({DeleteEncoding.POSITIONS, DeleteEncoding.EQUALITY}),
+    one_writer_per_bucket=False,
+    conditional_commit=True,
+    tags=True,
+    add_column=True,
+    partitions=True,
+    composite_bucket_key=True,
+    snapshot_expiry=True,
+)
+
+_lakes: dict[str, MemoryLake] = {}
+_lock = threading.Lock()
+
+
+class MemoryLakeStorage(LakeStorage):
+    name = NAME
+    capabilities = CAPABILITIES
+
+    def __init__(self, lake: MemoryLake) -> None:
+        self.lake = lake
+
+    def catalog(self) -> LakeCatalog:
+        return MemoryLakeCatalog(self.lake)
+
+    def open_writer(self, task: WriteTask) -> LakeWriter:
+        return MemoryLakeWriter(self.lake, task)
+
+    def open_committer(self, table: TableInfo) -> LakeCommitter:
+        return MemoryLakeCommitter(self.lake, table)
+
+    def open_reader(self, table: TableInfo) -> LakeReader:
+        return MemoryLakeReader(self.lake, table)
+
+    def open_maintenance(self, table: TableInfo) -> LakeMaintenance:
+        return MemoryLakeMaintenance(self.lake, table)
+
+
+def load(options: Mapping[str, str]) -> LakeStorage:
+    """The entry point. `name` (default `default`) picks the lake."""
+    unknown = sorted(set(options) - {"name"})
+    if unknown:
+        raise UnknownOption(where="datalake.memory", key=unknown[0], nearest="name")
+    return MemoryLakeStorage(shared_lake(options.get("name", "default")))
+
+
+def shared_lake(name: str) -> MemoryLake:
+    with _lock:
+        return _lakes.setdefault(name, MemoryLake())
+
+
+def forget_lake(name: str) -> None:
+    """Lets go of a shared lake: for tests that end."""
+    with _lock:
+        _lakes.pop(name, None)
