@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The KV side of one bucket of a PK table: puts, lookups, snapshots, over a changelog that is the truth.
+
+A put reads the before-images in bulk, appends its changelog to the log as one batch, then writes KV together with the offset
+it has applied. If anything fails between the two, the bucket takes no call before it has rolled KV forward again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from lakeward.errors import BucketStopped, KvFailed
+from lakeward.hot.embedded.appended import Appended, WriterSequence
+from lakeward.hot.embedded.kv.changelog_log import ChangelogLog
+from lakeward.hot.embedded.kv.database import KvDatabase, KvResources, KvState
+from lakeward.hot.embedded.kv.put import Put, PutBuilder
+from lakeward.hot.embedded.kv.recovery import Recovery
+from lakeward.hot.embedded.kv.rowcodec import RowCodec
+from lakeward.hot.embedded.kv.rows import align_keys
+from lakeward.hot.embedded.kv.snapshot import DEFAULT_LEASE_S, KvSnapshots, StoredSnapshot
+from lakeward.model.bucket import Bucket
+from lakeward.model.clock import Clock
+from lakeward.model.faults import fault_point
+from lakeward.model.schema import Schema
+from lakeward.model.table import TableInfo
+from lakeward.spi.hot import KvSnapshot
+
+_SCAN_ROWS = 8192
+"""Rows of a snapshot decoded at once: about a megabyte."""
+
+IMAGE_KEY = "table.changelog.image"
+FLUSH_BYTES = 32 << 20
+"""Bytes of values after which memtables go to disk: what a start after a crash has to roll forward, a second or less."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KvOptions:
+    snapshot_interval_s: float = 600.0
+    """Also bounds how far back retention must keep the log."""
+
+    lease_s: float = DEFAULT_LEASE_S
+
+
+class KvBucket:
+    """Thread-safe. Puts of one bucket run one after the other; lookups and snapshot reads beside them."""
+
+    def __init__(
+        self,
+        folder: Path,
+        table: TableInfo,
+        bucket: Bucket,
+        log: ChangelogLog,
+        *,
+        schemas: Mapping[int, Schema],
+        resources: KvResources,
+        clock: Clock,
+        options: KvOptions | None = None,
+    ) -> None:
+        self.bucket = bucket
+        self._table, self._log, self._clock, self._options = table, log, clock, options or KvOptions()
+        self._lock = threading.RLock()
+        self._builder = _builder(table, schemas)
+        self.snapshots = KvSnapshots(folder / "snapshots", str(table.path), resources, clock)
+        self._recovery = Recovery(str(table.path), str(bucket), folder / "db", log, self.snapshots, resources)
+        self._unflushed = 0
+        self._closed = False
+        self._database: KvDatabase | None = None
+        self._heal("opening")
+        self._snapshot_due = clock.monotonic() + self._options.snapshot_interval_s
+
+    # ---- puts --------------------------------------------------------------------------------------------------------
+    def upsert(self, batch: pa.RecordBatch, columns: Sequence[str] | None = None, writer: WriterSequence | None = None) -> Appended:
+        """Inserts or replaces rows in the order given; `columns`: only those (and the key) are set, the others stay.
+
+        Acknowledged as the table's fsync policy says. A row equal to what is stored leaves no record. Raises `InvalidRows`
+        (nothing was stored), `OutOfSequence`, `DiskFull`, `BucketStopped`; after `KvFailed` the put may be in the log:
+        retry it with its sequence."""
+        return self._put(lambda db: self._builder.upsert(batch, columns, db.get, self._log.end), writer)
+
+    def delete(self, keys: pa.RecordBatch, writer: WriterSequence | None = None) -> Appended:
+        """Deletes by key; keys that are not there leave no record. Raises as `upsert` does."""
+        return self._put(lambda db: self._builder.delete(keys, db.get, self._log.end), writer)
+
+    def _put(self, build: Callable[[KvDatabase], Put], writer: WriterSequence | None) -> Appended:
+        with self._lock:
+            database = self._in_step("writes")
+            appended = self._log.find_duplicate(writer)
+            if appended is None:
+                appended = self._store(database, build(database), writer)
+        self._log.wait_synced(appended.stop)
+        return appended
+
+    def _store(self, database: KvDatabase, put: Put, writer: WriterSequence | None) -> Appended:
+        try:
+            schema_id, now_ms = self._builder.schema.schema_id, self._clock.now_ms()
+            appended = self._log.append(put.rows, put.kinds, schema_id=schema_id, timestamp_ms=now_ms, writer=writer)
+            fault_point("kv.after-append", bucket=self.bucket)
+            self._apply(database, put, appended)
+        except BaseException:
+            if database.state.applied != self._log.end:
+                self._stop()
+            raise
+        if self._unflushed > FLUSH_BYTES:
+            self._flush(database)
+        return appended
+
+    def _apply(self, database: KvDatabase, put: Put, appended: Appended) -> None:
+        values: Sequence[bytes | None] = [None] * len(put.keys)
+        if put.bodies is not None:
+            packed = self._builder.codec.pack(put.bodies, put.offsets, appended.timestamp_ms)
+            self._unflushed += packed.nbytes
+            values = packed.to_pylist()
+        database.write(put.keys, values, KvState(appended.stop, database.state.rows + put.growth))
+
+    # ---- reads -------------------------------------------------------------------------------------------------------
+    def lookup(self, keys: pa.RecordBatch, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """The rows of those keys that are there, in the order of `keys`, with `__offset` and `__timestamp`. Blocks no put."""
+        builder = self._builder
+        wanted = builder.keys.encode(align_keys(str(self._table.path), builder.codec.arrow, keys, builder.keys.names))
+        found = self._open_database("lookups").get(wanted.to_pylist())
+        return builder.codec.decode_batch(builder.codec.unpack(pa.array(found, pa.binary()).drop_null()), columns)
+
+    @property
+    def rows(self) -> int:
+        """Live rows."""
+        return self._open_database("counting").state.rows
+
+    # ---- snapshots ---------------------------------------------------------------------------------------------------
+    def take_snapshot(self, holder: str) -> KvSnapshot | None:
+        """A snapshot of now, leased to `holder`; the same one when it asks again. None when nothing was ever put here."""
+        with self._lock:
+            stored = self.snapshots.find_leased(holder) or self._fresh_snapshot()
+            if stored is None:
+                return None
+            self.snapshots.lease(holder, stored, self._options.lease_s)
+        return KvSnapshot(bucket=self.bucket, snapshot_id=stored.snapshot_id, log_offset=stored.log_offset, rows=stored.rows)
+
+    def read_snapshot(self, snapshot_id: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Rows of a snapshot, with `__offset` and `__timestamp` of each one's last change. Raises `SnapshotGone`."""
+        codec = self._builder.codec
+        for values in self.snapshots.scan(snapshot_id, _SCAN_ROWS):
+            yield codec.decode_batch(codec.unpack(pa.array(values, pa.binary())), columns)
+
+    def tick(self) -> None:
+        """Upkeep, called every so often: a snapshot when one is due, old ones removed."""
+        if self._clock.monotonic() >= self._snapshot_due:
+            self._snapshot_due = self._clock.monotonic() + self._options.snapshot_interval_s
+            with self._lock:
+                self._fresh_snapshot()
+        self.snapshots.prune()
+
+    def needed_from(self) -> int:
+        """Below this offset KV needs nothing of the log; without a snapshot a rebuild would need all of it."""
+        return self.snapshots.held_from() or 0
+
+    def _fresh_snapshot(self) -> StoredSnapshot | None:
+        database = self._in_step("snapshots")
+        newest = self.snapshots.newest()
+        if database.state.applied == 0 or (newest is not None and newest.log_offset == database.state.applied):
+            return newest
+        # the offset it stands for must be one that a power cut does not take back
+        self._log.sync()
+        made = self.snapshots.add(database.state, database.checkpoint)
+        self._unflushed = 0
+        return made
+
+    # ---- life --------------------------------------------------------------------------------------------------------
+    def set_table(self, table: TableInfo, schemas: Mapping[int, Schema]) -> None:
+        """After ALTER TABLE: puts from now on are of the new schema."""
+        with self._lock:
+            self._table, self._builder = table, _builder(table, schemas)
+
+    def close(self) -> None:
+        """Flushes, so that the next start has nothing to roll forward. Safe to repeat."""
+        with self._lock:
+            database, self._closed = self._database, True
+            if database is not None:
+                self._flush(database, wait=True)
+            self._stop()
+
+    def _flush(self, database: KvDatabase, *, wait: bool = False) -> None:
+        """To disk, log first: KV on disk is then never ahead of the log on disk. The put at hand stands even if this fails."""
+        try:
+            self._log.sync()
+            database.flush(wait=wait)
+            self._unflushed = 0
+        except (KvFailed, OSError):
+            self._stop()
+
+    def _in_step(self, what: str) -> KvDatabase:
+        """The database, which holds exactly the log. The lock is held."""
+        database = self._database
+        if database is None or database.state.applied != self._log.end:
+            return self._heal(what)
+        return database
+
+    def _open_database(self, what: str) -> KvDatabase:
+        database = self._database
+        if database is not None:
+            return database
+        with self._lock:
+            return self._in_step(what)
+
+    def _heal(self, what: str) -> KvDatabase:
+        if self._closed:
+            raise self._stopped(what, "it is closed")
+        self._stop()
+        try:
+            self._database = self._recovery.open(self._builder)
+        except (KvFailed, OSError) as error:
+            raise self._stopped(what, str(error)) from error
+        return self._database
+
+    def _stop(self) -> None:
+        """No call gets through before log and KV agree again."""
+        database, self._database = self._database, None
+        if database is not None:
+            with suppress(KvFailed):
+                database.close()
+
+    def _stopped(self, what: str, reason: str) -> BucketStopped:
+        return BucketStopped(table=str(self._table.path), bucket=str(self.bucket), what=what, reason=reason)
+
+
+def _builder(table: TableInfo, schemas: Mapping[int, Schema]) -> PutBuilder:
+    image = table.descriptor.properties.get(IMAGE_KEY, "full").lower()
+    return PutBuilder(str(table.path), RowCodec(schemas), table.descriptor.primary_key, with_before_images=image != "wal")

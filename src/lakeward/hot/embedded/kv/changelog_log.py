@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What KV needs of its bucket's log: a changelog that is the truth, while KV only folds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakeward.hot.embedded.appended import Appended, WriterSequence
+
+
+class ChangelogLog(Protocol):
+    """A bucket's log of which KV is the only writer."""
+
+    @property
+    def start(self) -> int:
+        """The lowest offset that can be read, on disk here or in the remote tier."""
+        ...
+
+    @property
+    def end(self) -> int:
+        """The offset of the next record."""
+        ...
+
+    def find_duplicate(self, writer: WriterSequence | None) -> Appended | None:
+        """The first offsets of a put that was here before. Raises `OutOfSequence` on a gap."""
+        ...
+
+    def append(
+        self, rows: pa.RecordBatch, kinds: npt.NDArray[np.uint8], *, schema_id: int, timestamp_ms: int, writer: WriterSequence | None
+    ) -> Appended:
+        """Appends one batch (user's columns, then `__prev_offset`), maybe without rows, and does not wait for the disk."""
+        ...
+
+    def wait_synced(self, stop: int) -> None:
+        """Returns when the table's fsync policy lets a put that ends at `stop` be acknowledged."""
+        ...
+
+    def sync(self) -> None:
+        """Forces everything appended to disk."""
+        ...
+
+    def read(self, start: int, stop: int, columns: Any = None) -> Iterator[pa.RecordBatch]:
+        """Records `[start, stop)` as `spi.hot.HotStore.read_log` gives them, those not yet fsynced included."""
+        ...

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One put, worked out: rows and before-images in, changelog batch and KV writes out. Reads KV, changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakeward.hot.embedded.kv.changes import ABSENT, Before, ChangePlan, Mask, group_keys, plan_delete, plan_upsert
+from lakeward.hot.embedded.kv.keycodec import KeyCodec
+from lakeward.hot.embedded.kv.rowcodec import RowCodec, StoredRows
+from lakeward.hot.embedded.kv.rows import align_keys, align_rows, check_others_nullable
+from lakeward.model.change import ChangeType
+from lakeward.model.offsetset import Offsets
+from lakeward.model.schema import PREV_OFFSET, Schema
+
+Read = Callable[[list[bytes]], list[bytes | None]]
+
+
+@dataclass(frozen=True)
+class Put:
+    """What to append to the log (`rows` with `__prev_offset` last, `kinds`) and what to write to KV after it.
+
+    `keys` get the rows `bodies` with `offsets`; without bodies they are deleted."""
+
+    rows: pa.RecordBatch
+    kinds: npt.NDArray[np.uint8]
+    keys: list[bytes]
+    bodies: pa.BinaryArray | None
+    offsets: Offsets
+    growth: int
+
+
+@dataclass(frozen=True)
+class _Image:
+    """KV's answer for the keys of a put: which are there, and their rows."""
+
+    present: Mask
+    stored: StoredRows
+
+    def spread(self, arrays: list[pa.Array]) -> list[pa.Array]:
+        """Columns of the stored rows as columns of the put's rows, null where nothing was stored."""
+        if self.present.all():
+            return arrays
+        at = pa.array(np.cumsum(self.present) - 1, mask=~self.present)
+        return [a.take(at) for a in arrays]
+
+
+class PutBuilder:
+    """Works puts out for one schema of a table. Immutable; replaced when the schema grows."""
+
+    def __init__(self, table: str, codec: RowCodec, primary_key: Sequence[str], *, with_before_images: bool) -> None:
+        self.table = table
+        self.codec = codec
+        self.keys = KeyCodec([codec.arrow.field(name) for name in primary_key])
+        self._with_before_images = with_before_images
+        self.log_schema = codec.arrow.append(pa.field(PREV_OFFSET, pa.int64()))
+
+    @property
+    def schema(self) -> Schema:
+        return self.codec.schema
+
+    def upsert(self, batch: pa.RecordBatch, named: Sequence[str] | None, read: Read, base: int) -> Put:
+        """`named`: only these columns (and the key) are set, the others stay as they are. Raises `InvalidRows`."""
+        given = align_rows(self.table, self.codec.arrow, batch, named, self.keys.names)
+        keys = self.keys.encode(given)
+        listed = keys.to_pylist()
+        image = self._read_image(listed, read)
+        rows = given if named is None else self._completed(given, image)
+        bodies = self.codec.encode(rows)
+        before = self._before(image)
+        plan = plan_upsert(bodies, group_keys(keys), before, base, with_before_images=self._with_before_images)
+        last = plan.leaves_row
+        written = plan.rows[last]
+        whole = len(written) == len(listed)
+        return Put(
+            rows=self._changelog(plan, rows, image),
+            kinds=plan.kinds,
+            keys=listed if whole else [listed[i] for i in written.tolist()],
+            bodies=bodies if whole else bodies.take(pa.array(written)),
+            offsets=plan.offsets[last],
+            growth=plan.inserted,
+        )
+
+    def delete(self, batch: pa.RecordBatch, read: Read, base: int) -> Put:
+        """Only the key columns of `batch` count. Raises `InvalidRows`."""
+        keys = self.keys.encode(align_keys(self.table, self.codec.arrow, batch, self.keys.names))
+        listed = keys.to_pylist()
+        image = self._read_image(listed, read)
+        plan = plan_delete(group_keys(keys), self._before(image, with_bodies=False), base)
+        return Put(
+            rows=self._changelog(plan, None, image),
+            kinds=plan.kinds,
+            keys=[listed[i] for i in plan.rows.tolist()],
+            bodies=None,
+            offsets=plan.offsets,
+            growth=-plan.deleted,
+        )
+
+    def replay(self, batch: pa.RecordBatch, kinds: npt.NDArray[np.int8]) -> tuple[list[bytes], pa.BinaryArray, Mask]:
+        """KV writes of changelog records: keys, rows, and which of them are deleted. -U records are left out."""
+        kept = kinds != ChangeType.UPDATE_BEFORE
+        rows = batch.select(self.codec.arrow.names)
+        rows = rows if kept.all() else rows.filter(pa.array(kept))
+        return self.keys.encode(rows).to_pylist(), self.codec.encode(rows), kinds[kept] == ChangeType.DELETE
+
+    def _read_image(self, keys: list[bytes], read: Read) -> _Image:
+        values = pa.array(read(keys), pa.binary())
+        present = values.is_valid().to_numpy(zero_copy_only=False)
+        return _Image(present, self.codec.unpack(values if present.all() else values.drop_null()))
+
+    def _before(self, image: _Image, *, with_bodies: bool = True) -> Before:
+        offsets = np.full(len(image.present), ABSENT, np.int64)
+        offsets[image.present] = image.stored.offsets
+        if not with_bodies:
+            return Before(pa.nulls(len(offsets), pa.binary()), offsets)
+        return Before(image.spread([self.codec.in_schema(image.stored)])[0], offsets)
+
+    def _completed(self, given: pa.RecordBatch, image: _Image) -> pa.RecordBatch:
+        """Full rows of a partial update: the other columns from KV, null for keys that are not there."""
+        others = [name for name in self.codec.arrow.names if name not in given.schema.names]
+        check_others_nullable(self.table, self.codec.arrow, others, ~image.present)
+        columns = dict(zip(others, image.spread(self.codec.decode(image.stored, others)), strict=True))
+        columns |= dict(zip(given.schema.names, given.columns, strict=True))
+        return pa.RecordBatch.from_arrays([columns[name] for name in self.codec.arrow.names], schema=self.codec.arrow)
+
+    def _changelog(self, plan: ChangePlan, rows: pa.RecordBatch | None, image: _Image) -> pa.RecordBatch:
+        arrays = self._images(plan, rows, image)
+        return pa.RecordBatch.from_arrays([*arrays, plan.prev_array], schema=self.log_schema)
+
+    def _images(self, plan: ChangePlan, rows: pa.RecordBatch | None, image: _Image) -> list[pa.Array]:
+        count = len(image.present)
+        from_kv = plan.images >= count
+        if not from_kv.any():
+            assert rows is not None
+            same = _is_identity(plan.images, count)
+            return list((rows if same else rows.take(pa.array(plan.images))).columns)
+        wanted = np.zeros(count, np.bool_)
+        wanted[plan.images[from_kv] - count] = True
+        stored = self.codec.decode(image.stored.filter(wanted[image.present]))
+        if rows is None:
+            return stored
+        rank = np.cumsum(wanted) - 1
+        at = np.where(from_kv, count + rank[np.where(from_kv, plan.images - count, 0)], plan.images)
+        return [pa.concat_arrays([new, old]).take(pa.array(at)) for new, old in zip(rows.columns, stored, strict=True)]
+
+
+def _is_identity(images: npt.NDArray[np.int64], count: int) -> bool:
+    return len(images) == count and bool((images == np.arange(count)).all())

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks rows and keys that come in, and brings them into the table's column order and types. Nothing is stored before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from lakeward.errors import InvalidRows
+from lakeward.hot.embedded.kv.changes import Mask
+
+
+def align_rows(
+    table: str, schema: pa.Schema, batch: pa.RecordBatch, named: Sequence[str] | None, primary_key: Sequence[str]
+) -> pa.RecordBatch:
+    """The batch with the schema's columns (`named`: those and the key), in order; a missing nullable column is null."""
+    for name in (*batch.schema.names, *(named or ())):
+        if name not in schema.names:
+            raise InvalidRows(table=table, row=0, column=name, reason=f"no such column; there are {', '.join(schema.names)}")
+    wanted = [n for n in schema.names if named is None or n in named or n in primary_key]
+    fields = [schema.field(n) for n in wanted]
+    aligned = pa.RecordBatch.from_arrays([_column(table, f, batch, named is not None) for f in fields], schema=pa.schema(fields))
+    check_not_null(table, aligned)
+    return aligned
+
+
+def align_keys(table: str, schema: pa.Schema, batch: pa.RecordBatch, primary_key: Sequence[str]) -> pa.RecordBatch:
+    """The key columns of the batch; others it may have are left out."""
+    fields = [schema.field(n) for n in primary_key]
+    aligned = pa.RecordBatch.from_arrays([_column(table, f, batch, True) for f in fields], schema=pa.schema(fields))
+    check_not_null(table, aligned)
+    return aligned
+
+
+def check_not_null(table: str, batch: pa.RecordBatch) -> None:
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if not field.nullable and column.null_count:
+            row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+            raise InvalidRows(table=table, row=row, column=field.name, reason="null in a NOT NULL column")
+
+
+def check_others_nullable(table: str, schema: pa.Schema, others: Sequence[str], absent: Mask) -> None:
+    """A partial update of a key that is not there leaves the other columns null: NOT NULL ones refuse it."""
+    if not absent.any():
+        return
+    for name in others:
+        if not schema.field(name).nullable:
+            reason = "the key is not there yet and the update names no value for this NOT NULL column"
+            raise InvalidRows(table=table, row=int(np.argmax(absent)), column=name, reason=reason)
+
+
+def _column(table: str, field: pa.Field, batch: pa.RecordBatch, must_be_there: bool) -> pa.Array:
+    at = batch.schema.get_field_index(field.name)
+    if at < 0:
+        if must_be_there or not field.nullable:
+            raise InvalidRows(table=table, row=0, column=field.name, reason="the column is missing")
+        return pa.nulls(batch.num_rows, field.type)
+    column = batch.column(at)
+    if column.type == field.type:
+        return column
+    try:
+        return column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidRows(table=table, row=0, column=field.name, reason=f"{column.type} is no {field.type}: {error}") from error
