@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A write order: everything an executor needs to write one or more splits of a round, as versioned bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, SnapshotId
+from lakeward.model.round import RoundOwner
+from lakeward.model.split import Split, split_from_json
+from lakeward.model.table import TableInfo
+from lakeward.model.versioned import pack, unpack
+from lakeward.protocol.heartbeat import LeaseCheck
+
+_KIND, _VERSION = "write-order", 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plugin:
+    """A plugin by name with the options that rebuild it; secrets are not in them, each process has its own."""
+
+    name: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteOrder:
+    """`deadline_at_ms`: log splits stop at the next batch boundary after it, unstarted splits are skipped, but for the
+    round's first one (`is_first`), so that a late round still moves. `flag`: a file of the driver's machine that says stop.
+    `compare_with`: the lake snapshot whose rows a KV snapshot is compared with, where the bucket was tiered before."""
+
+    round_id: RoundId
+    owner: RoundOwner
+    table: TableInfo
+    handle: bytes
+    hot: Plugin
+    lake: Plugin
+    splits: tuple[Split, ...] = ()
+    deadline_at_ms: int | None = None
+    flag: str | None = None
+    is_first: bool = False
+    compare_with: SnapshotId | None = None
+    server_wait_s: float = 300.0
+
+    def with_splits(self, splits: tuple[Split, ...], *, is_first: bool = False) -> WriteOrder:
+        return replace(self, splits=splits, is_first=is_first)
+
+    @property
+    def lease(self) -> LeaseCheck:
+        owner = self.owner
+        return LeaseCheck(job=owner.job, instance=owner.instance, table_id=self.table.table_id, epoch=owner.epoch, round_id=self.round_id)
+
+    def to_bytes(self) -> bytes:
+        body: dict[str, Any] = {
+            "round_id": self.round_id,
+            "owner": {"job": self.owner.job, "instance": self.owner.instance, "epoch": self.owner.epoch},
+            "table": self.table.to_json(),
+            "hot": {"name": self.hot.name, "options": dict(self.hot.options)},
+            "lake": {"name": self.lake.name, "options": dict(self.lake.options)},
+            "splits": [s.to_json() for s in self.splits],
+            "deadline_at_ms": self.deadline_at_ms,
+            "flag": self.flag,
+            "is_first": self.is_first,
+            "compare_with": self.compare_with,
+            "server_wait_s": self.server_wait_s,
+        }
+        return pack(_KIND, _VERSION, body, [self.handle])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> WriteOrder:
+        _, body, (handle,) = unpack(_KIND, _VERSION, data)
+        owner = body["owner"]
+        return cls(
+            round_id=RoundId(body["round_id"]),
+            owner=RoundOwner(job=JobName(owner["job"]), instance=InstanceId(owner["instance"]), epoch=Epoch(owner["epoch"])),
+            table=TableInfo.from_json(body["table"]),
+            handle=handle,
+            hot=Plugin(**body["hot"]),
+            lake=Plugin(**body["lake"]),
+            splits=tuple(split_from_json(s) for s in body["splits"]),
+            deadline_at_ms=body["deadline_at_ms"],
+            flag=body["flag"],
+            is_first=body["is_first"],
+            compare_with=body["compare_with"],
+            server_wait_s=body["server_wait_s"],
+        )

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Planning a round: committed offsets, frozen log bounds and KV snapshots become splits. Pure; the plan can be printed."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from lakeward.errors import HotStoreBehind, LogTooShort
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import RoundId, SnapshotId
+from lakeward.model.offsets import OffsetRange
+from lakeward.model.round import LakeBase, RoundPlan
+from lakeward.model.split import LogSplit, SnapshotSplit, Split
+from lakeward.model.table import TableInfo
+from lakeward.spi.hot import KvSnapshot, LogBounds
+
+DEFAULT_TARGET_BYTES = 128 * 1024 * 1024
+UNKNOWN_ROW_BYTES = 100.0
+"""Stands in where the store gives no estimate: a short row of a few numbers and a name."""
+
+Align = Callable[[Bucket, int], int]
+"""Moves a cut so that it does not fall between a -U and its +U. The identity on log tables."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions:
+    """`resync`: the operator accepted the lake as it is; rows that are gone from the log become a gap on purpose."""
+
+    target_bytes: int = DEFAULT_TARGET_BYTES
+    one_writer_per_bucket: bool = False
+    resync: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class BucketWork:
+    """What one bucket needs: a KV snapshot first, or not, then the log range (empty: none)."""
+
+    bucket: Bucket
+    snapshot: KvSnapshot | None
+    log: OffsetRange
+    bytes_per_row: float
+
+
+def keep_cut(_bucket: Bucket, cut: int) -> int:
+    return cut
+
+
+def plan_snapshots(table: TableInfo, base: LakeBase, bounds: Mapping[Bucket, LogBounds], options: PlanOptions) -> tuple[Bucket, ...]:
+    """The buckets of a PK table whose rows must come from a KV snapshot: never tiered, or the log no longer reaches back."""
+    if not table.is_pk:
+        return ()
+    return tuple(b for b in sorted(bounds) if _needs_snapshot(base.offsets.get(b), bounds[b], options))
+
+
+def plan_round(
+    *,
+    round_id: RoundId,
+    table: TableInfo,
+    base: LakeBase,
+    bounds: Mapping[Bucket, LogBounds],
+    snapshots: Mapping[Bucket, KvSnapshot],
+    options: PlanOptions,
+    planned_at_ms: int,
+    align: Align = keep_cut,
+) -> RoundPlan:
+    """The round as data. Partitions that went away have no bounds and get no split; new ones count as never tiered.
+
+    Raises `LogTooShort` when rows that the lake lacks are gone from the log, `HotStoreBehind` when the lake holds more
+    than the log ever had. No new offsets: a plan without splits."""
+    splits: list[Split] = []
+    for bucket in sorted(bounds):
+        work = _plan_bucket(table, bucket, base.offsets.get(bucket), bounds[bucket], snapshots.get(bucket), options)
+        splits += _plan_splits(work, options, align)
+    return RoundPlan(round_id=round_id, table=table, base=base, splits=tuple(splits), planned_at_ms=planned_at_ms)
+
+
+def plan_gaps(plan: RoundPlan, bounds: Mapping[Bucket, LogBounds]) -> dict[Bucket, OffsetRange]:
+    """Offsets that this plan steps over on purpose: between the committed offset and the first split of a log table.
+
+    A bucket that was never tiered and whose log starts above 0 has a gap too: those rows expired before the lake came."""
+    gaps: dict[Bucket, OffsetRange] = {}
+    for split in plan.splits:
+        committed = plan.base.offsets.get(split.bucket, 0)
+        if isinstance(split, LogSplit) and split.index == 0 and committed < split.start == bounds[split.bucket].start:
+            gaps[split.bucket] = OffsetRange(committed, split.start)
+    return gaps
+
+
+def plan_comparison(plan: RoundPlan) -> SnapshotId | None:
+    """The lake snapshot to compare KV snapshots with: the rows of a bucket that was tiered before must not come twice."""
+    again = (isinstance(s, SnapshotSplit) and s.bucket in plan.base.offsets for s in plan.splits)
+    return plan.base.head if any(again) else None
+
+
+def plan_bytes(plan: RoundPlan, bounds: Mapping[Bucket, LogBounds], snapshots: Mapping[Bucket, KvSnapshot]) -> int:
+    """An estimate of what the round reads: decides whether it is small enough to share a Spark job."""
+    total = 0.0
+    for split in plan.splits:
+        rows = len(split.range) if isinstance(split, LogSplit) else _snapshot_rows(split, snapshots)
+        total += rows * _row_bytes(bounds[split.bucket])
+    return int(total)
+
+
+def _snapshot_rows(split: SnapshotSplit, snapshots: Mapping[Bucket, KvSnapshot]) -> int:
+    known = snapshots[split.bucket].rows if split.bucket in snapshots else None
+    return split.log_offset if known is None else known
+
+
+def _row_bytes(bounds: LogBounds) -> float:
+    return bounds.bytes_per_row or UNKNOWN_ROW_BYTES
+
+
+def _needs_snapshot(committed: int | None, bounds: LogBounds, options: PlanOptions) -> bool:
+    if bounds.end == 0:
+        return options.resync and committed is not None
+    return options.resync or committed is None or committed < bounds.start
+
+
+def _plan_bucket(
+    table: TableInfo, bucket: Bucket, committed: int | None, bounds: LogBounds, snapshot: KvSnapshot | None, options: PlanOptions
+) -> BucketWork:
+    if snapshot is not None:
+        start = snapshot.log_offset
+        return _work(bucket, snapshot, start, max(start, bounds.end), bounds)
+    if committed is None and not table.is_pk:
+        return _work(bucket, None, bounds.start, bounds.end, bounds)
+    committed = committed or 0
+    if committed > bounds.end:
+        raise HotStoreBehind(table=str(table.path), bucket=str(bucket), committed=committed, end=bounds.end)
+    if committed < bounds.start and not (options.resync and not table.is_pk):
+        raise LogTooShort(table=str(table.path), bucket=str(bucket), committed=committed, start=bounds.start)
+    return _work(bucket, None, max(committed, bounds.start), bounds.end, bounds)
+
+
+def _work(bucket: Bucket, snapshot: KvSnapshot | None, start: int, stop: int, bounds: LogBounds) -> BucketWork:
+    return BucketWork(bucket=bucket, snapshot=snapshot, log=OffsetRange(start, stop), bytes_per_row=_row_bytes(bounds))
+
+
+def _plan_splits(work: BucketWork, options: PlanOptions, align: Align) -> list[Split]:
+    splits: list[Split] = []
+    if work.snapshot is not None:
+        kv = work.snapshot
+        splits.append(SnapshotSplit(bucket=work.bucket, snapshot_id=kv.snapshot_id, log_offset=kv.log_offset))
+    edges = _plan_edges(work, options, align)
+    for start, stop in itertools.pairwise(edges):
+        splits.append(LogSplit(bucket=work.bucket, range=OffsetRange(start, stop), index=len(splits)))
+    return splits
+
+
+def _plan_edges(work: BucketWork, options: PlanOptions, align: Align) -> list[int]:
+    """Ascending edges of the sub-splits, about equal in size; no edges at all for an empty range."""
+    start, stop = work.log.start, work.log.stop
+    if start == stop:
+        return []
+    parts = 1 if options.one_writer_per_bucket else math.ceil((stop - start) * work.bytes_per_row / options.target_bytes)
+    step = math.ceil((stop - start) / max(1, parts))
+    cuts = {align(work.bucket, cut) for cut in range(start + step, stop, step)}
+    return [start, *sorted(c for c in cuts if start < c < stop), stop]

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of a round counts: per bucket the contiguous prefix of its finished sub-splits. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from lakeward.errors import LakewardError
+from lakeward.model.bucket import Bucket
+from lakeward.model.offsets import OffsetRange
+from lakeward.model.offsetset import OffsetSet
+from lakeward.model.outcome import WriteOutcome
+from lakeward.model.split import SnapshotSplit, Split
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """The outcomes that count, in bucket and offset order, and what follows from them.
+
+    `offsets`: the next offset to read of each bucket that moved. `is_whole`: every split of the plan is in it.
+    `error`: the first failed split's, for the report; what others finished still counts."""
+
+    outcomes: tuple[WriteOutcome, ...] = ()
+    offsets: Mapping[Bucket, int] = field(default_factory=dict)
+    is_whole: bool = True
+    error: LakewardError | None = None
+
+    @property
+    def results(self) -> list[bytes]:
+        return [o.result for o in self.outcomes if o.result is not None]
+
+    @property
+    def rows(self) -> int:
+        return sum(o.rows for o in self.outcomes)
+
+    @property
+    def replaced(self) -> dict[Bucket, OffsetSet]:
+        """Per bucket every offset below its own sub-range that a kept record replaced."""
+        found: dict[Bucket, OffsetSet] = {}
+        for outcome in self.outcomes:
+            if outcome.replaced:
+                before = found.get(outcome.split.bucket, OffsetSet())
+                found[outcome.split.bucket] = before.union(outcome.replaced)
+        return found
+
+    def ranges(self) -> dict[Bucket, tuple[OffsetRange, int]]:
+        """Per bucket the range that the round adds and the rows that it wrote for it."""
+        found: dict[Bucket, tuple[OffsetRange, int]] = {}
+        for o in self.outcomes:
+            before, rows = found.get(o.split.bucket, (OffsetRange(o.split.start, o.split.start), 0))
+            found[o.split.bucket] = (OffsetRange(before.start, o.stop), rows + o.rows)
+        return found
+
+
+def keep_prefix(splits: Sequence[Split], outcomes: Iterable[WriteOutcome]) -> Kept:
+    """`splits` as planned. A split without an outcome was skipped; one that moved no offset counts as skipped."""
+    by_split = {o.split: o for o in outcomes}
+    kept: list[WriteOutcome] = []
+    is_whole = True
+    for _, of_bucket in groupby(splits, key=lambda s: s.bucket):
+        planned = list(of_bucket)
+        prefix = _prefix(planned, by_split)
+        kept += prefix
+        is_whole = is_whole and len(prefix) == len(planned) and prefix[-1].is_whole
+    errors = [by_split[s].error for s in splits if s in by_split]
+    return Kept(
+        outcomes=tuple(kept),
+        offsets={o.split.bucket: o.stop for o in kept},
+        is_whole=is_whole,
+        error=next((e for e in errors if e is not None), None),
+    )
+
+
+def _prefix(planned: Sequence[Split], by_split: Mapping[Split, WriteOutcome]) -> list[WriteOutcome]:
+    kept: list[WriteOutcome] = []
+    for split in planned:
+        outcome = by_split.get(split)
+        if outcome is None or not outcome.is_ok or not _moved(split, outcome):
+            break
+        kept.append(outcome)
+        if not outcome.is_whole:
+            break
+    return kept
+
+
+def _moved(split: Split, outcome: WriteOutcome) -> bool:
+    """A snapshot counts whole or not at all, also one that stands for offset 0."""
+    return outcome.is_whole if isinstance(split, SnapshotSplit) else outcome.stop > split.start

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reconcile: what the lake holds against what the coordinator recorded, before anything is planned. Pure but for the calls."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from lakeward.errors import LakeBehind, TableNotFound
+from lakeward.model.ids import RoundId
+from lakeward.model.ledger import LedgerKind
+from lakeward.model.round import LakeBase, RoundOwner
+from lakeward.model.table import TableInfo
+from lakeward.protocol.commit import CommitReport, Committed
+from lakeward.spi.coordinator import CoordinatorClient
+from lakeward.spi.lake import LakeReader
+
+
+class Agreement(StrEnum):
+    AGREED = "agreed"
+    LAKE_AHEAD = "lake-ahead"
+    """A crash fell between the two commits, or the coordinator's database is older: take over what the lake says."""
+
+
+def compare(table: TableInfo, base: LakeBase, committed: Committed) -> Agreement:
+    """Raises `LakeBehind` when the coordinator recorded more than the lake holds: never "never tiered".
+
+    A lake of a newer generation is a resync that landed: its offsets stand, even where they are lower."""
+    if committed.table_id != table.table_id:
+        raise TableNotFound(table=f"{table.path} with id {table.table_id}")
+    if base.generation > committed.generation:
+        return Agreement.LAKE_AHEAD
+    for bucket, offset in committed.offsets.items():
+        found = base.offsets.get(bucket, 0)
+        if found < offset:
+            raise LakeBehind(table=str(table.path), bucket=str(bucket), lake_offset=found, committed=offset)
+    moved = base.offsets != committed.offsets or (base.token is not None and base.token != committed.round_id)
+    return Agreement.LAKE_AHEAD if moved else Agreement.AGREED
+
+
+def adoption(table: TableInfo, base: LakeBase, owner: RoundOwner) -> CommitReport:
+    """The report that tells the coordinator what the lake holds."""
+    return CommitReport(
+        table_id=table.table_id,
+        round_id=RoundId(base.token or ""),
+        snapshot_id=base.head,
+        epoch=base.epoch,
+        job=owner.job,
+        instance=owner.instance,
+        offsets=base.offsets,
+        kind=LedgerKind.ADOPTED,
+        generation=base.generation,
+        fence=base.fence,
+        lake_rows=base.record_count,
+    )
+
+
+def reconcile(table: TableInfo, reader: LakeReader, coordinator: CoordinatorClient, owner: RoundOwner, *, resync: bool = False) -> LakeBase:
+    """The ground to plan on. Adopts a lake that is ahead; with `resync` the lake is taken as it is, whatever was recorded.
+
+    Raises `LakeBehind`, and what `LakeReader.load_base` raises (`LakeRolledBack`, `LakeForeign`, `LakeTampered`)."""
+    if resync:
+        return reader.load_base_as_is()
+    committed = coordinator.committed(table.path)
+    base = reader.load_base()
+    if compare(table, base, committed) is Agreement.LAKE_AHEAD and base.token is not None:
+        coordinator.commit(adoption(table, base, owner))
+    return base
