@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records what reached the lake: commit reports of jobs, and what the coordinator reads in the lake itself."""
+
+from __future__ import annotations
+
+from lakeward.coordinator.board import Board
+from lakeward.coordinator.ledger import LedgerState, plan_commit
+from lakeward.coordinator.record import TableRecord
+from lakeward.errors import LakeBehind, TableNotFound
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, TableId
+from lakeward.model.ledger import LedgerEntry, LedgerKind
+from lakeward.model.offsets import OffsetRange
+from lakeward.model.round import LakeBase
+from lakeward.model.table import TablePath
+from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
+
+COORDINATOR = JobName("coordinator")
+
+
+class Commits:
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def committed(self, path: TablePath) -> Committed:
+        with self._board.lock:
+            record = self._board.find(path)
+            return Committed(
+                table_id=record.table_id,
+                offsets=record.committed,
+                round_id=record.last_round,
+                generation=record.generation,
+                epoch=record.epoch,
+                resync=record.repair is not None,
+            )
+
+    def knows_round(self, table_id: TableId, round_id: RoundId) -> bool:
+        with self._board.lock:
+            return self._board.store.is_known_round(table_id, round_id)
+
+    def commit(self, report: CommitReport) -> CommitAnswer:
+        """Idempotent per round. A report that no log can explain is held against the lake first."""
+        self._check_against_lake(report)
+        with self._board.change():
+            record = self._record(report.table_id)
+            if self._board.store.is_known_round(report.table_id, report.round_id) and report.kind is LedgerKind.ROUND:
+                return CommitAnswer(first=False, offsets=record.committed)
+            return CommitAnswer(first=self._apply(record, report), offsets=record.committed)
+
+    def _record(self, table_id: TableId) -> TableRecord:
+        record = self._board.tables.get(table_id)
+        if record is None:
+            raise TableNotFound(table=f"with id {table_id}")
+        return record
+
+    def _apply(self, record: TableRecord, report: CommitReport) -> bool:
+        """True if this told us something new. Ledger, offsets and record go to disk together, then memory follows."""
+        board, now_ms = self._board, self._board.clock.now_ms()
+        change = plan_commit(self._ledger_state(record), report, now_ms)
+        fresh = bool(change.entries) or not board.store.is_known_round(report.table_id, report.round_id)
+        with board.store.transaction():
+            board.store.append_ledger(change.entries)
+            board.store.add_known_round(report.table_id, report.round_id, now_ms)
+            board.store.save_offsets(record.table_id, change.offsets)
+        if change.generation > record.generation:
+            record.repair, record.confirmed, record.confirmed_at = None, change.offsets, None
+        record.committed, record.generation = change.offsets, change.generation
+        record.last_round = report.round_id
+        record.epoch = Epoch(max(record.epoch, report.epoch)) if record.lease is None else record.epoch
+        self._take_figures(record, report)
+        record.waiting = board.hot.waiting(record.info, record.committed)
+        board.touch(record)
+        return fresh
+
+    def _take_figures(self, record: TableRecord, report: CommitReport) -> None:
+        for name in ("rows", "bytes", "files", "delete_files", "snapshots"):
+            value = getattr(report, f"lake_{name}")
+            if value is not None:
+                setattr(record.lake, name, value)
+
+    def _ledger_state(self, record: TableRecord) -> LedgerState:
+        bounds = self._board.hot.bounds(record.info)
+        return LedgerState(
+            name=record.name,
+            offsets=record.committed,
+            generation=record.generation,
+            repairing=record.repair is not None,
+            log_starts={b: v.start for b, v in bounds.items()},
+        )
+
+    def _check_against_lake(self, report: CommitReport) -> None:
+        """Offsets above the log's end or a new generation are believed only when the lake itself says so: a job may be wrong,
+        and what is recorded here lets the hot store forget rows."""
+        with self._board.lock:
+            record = self._record(report.table_id)
+            storage = self._board.lake_of(record)
+            ends = {b: v.end for b, v in self._board.hot.bounds(record.info).items()}
+            odd = [b for b, offset in report.offsets.items() if offset > max(ends.get(b, 0), record.committed.get(b, 0))]
+            if storage is None or not (odd or report.generation > record.generation):
+                return
+        base = storage.open_reader(record.info).load_base()
+        for bucket in odd or report.offsets:
+            if base.offsets.get(bucket, 0) < report.offsets[bucket] or base.generation < report.generation:
+                raise LakeBehind(
+                    table=record.name, bucket=str(bucket), lake_offset=base.offsets.get(bucket, 0), committed=report.offsets[bucket]
+                )
+
+    # ---- what the coordinator saw itself ----
+    def adopt_base(self, record: TableRecord, base: LakeBase) -> bool:
+        """Under `change()`: takes over what the lake holds beyond the ledger; true if that was anything."""
+        record.epoch = Epoch(max(record.epoch, base.epoch))
+        self._board.touch(record)
+        if base.token is None:
+            return False
+        ahead = base.generation > record.generation or any(o > record.committed.get(b, -1) for b, o in base.offsets.items())
+        if not ahead:
+            return False
+        report = CommitReport(
+            table_id=record.table_id,
+            round_id=RoundId(base.token),
+            snapshot_id=base.head,
+            epoch=base.epoch,
+            job=COORDINATOR,
+            instance=InstanceId(""),
+            offsets=base.offsets,
+            kind=LedgerKind.ADOPTED,
+            generation=max(base.generation, record.generation),
+        )
+        if base.generation > record.generation + 1:
+            record.generation = base.generation - 1
+        self._apply(record, report)
+        return True
+
+    def record_gaps(self, record: TableRecord, gaps: dict[Bucket, OffsetRange], why: str) -> None:
+        """Under `change()`: offsets that no row has: the log went on above them."""
+        now_ms = self._board.clock.now_ms()
+        entries = [
+            LedgerEntry(
+                table_id=record.table_id,
+                bucket=bucket,
+                range=gap,
+                round_id=RoundId(f"gap-{why}-{now_ms}"),
+                snapshot_id=None,
+                epoch=record.epoch,
+                job=COORDINATOR,
+                kind=LedgerKind.GAP,
+                rows=0,
+                generation=record.generation,
+                committed_at_ms=now_ms,
+            )
+            for bucket, gap in gaps.items()
+            if len(gap)
+        ]
+        with self._board.store.transaction():
+            self._board.store.append_ledger(entries)

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The coordinator: the only writer of tiering state. A front for its parts; each call is short and never waits for a lake
+while it holds the lock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lakeward.coordinator.board import Board
+from lakeward.coordinator.commits import Commits
+from lakeward.coordinator.desk import Desk
+from lakeward.coordinator.intents import BoardIntents
+from lakeward.coordinator.jobs import JobRecord
+from lakeward.coordinator.lakes import Lakes
+from lakeward.coordinator.options import CoordinatorOptions
+from lakeward.coordinator.readleases import ReadLeases
+from lakeward.coordinator.readplan import ReadPlans
+from lakeward.coordinator.registry import Registry
+from lakeward.coordinator.retention import BoardRetention
+from lakeward.coordinator.schedule import Schedule
+from lakeward.coordinator.statestore import StateStore
+from lakeward.model.clock import Clock
+from lakeward.model.ids import LeaseId, RoundId, TableId
+from lakeward.model.intent import Intent
+from lakeward.model.table import TableInfo, TablePath
+from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
+from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
+from lakeward.protocol.readplan import ReadPlan
+from lakeward.spi.hotadmin import HotAdmin
+from lakeward.spi.lake import LakeStorage
+
+
+class Coordinator:
+    """`open()` before the first call; `start()` besides runs the ticks in threads until `close()`."""
+
+    def __init__(
+        self,
+        store: StateStore,
+        hot: HotAdmin,
+        lakes: Callable[[str], LakeStorage],
+        clock: Clock,
+        options: CoordinatorOptions | None = None,
+    ) -> None:
+        self.board = Board(store, hot, lakes, clock, options or CoordinatorOptions())
+        self.schedule = Schedule(self.board)
+        self.desk = Desk(self.board, self.schedule)
+        self.commits = Commits(self.board)
+        self.intents = BoardIntents(self.board)
+        self.leases = ReadLeases(self.board)
+        self.plans = ReadPlans(self.board, self.leases)
+        self.lakes = Lakes(self.board, self.commits)
+        self.registry = Registry(self.board)
+        self.retention = BoardRetention(self.board, self.leases)
+
+    def open(self) -> None:
+        """Loads the state, meets it with the hot store's tables, and checks the lakes. Raises `InvalidConfig`."""
+        board = self.board
+        with board.lock:
+            board.jobs = {n: JobRecord.from_json(n, b, board.clock.monotonic()) for n, b in board.store.load_jobs().items()}
+            self.leases.load()
+            stored = int(board.store.meta("coordinator_epoch") or 0)
+            # Seconds since 1970 as a floor: it grows also when the file was lost.
+            board.coordinator_epoch = max(stored + 1, board.clock.now_ms() // 1_000)
+            board.store.set_meta("coordinator_epoch", str(board.coordinator_epoch))
+        self.registry.load()
+        board.hot.set_retention(self.retention)
+        self.lakes.check()
+
+    def close(self) -> None:
+        """Safe to repeat."""
+        with self.board.lock:
+            self.board.store.close()
+
+    @property
+    def epoch(self) -> int:
+        return self.board.coordinator_epoch
+
+    # ---- jobs ----
+    def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
+        return self.desk.heartbeat(request)
+
+    def check_lease(self, check: LeaseCheck) -> LeaseVerdict:
+        return self.desk.check_lease(check)
+
+    def committed(self, path: TablePath) -> Committed:
+        return self.commits.committed(path)
+
+    def commit(self, report: CommitReport) -> CommitAnswer:
+        return self.commits.commit(report)
+
+    def knows_round(self, table_id: TableId, round_id: RoundId) -> bool:
+        return self.commits.knows_round(table_id, round_id)
+
+    def record_intent(self, intent: Intent) -> None:
+        self.intents.record(intent)
+
+    def abandon_intent(self, round_id: RoundId) -> None:
+        self.intents.abandon(round_id)
+
+    # ---- readers ----
+    def read_plan(self, path: TablePath, *, lease_s: float = 60.0, at_least: str | None = None) -> ReadPlan:
+        return self.plans.plan(path, lease_s=lease_s, at_least=at_least)
+
+    def renew_read(self, lease_id: LeaseId, lease_s: float) -> None:
+        self.leases.renew(lease_id, lease_s)
+
+    def release_read(self, lease_id: LeaseId) -> None:
+        self.leases.release(lease_id)
+
+    # ---- tables, called by federation ----
+    def register(self, table: TableInfo, *, new: bool) -> None:
+        self.registry.register(table, new=new)
+
+    def altered(self, table: TableInfo) -> None:
+        self.registry.altered(table)
+
+    def dropped(self, path: TablePath) -> None:
+        self.registry.dropped(path)
+
+    def warnings(self, path: TablePath) -> tuple[str, ...]:
+        return ()
+
+    # ---- ticks ----
+    def tick(self) -> None:
+        self.schedule.tick()
+
+    def read_lake(self, path: TablePath) -> bool:
+        with self.board.lock:
+            record = self.board.find(path)
+        return self.lakes.read(record)
+
+    def read_lakes(self) -> int:
+        """Reads the lake side of every table that was not read since start; returns how many answered."""
+        return sum(self.lakes.read(record) for record in self.lakes.unseen())

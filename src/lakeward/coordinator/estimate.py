@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a table's next round will take: a robust estimate from earlier rounds that grows with the backlog."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+SAMPLES_KEPT = 12
+"""Enough for a stable median, few enough to follow a change within a dozen rounds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundSample:
+    """One finished round: how long it took from hand-out to finish, and how much waited when it was handed out."""
+
+    duration_ms: float
+    backlog_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class DurationEstimate:
+    """The newest samples, oldest first. A value: `with_sample` gives another one."""
+
+    samples: tuple[RoundSample, ...] = ()
+
+    def with_sample(self, sample: RoundSample) -> DurationEstimate:
+        return DurationEstimate((*self.samples[-(SAMPLES_KEPT - 1) :], sample))
+
+    def round_ms(self, backlog_bytes: int, unknown_ms: float) -> float:
+        """Expected duration with that backlog; `unknown_ms` before the first round.
+
+        A line through the samples by the median of slopes (one wild round does not tilt it), raised so that all but the worst
+        quarter of the recent rounds would have been at or below it."""
+        if not self.samples:
+            return unknown_ms
+        slope = _median_slope(self.samples)
+        rests = sorted(s.duration_ms - slope * s.backlog_bytes for s in self.samples)
+        intercept = max(0.0, rests[_upper_index(len(rests))])
+        return intercept + slope * backlog_bytes
+
+    def typical_ms(self, unknown_ms: float) -> float:
+        return median(s.duration_ms for s in self.samples) if self.samples else unknown_ms
+
+
+def _upper_index(count: int) -> int:
+    """With few samples the worst one, later the third quartile."""
+    return count - 1 if count < 4 else (3 * count) // 4
+
+
+def _median_slope(samples: Sequence[RoundSample]) -> float:
+    """Milliseconds per byte, never negative. One sample: its whole duration is put down to its bytes only in part."""
+    slopes = [
+        (b.duration_ms - a.duration_ms) / (b.backlog_bytes - a.backlog_bytes)
+        for i, a in enumerate(samples)
+        for b in samples[i + 1 :]
+        if abs(b.backlog_bytes - a.backlog_bytes) > 0.05 * max(a.backlog_bytes, b.backlog_bytes)
+    ]
+    if slopes:
+        return max(0.0, median(slopes))
+    last = samples[-1]
+    return 0.5 * last.duration_ms / last.backlog_bytes if last.backlog_bytes else 0.0
+
+
+def unknown_round_ms(freshness_ms: int) -> float:
+    """Before the first round: a quarter of the freshness, at most 30 s; starting early costs little."""
+    return min(30_000.0, freshness_ms / 4)

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DDL over both sides: the lake first, then the hot store, then the coordinator's record. Dropping never touches the lake."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+
+from lakeward.config import check_alter, check_properties
+from lakeward.config import options as keys
+from lakeward.coordinator.coordinator import Coordinator
+from lakeward.coordinator.options import TableOptions, read_table_options
+from lakeward.errors import InvalidAlter, InvalidRequest, LakeForeign, TableAlreadyExists, TableNotFound
+from lakeward.model.ids import TableId, new_table_id
+from lakeward.model.schema import Column
+from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
+from lakeward.protocol.tables import AlterTable, CreateTable, TableAnswer
+from lakeward.spi.lake import LakeCatalog
+
+BUCKET_FUNCTIONS = {"iceberg": BucketFunction.ICEBERG, "paimon": BucketFunction.PAIMON, "hudi": BucketFunction.HUDI}
+"""Format -> its bucket function; formats without one of their own use Fluss's."""
+
+
+class Federation:
+    """One DDL at a time: the calls are rare, and two creations of one name must not cross."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self._board = coordinator.board
+        self._hot = coordinator.board.hot
+        self._lock = threading.Lock()
+
+    # ---- create ----
+    def create(self, request: CreateTable) -> TableAnswer:
+        """Raises `TableAlreadyExists`, `LakeMismatch`, `LakeNotEmpty`, `InvalidInput` of many kinds, `LakeUnavailable`.
+
+        A crash between the lake and the hot store leaves an empty lake table, which the next try takes."""
+        with self._lock:
+            found = self._find(request.path)
+            if found is not None:
+                if request.if_not_exists:
+                    return TableAnswer(table=found, created=False, warnings=self._coordinator.warnings(found.path))
+                raise TableAlreadyExists(table=str(request.path))
+            descriptor, options = self._complete(request.path, request.descriptor)
+            table = TableInfo(path=request.path, table_id=new_table_id(), descriptor=descriptor, created_at_ms=self._board.clock.now_ms())
+            if options.enabled:
+                table = self._create_in_lake(table, options, request.adopt)
+            elif request.adopt:
+                raise InvalidRequest(what=f"adopting {request.path}", reason="the lake is not enabled for this table")
+            self._hot.create_table(table)
+            self._coordinator.register(table, new=not request.adopt)
+        if request.adopt:
+            self._coordinator.read_lake(table.path)
+        return TableAnswer(table=table, created=True, warnings=self._coordinator.warnings(table.path))
+
+    def _find(self, path: TablePath) -> TableInfo | None:
+        try:
+            return self._hot.load_table(path)
+        except TableNotFound:
+            return None
+
+    def _complete(self, path: TablePath, descriptor: TableDescriptor) -> tuple[TableDescriptor, TableOptions]:
+        """The descriptor as it is recorded: checked, with the format and bucket function that it keeps for life."""
+        check_properties(str(path), descriptor.properties, descriptor.partition_keys, self._board.options.config)
+        options = read_table_options(descriptor.properties, self._board.options)
+        properties = dict(descriptor.properties)
+        function = descriptor.bucket_function
+        if options.format is not None:
+            properties.setdefault(keys.TABLE_DATALAKE_FORMAT.key, options.format)
+            function = BUCKET_FUNCTIONS.get(options.format, BucketFunction.FLUSS)
+        completed = replace(descriptor, properties=properties, bucket_function=function)
+        if options.format is not None:
+            self._catalog(options).check_descriptor(path, completed)
+        return completed, options
+
+    def _create_in_lake(self, table: TableInfo, options: TableOptions, adopt: bool) -> TableInfo:
+        catalog = self._catalog(options)
+        if adopt:
+            table = replace(table, table_id=self._adopted_id(catalog, table))
+        catalog.create(table, adopt=adopt)
+        return table
+
+    def _adopted_id(self, catalog: LakeCatalog, table: TableInfo) -> TableId:
+        """The id that the lake's snapshots carry; a lake table nobody tiered to gets the new one."""
+        return catalog.table_id(table.path) or table.table_id
+
+    def _catalog(self, options: TableOptions) -> LakeCatalog:
+        assert options.format is not None
+        return self._board.lakes(options.format).catalog()
+
+    # ---- alter ----
+    def alter(self, path: TablePath, change: AlterTable) -> TableAnswer:
+        """Columns and properties go to the lake first; then the lake is switched on or off if that was asked for."""
+        with self._lock:
+            before = self._hot.load_table(path)
+            check_alter(str(path), change.properties)
+            after = self._altered(before, change)
+            was, wanted = read_table_options(before.descriptor.properties, self._board.options), self._options_of(after)
+            if wanted.enabled and wanted.format is None:
+                raise InvalidAlter(table=str(path), change=keys.TABLE_DATALAKE_ENABLED.key, reason="the server has no datalake.format")
+            if was.enabled:
+                self._alter_lake(before, was, change)
+            if wanted.enabled and not was.enabled:
+                self._enable_lake(after, wanted)
+            self._hot.alter_table(after)
+            self._coordinator.altered(after)
+        if wanted.enabled and not was.enabled:
+            self._coordinator.read_lake(path)
+        return TableAnswer(table=after, created=False, warnings=self._coordinator.warnings(path))
+
+    def _options_of(self, table: TableInfo) -> TableOptions:
+        return read_table_options(table.descriptor.properties, self._board.options)
+
+    def _altered(self, table: TableInfo, change: AlterTable) -> TableInfo:
+        descriptor = table.descriptor
+        columns = [Column.from_json(c) for c in change.add_columns]
+        for column in columns:
+            if not column.type.nullable:
+                raise InvalidAlter(table=str(table.path), change=f"add column {column.name}", reason="an added column must be nullable")
+        properties = {k: v for k, v in {**descriptor.properties, **change.properties}.items() if v is not None}
+        check_properties(str(table.path), properties, descriptor.partition_keys, self._board.options.config)
+        schema = descriptor.schema.with_added(columns) if columns else descriptor.schema
+        return table.with_descriptor(replace(descriptor, schema=schema, properties=properties))
+
+    def _alter_lake(self, table: TableInfo, options: TableOptions, change: AlterTable) -> None:
+        catalog = self._catalog(options)
+        if change.add_columns:
+            catalog.add_columns(table, [Column.from_json(c) for c in change.add_columns])
+        if change.properties:
+            catalog.set_properties(table, _mutable(change.properties))
+
+    def _enable_lake(self, table: TableInfo, options: TableOptions) -> None:
+        """A lake table that this very table filled before is taken again; anybody else's is refused."""
+        catalog = self._catalog(options)
+        owner = catalog.table_id(table.path) if catalog.exists(table.path) else None
+        if owner is not None and owner != table.table_id:
+            raise LakeForeign(table=str(table.path), found=owner, expected=table.table_id)
+        if owner == table.table_id:
+            self._catch_up_schema(catalog, table)
+        catalog.create(table, adopt=owner == table.table_id)
+
+    def _catch_up_schema(self, catalog: LakeCatalog, table: TableInfo) -> None:
+        """Columns that were added while the lake was off; adding one that is there already changes nothing."""
+        added = [c for c in table.schema.columns if c.type.nullable and c.name not in table.descriptor.primary_key]
+        if table.schema.schema_id > 1:
+            catalog.add_columns(table, added)
+
+    # ---- drop ----
+    def drop(self, path: TablePath) -> None:
+        """Rounds stop first, then the hot side goes. The lake table stays as it is. Raises `TableNotFound`."""
+        with self._lock:
+            self._hot.load_table(path)
+            self._coordinator.dropped(path)
+            self._hot.drop_table(path)
+
+
+def _mutable(changes: Mapping[str, str | None]) -> dict[str, str | None]:
+    return {k: v for k, v in changes.items() if k != keys.TABLE_DATALAKE_ENABLED.key}

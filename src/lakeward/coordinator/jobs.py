@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tiering jobs that registered: which instance of a name is current, what it serves, whether it lives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakeward.coordinator.options import DEFAULT_POOL
+from lakeward.errors import Superseded
+from lakeward.model.ids import InstanceId, JobName
+from lakeward.protocol.heartbeat import HeartbeatRequest
+
+PAST_KEPT = 32
+"""Instances of one name that are still answered with `superseded`; older zombies would be taken for new ones."""
+
+
+@dataclass
+class JobRecord:
+    """`seen` is monotonic time of the last beat; it is not stored, a restart grants a full period."""
+
+    name: JobName
+    instance: InstanceId
+    pool: str = DEFAULT_POOL
+    slots: int = 1
+    host: str = ""
+    version: str = ""
+    metrics_url: str | None = None
+    last_beat_at_ms: int = 0
+    past: list[InstanceId] = field(default_factory=list)
+    left: bool = False
+    seen: float = 0.0
+
+    def is_live(self, now: float, lease_s: float) -> bool:
+        return not self.left and now < self.seen + lease_s
+
+    def check_current(self, instance: InstanceId) -> None:
+        """Raises `Superseded` for an instance that a newer one replaced."""
+        if instance != self.instance and instance in self.past:
+            raise Superseded(job=self.name, instance=instance, by=self.instance)
+
+    def take(self, request: HeartbeatRequest, now: float, now_ms: int) -> bool:
+        """Takes over what the beat says; true if something durable changed."""
+        before = self.durable()
+        if request.instance != self.instance:
+            self.past = [*self.past[-(PAST_KEPT - 1) :], self.instance]
+            self.instance = request.instance
+        self.pool, self.slots, self.host = request.pool, max(0, request.slots), request.host
+        self.version, self.metrics_url, self.left = request.version, request.metrics_url, request.leaving
+        self.seen, self.last_beat_at_ms = now, now_ms
+        return before != self.durable()
+
+    def durable(self) -> dict[str, Any]:
+        return {
+            "instance": self.instance,
+            "pool": self.pool,
+            "slots": self.slots,
+            "host": self.host,
+            "version": self.version,
+            "metrics_url": self.metrics_url,
+            "past": list(self.past),
+            "left": self.left,
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.durable(), "last_beat_at_ms": self.last_beat_at_ms}
+
+    @classmethod
+    def from_json(cls, name: JobName, body: dict[str, Any], now: float) -> JobRecord:
+        return cls(name=name, seen=now, **body)

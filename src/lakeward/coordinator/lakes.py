@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the coordinator itself reads in the lakes: the check at start, and each table's offsets, epoch and generation."""
+
+from __future__ import annotations
+
+from lakeward.coordinator.board import Board
+from lakeward.coordinator.commits import Commits
+from lakeward.coordinator.record import TableRecord
+from lakeward.errors import InvalidConfig, LakeBehind, LakeError, LakeUnavailable, LakewardError, PluginNotFound, to_wire
+from lakeward.model.offsets import OffsetMap
+from lakeward.model.round import LakeBase
+
+
+class Lakes:
+    def __init__(self, board: Board, commits: Commits) -> None:
+        self._board, self._commits = board, commits
+        self.trouble: dict[str, str] = {}
+        """Format -> why it does not answer."""
+
+    def check(self) -> None:
+        """At start. A wrong configuration is raised; a lake that does not answer is remembered and asked again later."""
+        with self._board.lock:
+            formats = {r.options.format for r in self._board.tables.values() if r.options.enabled}
+        if self._board.options.lake_enabled:
+            formats.add(self._board.options.lake_format)
+        for name in sorted(f for f in formats if f is not None):
+            try:
+                self._board.lakes(name).catalog().check()
+                self.trouble.pop(name, None)
+            except (InvalidConfig, PluginNotFound):
+                raise
+            except LakewardError as error:
+                self.trouble[name] = str(error)
+
+    def unseen(self) -> list[TableRecord]:
+        """Tables whose lake was not read since start: overdue ones first."""
+        with self._board.lock:
+            rows = [r for r in self._board.tables.values() if not r.lake_seen and r.options.enabled]
+        return sorted(rows, key=lambda r: r.last_tiered_at_ms or 0)
+
+    def unconfirmed(self) -> list[TableRecord]:
+        """Tables with reported offsets that retention may not use yet."""
+        now, every = self._board.clock.monotonic(), self._board.options.confirm_s
+        with self._board.lock:
+            rows = [r for r in self._board.tables.values() if r.options.enabled and r.lake_seen and r.confirmed != r.committed]
+            return [r for r in rows if r.confirmed_at is None or now - r.confirmed_at >= every]
+
+    def read(self, record: TableRecord) -> bool:
+        """Reads one table's lake side and takes it over; false when it did not answer or does not fit (kept in the record)."""
+        storage = self._board.lake_of(record)
+        if storage is None:
+            return False
+        with self._board.lock:
+            before, generation = record.committed, record.generation
+        try:
+            base = storage.open_reader(record.info).load_base()
+            self._take(record, base)
+            if base.generation == generation:
+                check_not_behind(record.name, before, base)
+        except LakewardError as error:
+            self._note(record, error)
+            return False
+        return True
+
+    def _take(self, record: TableRecord, base: LakeBase) -> None:
+        gaps = self._board.hot.guard_offsets(record.info, base.offsets)
+        with self._board.change():
+            if self._board.tables.get(record.table_id) is not record:
+                return
+            self._commits.adopt_base(record, base)
+            if gaps:
+                self._commits.record_gaps(record, dict(gaps), "restored")
+            record.lake_seen, record.lake_error = True, None
+            record.confirmed_at = self._board.clock.monotonic()
+            record.confirmed = base.offsets
+            record.waiting = self._board.hot.waiting(record.info, record.committed)
+            self._board.touch(record)
+
+    def _note(self, record: TableRecord, error: LakewardError) -> None:
+        with self._board.change():
+            record.lake_error = to_wire(error)
+            if isinstance(error, LakeError) and not isinstance(error, LakeUnavailable):
+                record.reason = str(error)
+
+
+def check_not_behind(name: str, committed: OffsetMap, base: LakeBase) -> None:
+    """A coordinator ahead of the lake is an error, never "never tiered". `committed` was noted before the lake was read: the lake
+    has each commit before its report."""
+    for bucket in committed.regressions(base.offsets):
+        raise LakeBehind(table=name, bucket=str(bucket), lake_offset=base.offsets.get(bucket, 0), committed=committed[bucket])

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a commit report does to the ledger: a pure decision, made before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lakeward.errors import InvalidRequest, LedgerGap
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import JobName, RoundId, TableId
+from lakeward.model.ledger import LedgerEntry, LedgerKind
+from lakeward.model.offsets import OffsetMap, OffsetRange
+from lakeward.protocol.commit import CommitReport, CommittedRange
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerState:
+    """Where a table's ledger stands. `log_starts`: where each bucket's hot log begins now."""
+
+    name: str
+    offsets: OffsetMap
+    generation: int = 0
+    repairing: bool = False
+    log_starts: Mapping[Bucket, int] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerChange:
+    """Entries to append and the table's offsets and generation after them."""
+
+    entries: tuple[LedgerEntry, ...]
+    offsets: OffsetMap
+    generation: int
+
+
+def plan_commit(state: LedgerState, report: CommitReport, now_ms: int) -> LedgerChange:
+    """Raises `LedgerGap`, or `InvalidRequest` for a report that contradicts itself. Never lowers an offset within a generation."""
+    if report.generation > state.generation + 1 or (report.generation > state.generation and not _may_begin(state, report)):
+        raise InvalidRequest(
+            what=f"commit of {state.name}", reason=f"generation {report.generation} was not asked for, {state.generation} is current"
+        )
+    if report.generation > state.generation:
+        return _begin_generation(report, now_ms)
+    if report.kind is LedgerKind.ROUND:
+        return _add_round(state, report, now_ms)
+    return adopt(state, report.offsets, report, now_ms)
+
+
+def _may_begin(state: LedgerState, report: CommitReport) -> bool:
+    """A new generation comes from a repair that was asked for, or from a lake that has it already."""
+    return state.repairing or report.kind is LedgerKind.ADOPTED
+
+
+def _begin_generation(report: CommitReport, now_ms: int) -> LedgerChange:
+    """The offsets are the report's own, whatever they were before: this is the one place where they may be lower."""
+    kind = LedgerKind.ADOPTED if report.kind is LedgerKind.ROUND else report.kind
+    rows = {r.bucket: r.rows for r in report.ranges}
+    entries = [_entry(report, b, OffsetRange(0, stop), kind, now_ms, rows=rows.get(b)) for b, stop in report.offsets.items()]
+    return LedgerChange(entries=tuple(entries), offsets=report.offsets, generation=report.generation)
+
+
+def _add_round(state: LedgerState, report: CommitReport, now_ms: int) -> LedgerChange:
+    if report.generation < state.generation:
+        raise InvalidRequest(
+            what=f"commit of {state.name}", reason=f"generation {report.generation} is over, {state.generation} is current"
+        )
+    if report.ranges and all(r.range.stop <= state.offsets.get(r.bucket, -1) for r in report.ranges):
+        # A late report of a round that an adoption has covered already.
+        return LedgerChange(entries=(), offsets=state.offsets, generation=state.generation)
+    entries: list[LedgerEntry] = []
+    offsets = dict(state.offsets)
+    for added in sorted(report.ranges, key=lambda r: (r.bucket, r.range)):
+        entries += _gap_before(state, report, added, offsets, now_ms)
+        entries.append(_entry(report, added.bucket, added.range, LedgerKind.ROUND, now_ms, rows=added.rows))
+        offsets[added.bucket] = added.range.stop
+    for bucket, stop in report.offsets.items():
+        if stop != offsets.get(bucket, 0) and bucket in {r.bucket for r in report.ranges}:
+            raise InvalidRequest(
+                what=f"commit of {state.name}", reason=f"bucket {bucket}: ranges end at {offsets[bucket]}, offsets say {stop}"
+            )
+    return LedgerChange(entries=tuple(entries), offsets=OffsetMap(offsets), generation=state.generation)
+
+
+def _gap_before(
+    state: LedgerState, report: CommitReport, added: CommittedRange, offsets: Mapping[Bucket, int], now_ms: int
+) -> list[LedgerEntry]:
+    """Nothing where the range begins at the ledger's end. A bucket that was never tiered may begin where its log begins:
+    what lies before was gone before the lake was switched on, and is recorded as a gap."""
+    end = offsets.get(added.bucket)
+    if added.range.start == (end or 0):
+        return []
+    log_start = (state.log_starts or {}).get(added.bucket, 0)
+    if (end is None or state.repairing) and (end or 0) < added.range.start <= log_start:
+        return [_entry(report, added.bucket, OffsetRange(end or 0, added.range.start), LedgerKind.GAP, now_ms, rows=0)]
+    raise LedgerGap(table=state.name, bucket=str(added.bucket), start=added.range.start, stop=added.range.stop, ledger_end=end or 0)
+
+
+def adopt(state: LedgerState, offsets: OffsetMap, report: CommitReport, now_ms: int) -> LedgerChange:
+    """Takes over what the lake has: one entry per bucket that moved, which may cover several rounds."""
+    kind = LedgerKind.ADOPTED if report.kind is LedgerKind.ROUND else report.kind
+    entries = [
+        _entry(report, b, OffsetRange(state.offsets.get(b, 0), stop), kind, now_ms, rows=0 if kind is LedgerKind.GAP else None)
+        for b, stop in offsets.items()
+        if stop > state.offsets.get(b, -1)
+    ]
+    return LedgerChange(entries=tuple(entries), offsets=state.offsets.raised(offsets), generation=state.generation)
+
+
+def _entry(
+    report: CommitReport, bucket: Bucket, covered: OffsetRange, kind: LedgerKind, now_ms: int, rows: int | None = None
+) -> LedgerEntry:
+    return LedgerEntry(
+        table_id=TableId(report.table_id),
+        bucket=bucket,
+        range=covered,
+        round_id=RoundId(report.round_id),
+        snapshot_id=report.snapshot_id,
+        epoch=report.epoch,
+        job=JobName(report.job),
+        kind=kind,
+        rows=rows,
+        generation=report.generation,
+        committed_at_ms=now_ms,
+    )

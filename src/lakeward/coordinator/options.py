@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the coordinator is set up with, and what it reads from a table's properties."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from lakeward.config import Config, LakeConfig, load_lake_config
+from lakeward.config import options as keys
+from lakeward.model.table import TableInfo
+
+DEFAULT_POOL = keys.TABLE_DATALAKE_POOL.default
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoordinatorOptions:
+    """Times in seconds unless the name says otherwise. Lease and sweep defaults are Fluss's."""
+
+    lease_s: float = 120.0
+    sweep_s: float = 15.0
+    beat_s: float = 5.0
+    """How often an idle job beats; a table that falls due sooner shortens it."""
+
+    tick_s: float = 0.2
+    """How often backlogs are read and due tables are queued."""
+
+    jobs_expected: tuple[str, ...] = ()
+    jobs_kept_s: float = 86_400.0
+    """A job that has been silent for so long is forgotten."""
+
+    backoff_s: float = 1.0
+    backoff_limit_s: float = 300.0
+    backoff_jitter: float = 0.2
+    quarantine_after: int = 10
+    seed: int = 0
+    """Of the jitter: a simulation gives the same answer twice."""
+
+    margin_share: float = 0.1
+    """Of the expected duration: rounds of one table differ by about that much."""
+
+    margin_s: float = 0.5
+    upkeep_s: float = 60.0
+    """How often lakes are read, read leases swept and snapshots expired."""
+
+    orphan_s: float = 600.0
+    orphan_grace_s: float = 600.0
+    confirm_s: float = 60.0
+    """How often, at most, a table's reported offsets are confirmed in the lake itself before retention may use them."""
+
+    ledger_kept_s: float = 7 * 86_400.0
+    """After that the entries of a bucket are merged; above `tiering.round.max-age`, so a late commit is still recognised."""
+
+    rounds_kept: int = 10_000
+    read_lease_limit_s: float = 3_600.0
+    tier_now_limit_s: float = 300.0
+    lake_format: str | None = None
+    """The format of tables that name none. Set with `lake_enabled` false it only chooses bucket functions."""
+
+    lake_enabled: bool = True
+    lake_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Format -> what readers and jobs need to reach it, without secrets."""
+
+    flight_uri: str = ""
+    restored: bool = False
+    config: Config = field(default_factory=Config)
+    """The server's: its `table.*` settings are the defaults of tables."""
+
+    @classmethod
+    def from_config(cls, config: Config, **more: object) -> CoordinatorOptions:
+        """Raises `InvalidConfig` for a half-written lake."""
+        lake: LakeConfig | None = load_lake_config(config)
+        values: dict[str, object] = {
+            "lease_s": _s(config.get(keys.COORDINATOR_LEASE_DURATION)),
+            "sweep_s": _s(config.get(keys.COORDINATOR_SWEEP_INTERVAL)),
+            "beat_s": _s(config.get(keys.COORDINATOR_HEARTBEAT_INTERVAL)),
+            "tick_s": _s(config.get(keys.COORDINATOR_TICK)),
+            "jobs_expected": config.get(keys.JOBS_EXPECTED),
+            "backoff_s": _s(config.get(keys.COORDINATOR_BACKOFF_INITIAL)),
+            "backoff_limit_s": _s(config.get(keys.COORDINATOR_BACKOFF_MAX)),
+            "backoff_jitter": config.get(keys.COORDINATOR_BACKOFF_JITTER),
+            "quarantine_after": config.get(keys.COORDINATOR_QUARANTINE_FAILURES),
+            "margin_s": _s(config.get(keys.COORDINATOR_SCHEDULE_MARGIN)),
+            "upkeep_s": _s(config.get(keys.COORDINATOR_MAINTENANCE_INTERVAL)),
+            "orphan_s": _s(config.get(keys.COORDINATOR_ORPHAN_INTERVAL)),
+            "orphan_grace_s": _s(config.get(keys.COORDINATOR_ORPHAN_GRACE)),
+            "rounds_kept": config.get(keys.COORDINATOR_ROUNDS_KEPT),
+            "read_lease_limit_s": _s(config.get(keys.COORDINATOR_READ_LEASE_MAX)),
+            "tier_now_limit_s": _s(config.get(keys.COORDINATOR_TIER_NOW_LIMIT)),
+            "restored": config.get(keys.SERVER_RESTORED),
+            "lake_format": None if lake is None else lake.format,
+            "lake_enabled": lake is not None and lake.enabled,
+            "config": config,
+        }
+        return cls(**{**values, **more})  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """A table's tiering options, parsed."""
+
+    enabled: bool
+    format: str | None
+    freshness_ms: int = 180_000
+    pool: str = DEFAULT_POOL
+    priority: int = 0
+    limit_ms: int | None = None
+    maintained: bool = True
+
+    @property
+    def round_limit_ms(self) -> int:
+        """The longest a round may take before it is force-finished: half the freshness unless the table says otherwise."""
+        return self.limit_ms if self.limit_ms is not None else max(1, self.freshness_ms // 2)
+
+
+def read_table_options(properties: Mapping[str, str], options: CoordinatorOptions) -> TableOptions:
+    """Raises `InvalidOptionValue` naming the property."""
+    config = options.config.for_table(properties)
+    named = config.get(keys.TABLE_DATALAKE_FORMAT) or options.lake_format
+    enabled = config.get(keys.TABLE_DATALAKE_ENABLED)
+    limit = config.get(keys.TABLE_DATALAKE_MAX_ROUND_DURATION)
+    return TableOptions(
+        enabled=named is not None and (options.lake_enabled if enabled is None else enabled),
+        format=named,
+        freshness_ms=_ms(config.get(keys.TABLE_DATALAKE_FRESHNESS)),
+        pool=config.get(keys.TABLE_DATALAKE_POOL),
+        priority=config.get(keys.TABLE_DATALAKE_PRIORITY),
+        limit_ms=None if limit is None else _ms(limit),
+        maintained=config.get(keys.TABLE_DATALAKE_AUTO_MAINTENANCE),
+    )
+
+
+def table_options(table: TableInfo, options: CoordinatorOptions) -> TableOptions:
+    return read_table_options(table.descriptor.properties, options)
+
+
+def _s(value: timedelta) -> float:
+    return value.total_seconds()
+
+
+def _ms(value: timedelta) -> int:
+    return max(1, round(value.total_seconds() * 1_000))

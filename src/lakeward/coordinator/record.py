@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything the coordinator knows of one table, in one record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from lakeward.coordinator.estimate import DurationEstimate, RoundSample
+from lakeward.coordinator.options import TableOptions
+from lakeward.model.ids import NO_EPOCH, Epoch, InstanceId, JobName, RoundId, TableId
+from lakeward.model.offsets import OffsetMap
+from lakeward.model.state import TableState
+from lakeward.model.table import TableInfo
+from lakeward.protocol.heartbeat import Progress
+from lakeward.spi.hotadmin import Waiting
+
+
+class Repair(StrEnum):
+    """What an operator chose for a table whose lake or log does not reach the other any more."""
+
+    RESYNC = "resync"
+    """PK tables: from a KV snapshot. Log tables: from the lake's offset while the log is there."""
+
+    GAP = "gap"
+    """Log tables: go on where the log begins; the offsets between are recorded as a gap."""
+
+
+@dataclass
+class Lease:
+    """A job's right to a round. `until` is monotonic time, so it is not stored: after a restart each gets a full period."""
+
+    job: JobName
+    instance: InstanceId
+    granted_at_ms: int
+    waited_ms: int = 0
+    backlog_bytes: int = 0
+    round_id: RoundId | None = None
+    past_rounds: list[RoundId] = field(default_factory=list)
+    until: float = 0.0
+    granted_at: float = 0.0
+    progress: Progress = field(default_factory=Progress)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "job": self.job,
+            "instance": self.instance,
+            "granted_at_ms": self.granted_at_ms,
+            "waited_ms": self.waited_ms,
+            "backlog_bytes": self.backlog_bytes,
+            "round_id": self.round_id,
+            "past_rounds": self.past_rounds[-8:],
+        }
+
+    @classmethod
+    def from_json(cls, body: dict[str, Any]) -> Lease:
+        return cls(**body)
+
+
+@dataclass
+class LakeFigures:
+    """The lake table's totals as last reported."""
+
+    rows: int | None = None
+    bytes: int | None = None
+    files: int | None = None
+    delete_files: int | None = None
+    snapshots: int | None = None
+
+
+@dataclass
+class TableRecord:
+    """`committed` is what the ledger says, `confirmed` what the coordinator saw in the lake itself."""
+
+    info: TableInfo
+    options: TableOptions
+    state: TableState | None = None
+    epoch: Epoch = NO_EPOCH
+    lease: Lease | None = None
+    committed: OffsetMap = field(default_factory=OffsetMap)
+    confirmed: OffsetMap = field(default_factory=OffsetMap)
+    last_round: RoundId | None = None
+    generation: int = 0
+    repair: Repair | None = None
+    estimate: DurationEstimate = field(default_factory=DurationEstimate)
+    failures: int = 0
+    failures_in_a_row: int = 0
+    misses: int = 0
+    reason: str | None = None
+    error: dict[str, Any] | None = None
+    retry_at_ms: int | None = None
+    pending_since_ms: int | None = None
+    last_tiered_at_ms: int | None = None
+    last_duration_ms: int | None = None
+    last_finish: tuple[Epoch, InstanceId] | None = None
+    lake: LakeFigures = field(default_factory=LakeFigures)
+
+    # Not stored: found out again after a restart.
+    waiting: Waiting = field(default_factory=Waiting)
+    lake_seen: bool = False
+    lake_error: dict[str, Any] | None = None
+    confirmed_at: float | None = None
+    asked_now: bool = False
+    """Somebody waits for this table's data: start as soon as there is a slot."""
+
+    caught_up_at_ms: int = 0
+    counted_deadline_ms: int | None = None
+    """The deadline whose miss was counted, so that each is counted once."""
+
+    @property
+    def table_id(self) -> TableId:
+        return self.info.table_id
+
+    @property
+    def name(self) -> str:
+        return str(self.info.path)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "lease": None if self.lease is None else self.lease.to_json(),
+            "last_round": self.last_round,
+            "generation": self.generation,
+            "repair": self.repair,
+            "samples": [[s.duration_ms, s.backlog_bytes] for s in self.estimate.samples],
+            "failures": self.failures,
+            "failures_in_a_row": self.failures_in_a_row,
+            "misses": self.misses,
+            "reason": self.reason,
+            "error": self.error,
+            "retry_at_ms": self.retry_at_ms,
+            "pending_since_ms": self.pending_since_ms,
+            "last_tiered_at_ms": self.last_tiered_at_ms,
+            "last_duration_ms": self.last_duration_ms,
+            "last_finish": self.last_finish,
+            "lake": vars(self.lake),
+        }
+
+    def load_json(self, body: dict[str, Any]) -> None:
+        """Takes over what was stored; fields that an older version did not store keep their default."""
+        for name in _PLAIN:
+            setattr(self, name, body.get(name, getattr(self, name)))
+        self.lease = Lease.from_json(body["lease"]) if body.get("lease") else None
+        self.repair = Repair(body["repair"]) if body.get("repair") else None
+        self.estimate = DurationEstimate(tuple(RoundSample(duration_ms=d, backlog_bytes=b) for d, b in body.get("samples", ())))
+        finish = body.get("last_finish")
+        self.last_finish = (Epoch(finish[0]), InstanceId(finish[1])) if finish else None
+        self.lake = LakeFigures(**body.get("lake", {}))
+
+
+_PLAIN = (
+    "last_round",
+    "generation",
+    "failures",
+    "failures_in_a_row",
+    "misses",
+    "reason",
+    "error",
+    "retry_at_ms",
+    "pending_since_ms",
+    "last_tiered_at_ms",
+    "last_duration_ms",
+)

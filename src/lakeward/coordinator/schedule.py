@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scheduling tick: reads backlogs, sweeps leases that ran out, queues what is due, and picks what a job gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lakeward.coordinator.board import Board
+from lakeward.coordinator.estimate import unknown_round_ms
+from lakeward.coordinator.jobs import JobRecord
+from lakeward.coordinator.planner import Demand, PoolLoad, Running, plan_due, plan_starts
+from lakeward.coordinator.record import Lease, TableRecord
+from lakeward.model.state import TableState
+from lakeward.protocol.heartbeat import HandedOut
+
+_S = TableState
+_WAITS = frozenset({_S.SCHEDULED, _S.PENDING, _S.FAILED})
+
+
+class Schedule:
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._ticked_at = float("-inf")
+        self._swept_at = float("-inf")
+        self.next_due_ms: dict[str, float] = {}
+        """Pool -> when its next table falls due."""
+
+    # ---- the tick ----
+    def tick_if_due(self) -> None:
+        if self._board.clock.monotonic() - self._ticked_at >= self._board.options.tick_s:
+            self.tick()
+
+    def tick(self) -> None:
+        board = self._board
+        self._ticked_at = board.clock.monotonic()
+        with board.lock:
+            asked = [(r, r.info, r.committed) for r in board.tables.values() if r.state in _WAITS or r.state is _S.TIERING]
+        fresh = [(r, board.hot.waiting(info, committed), committed) for r, info, committed in asked]
+        with board.change():
+            for record, waiting, committed in fresh:
+                if record.committed is committed:
+                    record.waiting = waiting
+            self._sweep()
+            self._retry_failed()
+            self._queue_due()
+
+    def _sweep(self) -> None:
+        now = self._board.clock.monotonic()
+        if now - self._swept_at < self._board.options.sweep_s:
+            return
+        self._swept_at = now
+        for record in self._board.tables.values():
+            if record.state is _S.TIERING and record.lease is not None and now >= record.lease.until:
+                self._board.enter(record, _S.PENDING, f"job {record.lease.job} was silent for {self._board.options.lease_s:g} s")
+
+    def _retry_failed(self) -> None:
+        now_ms = self._board.clock.now_ms()
+        for record in self._board.tables.values():
+            if record.state is _S.FAILED and record.lake_seen and (record.retry_at_ms or 0) <= now_ms:
+                self._board.enter(record, _S.PENDING, record.reason)
+
+    def _queue_due(self) -> None:
+        self.next_due_ms.clear()
+        for pool in {r.options.pool for r in self._board.tables.values()}:
+            due, later = plan_due(self.load(pool))
+            for key in due:
+                record = self._board.tables[key]  # type: ignore[index]
+                if record.state is _S.SCHEDULED:
+                    self._board.enter(record, _S.PENDING)
+            if later is not None:
+                self.next_due_ms[pool] = later
+
+    # ---- what the planner sees ----
+    def load(self, pool: str) -> PoolLoad:
+        board, now_ms = self._board, self._board.clock.now_ms()
+        records = [r for r in board.tables.values() if r.options.pool == pool]
+        return PoolLoad(
+            now_ms=now_ms,
+            slots=sum(j.slots for j in self.live_jobs(pool)),
+            demands=[self._demand(r) for r in records if self._is_demand(r)],
+            running=[self._running(r, r.lease) for r in records if r.lease is not None],
+            margin_share=board.options.margin_share,
+            margin_ms=1_000 * board.options.margin_s,
+        )
+
+    def live_jobs(self, pool: str | None = None) -> Iterable[JobRecord]:
+        now, lease_s = self._board.clock.monotonic(), self._board.options.lease_s
+        return [j for j in self._board.jobs.values() if j.is_live(now, lease_s) and pool in (None, j.pool)]
+
+    def _is_demand(self, record: TableRecord) -> bool:
+        if record.state is _S.PENDING:
+            return True
+        return record.state is _S.SCHEDULED and record.lake_seen and (record.asked_now or record.waiting.oldest_at_ms is not None)
+
+    def _demand(self, record: TableRecord) -> Demand:
+        oldest = record.waiting.oldest_at_ms
+        return Demand(
+            key=record.table_id,
+            deadline_ms=None if oldest is None else oldest + record.options.freshness_ms,
+            round_ms=self.round_ms(record),
+            freshness_ms=record.options.freshness_ms,
+            priority=record.options.priority,
+            queued=record.state is _S.PENDING,
+            urgent=record.asked_now,
+        )
+
+    def _running(self, record: TableRecord, lease: Lease) -> Running:
+        round_ms = record.estimate.round_ms(lease.backlog_bytes, unknown_round_ms(record.options.freshness_ms))
+        started = self._board.clock.now_ms() - 1_000 * (self._board.clock.monotonic() - lease.granted_at)
+        return Running(
+            key=record.table_id,
+            started_ms=started,
+            ends_ms=started + round_ms,
+            round_ms=round_ms,
+            freshness_ms=record.options.freshness_ms,
+        )
+
+    def round_ms(self, record: TableRecord) -> float:
+        return record.estimate.round_ms(record.waiting.bytes, unknown_round_ms(record.options.freshness_ms))
+
+    # ---- handing out ----
+    def hand_out(self, job: JobRecord, room: int) -> list[HandedOut]:
+        """Under `change()`: the tables this job gets now, leased to it."""
+        picked = plan_starts(self.load(job.pool), room)
+        return [self._grant(self._board.tables[key], job) for key in picked]  # type: ignore[index]
+
+    def _grant(self, record: TableRecord, job: JobRecord) -> HandedOut:
+        board = self._board
+        now_ms, now = board.clock.now_ms(), board.clock.monotonic()
+        waited = max(0, now_ms - (record.pending_since_ms if record.pending_since_ms is not None else now_ms))
+        board.enter(record, _S.TIERING)
+        record.lease = Lease(
+            job=job.name,
+            instance=job.instance,
+            granted_at_ms=now_ms,
+            waited_ms=waited,
+            backlog_bytes=record.waiting.bytes,
+            until=now + board.options.lease_s,
+            granted_at=now,
+        )
+        oldest = record.waiting.oldest_at_ms
+        return HandedOut(
+            table_id=record.table_id,
+            path=record.info.path,
+            epoch=record.epoch,
+            freshness_ms=record.options.freshness_ms,
+            deadline_at_ms=None if oldest is None else oldest + record.options.freshness_ms,
+            limit_ms=record.options.round_limit_ms,
+            waited_s=waited / 1_000,
+            resync=record.repair is not None,
+            generation=record.generation,
+        )
