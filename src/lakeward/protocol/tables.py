@@ -46,3 +46,5 @@ class ServerInfo:
     coordinator_epoch: int
     lake_format: str | None = None
     iceberg_uri: str | None = None
+    lake_options: Mapping[str, str] = field(default_factory=dict)
+    """Options of that lake for peers, secrets left out."""

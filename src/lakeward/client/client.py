@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client: tables over HTTP, and a `Table` for their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from lakeward.client.columns import as_names, parse_columns
+from lakeward.client.table import Table
+from lakeward.hot.embedded.http import ServerConnection
+from lakeward.hot.embedded.plugin import CA, SERVER, EmbeddedPlugin
+from lakeward.model.schema import Column, Schema
+from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
+from lakeward.protocol import routes
+from lakeward.protocol.tables import AlterTable, CreateTable, ServerInfo, TableAnswer
+
+FRESHNESS = "table.datalake.freshness"
+LAKE = "table.datalake.enabled"
+
+
+class Client:
+    """Threads may share it. Connects on first use, and again after a break or a fork."""
+
+    def __init__(self, url: str, *, token: str | None = None, ca: str | None = None) -> None:
+        self.server = ServerConnection(url, token=token, ca=ca)
+        self.plugin = EmbeddedPlugin({SERVER: url, **({CA: ca} if ca else {})}, self.server)
+        self.store = self.plugin.store()
+
+    @property
+    def url(self) -> str:
+        return self.server.url
+
+    def info(self) -> ServerInfo:
+        return self.server.info(fresh=True)
+
+    def create_table(
+        self,
+        path: str,
+        columns: Any,
+        *,
+        primary_key: str | Iterable[str] | None = None,
+        partition_by: str | Iterable[str] | None = None,
+        buckets: int = 1,
+        bucket_key: str | Iterable[str] | None = None,
+        bucket_function: str | None = None,
+        freshness: str | timedelta | None = None,
+        lake: bool | None = None,
+        properties: Mapping[str, str] | None = None,
+        comment: str | None = None,
+        if_not_exists: bool = False,
+        adopt: bool = False,
+    ) -> Table:
+        """Makes a table, in the lake first where it has one. `columns`: SQL text, an Arrow schema, a mapping or `Column`s.
+
+        `freshness` is the longest a row may wait before the lake shows it (`"30 s"`, a timedelta); `lake` False keeps the table
+        out of the lake. Raises `InvalidTable`, `TableAlreadyExists`, `LakeMismatch`, `LakeNotEmpty`."""
+        given = dict(properties or {})
+        if freshness is not None:
+            given[FRESHNESS] = _duration(freshness)
+        if lake is not None:
+            given[LAKE] = "true" if lake else "false"
+        descriptor = TableDescriptor(
+            schema=Schema(columns=_with_key(parse_columns(columns), as_names(primary_key))),
+            primary_key=as_names(primary_key),
+            partition_keys=as_names(partition_by),
+            bucket_keys=as_names(bucket_key),
+            bucket_count=buckets,
+            bucket_function=BucketFunction(bucket_function or "fluss"),
+            properties=given,
+            comment=comment,
+        )
+        request = CreateTable(path=TablePath.parse(path), descriptor=descriptor, adopt=adopt, if_not_exists=if_not_exists)
+        return self._table(self.server.call(TableAnswer, "POST", routes.TABLES, request, repeatable=if_not_exists))
+
+    def alter_table(self, path: str, *, add_columns: Any = (), properties: Mapping[str, str | None] | None = None) -> Table:
+        """Adds nullable columns at the end, sets properties (None removes one). Raises `TableNotFound`, `InvalidAlter`."""
+        added = tuple(c.to_json() for c in parse_columns(add_columns)) if add_columns else ()
+        request = AlterTable(add_columns=added, properties=dict(properties or {}))
+        return self._table(self.server.call(TableAnswer, "PATCH", _path(path), request, repeatable=not added))
+
+    def drop_table(self, path: str) -> None:
+        """Removes the hot side; the lake table stays. Raises `TableNotFound`."""
+        self.server.ask("DELETE", _path(path), repeatable=False)
+
+    def list_tables(self) -> list[str]:
+        return [str(TablePath.parse(t["path"])) for t in self.server.ask("GET", routes.TABLES)["tables"]]
+
+    def show_table(self, path: str) -> TableInfo:
+        """Raises `TableNotFound`."""
+        return self.server.call(TableAnswer, "GET", _path(path)).table
+
+    def table(self, path: str) -> Table:
+        """A table to write to and read from. Raises `TableNotFound`."""
+        return Table(self, self.show_table(path))
+
+    def read(self, path: str, **options: Any) -> Any:
+        """A union read: the lake's history plus the hot tail, as Arrow. See `lakeward.read.arrow`."""
+        return self.table(path).read(**options)
+
+    def close(self) -> None:
+        self.store.close()
+        self.server.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _table(self, answer: TableAnswer) -> Table:
+        return Table(self, answer.table, warnings=answer.warnings)
+
+
+def _path(path: str) -> str:
+    return routes.TABLE.format(table=TablePath.parse(path))
+
+
+def _duration(value: str | timedelta) -> str:
+    return value if isinstance(value, str) else f"{round(value.total_seconds() * 1000)} ms"
+
+
+def _with_key(columns: tuple[Column, ...], key: tuple[str, ...]) -> tuple[Column, ...]:
+    """Key columns are NOT NULL, whether or not that was spelled out, as in SQL."""
+    return tuple(replace(c, type=c.type.with_nullable(False)) if c.name in key else c for c in columns)

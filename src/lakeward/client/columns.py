@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns as people write them: SQL text, an Arrow schema, a mapping of names to types, or `Column`s."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from lakeward.errors import InvalidRequest
+from lakeward.model.arrow import from_arrow_schema
+from lakeward.model.schema import Column, Schema
+from lakeward.model.sqltype import parse_type
+from lakeward.model.types import DataType, RowType
+
+
+def parse_columns(columns: Any) -> tuple[Column, ...]:
+    """`"id BIGINT NOT NULL, name STRING"`, a `pa.Schema`, `{"id": "BIGINT NOT NULL"}`, a `Schema` or `Column`s."""
+    if isinstance(columns, str):
+        return _from_sql(columns)
+    if isinstance(columns, Schema):
+        return columns.columns
+    if isinstance(columns, pa.Schema):
+        return from_arrow_schema(columns)
+    if isinstance(columns, Mapping):
+        return tuple(Column(name=name, type=_type(kind)) for name, kind in columns.items())
+    if isinstance(columns, Iterable):
+        found = tuple(columns)
+        if all(isinstance(c, Column) for c in found):
+            return found
+    raise InvalidRequest(what="columns", reason="give SQL text, an Arrow schema, a mapping of names to types, or Columns")
+
+
+def as_names(names: str | Iterable[str] | None) -> tuple[str, ...]:
+    """`"a, b"`, one name, or several."""
+    if names is None:
+        return ()
+    if isinstance(names, str):
+        return tuple(name.strip() for name in names.split(",") if name.strip())
+    return tuple(names)
+
+
+def _from_sql(text: str) -> tuple[Column, ...]:
+    row = parse_type(f"ROW<{text.strip().rstrip(',')}>")
+    assert isinstance(row, RowType)
+    return tuple(Column(name=f.name, type=f.type, comment=f.comment) for f in row.fields)
+
+
+def _type(kind: Any) -> DataType:
+    return kind if isinstance(kind, DataType) else parse_type(str(kind))

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looks rows up by primary key: keys go to their buckets, the answers come back in the order of the keys."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakeward.errors import InvalidRequest
+from lakeward.hot.embedded.flight.tables import snapshot_schema
+from lakeward.model.bucket import Bucket
+from lakeward.protocol.flight import Read, Ticket
+
+if TYPE_CHECKING:
+    from lakeward.client.table import Table
+
+
+def look_up(table: Table, keys: pa.Table) -> pa.Table:
+    """Rows with `__offset` and `__timestamp` of their last change. One call per bucket that the keys fall into."""
+    info = table.info
+    if not info.is_pk:
+        raise InvalidRequest(what=f"lookup in {info.path}", reason="the table has no primary key")
+    names = list(info.descriptor.primary_key)
+    wanted = keys.append_column("__at", pa.array(range(keys.num_rows), pa.int64()))
+    parts = [_look_up_bucket(table, bucket, batch.select(names)) for bucket, batch in table.router.route(wanted)]
+    found = pa.concat_tables(parts) if parts else snapshot_schema(info, None).empty_table()
+    if len(parts) <= 1:
+        return found
+    ordered = found.join(wanted, names, join_type="inner").sort_by("__at")
+    return ordered.select(found.column_names)
+
+
+def _look_up_bucket(table: Table, bucket: Bucket, keys: pa.RecordBatch) -> pa.Table:
+    info, connection = table.info, table.client.store.connection
+    ticket = Ticket(
+        kind=Read.LOOKUP,
+        table=info.path,
+        table_id=info.table_id,
+        schema_id=info.schema.schema_id,
+        width=len(info.schema.columns),
+        bucket=bucket,
+        keys=base64.b64encode(_stream_bytes(keys)).decode(),
+    )
+    batches = connection.retried(lambda _: [batch for batch, _ in connection.stream(ticket)])
+    return pa.Table.from_batches(batches, schema=snapshot_schema(info, None))
+
+
+def _stream_bytes(keys: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, keys.schema) as writer:
+        writer.write_batch(keys)
+    return bytes(sink.getvalue())

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows as people have them, brought into a table's columns and types. What does not fit is refused by row and column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeward.client.casts import is_fitting
+from lakeward.errors import InvalidRequest, InvalidRows
+from lakeward.model.arrow import to_arrow_type
+from lakeward.model.schema import Column
+from lakeward.model.table import TableInfo
+from lakeward.model.types import CharType
+
+_ARROW_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
+
+
+def fit_rows(rows: Any, table: TableInfo, names: Sequence[str]) -> pa.Table:
+    """The rows as an Arrow table with exactly these columns, every value checked. Raises `InvalidRows`."""
+    columns = [table.schema.column(name) for name in names]
+    where = str(table.path)
+    arrow = _as_arrow(rows)
+    fitted = _from_dicts(rows, columns, where) if arrow is None else _from_arrow(arrow, columns, where)
+    for column in columns:
+        _check_values(fitted.column(column.name), column, where)
+    return fitted
+
+
+def _as_arrow(rows: Any) -> pa.Table | None:
+    """None: they are dicts."""
+    if isinstance(rows, pa.Table):
+        return rows
+    if isinstance(rows, pa.RecordBatch):
+        return pa.Table.from_batches([rows])
+    if isinstance(rows, pa.RecordBatchReader):
+        return rows.read_all()
+    if hasattr(rows, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(rows).read_all()
+    if hasattr(rows, "__arrow_c_array__"):
+        return pa.Table.from_batches([pa.record_batch(rows)])
+    return None
+
+
+def _from_dicts(rows: Any, columns: Sequence[Column], where: str) -> pa.Table:
+    dicts = _dicts(rows)
+    known = {c.name for c in columns}
+    for index, row in enumerate(dicts):
+        if not row.keys() <= known:
+            raise _unknown(where, index, next(name for name in row if name not in known), known)
+    arrays = [_array([row.get(c.name) for row in dicts], c, where) for c in columns]
+    return pa.table(arrays, names=[c.name for c in columns])
+
+
+def _dicts(rows: Any) -> list[Mapping[str, Any]]:
+    if isinstance(rows, Mapping):
+        return [rows]
+    if isinstance(rows, Iterable) and not isinstance(rows, str | bytes):
+        found = list(rows)
+        if all(isinstance(row, Mapping) for row in found):
+            return found
+    raise InvalidRequest(what="rows", reason=f"{type(rows).__name__} is neither Arrow data nor a list of dicts")
+
+
+def _array(values: list[Any], column: Column, where: str) -> pa.Array:
+    kind = to_arrow_type(column.type)
+    try:
+        return pa.array(values, type=kind)
+    except _ARROW_ERRORS as error:
+        for index, value in enumerate(values):
+            try:
+                pa.array([value], type=kind)
+            except _ARROW_ERRORS as reason:
+                raise InvalidRows(table=where, row=index, column=column.name, reason=_why(value, column, reason)) from error
+        raise InvalidRows(table=where, row=0, column=column.name, reason=str(error)) from error
+
+
+def _from_arrow(rows: pa.Table, columns: Sequence[Column], where: str) -> pa.Table:
+    known = {c.name for c in columns}
+    for name in rows.column_names:
+        if name not in known or rows.column_names.count(name) > 1:
+            raise _unknown(where, 0, name, known)
+    arrays = [_fit(rows, c, where) for c in columns]
+    return pa.table(arrays, names=[c.name for c in columns])
+
+
+def _fit(rows: pa.Table, column: Column, where: str) -> pa.ChunkedArray:
+    kind = to_arrow_type(column.type)
+    if column.name not in rows.column_names:
+        return pa.chunked_array([pa.nulls(rows.num_rows, kind)], type=kind)
+    given = rows.column(column.name)
+    if given.type == kind:
+        return given
+    if not is_fitting(given.type, kind):
+        if given.null_count == len(given):
+            return pa.chunked_array([pa.nulls(len(given), kind)], type=kind)
+        row = _first(given, lambda part: part.null_count < len(part))
+        raise InvalidRows(table=where, row=row, column=column.name, reason=f"{given.type} does not fit {column.type}")
+    try:
+        return given.cast(kind)
+    except _ARROW_ERRORS as error:
+        row = _first(given, lambda part: not _casts(part, kind))
+        raise InvalidRows(table=where, row=row, column=column.name, reason=_why(given[row].as_py(), column, error)) from error
+
+
+def _check_values(values: pa.ChunkedArray, column: Column, where: str) -> None:
+    if not column.type.nullable and values.null_count:
+        row = pc.index(values.is_null(), True).as_py()
+        raise InvalidRows(table=where, row=row, column=column.name, reason="null in a NOT NULL column")
+    if isinstance(column.type, CharType):
+        row = pc.index(pc.greater(pc.utf8_length(values), column.type.length), True).as_py()
+        if row >= 0:
+            raise InvalidRows(table=where, row=row, column=column.name, reason=f"longer than {column.type.sql}")
+
+
+def _casts(part: pa.ChunkedArray, kind: pa.DataType) -> bool:
+    try:
+        part.cast(kind)
+    except _ARROW_ERRORS:
+        return False
+    return True
+
+
+def _first(values: pa.ChunkedArray, is_wrong: Callable[[pa.ChunkedArray], bool]) -> int:
+    """The first row for which `is_wrong` holds, by halving: some row is wrong for sure."""
+    low, high = 0, len(values)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if is_wrong(values.slice(low, middle - low)):
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+def _unknown(where: str, row: int, name: str, known: set[str]) -> InvalidRows:
+    return InvalidRows(table=where, row=row, column=name, reason=f"no such column here; there are {', '.join(sorted(known))}")
+
+
+def _why(value: Any, column: Column, error: Exception) -> str:
+    return f"{value!r:.60} is no {column.type}: {str(error).splitlines()[0]:.200}"

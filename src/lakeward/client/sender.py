@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client's side of `do_put`: sends batches in order, several under way, and again with the same sequence after a break."""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from lakeward.errors import LakewardError, ServerUnavailable
+from lakeward.hot.embedded.flight.connection import Backoff, FlightConnection
+from lakeward.hot.embedded.flight.failure import calling
+from lakeward.model.bucket import Bucket
+from lakeward.model.table import TableInfo
+from lakeward.protocol.flight import BatchHeader, PutAck, PutCommand, PutKind, from_bytes, to_bytes
+
+WINDOW = 32
+"""Batches under way: enough to keep the server busy while acknowledgements travel; acknowledgements of so many fit in one
+gRPC window, so neither side ever waits for the other to read."""
+
+SEQUENCES = 2**31
+
+
+@dataclass
+class Outgoing:
+    """A batch for a bucket. `sequence` is given when it is first sent and stays; `done` hears its acknowledgement."""
+
+    bucket: Bucket
+    batch: pa.RecordBatch
+    done: Callable[[PutAck], None]
+    sequence: int | None = None
+
+
+class PutSender:
+    """One table, one kind of put, one set of columns. Not for several threads at once."""
+
+    def __init__(self, connection: FlightConnection, table: TableInfo, kind: PutKind, columns: tuple[str, ...] | None = None) -> None:
+        self.connection, self.table, self.kind, self.columns = connection, table, kind, columns
+        self._stream: _Stream | None = None
+        self._start_writer()
+
+    def send(self, batches: Iterable[tuple[Bucket, pa.RecordBatch]]) -> list[tuple[Bucket, PutAck]]:
+        """Stores all and returns their acknowledgements. Raises what `drive` raises."""
+        acks: list[tuple[Bucket, PutAck]] = []
+
+        def outgoing(bucket: Bucket, batch: pa.RecordBatch) -> Outgoing:
+            return Outgoing(bucket, batch, lambda ack: acks.append((bucket, ack)))
+
+        source = (outgoing(bucket, batch) for bucket, batch in batches)
+        self.drive(lambda: next(source, None))
+        return acks
+
+    def drive(self, take: Callable[[], Outgoing | None]) -> None:
+        """Sends what `take` gives until it gives None and all is acknowledged.
+
+        A broken connection and retryable refusals are tried again, for as long as the connection retries. Any other error is
+        raised: what was not acknowledged by then may or may not be stored, and later batches go under a new writer."""
+        unacked: deque[Outgoing] = deque()
+        backoff = Backoff(self.connection.retry_s)
+        while True:
+            try:
+                self._pump(take, unacked, backoff)
+                return
+            except LakewardError as error:
+                self._drop_stream()
+                try:
+                    backoff.pause(error)
+                except LakewardError:
+                    self._start_writer()
+                    raise
+
+    def close(self) -> None:
+        self._drop_stream()
+
+    def _pump(self, take: Callable[[], Outgoing | None], unacked: deque[Outgoing], backoff: Backoff) -> None:
+        stream = self._open(unacked)
+        while True:
+            while len(unacked) < WINDOW:
+                item = take()
+                if item is None:
+                    break
+                self._number(item)
+                unacked.append(item)
+                stream.write(item)
+            if not unacked:
+                return
+            ack = stream.read_ack()
+            unacked.popleft().done(ack)
+            backoff.progress()
+
+    def _open(self, unacked: deque[Outgoing]) -> _Stream:
+        if self._stream is None:
+            self._stream = _Stream(self.connection, self._command(), unacked[0].batch.schema if unacked else self._schema())
+            for item in unacked:
+                self._stream.write(item)
+        return self._stream
+
+    def _command(self) -> PutCommand:
+        return PutCommand(
+            table=self.table.path,
+            table_id=self.table.table_id,
+            kind=self.kind,
+            schema_id=self.table.schema.schema_id,
+            writer=self._writer,
+            columns=self.columns,
+        )
+
+    def _schema(self) -> pa.Schema:
+        from lakeward.hot.embedded.flight.tables import row_schema
+
+        names = self.table.descriptor.primary_key if self.kind is PutKind.DELETE else self.columns
+        return row_schema(self.table, names)
+
+    def _number(self, item: Outgoing) -> None:
+        item.sequence = self._next.get(item.bucket, 0)
+        self._next[item.bucket] = (item.sequence + 1) % SEQUENCES
+
+    def _start_writer(self) -> None:
+        self._writer = secrets.randbits(63)
+        self._next: dict[Bucket, int] = {}
+
+    def _drop_stream(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.abandon()
+
+
+class _Stream:
+    """One `do_put` call."""
+
+    def __init__(self, connection: FlightConnection, command: PutCommand, schema: pa.Schema) -> None:
+        self.connection = connection
+        self.client = connection.client()
+        with calling(connection.address):
+            descriptor = flight.FlightDescriptor.for_command(to_bytes(command))
+            self.writer, self.reader = self.client.do_put(descriptor, schema, connection.options())
+
+    def write(self, item: Outgoing) -> None:
+        header = to_bytes(BatchHeader(bucket=item.bucket, sequence=item.sequence))
+        self._guard(lambda: self.writer.write_with_metadata(item.batch, header))
+
+    def read_ack(self) -> PutAck:
+        raw = self._guard(self.reader.read)
+        if raw is None:
+            self._guard(self.writer.close)
+            raise ServerUnavailable(address=self.connection.address, reason="the put stream ended early")
+        return from_bytes(PutAck, raw.to_pybytes())
+
+    def abandon(self) -> None:
+        with suppress(flight.FlightError, pa.ArrowException, OSError):
+            self.writer.close()
+
+    def _guard(self, call: Callable[[], Any]) -> Any:
+        try:
+            with calling(self.connection.address):
+                return call()
+        except ServerUnavailable:
+            self.connection.reset(self.client)
+            raise

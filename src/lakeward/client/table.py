@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A table to write to and read from."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakeward.client.asyncwriter import AsyncWriter
+from lakeward.client.lookup import look_up
+from lakeward.client.routing import Router
+from lakeward.client.rows import fit_rows
+from lakeward.client.sender import PutSender
+from lakeward.client.subscription import Start, Subscription
+from lakeward.client.writer import BufferedWriter
+from lakeward.errors import InvalidRequest
+from lakeward.model.bucket import Bucket
+from lakeward.model.offsets import OffsetMap
+from lakeward.model.table import TableInfo
+from lakeward.protocol.flight import PutAck, PutKind
+from lakeward.protocol.writetoken import WriteToken
+from lakeward.spi.hot import LogBounds
+
+if TYPE_CHECKING:
+    from lakeward.client.client import Client
+
+Columns = tuple[str, ...] | None
+
+
+class Table:
+    """Threads may share it: writes of one kind go one after the other. `info` is the table as it was when asked for."""
+
+    def __init__(self, client: Client, info: TableInfo, *, warnings: Sequence[str] = ()) -> None:
+        self.client, self.info, self.warnings = client, info, tuple(warnings)
+        self.router = Router(info)
+        self._lock = threading.Lock()
+        self._senders: dict[tuple[PutKind, Columns], PutSender] = {}
+
+    @property
+    def path(self) -> str:
+        return str(self.info.path)
+
+    def append(self, rows: Any) -> WriteToken:
+        """Adds rows to a log table; they are durable when this returns.
+
+        `rows`: Arrow tables, batches, readers, anything with `__arrow_c_stream__` (polars, DuckDB, pandas), a dict or a list of
+        dicts. Raises `InvalidRows` before anything is stored."""
+        return self._put(PutKind.APPEND, rows, None)
+
+    def upsert(self, rows: Any, columns: Iterable[str] | None = None) -> WriteToken:
+        """Inserts or replaces rows by primary key; with `columns` only those (the key among them) are set, the others stay."""
+        return self._put(PutKind.UPSERT, rows, None if columns is None else tuple(columns))
+
+    def delete(self, keys: Any) -> WriteToken:
+        """Deletes rows by primary key; `keys` holds the key columns. Absent keys are no error."""
+        return self._put(PutKind.DELETE, keys, None)
+
+    def lookup(self, keys: Any) -> pa.Table:
+        """The rows of these primary keys as they are now, in the order of the keys; keys without a row are left out."""
+        return look_up(self, fit_rows(keys, self.info, self.info.descriptor.primary_key))
+
+    def scan(
+        self, bucket: int | Bucket = 0, start: int | None = None, stop: int | None = None, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """Records `[start, stop)` of one bucket's log, with the system columns; by default all there is."""
+        named = bucket if isinstance(bucket, Bucket) else Bucket("", bucket)
+        bounds = self.bounds().get(named, LogBounds(start=0, end=0))
+        begin, end = bounds.start if start is None else start, bounds.end if stop is None else stop
+        batches = self.client.store.read_log(self.info, named, begin, end, columns)
+        return pa.Table.from_batches(batches, schema=log_schema_of(self.info, columns))
+
+    def subscribe(
+        self,
+        start: Start = "earliest",
+        *,
+        columns: Sequence[str] | None = None,
+        idle_s: float | None = None,
+    ) -> Subscription:
+        """New rows of all buckets as they come: an iterator of record batches. `start`: `"earliest"`, `"latest"`, an
+        `OffsetMap`, a `WriteToken` or a `datetime`. It ends after `idle_s` without a row; None: never."""
+        return Subscription(self.client.store, self.info, start, columns=columns, idle_s=idle_s)
+
+    def bounds(self) -> Mapping[Bucket, LogBounds]:
+        """Per bucket the offsets there are now."""
+        return self.client.store.bounds(self.info)
+
+    def partitions(self) -> list[str]:
+        return list(self.client.store.partitions(self.info))
+
+    def writer(self, **options: Any) -> BufferedWriter:
+        """A writer that gathers rows and sends them in the background; see `BufferedWriter` for its options."""
+        return BufferedWriter(self, **options)
+
+    def async_writer(self, **options: Any) -> AsyncWriter:
+        """The same for asyncio."""
+        return AsyncWriter(BufferedWriter(self, **options))
+
+    def read(self, **options: Any) -> Any:
+        """A union read: the lake's history plus the hot tail, as Arrow. See `lakeward.read.arrow`."""
+        from lakeward.read.arrow import read, request_of
+
+        return read(self.client.plugin, request_of(self.path, **options))
+
+    def names_of(self, kind: PutKind, columns: Columns) -> Sequence[str]:
+        """The columns that rows of such a put have."""
+        if kind is PutKind.DELETE:
+            return self.info.descriptor.primary_key
+        return self.info.schema.names if columns is None else columns
+
+    def fit(self, kind: PutKind, rows: Any, columns: Columns) -> pa.Table:
+        if (kind is PutKind.APPEND) == self.info.is_pk:
+            advice = "upsert or delete" if self.info.is_pk else "append"
+            raise InvalidRequest(
+                what=f"{kind} to {self.path}", reason=f"to a table with{'' if self.info.is_pk else 'out'} a primary key: {advice}"
+            )
+        return fit_rows(rows, self.info, self.names_of(kind, columns))
+
+    def new_sender(self, kind: PutKind, columns: Columns) -> PutSender:
+        return PutSender(self.client.store.connection, self.info, kind, columns)
+
+    def token(self, acks: Iterable[tuple[Bucket, PutAck]]) -> WriteToken:
+        stops: dict[Bucket, int] = {}
+        for bucket, ack in acks:
+            stops[bucket] = max(stops.get(bucket, 0), ack.stop)
+        return WriteToken(table_id=self.info.table_id, offsets=OffsetMap(stops))
+
+    def close(self) -> None:
+        """Ends the put streams. The table can be used again afterwards."""
+        with self._lock:
+            for sender in self._senders.values():
+                sender.close()
+            self._senders.clear()
+
+    def _put(self, kind: PutKind, rows: Any, columns: Columns) -> WriteToken:
+        batches = list(self.router.route(self.fit(kind, rows, columns)))
+        with self._lock:
+            sender = self._senders.get((kind, columns)) or self._senders.setdefault((kind, columns), self.new_sender(kind, columns))
+            return self.token(sender.send(batches))
+
+
+def log_schema_of(table: TableInfo, columns: Sequence[str] | None) -> pa.Schema:
+    from lakeward.hot.embedded.flight.tables import log_schema
+
+    return log_schema(table, None if columns is None else tuple(columns))

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client's Flight connection: opened on first use, once per process, and again after it broke."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from lakeward.errors import LakewardError, ServerUnavailable
+from lakeward.hot.embedded.flight.failure import calling
+from lakeward.hot.embedded.http import ServerConnection
+from lakeward.protocol.flight import Act, ActionRequest, Ticket, to_bytes
+
+T = TypeVar("T")
+
+_OPTIONS = [
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    # A subchannel shared between clients would keep the back-off of a connection that was given up.
+    ("grpc.use_local_subchannel_pool", 1),
+    # gRPC servers take a ping every five minutes and cut off who sends more.
+    ("grpc.keepalive_time_ms", 310_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+]
+
+
+class Backoff:
+    """Pauses that double, with jitter, until `limit_s` has passed since the last progress."""
+
+    def __init__(self, limit_s: float, first_s: float = 0.05, longest_s: float = 2.0) -> None:
+        self.limit_s, self.first_s, self.longest_s = limit_s, first_s, longest_s
+        self.progress()
+
+    def progress(self) -> None:
+        self._give_up_at, self._pause_s = time.monotonic() + self.limit_s, self.first_s
+
+    def pause(self, error: LakewardError) -> None:
+        """Waits before the next attempt, or raises `error` when the time is up or trying again cannot help."""
+        if not error.retryable or time.monotonic() + self._pause_s > self._give_up_at:
+            raise error
+        time.sleep(self._pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
+        self._pause_s = min(self._pause_s * 2, self.longest_s)
+
+
+class FlightConnection:
+    """Threads share it. gRPC does not survive a fork, so each process has its own client; a broken one is replaced."""
+
+    def __init__(self, server: ServerConnection, *, retry_s: float = 60.0) -> None:
+        self.server, self.retry_s = server, retry_s
+        self._lock = threading.Lock()
+        self._pid = 0
+        self._client: flight.FlightClient | None = None
+        self._headers = [(b"authorization", f"Bearer {server.token}".encode())] if server.token else []
+
+    @property
+    def address(self) -> str:
+        return self.server.url
+
+    def options(self, timeout_s: float | None = None) -> flight.FlightCallOptions:
+        return flight.FlightCallOptions(headers=self._headers, timeout=timeout_s)
+
+    def client(self) -> flight.FlightClient:
+        with self._lock:
+            if self._client is None or self._pid != os.getpid():
+                self._client, self._pid = self._open(), os.getpid()
+            return self._client
+
+    def reset(self, broken: flight.FlightClient | None = None) -> None:
+        """Forgets the client, so that the next call asks the server anew where Flight listens."""
+        with self._lock:
+            if broken is None or self._client is broken:
+                self._client = None
+
+    def act(self, action: Act, request: ActionRequest) -> Any:
+        """One action's answer. All of them are safe to repeat."""
+        return self.retried(lambda client: self._act(client, action, request))
+
+    def retried(self, call: Callable[[flight.FlightClient], T]) -> T:
+        backoff = Backoff(self.retry_s)
+        while True:
+            client = None
+            try:
+                client = self.client()
+                return call(client)
+            except LakewardError as error:
+                if isinstance(error, ServerUnavailable):
+                    self.reset(client)
+                backoff.pause(error)
+
+    def stream(self, ticket: Ticket) -> Iterator[tuple[pa.RecordBatch, bytes]]:
+        """One attempt at a read: batches with their app_metadata. Raises typed errors; a broken connection is forgotten."""
+        client = self.client()
+        reader = None
+        try:
+            with calling(self.address):
+                reader = client.do_get(flight.Ticket(to_bytes(ticket)), self.options())
+                while True:
+                    try:
+                        chunk = reader.read_chunk()
+                    except StopIteration:
+                        reader = None
+                        return
+                    yield chunk.data, b"" if chunk.app_metadata is None else chunk.app_metadata.to_pybytes()
+        except ServerUnavailable:
+            self.reset(client)
+            raise
+        finally:
+            if reader is not None:
+                reader.cancel()
+
+    def close(self) -> None:
+        with self._lock:
+            if self._client is not None and self._pid == os.getpid():
+                self._client.close()
+            self._client = None
+
+    def _act(self, client: flight.FlightClient, action: Act, request: ActionRequest) -> Any:
+        with calling(self.address):
+            results = list(client.do_action(flight.Action(str(action), to_bytes(request)), self.options()))
+        return json.loads(results[0].body.to_pybytes())
+
+    def _open(self) -> flight.FlightClient:
+        uri = self.server.info(fresh=True).flight_uri
+        roots = Path(self.server.ca).read_bytes() if uri.startswith("grpc+tls") and self.server.ca else None
+        with calling(self.address):
+            return flight.FlightClient(uri, tls_root_certs=roots, generic_options=_OPTIONS)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The embedded hot store as a plugin: its store and its coordinator's client, from one option, `server`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakeward.errors import InvalidConfig, LakeUnavailable
+from lakeward.hot.embedded.coordinatorclient import HttpCoordinatorClient
+from lakeward.hot.embedded.http import ServerConnection
+from lakeward.hot.embedded.storeclient import EmbeddedStoreClient
+from lakeward.model.table import TableInfo
+from lakeward.spi.hot import HotPlugin
+
+SERVER = "server"
+CA = "tls.ca"
+FORMAT_PROPERTY = "table.datalake.format"
+
+
+class EmbeddedPlugin(HotPlugin):
+    """`server` is the HTTP URL, `tls.ca` a file of certificates to trust. The token comes from LAKEWARD_TOKEN of each process."""
+
+    name = "embedded"
+
+    def __init__(self, options: Mapping[str, str], server: ServerConnection | None = None) -> None:
+        if SERVER not in options:
+            raise InvalidConfig(where="hot store embedded", reason="the option `server` (the server's HTTP URL) is missing")
+        self.options = dict(options)
+        self.server = server or ServerConnection(options[SERVER], ca=options.get(CA))
+        self._store = EmbeddedStoreClient(self.server)
+        self._coordinator = HttpCoordinatorClient(self.server)
+
+    def store(self) -> EmbeddedStoreClient:
+        return self._store
+
+    def coordinator(self) -> HttpCoordinatorClient:
+        return self._coordinator
+
+    def lake_options(self, table: TableInfo) -> tuple[str, Mapping[str, str]]:
+        """Asks the server where its lake is; Iceberg's catalog is the server itself."""
+        info = self.server.info()
+        lake = table.descriptor.properties.get(FORMAT_PROPERTY) or info.lake_format
+        if lake is None:
+            raise LakeUnavailable(lake="none", what=str(table.path), reason="the server has no datalake.format")
+        options = dict(info.lake_options)
+        if lake == "iceberg" and info.iceberg_uri is not None:
+            options = {"type": "rest", "uri": info.iceberg_uri, **options}
+        return lake, options
+
+
+def load(options: Mapping[str, str]) -> EmbeddedPlugin:
+    return EmbeddedPlugin(options)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables: create, alter, drop, list, show. All DDL goes through federation, so that lake and hot store stay alike."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse, Response
+
+from lakeward.model.table import TablePath
+from lakeward.protocol.auth import Role
+from lakeward.protocol.routes import TABLE, TABLES
+from lakeward.protocol.tables import AlterTable, CreateTable, TableAnswer
+from lakeward.server.auth import require
+from lakeward.server.messages import answer, described, read_message
+from lakeward.server.services import Services
+
+
+def router(services: Services) -> APIRouter:
+    made = APIRouter(tags=["tables"])
+    may_read, may_change = [require(services.tokens, Role.READ)], [require(services.tokens, Role.ADMIN)]
+
+    @made.get(TABLES, dependencies=may_read)
+    def list_tables() -> JSONResponse:
+        """Every table, in name order."""
+        tables = sorted(services.store.list_tables(), key=lambda t: t.path)
+        return answer({"tables": [t.to_json() for t in tables]})
+
+    @made.post(TABLES, dependencies=may_change, status_code=201, openapi_extra=described(CreateTable))
+    async def create_table(request: Request) -> JSONResponse:
+        """Makes a table, in the lake first where it has one."""
+        message = await read_message(request, CreateTable)
+        made_table = await run_in_threadpool(services.federation.create, message)
+        return answer(made_table, status=201 if made_table.created else 200)
+
+    @made.get(TABLE, dependencies=may_read)
+    def show_table(table: str) -> JSONResponse:
+        return answer(TableAnswer(table=services.store.load_table(TablePath.parse(table))))
+
+    @made.patch(TABLE, dependencies=may_change, openapi_extra=described(AlterTable))
+    async def alter_table(table: str, request: Request) -> JSONResponse:
+        """Adds nullable columns at the end; sets or removes properties."""
+        message = await read_message(request, AlterTable)
+        return answer(await run_in_threadpool(services.federation.alter, TablePath.parse(table), message))
+
+    @made.delete(TABLE, dependencies=may_change, status_code=204)
+    def drop_table(table: str) -> Response:
+        """Removes the hot side; the lake table stays."""
+        services.federation.drop(TablePath.parse(table))
+        return Response(status_code=204)
+
+    return made
