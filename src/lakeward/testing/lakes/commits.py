@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lake contract's commits: offsets, tokens, conditions, lost answers, other engines, rollback."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow.compute as pc
+import pytest
+
+from lakeward.errors import CommitConflict, CommitUnknown, LakeForeign, LakeRolledBack, LakewardError, SnapshotGone
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import SnapshotId, new_round_id, new_table_id
+from lakeward.model.offsets import OffsetMap
+from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, LakeStorage
+from lakeward.testing.lakes.rounds import LakeRound, lake_rows
+from lakeward.testing.lakes.suite import B0, B1, COLUMNS, LakeSuite, needs, row
+
+
+class CommitContract(LakeSuite):
+    def test_an_empty_table_has_an_empty_base(self, lake: LakeStorage) -> None:
+        reader = lake.open_reader(self.make_log(lake).table)
+        base = reader.load_base()
+        assert (dict(base.offsets), base.token, base.fence, base.head) == ({}, None, 0, None)
+        assert reader.load_snapshot() is None
+        assert list(reader.snapshots()) == []
+        assert reader.totals().rows == 0
+
+    def test_a_round_appends_its_rows_and_says_what_it_is(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1), row(2))
+        log.append(B1, row(3))
+        made = LakeRound.plan(lake, log, epoch=7)
+        snapshot = made.run()
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+        assert snapshot.offsets == log.ends()
+        assert (snapshot.round_id, snapshot.epoch, snapshot.job) == (made.round_id, 7, "contract")
+        assert (snapshot.table_id, snapshot.fence, snapshot.total_rows) == (log.table.table_id, 0, 3)
+        assert snapshot.summary[COMMIT_USER_KEY] == COMMIT_USER
+        base = made.reader.load_base()
+        assert (base.offsets, base.token, base.head, base.epoch) == (log.ends(), made.round_id, snapshot.snapshot_id, 7)
+
+    def test_offsets_are_the_heads_overlaid_with_the_rounds(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1), row(2))
+        log.append(B1, row(3))
+        LakeRound.plan(lake, log).run(B0)
+        assert LakeRound.plan(lake, log).run(B1).offsets == OffsetMap({B0: 2, B1: 1})
+        log.append(B0, row(4))
+        last = LakeRound.plan(lake, log).run(B0)
+        assert last.offsets == OffsetMap({B0: 3, B1: 1})
+        assert last.total_rows == 4
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+    @needs("partitions")
+    def test_rows_of_partitions_stay_apart(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake, columns={**COLUMNS, "region": "STRING NOT NULL"}, partition_keys=("region",))
+        eu, us = Bucket("eu", 0), Bucket("us", 0)
+        log.append(eu, row(1, region="eu"), row(2, region="eu"))
+        log.append(us, row(3, region="us"))
+        snapshot = LakeRound.plan(lake, log).run()
+        assert snapshot.offsets == OffsetMap({eu: 2, us: 1})
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+        reader = lake.open_reader(log.table)
+        only = [r for b in reader.scan(snapshot.snapshot_id, buckets=[us]) for r in b.to_pylist()]
+        assert [r["id"] for r in only] == [3]
+        assert [f.partition for f in reader.files(snapshot.snapshot_id, us)] == [{"region": "us"}]
+
+    def test_sub_splits_of_a_bucket_come_in_order_with_gaps_kept(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, *(row(i) for i in range(6)))
+        log.skip(B0, 5)
+        log.append(B0, *(row(i) for i in range(6, 9)))
+        made = LakeRound.plan(lake, log).write(B0, 4, batches=2).write(B0, 11)
+        made.write(B0)
+        snapshot = made.commit()
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+        files = made.reader.files(snapshot.snapshot_id, B0)
+        assert sum(f.record_count for f in files) == 9
+        assert sorted((f.offsets.start, f.offsets.stop) for f in files if f.offsets) == [(0, 4), (4, 6), (11, 14)]
+        assert all(f.bucket == B0 and f.size_bytes > 0 and not f.deletes for f in files)
+
+    def test_offsets_may_move_without_a_row(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1))
+        LakeRound.plan(lake, log).run()
+        log.skip(B0, 4)
+        made = LakeRound.plan(lake, log)
+        made.take(B0, 5, None)
+        assert made.commit().offsets == OffsetMap({B0: 5})
+        assert made.reader.load_base().token == made.round_id
+        assert lake_rows(lake, log.table) == log.expected({B0: 5})
+
+    def test_an_older_snapshot_reads_as_it_was(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1))
+        first = LakeRound.plan(lake, log).run()
+        log.append(B0, row(2))
+        second = LakeRound.plan(lake, log).run()
+        reader = lake.open_reader(log.table)
+        assert lake_rows(lake, log.table, first.snapshot_id) == log.expected({B0: 1})
+        assert [(s.snapshot_id, s.offsets) for s in reader.snapshots()] == [
+            (first.snapshot_id, OffsetMap({B0: 1})),
+            (second.snapshot_id, OffsetMap({B0: 2})),
+        ]
+        shown = reader.load_snapshot(first.snapshot_id)
+        assert shown is not None
+        assert shown.offsets == OffsetMap({B0: 1})
+        with pytest.raises(SnapshotGone):
+            reader.load_snapshot(SnapshotId("424242"))
+
+    def test_a_scan_takes_columns_a_condition_and_buckets(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1), row(2))
+        log.append(B1, row(3), row(4))
+        made = LakeRound.plan(lake, log)
+        shown = made.run()
+        scan = made.reader.scan(shown.snapshot_id, columns=["name", "__offset"], filter=pc.field("id") > 1, buckets=[B0])
+        assert [r for b in scan for r in b.to_pylist()] == [{"name": "row 2", "__offset": 1}]
+        default = next(iter(made.reader.scan(shown.snapshot_id)))
+        assert tuple(default.schema.names) == log.table.schema.names
+
+    # ---- conditions --------------------------------------------------------------------------------------------------
+    @needs("conditional_commit")
+    def test_a_commit_from_stale_offsets_is_refused(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1))
+        zombie = LakeRound.plan(lake, log).write(B0)
+        LakeRound.plan(lake, log).run()
+        with pytest.raises(CommitConflict) as refused:
+            zombie.commit()
+        assert refused.value.lost
+        assert zombie.committer.find(zombie.round_id) is None
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+    @needs("conditional_commit")
+    def test_a_commit_with_a_stale_token_is_refused_though_its_buckets_did_not_move(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1))
+        log.append(B1, row(2))
+        zombie = LakeRound.plan(lake, log).write(B1)
+        LakeRound.plan(lake, log).run(B0)
+        with pytest.raises(CommitConflict) as refused:
+            zombie.commit()
+        assert refused.value.lost
+
+    @needs("conditional_commit")
+    def test_a_commit_prepared_on_a_head_that_moved_is_refused(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1))
+        zombie = LakeRound.plan(lake, log).write(B0)
+        late = zombie.prepare()
+        LakeRound.plan(lake, log).run()
+        with pytest.raises(CommitConflict) as refused:
+            zombie.commit(late)
+        assert refused.value.lost
+        with pytest.raises(CommitConflict):
+            zombie.prepare(late.base)
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+    @needs("conditional_commit")
+    def test_a_foreign_commit_in_between_means_prepare_again(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1))
+        LakeRound.plan(lake, log).run()
+        log.append(B0, row(2))
+        made = LakeRound.plan(lake, log).write(B0)
+        early = made.prepare()
+        self.foreign_commit(lake, log.table)
+        with pytest.raises(CommitConflict) as refused:
+            made.commit(early)
+        assert not refused.value.lost
+        assert made.committer.find(made.round_id) is None
+        assert made.commit().offsets == OffsetMap({B0: 2})
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+    def test_a_foreign_commit_leaves_offsets_and_token(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1))
+        made = LakeRound.plan(lake, log)
+        ours = made.run()
+        self.foreign_commit(lake, log.table)
+        base = made.reader.load_base()
+        assert (base.offsets, base.token) == (OffsetMap({B0: 1}), made.round_id)
+        head = made.reader.load_snapshot()
+        assert head is not None
+        assert (head.snapshot_id == base.head, head.offsets) == (True, OffsetMap({B0: 1}))
+        assert head.snapshot_id != ours.snapshot_id
+        assert head.round_id is None
+
+    def test_a_fence_that_compaction_planned_on_must_stand(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1))
+        made = LakeRound.plan(lake, log).write(B0)
+        with pytest.raises(CommitConflict) as refused:
+            made.committer.commit(made.prepare(), replace(made.precondition, fence=3))
+        assert refused.value.lost
+
+    # ---- answers that do not come --------------------------------------------------------------------------------------
+    def test_a_round_that_is_not_there_is_not_found(self, lake: LakeStorage) -> None:
+        assert lake.open_committer(self.make_log(lake).table).find(new_round_id()) is None
+
+    def test_a_lost_answer_to_a_commit_that_took_effect(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1))
+        made = LakeRound.plan(lake, log).write(B0)
+        request = made.prepare()
+        with self.lost_answer(took_effect=True), pytest.raises(CommitUnknown):
+            made.commit(request)
+        found = made.committer.find(made.round_id)
+        assert found is not None
+        assert (found.offsets, found.round_id) == (OffsetMap({B0: 1}), made.round_id)
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+    def test_a_lost_request_is_sent_again_unchanged(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1))
+        made = LakeRound.plan(lake, log).write(B0)
+        request = made.prepare()
+        with self.lost_answer(took_effect=False), pytest.raises(CommitUnknown):
+            made.commit(request)
+        assert made.committer.find(made.round_id) is None
+        assert made.commit(request).round_id == made.round_id
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+    def test_a_conflict_that_was_our_own_success(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1))
+        made = LakeRound.plan(lake, log).write(B0)
+        request = made.prepare()
+        done = made.commit(request)
+        with pytest.raises(CommitConflict):
+            made.commit(request)
+        found = made.committer.find(made.round_id)
+        assert found is not None
+        assert found.snapshot_id == done.snapshot_id
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+    # ---- whose table is it ---------------------------------------------------------------------------------------------
+    @needs("tags")
+    def test_a_rollback_is_noticed(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1))
+        first = LakeRound.plan(lake, log).run()
+        log.append(B0, row(2))
+        LakeRound.plan(lake, log).run()
+        log.append(B0, row(3))
+        under_way = LakeRound.plan(lake, log).write(B0)
+        request = under_way.prepare()
+        self.roll_back(lake, log.table, first.snapshot_id)
+        with pytest.raises(LakeRolledBack):
+            lake.open_reader(log.table).load_base()
+        with pytest.raises((CommitConflict, LakeRolledBack)):
+            under_way.commit(request)
+
+    def test_another_tables_lake_is_refused(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1))
+        LakeRound.plan(lake, log).run()
+        stranger = self.table_info(table_id=new_table_id())
+        with pytest.raises(LakeForeign):
+            lake.open_reader(stranger).load_base()
+        log.append(B0, row(2))
+        made = LakeRound.plan(lake, log).write(B0)
+        with pytest.raises((CommitConflict, LakeForeign)):
+            made.committer.commit(made.prepare(), replace(made.precondition, table_id=stranger.table_id))
+        assert lake_rows(lake, log.table) == log.expected({B0: 1})
+
+    def test_abort_deletes_nothing(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1))
+        made = LakeRound.plan(lake, log).write(B0)
+        upkeep, prefix = lake.open_maintenance(log.table), made.committer.prefix(made.round_id)
+        before = {f.path for f in upkeep.list_files(prefix)}
+        writer = lake.open_writer(made.task(B0, 0, 1, attempt=1))
+        writer.write(log.batch(B0, 0, 1).select(["id", "name", "amount", "__offset", "__timestamp"]))
+        writer.abort()
+        writer.abort()
+        assert before
+        assert before <= {f.path for f in upkeep.list_files(prefix)}
+
+    def test_a_writer_without_rows_has_no_result(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        assert lake.open_writer(LakeRound.plan(lake, log).task(B0, 0, 0)).complete() is None
+
+    def test_bytes_of_another_plugin_are_refused(self, lake: LakeStorage) -> None:
+        made = LakeRound.plan(lake, self.make_log(lake))
+        made.take(B0, 1, b"not a result")
+        with pytest.raises(LakewardError):
+            made.prepare()

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole lake contract."""
+
+from __future__ import annotations
+
+from lakeward.testing.lakes.commits import CommitContract
+from lakeward.testing.lakes.ddl import DdlContract
+from lakeward.testing.lakes.upkeep import UpkeepContract
+from lakeward.testing.lakes.upserts import UpsertContract
+
+
+class LakeContract(DdlContract, CommitContract, UpsertContract, UpkeepContract):
+    """What any lake plugin must do. Subclass it, name the class `Test...`, give the fixture `lake` and the hooks:
+
+        class TestMyLake(LakeContract):
+            @pytest.fixture
+            def lake(self, tmp_path): return load({"warehouse": str(tmp_path)})
+            def foreign_commit(self, lake, table): ...
+            def foreign_rewrite(self, lake, table): ...
+            def roll_back(self, lake, table, snapshot_id): ...
+
+    Capabilities that a lake does not claim turn their tests into strict expected failures; `gaps` declares single ones.
+    """

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lake contract's upkeep: fencing, listing, deleting, expiry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lakeward.errors import CommitConflict, SnapshotGone
+from lakeward.model.ids import SnapshotId, new_round_id
+from lakeward.model.offsets import OffsetMap
+from lakeward.spi.lake import LakeStorage
+from lakeward.testing.lakes.rounds import LakeRound, lake_rows
+from lakeward.testing.lakes.suite import B0, LakeSuite, needs, row
+from lakeward.testing.scripted_log import ScriptedLog
+
+LATER_MS = 4_000_000_000_000
+"""Long after any snapshot that a test makes."""
+
+
+class UpkeepContract(LakeSuite):
+    @needs("conditional_commit")
+    def test_a_fence_stops_a_paused_round_and_changes_no_row(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1))
+        LakeRound.plan(lake, log).run()
+        log.append(B0, row(2))
+        zombie = LakeRound.plan(lake, log).write(B0)
+        request = zombie.prepare()
+        fence_id, base = new_round_id(), zombie.reader.load_base()
+        fence = lake.open_maintenance(log.table).fence(base, fence_id, epoch=9)
+        assert (fence.fence, fence.round_id, fence.offsets, fence.epoch) == (1, fence_id, OffsetMap({B0: 1}), 9)
+        after = zombie.reader.load_base()
+        assert (after.token, after.fence, after.offsets) == (fence_id, 1, OffsetMap({B0: 1}))
+        for late in (request, zombie.prepare()):
+            with pytest.raises(CommitConflict) as refused:
+                zombie.commit(late)
+            assert refused.value.lost
+        assert lake_rows(lake, log.table) == log.expected({B0: 1})
+        assert LakeRound.plan(lake, log).run().fence == 1
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+    @needs("conditional_commit")
+    def test_a_fence_needs_the_head_it_was_planned_on(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1))
+        base = lake.open_reader(log.table).load_base()
+        LakeRound.plan(lake, log).run()
+        with pytest.raises(CommitConflict):
+            lake.open_maintenance(log.table).fence(base, new_round_id(), epoch=1)
+        assert lake.open_reader(log.table).load_base().fence == 0
+
+    def test_a_table_without_snapshots_can_be_fenced(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1))
+        zombie = LakeRound.plan(lake, log).write(B0)
+        lake.open_maintenance(log.table).fence(zombie.base, new_round_id(), epoch=1)
+        with pytest.raises(CommitConflict):
+            zombie.commit()
+        LakeRound.plan(lake, log).run()
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+    def test_files_are_listed_by_round_and_referenced_once_committed(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1))
+        left = LakeRound.plan(lake, log).write(B0)
+        done = LakeRound.plan(lake, log)
+        done.run()
+        upkeep = lake.open_maintenance(log.table)
+        abandoned = {f.path for f in upkeep.list_files(left.committer.prefix(left.round_id))}
+        committed = {f.path for f in upkeep.list_files(done.committer.prefix(done.round_id))}
+        assert abandoned
+        assert committed
+        assert abandoned | committed <= {f.path for f in upkeep.list_files()}
+        assert committed <= upkeep.references()
+        assert not abandoned & upkeep.references()
+        assert all(f.size_bytes > 0 and f.modified_at_ms > 0 for f in upkeep.list_files())
+        assert {f.path for f in lake.open_reader(log.table).files(done.reader.load_base().head or SnapshotId(""))} <= upkeep.references()
+
+    @needs("upserts", "positions")
+    def test_delete_files_are_referenced_too(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake, primary_key=("id",))
+        log.upsert(B0, row(1), row(2))
+        LakeRound.plan(lake, log).run()
+        log.delete(B0, row(1))
+        made = LakeRound.plan(lake, log)
+        snapshot = made.run()
+        upkeep = lake.open_maintenance(log.table)
+        deletes = {d.path for f in made.reader.files(snapshot.snapshot_id) for d in f.deletes}
+        assert deletes
+        assert deletes <= upkeep.references()
+        assert deletes <= {f.path for f in upkeep.list_files(made.committer.prefix(made.round_id))}
+
+    def test_deleting_frees_bytes_once(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1))
+        left = LakeRound.plan(lake, log).write(B0)
+        upkeep = lake.open_maintenance(log.table)
+        prefix = left.committer.prefix(left.round_id)
+        paths = [f.path for f in upkeep.list_files(prefix)]
+        assert upkeep.delete(paths) > 0
+        assert list(upkeep.list_files(prefix)) == []
+        assert upkeep.delete(paths) == 0
+
+    @needs("snapshot_expiry")
+    def test_expiry_lets_go_of_old_snapshots_only(self, lake: LakeStorage) -> None:
+        log, ids = self._three_rounds(lake)
+        upkeep, reader = lake.open_maintenance(log.table), lake.open_reader(log.table)
+        self.foreign_commit(lake, log.table)
+        assert list(upkeep.expirable(0)) == []
+        assert set(upkeep.expirable(LATER_MS)) == set(ids[:2])
+        leased, going = ids[0], ids[1]
+        upkeep.expire([going])
+        upkeep.expire([going])
+        with pytest.raises(SnapshotGone):
+            reader.load_snapshot(going)
+        assert lake_rows(lake, log.table, leased) == log.expected({B0: 1})
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+        base = reader.load_base()
+        assert (base.offsets, base.token) == (log.ends(), reader.snapshots()[-2].round_id)
+
+    @needs("snapshot_expiry", "tags")
+    def test_the_tagged_snapshot_and_the_head_stay_whatever_is_asked(self, lake: LakeStorage) -> None:
+        log, ids = self._three_rounds(lake)
+        self.foreign_commit(lake, log.table)
+        head = lake.open_reader(log.table).load_base().head
+        assert head is not None
+        lake.open_maintenance(log.table).expire([*ids, head])
+        kept = [s.snapshot_id for s in lake.open_reader(log.table).snapshots()]
+        assert kept == [ids[2], head]
+        assert lake.open_reader(log.table).load_base().offsets == log.ends()
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+    @needs("snapshot_expiry", "upserts", "positions", "tags")
+    def test_expiry_deletes_files_that_only_it_referenced(self, lake: LakeStorage) -> None:
+        log, ids = self._three_rounds(lake, primary_key=("id",))
+        self.foreign_rewrite(lake, log.table)
+        log.upsert(B0, row(1, "last"))
+        LakeRound.plan(lake, log).run()
+        upkeep = lake.open_maintenance(log.table)
+        before = {f.path for f in upkeep.list_files()}
+        assert upkeep.expire(ids) > 0
+        after = {f.path for f in upkeep.list_files()}
+        assert after < before
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+        log.upsert(B0, row(1, "and once more"))
+        LakeRound.plan(lake, log).run()
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+    def test_totals_follow_the_head(self, lake: LakeStorage) -> None:
+        log, _ = self._three_rounds(lake)
+        totals = lake.open_reader(log.table).totals()
+        assert (totals.rows, totals.data_files, totals.delete_files, totals.snapshots) == (3, 3, 0, 3)
+        assert totals.bytes > 0
+
+    def _three_rounds(self, lake: LakeStorage, **options: Any) -> tuple[ScriptedLog, list[SnapshotId]]:
+        properties = {f"{lake.name}.history.expire.max-snapshot-age-ms": "1000"}
+        log, ids = self.make_log(lake, properties=properties, **options), []
+        for number in (1, 2, 3):
+            if log.table.is_pk:
+                log.upsert(B0, row(1, f"version {number}"), row(number * 10))
+            else:
+                log.append(B0, row(number))
+            ids.append(LakeRound.plan(lake, log).run().snapshot_id)
+        return log, ids

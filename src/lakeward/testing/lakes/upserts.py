@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lake contract's PK tables: after every round the lake equals a dict."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakeward.errors import CommitConflict, ReplacedRowMissing
+from lakeward.model.bucket import Bucket
+from lakeward.model.offsetset import OffsetSet
+from lakeward.spi.lake import LakeStorage
+from lakeward.testing.lakes.rounds import LakeRound, lake_rows
+from lakeward.testing.lakes.suite import B0, B1, LakeSuite, needs, row
+from lakeward.testing.scripted_log import ScriptedLog
+
+PK: dict[str, Any] = {"primary_key": ("id",)}
+
+
+class UpsertContract(LakeSuite):
+    @needs("upserts", "positions")
+    def test_upserts_and_deletes_over_rounds_equal_a_dict(self, lake: LakeStorage) -> None:
+        log, chance = self.make_log(lake, **PK), random.Random(5)  # noqa: S311 - a test's script
+        for _ in range(8):
+            change_randomly(log, chance, 12)
+            made = LakeRound.plan(lake, log)
+            for bucket in (B0, B1):
+                write_in_sub_splits(made, bucket, chance)
+            snapshot = made.commit()
+            assert snapshot.offsets == log.ends()
+            assert lake_rows(lake, log.table) == log.expected(log.ends())
+        reader = lake.open_reader(log.table)
+        for shown in reader.snapshots():
+            assert shown.offsets is not None
+            assert lake_rows(lake, log.table, shown.snapshot_id) == log.expected(shown.offsets)
+        assert any(f.deletes for f in reader.files(snapshot.snapshot_id))
+
+    @needs("upserts", "positions")
+    def test_a_sub_split_replaces_rows_of_the_one_before_it(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake, **PK)
+        middle = log.upsert(B0, row(1), row(2), row(3))
+        log.upsert(B0, row(2, "new"))
+        log.delete(B0, row(3))
+        made = LakeRound.plan(lake, log).write(B0, middle).write(B0)
+        assert len(made.replaced[B0]) == 2
+        made.commit()
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+    @needs("upserts", "positions")
+    def test_a_round_of_deletes_alone_writes_no_data_file(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake, **PK)
+        log.upsert(B0, row(1), row(2))
+        LakeRound.plan(lake, log).run()
+        log.delete(B0, row(1), row(2))
+        made = LakeRound.plan(lake, log)
+        made.run()
+        assert made.results == []
+        assert lake_rows(lake, log.table) == []
+
+    @needs("upserts", "positions", "conditional_commit")
+    def test_files_rewritten_by_others_are_resolved_again(self, lake: LakeStorage) -> None:
+        log, chance = self.make_log(lake, **PK), random.Random(6)  # noqa: S311 - a test's script
+        change_randomly(log, chance, 30)
+        LakeRound.plan(lake, log).run()
+        change_randomly(log, chance, 30)
+        made = LakeRound.plan(lake, log).write(B0).write(B1)
+        early = made.prepare()
+        self.foreign_rewrite(lake, log.table)
+        with pytest.raises(CommitConflict) as refused:
+            made.commit(early)
+        assert not refused.value.lost
+        made.commit()
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+        self.foreign_rewrite(lake, log.table)
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+        change_randomly(log, chance, 30)
+        LakeRound.plan(lake, log).run()
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+    @needs("upserts", "positions")
+    def test_a_replaced_row_that_is_nowhere_fails_the_round(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake, **PK)
+        log.upsert(B0, row(1))
+        LakeRound.plan(lake, log).run()
+        made = LakeRound.plan(lake, log)
+        made.take(B0, 5, None, OffsetSet([3]))
+        with pytest.raises(ReplacedRowMissing) as failed:
+            made.prepare()
+        assert failed.value.offset == 3
+        assert lake_rows(lake, log.table) == log.expected({B0: 1})
+
+    @needs("upserts", "positions", "partitions")
+    def test_equal_keys_in_two_partitions_are_two_rows(self, lake: LakeStorage) -> None:
+        eu, us = Bucket("eu", 0), Bucket("us", 0)
+        columns = {"id": "BIGINT NOT NULL", "name": "STRING", "amount": "DECIMAL(10, 2)", "region": "STRING NOT NULL"}
+        log = self.make_log(lake, columns=columns, primary_key=("id", "region"), partition_keys=("region",))
+        log.upsert(eu, row(1, region="eu"))
+        log.upsert(us, row(1, region="us"))
+        LakeRound.plan(lake, log).run()
+        log.delete(eu, row(1, region="eu"))
+        log.upsert(us, row(1, "new", region="us"))
+        LakeRound.plan(lake, log).run()
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+    @needs("upserts", "equality")
+    def test_keys_delete_older_rows_and_no_newer_ones(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake, **PK)
+        log.upsert(B0, row(1), row(2), row(3))
+        LakeRound.plan(lake, log).run()
+        start = log.end(B0)
+        log.upsert(B0, row(2, "new"))
+        log.delete(B0, row(3))
+        made = LakeRound.plan(lake, log)
+        writer = lake.open_writer(made.task(B0, start, log.end(B0)))
+        writer.delete_keys(pa.record_batch({"id": pa.array([2, 3], pa.int64())}))
+        new = log.batch(B0, start + 1, start + 2).select(["id", "name", "amount", "__offset", "__timestamp"])
+        writer.write(new)
+        made.take(B0, log.end(B0), writer.complete())
+        made.commit()
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+
+def change_randomly(log: ScriptedLog, chance: random.Random, count: int) -> None:
+    for _ in range(count):
+        bucket, number = chance.choice((B0, B1)), chance.randrange(8)
+        if chance.random() < 0.3:
+            log.delete(bucket, row(number))
+        else:
+            log.upsert(bucket, row(number, f"change {chance.randrange(1000)}"))
+
+
+def write_in_sub_splits(made: LakeRound, bucket: Bucket, chance: random.Random) -> None:
+    end = made.log.end(bucket)
+    while made.start(bucket) < end:
+        made.write(bucket, min(end, made.start(bucket) + chance.randint(2, 7)))

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A hot store's log in a test's hands: rows in, changelog batches out, and a dict that says what the lake must hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from lakeward.model.arrow import to_arrow_schema
+from lakeward.model.bucket import Bucket
+from lakeward.model.change import ChangeType
+from lakeward.model.offsets import OffsetMap
+from lakeward.model.schema import CHANGE_TYPE, OFFSET, PREV_OFFSET, TIMESTAMP
+from lakeward.model.table import TableInfo
+
+Row = dict[str, Any]
+FIRST_AT_MS = 1_700_000_000_000
+
+_SYSTEM = (
+    pa.field(OFFSET, pa.int64(), False),
+    pa.field(TIMESTAMP, pa.timestamp("ms", "UTC"), False),
+    pa.field(CHANGE_TYPE, pa.int8(), False),
+)
+
+
+@dataclass(frozen=True)
+class _Record:
+    offset: int
+    change: ChangeType
+    row: Row
+    prev: int | None = None
+
+
+class ScriptedLog:
+    """Offsets count from 0 per bucket unless `skip` leaves a gap. Time moves by one millisecond per offset."""
+
+    def __init__(self, table: TableInfo) -> None:
+        self.table = table
+        self._records: dict[Bucket, list[_Record]] = {}
+        self._ends: dict[Bucket, int] = {}
+        self._live: dict[Bucket, dict[tuple[Any, ...], tuple[int, Row]]] = {}
+
+    def append(self, bucket: Bucket, *rows: Row) -> int:
+        """Rows of a log table. Returns the log's end."""
+        for row in rows:
+            self._add(bucket, ChangeType.APPEND, row)
+        return self.end(bucket)
+
+    def upsert(self, bucket: Bucket, *rows: Row) -> int:
+        for row in rows:
+            old = self._live.setdefault(bucket, {}).get(self._key(row))
+            if old is None:
+                offset = self._add(bucket, ChangeType.INSERT, row)
+            else:
+                self._add(bucket, ChangeType.UPDATE_BEFORE, old[1], old[0])
+                offset = self._add(bucket, ChangeType.UPDATE_AFTER, row, old[0])
+            self._live[bucket][self._key(row)] = (offset, row)
+        return self.end(bucket)
+
+    def delete(self, bucket: Bucket, *keys: Row) -> int:
+        """Deletes by key; a key that is not there leaves no record."""
+        for key in keys:
+            old = self._live.setdefault(bucket, {}).pop(self._key(key), None)
+            if old is not None:
+                self._add(bucket, ChangeType.DELETE, old[1], old[0])
+        return self.end(bucket)
+
+    def skip(self, bucket: Bucket, count: int) -> int:
+        """A gap in the offsets."""
+        self._ends[bucket] = self.end(bucket) + count
+        return self.end(bucket)
+
+    def end(self, bucket: Bucket) -> int:
+        return self._ends.get(bucket, 0)
+
+    def ends(self) -> OffsetMap:
+        return OffsetMap(self._ends)
+
+    def batch(self, bucket: Bucket, start: int, stop: int) -> pa.RecordBatch:
+        """Records `[start, stop)` as a hot store gives them: the user's columns, then the system's."""
+        records = [r for r in self._records.get(bucket, []) if start <= r.offset < stop]
+        extra = (*_SYSTEM, pa.field(PREV_OFFSET, pa.int64())) if self.table.is_pk else _SYSTEM
+        schema = pa.schema([*to_arrow_schema(self.table.schema), *extra])
+        rows = [
+            {**r.row, OFFSET: r.offset, TIMESTAMP: FIRST_AT_MS + r.offset, CHANGE_TYPE: int(r.change), PREV_OFFSET: r.prev} for r in records
+        ]
+        return pa.RecordBatch.from_pylist(rows, schema=schema)
+
+    def expected(self, offsets: Mapping[Bucket, int]) -> list[tuple[Bucket, int, Row]]:
+        """The oracle: (bucket, offset, row) of every row that the lake must show at these offsets, folded by key."""
+        rows = []
+        for bucket, stop in offsets.items():
+            live: dict[object, tuple[int, Row]] = {}
+            for record in self._records.get(bucket, []):
+                if record.offset >= stop:
+                    break
+                key = self._key(record.row) if self.table.is_pk else record.offset
+                if record.change is ChangeType.DELETE:
+                    del live[key]
+                elif record.change is not ChangeType.UPDATE_BEFORE:
+                    live[key] = (record.offset, record.row)
+            rows += [(bucket, offset, row) for offset, row in live.values()]
+        return sorted(rows, key=lambda r: r[:2])
+
+    def _add(self, bucket: Bucket, change: ChangeType, row: Row, prev: int | None = None) -> int:
+        offset = self.end(bucket)
+        self._records.setdefault(bucket, []).append(_Record(offset, change, row, prev))
+        self._ends[bucket] = offset + 1
+        return offset
+
+    def _key(self, row: Row) -> tuple[Any, ...]:
+        return tuple(row[name] for name in self.table.descriptor.primary_key)

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The memory lake keeps the lake contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from lakeward.lake.memory.foreign import ForeignEngine
+from lakeward.lake.memory.plugin import MemoryLakeStorage, forget_lake
+from lakeward.model.ids import SnapshotId
+from lakeward.model.table import TableInfo
+from lakeward.spi.lake import LakeStorage
+from lakeward.spi.registry import load_lake
+from lakeward.testing.lakes import LakeContract
+
+
+class TestMemoryLake(LakeContract):
+    @pytest.fixture
+    def lake(self, request: pytest.FixtureRequest) -> Iterator[LakeStorage]:
+        yield load_lake("memory", {"name": request.node.nodeid})
+        forget_lake(request.node.nodeid)
+
+    def foreign_commit(self, lake: LakeStorage, table: TableInfo) -> None:
+        foreign(lake, table).touch()
+
+    def foreign_rewrite(self, lake: LakeStorage, table: TableInfo) -> None:
+        foreign(lake, table).compact()
+
+    def roll_back(self, lake: LakeStorage, table: TableInfo, snapshot_id: SnapshotId) -> None:
+        foreign(lake, table).roll_back(snapshot_id)
+
+
+def foreign(lake: LakeStorage, table: TableInfo) -> ForeignEngine:
+    assert isinstance(lake, MemoryLakeStorage)
+    return ForeignEngine(lake.lake, table.path)
