@@ -7,9 +7,11 @@ Lakeward's own is reached over HTTP; with Apache Fluss these calls become its he
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 from lakeward.model.ids import LeaseId, RoundId, TableId
 from lakeward.model.intent import Intent
+from lakeward.model.ledger import LedgerEntry
 from lakeward.model.table import TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
@@ -40,6 +42,10 @@ class CoordinatorClient(ABC):
     @abstractmethod
     def knows_round(self, table_id: TableId, round_id: RoundId) -> bool:
         """Is this round in the ledger? Asked after a conflict or an unknown outcome, as expiry may have taken its snapshot."""
+
+    def ledger(self, path: TablePath) -> Sequence[LedgerEntry]:
+        """Every entry of the table's newest life, oldest first, all generations. Asked by `verify`."""
+        raise NotImplementedError(f"{type(self).__name__} keeps no ledger of its own")
 
     @abstractmethod
     def record_intent(self, intent: Intent) -> None:

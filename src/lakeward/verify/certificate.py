@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `verify` found, as data: a certificate per table, and findings that name offsets and files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import SnapshotId
+from lakeward.model.offsets import OffsetRange
+
+SHOWN = 10
+"""How many offsets a finding names."""
+
+
+class FindingKind(StrEnum):
+    LEDGER_GAP = "ledger-gap"
+    LEDGER_OVERLAP = "ledger-overlap"
+    LEDGER_MISMATCH = "ledger-mismatch"
+    """Ledger and lake snapshots say different things."""
+
+    MISSING = "missing"
+    DUPLICATE = "duplicate"
+    STRAY = "stray"
+    """A row whose offset was never committed, or that a later change replaced."""
+
+    ALTERED = "altered"
+    ROLLED_BACK = "rolled-back"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that is wrong. `offsets` holds the first ten of `count`."""
+
+    kind: FindingKind
+    words: str
+    bucket: Bucket | None = None
+    count: int = 1
+    offsets: tuple[int, ...] = ()
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BucketReport:
+    """One bucket checked. `compared` counts rows whose values were compared with the hot store."""
+
+    bucket: Bucket
+    range: OffsetRange
+    rows: int = 0
+    compared: int = 0
+    findings: tuple[Finding, ...] = ()
+    beyond: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """`beyond` says in words what could not be checked and why; `orphans` are files of ours that nothing references."""
+
+    table: str
+    table_id: str
+    snapshot_id: SnapshotId | None
+    deep: bool
+    buckets: tuple[BucketReport, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    beyond: tuple[str, ...] = ()
+    orphan_files: int = 0
+    orphan_bytes: int = 0
+    checked_at_ms: int = 0
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def all_findings(self) -> tuple[Finding, ...]:
+        return (*self.findings, *(f for b in self.buckets for f in b.findings))
+
+    @property
+    def holds(self) -> bool:
+        return not self.all_findings
+
+    @property
+    def rows(self) -> int:
+        return sum(b.rows for b in self.buckets)
+
+    def count(self, *kinds: FindingKind) -> int:
+        return sum(f.count for f in self.all_findings if f.kind in kinds)
+
+    @property
+    def totals(self) -> dict[str, Any]:
+        kinds = FindingKind
+        return {
+            "rows": self.rows,
+            "gaps": self.count(kinds.MISSING, kinds.LEDGER_GAP),
+            "duplicates": self.count(kinds.DUPLICATE, kinds.LEDGER_OVERLAP, kinds.STRAY),
+            "altered": self.count(kinds.ALTERED),
+            "other": self.count(kinds.LEDGER_MISMATCH, kinds.ROLLED_BACK, kinds.UNREADABLE),
+        }
