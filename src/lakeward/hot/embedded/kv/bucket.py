@@ -78,9 +78,9 @@ class KvBucket:
     def upsert(self, batch: pa.RecordBatch, columns: Sequence[str] | None = None, writer: WriterSequence | None = None) -> Appended:
         """Inserts or replaces rows in the order given; `columns`: only those (and the key) are set, the others stay.
 
-        Acknowledged as the table's fsync policy says. A row equal to what is stored leaves no record. Raises `InvalidRows`
-        (nothing was stored), `OutOfSequence`, `DiskFull`, `BucketStopped`; after `KvFailed` the put may be in the log:
-        retry it with its sequence."""
+        Does not wait for the disk: who acknowledges the put waits for the log to be synced up to the answer's stop. A row
+        equal to what is stored leaves no record. Raises `InvalidRows` (nothing was stored), `OutOfSequence`, `DiskFull`,
+        `BucketStopped`; after `KvFailed` the put may be in the log: retry it with its sequence."""
         return self._put(lambda db: self._builder.upsert(batch, columns, db.get, self._log.end), writer)
 
     def delete(self, keys: pa.RecordBatch, writer: WriterSequence | None = None) -> Appended:
@@ -90,16 +90,13 @@ class KvBucket:
     def _put(self, build: Callable[[KvDatabase], Put], writer: WriterSequence | None) -> Appended:
         with self._lock:
             database = self._in_step("writes")
-            appended = self._log.find_duplicate(writer)
-            if appended is None:
-                appended = self._store(database, build(database), writer)
-        self._log.wait_synced(appended.stop)
-        return appended
+            duplicate = self._log.find_duplicate(writer)
+            return self._store(database, build(database), writer) if duplicate is None else duplicate
 
     def _store(self, database: KvDatabase, put: Put, writer: WriterSequence | None) -> Appended:
         try:
             schema_id, now_ms = self._builder.schema.schema_id, self._clock.now_ms()
-            appended = self._log.append(put.rows, put.kinds, schema_id=schema_id, timestamp_ms=now_ms, writer=writer)
+            appended = self._log.append(put.rows, put.kinds.tobytes(), schema_id=schema_id, timestamp_ms=now_ms, writer=writer)
             fault_point("kv.after-append", bucket=self.bucket)
             self._apply(database, put, appended)
         except BaseException:

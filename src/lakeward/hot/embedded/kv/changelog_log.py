@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lakeward.hot.embedded.appended import Appended, WriterSequence
@@ -31,19 +29,15 @@ class ChangelogLog(Protocol):
         ...
 
     def append(
-        self, rows: pa.RecordBatch, kinds: npt.NDArray[np.uint8], *, schema_id: int, timestamp_ms: int, writer: WriterSequence | None
+        self, rows: pa.RecordBatch, change_types: bytes, *, schema_id: int, timestamp_ms: int, writer: WriterSequence | None
     ) -> Appended:
         """Appends one batch (user's columns, then `__prev_offset`), maybe without rows, and does not wait for the disk."""
         ...
 
-    def wait_synced(self, stop: int) -> None:
-        """Returns when the table's fsync policy lets a put that ends at `stop` be acknowledged."""
+    def sync(self) -> int:
+        """Forces everything appended before the call to disk; returns that end."""
         ...
 
-    def sync(self) -> None:
-        """Forces everything appended to disk."""
-        ...
-
-    def read(self, start: int, stop: int, columns: Any = None) -> Iterator[pa.RecordBatch]:
-        """Records `[start, stop)` as `spi.hot.HotStore.read_log` gives them, those not yet fsynced included."""
+    def read(self, start: int, stop: int, *, unsynced: bool) -> Iterator[pa.RecordBatch]:
+        """Records `[start, stop)` as `spi.hot.HotStore.read_log` gives them; `unsynced`: also what is not on disk yet."""
         ...

@@ -5,10 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lakeward.hot.embedded.appended import Appended, WriterSequence
@@ -41,22 +39,20 @@ class MemoryChangelogLog:
         return self._writers.find(writer)
 
     def append(
-        self, rows: pa.RecordBatch, kinds: npt.NDArray[np.uint8], *, schema_id: int, timestamp_ms: int, writer: WriterSequence | None
+        self, rows: pa.RecordBatch, change_types: bytes, *, schema_id: int, timestamp_ms: int, writer: WriterSequence | None
     ) -> Appended:
         base = self.end
         appended = Appended(base, base + max(rows.num_rows, 1), timestamp_ms)
-        self.batches.append(_Stored(appended, _with_system_columns(rows, base, timestamp_ms, kinds), writer))
+        self.batches.append(_Stored(appended, _with_system_columns(rows, base, timestamp_ms, change_types), writer))
         if writer is not None:
             self._writers.record(writer.writer_id, writer.sequence, appended)
         return appended
 
-    def wait_synced(self, stop: int) -> None:
-        """Nothing is acknowledged as durable here: `sync` says what is."""
-
-    def sync(self) -> None:
+    def sync(self) -> int:
         self.synced_end = self.end
+        return self.end
 
-    def read(self, start: int, stop: int, columns: Any = None) -> Iterator[pa.RecordBatch]:
+    def read(self, start: int, stop: int, *, unsynced: bool) -> Iterator[pa.RecordBatch]:
         for stored in list(self.batches):
             if stored.batch.num_rows and start <= stored.appended.start < stop:
                 yield stored.batch
@@ -74,7 +70,7 @@ class MemoryChangelogLog:
         self.start = offset
 
 
-def _with_system_columns(rows: pa.RecordBatch, base: int, timestamp_ms: int, kinds: npt.NDArray[np.uint8]) -> pa.RecordBatch:
+def _with_system_columns(rows: pa.RecordBatch, base: int, timestamp_ms: int, change_types: bytes) -> pa.RecordBatch:
     count = rows.num_rows
     prev = rows.column(PREV_OFFSET)
     users = rows.drop_columns([PREV_OFFSET])
@@ -82,7 +78,7 @@ def _with_system_columns(rows: pa.RecordBatch, base: int, timestamp_ms: int, kin
         *users.columns,
         pa.array(np.arange(base, base + count, dtype=np.int64)),
         pa.array(np.full(count, timestamp_ms, np.int64)).cast(TIME_TYPE),
-        pa.array(kinds.astype(np.int8)),
+        pa.array(np.frombuffer(change_types, np.int8)),
         prev,
     ]
     return pa.RecordBatch.from_arrays(arrays, names=[*users.schema.names, OFFSET, TIMESTAMP, CHANGE_TYPE, PREV_OFFSET])

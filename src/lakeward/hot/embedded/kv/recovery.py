@@ -86,7 +86,7 @@ class Recovery:
 def roll_forward(database: KvDatabase, log: ChangelogLog, builder: PutBuilder) -> int:
     """Applies what the log has and KV has not; returns how many records that were."""
     begun_at = database.state.applied
-    for batch in log.read(begun_at, log.end):
+    for batch in log.read(begun_at, log.end, unsynced=True):
         _apply(database, batch, builder)
     if database.state.applied < log.end:
         # batches without records at the end: they only hold a writer's sequence
