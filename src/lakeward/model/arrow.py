@@ -128,7 +128,7 @@ def _from_arrow_type(where: str, arrow: pa.DataType) -> DataType:
         return _FROM_PLAIN[arrow]
     if pa.types.is_decimal(arrow) and arrow.precision <= 38 and arrow.scale >= 0:
         return DecimalType(precision=arrow.precision, scale=arrow.scale)
-    if pa.types.is_fixed_size_binary(arrow):
+    if pa.types.is_fixed_size_binary(arrow) and arrow.byte_width > 0:
         return BinaryType(length=arrow.byte_width)
     if pa.types.is_time(arrow):
         return TimeType(precision=_DIGITS[arrow.unit])

@@ -109,20 +109,20 @@ class _Parser:
         raise self.fail(f"{keyword} is no type known here")
 
     def _precise(self, cls: type[TimeType] | type[TimestampType] | type[TimestampLtzType]) -> DataType:
-        sizes = self._sizes()
+        sizes = self._sizes(1)
         return cls(precision=sizes[0]) if sizes else cls()
 
-    def _sizes(self) -> list[int]:
+    def _sizes(self, most: int) -> list[int]:
         sizes: list[int] = []
         if self.accept("("):
             sizes.append(self.number())
-            while self.accept(","):
+            while len(sizes) < most and self.accept(","):
                 sizes.append(self.number())
             self.take(")")
         return sizes
 
     def _sized(self, keyword: str) -> DataType:
-        sizes = self._sizes()
+        sizes = self._sizes(2 if keyword == "DECIMAL" else 1)
         if keyword == "DECIMAL":
             precision, scale = (*sizes, 10, 0)[:2] if not sizes else (*sizes, 0)[:2]
             return DecimalType(precision=precision, scale=scale)

@@ -1,25 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """Versioned bytes: how small results travel between processes without pickles.
 
-Layout: magic `LWV1`, u32 little-endian length of a JSON header, the header (kind, version, body, blob lengths), the blobs.
+Layout: magic `LWV1`, CRC-32 of all that follows (u32, little-endian like the next), length of a JSON header (u32), the header
+(kind, version, body, blob lengths), the blobs.
 """
 
 from __future__ import annotations
 
 import json
 import struct
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
 from lakeward.errors import IncompatibleVersion, InvalidRequest
 
 MAGIC = b"LWV1"
+_FRAME = 12
 
 
 def pack(kind: str, version: int, body: dict[str, Any], blobs: Sequence[bytes] = ()) -> bytes:
     header = {"kind": kind, "version": version, "body": body, "blobs": [len(b) for b in blobs]}
     encoded = json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
-    return b"".join((MAGIC, struct.pack("<I", len(encoded)), encoded, *blobs))
+    packed = b"".join((struct.pack("<I", len(encoded)), encoded, *blobs))
+    return b"".join((MAGIC, struct.pack("<I", zlib.crc32(packed)), packed))
 
 
 def unpack(kind: str, newest: int, data: bytes) -> tuple[int, dict[str, Any], list[bytes]]:
@@ -27,10 +31,12 @@ def unpack(kind: str, newest: int, data: bytes) -> tuple[int, dict[str, Any], li
     try:
         if data[:4] != MAGIC:
             raise ValueError("wrong magic")
-        (length,) = struct.unpack_from("<I", data, 4)
-        header = json.loads(data[8 : 8 + length])
+        checksum, length = struct.unpack_from("<II", data, 4)
+        if zlib.crc32(memoryview(data)[8:]) != checksum:
+            raise ValueError("wrong checksum")
+        header = json.loads(data[_FRAME : _FRAME + length])
         found, version, body, sizes = header["kind"], int(header["version"]), header["body"], header["blobs"]
-        if 8 + length + sum(sizes) != len(data):
+        if _FRAME + length + sum(sizes) != len(data):
             raise ValueError("wrong length")
     except (ValueError, KeyError, TypeError, struct.error) as error:
         raise InvalidRequest(what=f"versioned bytes of {kind}", reason=str(error)) from error
@@ -38,7 +44,7 @@ def unpack(kind: str, newest: int, data: bytes) -> tuple[int, dict[str, Any], li
         raise InvalidRequest(what=f"versioned bytes of {kind}", reason=f"these are of {found}")
     if version > newest:
         raise IncompatibleVersion(peer="the writer of these bytes", what=kind, theirs=str(version), ours=str(newest))
-    blobs, at = [], 8 + length
+    blobs, at = [], _FRAME + length
     for size in sizes:
         blobs.append(data[at : at + size])
         at += size
