@@ -25,9 +25,10 @@ Piece = tuple[Bucket, pa.RecordBatch]
 class Router:
     """Of one table. Rows of one bucket keep their order."""
 
-    def __init__(self, table: TableInfo) -> None:
+    def __init__(self, table: TableInfo, *, turn: int | None = None) -> None:
+        """`turn` fixes where round-robin begins, for writers that must route the same rows the same way again."""
         self.table = table
-        self._turn = itertools.count(secrets.randbelow(table.descriptor.bucket_count))
+        self._turn = itertools.count(secrets.randbelow(table.descriptor.bucket_count) if turn is None else turn)
 
     def route(self, rows: pa.Table) -> Iterator[Piece]:
         if not rows.num_rows:

@@ -40,10 +40,21 @@ class Outgoing:
 class PutSender:
     """One table, one kind of put, one set of columns. Not for several threads at once."""
 
-    def __init__(self, connection: FlightConnection, table: TableInfo, kind: PutKind, columns: tuple[str, ...] | None = None) -> None:
+    def __init__(
+        self,
+        connection: FlightConnection,
+        table: TableInfo,
+        kind: PutKind,
+        columns: tuple[str, ...] | None = None,
+        *,
+        writer: int | None = None,
+    ) -> None:
+        """`writer` names the writer across processes: whoever sends the same batches under it again adds nothing."""
         self.connection, self.table, self.kind, self.columns = connection, table, kind, columns
         self._stream: _Stream | None = None
         self._start_writer()
+        if writer is not None:
+            self._writer = writer
 
     def send(self, batches: Iterable[tuple[Bucket, pa.RecordBatch]]) -> list[tuple[Bucket, PutAck]]:
         """Stores all and returns their acknowledgements. Raises what `drive` raises."""

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DataFrames and views over union reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from lakeward.protocol.routes import DEFAULT_PORT
+from lakeward.read.arrow import request_of
+from lakeward.read.plan import AsOf
+from lakeward.read.spark.batch import read_frame
+from lakeward.spi.registry import load_hot
+
+LEASE_S = 900.0
+"""A DataFrame is read after it was planned: nothing under it expires for a quarter of an hour."""
+
+
+def read(
+    spark: Any,
+    table: str,
+    *,
+    server: str | None = None,
+    mode: str = "union",
+    as_of: AsOf | None = None,
+    columns: Sequence[str] | None = None,
+    at_least: object | None = None,
+    system_columns: bool = False,
+    lease_s: float = LEASE_S,
+    hot: str = "embedded",
+) -> Any:
+    """The table as a DataFrame: lake history plus hot tail, as of now. `mode`: union, lake or hot.
+
+    `as_of`: a lake snapshot id or a moment: history alone. `at_least`: a write's token, to see that write. The plan holds for
+    `lease_s` seconds; read again for newer rows. How fresh it is stands in `df.lakeward_bound`."""
+    plugin = load_hot(hot, {"server": _server(server)})
+    request = request_of(table, columns=columns, mode=mode, as_of=as_of, at_least=at_least, system_columns=system_columns)
+    frame, opened = read_frame(spark, plugin, replace(request, lease_s=lease_s))
+    opened.lease.detach()
+    frame.lakeward_bound = opened.bound
+    return frame
+
+
+def view(spark: Any, table: str, *, name: str | None = None, **options: Any) -> Any:
+    """Registers `read(...)` as a temporary view for SQL; by default under the table's own name. Returns the DataFrame."""
+    frame = read(spark, table, **options)
+    frame.createOrReplaceTempView(name or table.rpartition(".")[2])
+    return frame
+
+
+def register(spark: Any) -> None:
+    """Makes `format("lakeward")` known to this session, and lets Spark push filters into it."""
+    from lakeward.spark.source import LakewardDataSource
+
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    spark.dataSource.register(LakewardDataSource)
+
+
+def _server(server: str | None) -> str:
+    return server or os.environ.get("LAKEWARD_SERVER") or f"http://127.0.0.1:{DEFAULT_PORT}"
