@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DDL on Iceberg tables: create, validate, add columns, set properties."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pyiceberg.exceptions import (
+    NamespaceAlreadyExistsError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.table import Table
+from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
+from pyiceberg.table.update.schema import UpdateSchema
+
+from lakeward.errors import InvalidAlter, LakeMismatch, LakeNotEmpty, LakeTableGone
+from lakeward.lake.iceberg.ancestry import walk
+from lakeward.lake.iceberg.connection import IcebergConnection, identifier
+from lakeward.lake.iceberg.diff import diff_table
+from lakeward.lake.iceberg.failures import lake_errors
+from lakeward.lake.iceberg.mapping import MERGE_ON_READ, check_descriptor, lake_key, lake_order, lake_properties, lake_schema, lake_spec
+from lakeward.lake.iceberg.summary import summary_of
+from lakeward.lake.iceberg.types import to_iceberg_type
+from lakeward.lake.iceberg.warehouse import check_warehouse
+from lakeward.model.ids import TableId
+from lakeward.model.schema import BUCKET, Column
+from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.spi.lake import TABLE_ID_KEY, LakeCatalog
+
+_RESERVED = frozenset({*MERGE_ON_READ, "format-version", "write.format.default"})
+"""Lake properties that nobody may change: rounds rely on them."""
+
+
+class IcebergLakeCatalog(LakeCatalog):
+    def __init__(self, connection: IcebergConnection) -> None:
+        self._connection = connection
+
+    def check(self) -> None:
+        catalog = self._connection.catalog
+        with lake_errors("", "list namespaces"):
+            catalog.list_namespaces()
+        warehouse = self._connection.options.get("warehouse")
+        if warehouse is not None and self._connection.options.get("type") != "rest":
+            check_warehouse(warehouse, self._connection.file_io({}, warehouse))
+
+    def check_descriptor(self, path: TablePath, descriptor: TableDescriptor) -> None:
+        check_descriptor(path, descriptor)
+
+    def create(self, table: TableInfo, *, adopt: bool = False) -> bool:
+        check_descriptor(table.path, table.descriptor)
+        schema = lake_schema(table.descriptor, str(table.path))
+        self._ensure_namespace(table.path)
+        try:
+            with lake_errors(str(table.path), "create table"):
+                self._connection.catalog.create_table(
+                    identifier(table.path),
+                    schema,
+                    partition_spec=lake_spec(table.descriptor, schema),
+                    sort_order=lake_order(schema),
+                    properties=lake_properties(table.descriptor),
+                )
+            return True
+        except TableAlreadyExistsError:
+            self._take(table, adopt=adopt)
+            return False
+
+    def _take(self, table: TableInfo, *, adopt: bool) -> None:
+        """An existing table: it must match, and be empty, ours or adopted on purpose."""
+        found = self._connection.load(table.path)
+        self._check_matches(table, found)
+        if found.metadata.snapshots and not adopt and _newest_table_id(found) != table.table_id:
+            raise LakeNotEmpty(table=str(table.path))
+
+    def _ensure_namespace(self, path: TablePath) -> None:
+        try:
+            with lake_errors(str(path), "create namespace of"):
+                self._connection.catalog.create_namespace_if_not_exists((path.database,))
+        except NamespaceAlreadyExistsError:
+            return
+
+    def validate(self, table: TableInfo) -> None:
+        self._check_matches(table, self._connection.load(table.path))
+
+    def _check_matches(self, table: TableInfo, found: Table) -> None:
+        lines = diff_table(table.descriptor, found.metadata)
+        if lines:
+            raise LakeMismatch(table=str(table.path), diff="; ".join(lines))
+
+    def add_columns(self, table: TableInfo, columns: Sequence[Column]) -> None:
+        for column in columns:
+            to_iceberg_type(column.type, f"{table.path}.{column.name}")
+            if not column.type.nullable:
+                raise InvalidAlter(table=str(table.path), change=f"add column {column.name}", reason="a new column is nullable")
+        found = self._connection.load(table.path)
+        after = table.with_descriptor(_with_added(table.descriptor, columns))
+        if not diff_table(after.descriptor, found.metadata):
+            return  # a repeated call
+        self._check_matches(table, found)
+        with lake_errors(str(table.path), "alter"), found.update_schema() as update:
+            for column in columns:
+                _add_column(update, column)
+
+    def set_properties(self, table: TableInfo, changes: Mapping[str, str | None]) -> None:
+        for key in changes:
+            if lake_key(key) in _RESERVED:
+                raise InvalidAlter(table=str(table.path), change=f"property {key}", reason="rounds rely on it")
+        found = self._connection.load(table.path)
+        have = found.metadata.properties
+        put = {lake_key(k): v for k, v in changes.items() if v is not None and have.get(lake_key(k)) != v}
+        drop = [lake_key(k) for k, v in changes.items() if v is None and lake_key(k) in have]
+        updates: list[TableUpdate] = [SetPropertiesUpdate(updates=put)] if put else []
+        updates += [RemovePropertiesUpdate(removals=drop)] if drop else []
+        if updates:
+            with lake_errors(str(table.path), "alter"):
+                self._connection.catalog.commit_table(found, (), tuple(updates))
+
+    def exists(self, path: TablePath) -> bool:
+        try:
+            self._connection.load(path)
+        except LakeTableGone:
+            return False
+        return True
+
+    def table_id(self, path: TablePath) -> TableId | None:
+        return _newest_table_id(self._connection.load(path))
+
+
+def _with_added(descriptor: TableDescriptor, columns: Sequence[Column]) -> TableDescriptor:
+    return replace(descriptor, schema=descriptor.schema.with_added(columns))
+
+
+def _add_column(update: UpdateSchema, column: Column) -> None:
+    update.add_column(column.name, to_iceberg_type(column.type, column.name), doc=column.comment)
+    update.move_before(column.name, BUCKET)
+
+
+def _newest_table_id(table: Table) -> TableId | None:
+    for snapshot in walk(table.metadata).chain:
+        found = summary_of(snapshot).get(TABLE_ID_KEY)
+        if found is not None:
+            return TableId(found)
+    return None

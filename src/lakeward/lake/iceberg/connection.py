@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The connection to a PyIceberg catalog: made on first use, shared by threads, with time limits on every call."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.exceptions import NotInstalledError
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.table import Table
+from requests.adapters import HTTPAdapter
+
+from lakeward.errors import InvalidConfig
+from lakeward.lake.iceberg.failures import lake_errors
+from lakeward.model.clock import Clock, SystemClock
+from lakeward.model.table import TablePath
+
+NAME_OPTION = "name"
+TIMEOUT_OPTION = "request-timeout-s"
+_TIMEOUT_S = 30.0
+_SECRET_WORDS = ("secret", "password", "token", "credential", "access-key", "account-key", "sas")
+
+
+class _LimitedAdapter(HTTPAdapter):
+    """Requests without a limit of their own get one: PyIceberg sets none, and a silent catalog would hang a round."""
+
+    def __init__(self, limit_s: float) -> None:
+        super().__init__()
+        self._limit_s = limit_s
+
+    def send(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("timeout") is None:
+            kwargs["timeout"] = self._limit_s
+        return super().send(request, *args, **kwargs)
+
+
+class IcebergConnection:
+    """`options` are PyIceberg's catalog properties, plus `name` and `request-timeout-s`."""
+
+    def __init__(self, options: Mapping[str, str], clock: Clock | None = None, catalog: Catalog | None = None) -> None:
+        self.options = dict(options)
+        self.clock: Clock = clock or SystemClock()
+        self.name = self.options.pop(NAME_OPTION, "lakeward")
+        self._limit_s = float(self.options.pop(TIMEOUT_OPTION, _TIMEOUT_S))
+        self._catalog = catalog
+        self._lock = threading.Lock()
+
+    @property
+    def catalog(self) -> Catalog:
+        with self._lock:
+            if self._catalog is None:
+                self._catalog = self._connect()
+            return self._catalog
+
+    def _connect(self) -> Catalog:
+        options = dict(self.options)
+        if options.get("type") == "rest" and "token" not in options and os.environ.get("LAKEWARD_TOKEN"):
+            options["token"] = os.environ["LAKEWARD_TOKEN"]
+        try:
+            with lake_errors("", "catalog"):
+                catalog = load_catalog(self.name, **options)
+        except (ValueError, NotInstalledError, ImportError, KeyError) as error:
+            raise InvalidConfig(where="datalake.iceberg", reason=str(error)) from error
+        if isinstance(catalog, RestCatalog):
+            for scheme in ("http://", "https://"):
+                catalog._session.mount(scheme, _LimitedAdapter(self._limit_s))
+        return catalog
+
+    def load(self, path: TablePath) -> Table:
+        """The table as it is now. Raises `LakeTableGone`, `LakeUnavailable`."""
+        with lake_errors(str(path), "load table"):
+            return self.catalog.load_table(identifier(path))
+
+    def file_io(self, properties: Mapping[str, str], location: str) -> FileIO:
+        """Storage for a writer: this process's options and environment, and what the handle says of endpoint and region."""
+        return load_file_io({**properties, **self.options}, location)
+
+
+def identifier(path: TablePath) -> tuple[str, str]:
+    return path.database, path.table
+
+
+def without_secrets(properties: Mapping[str, str]) -> dict[str, str]:
+    """Properties that may travel: credentials come from each process's own environment."""
+    return {k: str(v) for k, v in properties.items() if not any(word in k.lower() for word in _SECRET_WORDS) and k != "uri"}

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which rows of a data file its deletes leave alive. Delete files are read once per scan."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema
+from pyroaring import BitMap64
+
+from lakeward.errors import LakeTampered
+from lakeward.lake.iceberg.location import canonical
+from lakeward.lake.iceberg.snapshotfiles import DeleteEntry, PlannedFile
+from lakeward.lake.iceberg.types import FIELD_ID
+from lakeward.model.offsetset import Offsets
+
+Mask = npt.NDArray[np.bool_]
+_VECTOR_MAGIC = b"\xd1\xd3\x39\x64"
+
+
+class Keeper:
+    """The deletes of one data file, ready to be asked batch by batch. `columns` are those it needs to see."""
+
+    def __init__(self, positions: Offsets, keys: Sequence[tuple[tuple[str, ...], pa.Table]]) -> None:
+        self._positions, self._keys = positions, keys
+        self.columns = tuple(dict.fromkeys(n for names, _ in keys for n in names))
+
+    def mask(self, table: pa.Table, start: int) -> Mask | None:
+        """True where a row lives; None when all do. `start` is the position of the table's first row in its file."""
+        if not len(self._positions) and not self._keys:
+            return None
+        keep = np.ones(table.num_rows, np.bool_)
+        low, high = np.searchsorted(self._positions, [start, start + table.num_rows])
+        keep[self._positions[low:high] - start] = False
+        for names, deleted in self._keys:
+            keep &= ~_matches(table.select(list(names)), deleted)
+        return keep
+
+
+class DeleteFilter:
+    def __init__(self, io: FileIO, schema: Schema) -> None:
+        self._io, self._schema = io, schema
+        self._positions: dict[str, dict[str, Offsets]] = {}
+        self._keys: dict[str, pa.Table] = {}
+
+    def of(self, planned: PlannedFile) -> Keeper:
+        path = canonical(planned.file.file_path)
+        parts, keys = [], []
+        for delete in planned.deletes:
+            if delete.content == "equality":
+                names = tuple(self._schema.find_column_name(i) or "" for i in delete.file.equality_ids or ())
+                keys.append((names, self._load_keys(delete, names)))
+            elif delete.content == "vector":
+                parts.append(self._load_vector(delete))
+            else:
+                parts.append(self._load_positions(delete.file.file_path).get(path, np.empty(0, np.int64)))
+        positions = np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int64)
+        return Keeper(positions, keys)
+
+    def _load_positions(self, path: str) -> dict[str, Offsets]:
+        if path not in self._positions:
+            with self._io.new_input(path).open() as source:
+                table = pq.read_table(source, columns=["file_path", "pos"])
+            names = table.column("file_path").combine_chunks().dictionary_encode()
+            positions, index = table.column("pos").to_numpy(), names.indices.to_numpy()
+            self._positions[path] = {
+                canonical(name): positions[index == at].astype(np.int64) for at, name in enumerate(names.dictionary.to_pylist())
+            }
+        return self._positions[path]
+
+    def _load_keys(self, delete: DeleteEntry, names: tuple[str, ...]) -> pa.Table:
+        path = delete.file.file_path
+        if path not in self._keys:
+            with self._io.new_input(path).open() as source:
+                table = pq.read_table(source)
+            by_id = {int(f.metadata[FIELD_ID]): f.name for f in table.schema if f.metadata and FIELD_ID in f.metadata}
+            columns = [table.column(by_id[i]) for i in delete.file.equality_ids or ()]
+            self._keys[path] = pa.table(columns, names=list(names))
+        return self._keys[path]
+
+    def _load_vector(self, delete: DeleteEntry) -> Offsets:
+        with self._io.new_input(delete.file.file_path).open() as source:
+            source.seek(delete.content_offset or 0)
+            blob: bytes = source.read(delete.content_size or 0)
+        (length,) = struct.unpack_from(">i", blob)
+        if blob[4:8] != _VECTOR_MAGIC or length + 8 != len(blob):
+            raise LakeTampered(table="?", snapshot="?", what=f"deletion vector in {delete.file.file_path}", reason="it is not whole")
+        return np.fromiter(BitMap64.deserialize(blob[8:-4]), np.int64)
+
+
+def _matches(rows: pa.Table, deleted: pa.Table) -> Mask:
+    """For each row whether its key is among the deleted ones; null equals null, as Iceberg has it."""
+    codes = np.zeros(rows.num_rows + deleted.num_rows, np.int64)
+    for name in rows.column_names:
+        kind = rows.schema.field(name).type
+        joined = pa.chunked_array([*rows.column(name).chunks, *deleted.column(name).cast(kind).chunks], kind).combine_chunks()
+        values = joined.dictionary_encode().indices.fill_null(-1).to_numpy() + 1
+        codes = np.unique(codes * (int(values.max(initial=0)) + 1) + values, return_inverse=True)[1]
+    found: Mask = np.isin(codes[: rows.num_rows], codes[rows.num_rows :])
+    return found

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes wrong outside, as our errors: one place that knows PyIceberg's, SQLAlchemy's and requests' exceptions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, RESTError
+from requests.exceptions import RequestException
+from sqlalchemy.exc import SQLAlchemyError
+
+from lakeward.errors import LakeTableGone, LakeUnavailable
+
+OUTSIDE = (OSError, RESTError, RequestException, SQLAlchemyError, pa.ArrowException)
+"""Catalog or storage did not do what was asked; `requests` errors are `OSError`s too."""
+
+
+@contextmanager
+def lake_errors(table: str, what: str, lake: str = "iceberg") -> Iterator[None]:
+    """Inside, a missing table is `LakeTableGone` and trouble outside `LakeUnavailable`."""
+    try:
+        yield
+    except (NoSuchTableError, NoSuchNamespaceError) as error:
+        raise LakeTableGone(table=table) from error
+    except OUTSIDE as error:
+        raise LakeUnavailable(lake=lake, what=f"{what} {table}".strip(), reason=describe(error)) from error
+
+
+def describe(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0][:300]}" if text else type(error).__name__

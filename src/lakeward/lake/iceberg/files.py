@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Data files of a snapshot by bucket and offset bounds. What a manifest says is worked out once and kept."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+
+from lakeward.lake.iceberg.manifests import load_entries
+from lakeward.lake.iceberg.partition import bucket_of
+from lakeward.model.bucket import Bucket
+from lakeward.model.schema import OFFSET
+
+_KEPT_FILES = 200_000
+
+
+@dataclass(frozen=True)
+class IndexedFile:
+    """`first` and `last` bound its offsets, None where the file carries no bounds."""
+
+    entry: ManifestEntry
+    spec_id: int
+    bucket: Bucket | None
+    first: int | None
+    last: int | None
+
+    @property
+    def file(self) -> DataFile:
+        return self.entry.data_file
+
+    def may_hold(self, first: int, last: int) -> bool:
+        return self.first is None or self.last is None or (self.first <= last and first <= self.last)
+
+
+class FileIndex:
+    """Indexed files of one table per manifest."""
+
+    def __init__(self, metadata: TableMetadata, partition_keys: tuple[str, ...]) -> None:
+        self._schema: Schema = metadata.schema()
+        self._specs: dict[int, PartitionSpec] = metadata.specs()
+        self._keys = partition_keys
+        self.offset_id = self._schema.find_field(OFFSET).field_id
+
+    def files(self, io: FileIO, manifests: Iterable[ManifestFile]) -> Iterator[IndexedFile]:
+        for manifest in manifests:
+            if manifest.content == ManifestContent.DATA:
+                yield from self.of_manifest(io, manifest)
+
+    def of_manifest(self, io: FileIO, manifest: ManifestFile) -> tuple[IndexedFile, ...]:
+        found = _INDEX.find(manifest.manifest_path)
+        if found is None:
+            found = tuple(self._indexed(e, manifest.partition_spec_id) for e in load_entries(io, manifest))
+            _INDEX.put(manifest.manifest_path, found)
+        return found
+
+    def _indexed(self, entry: ManifestEntry, spec_id: int) -> IndexedFile:
+        file = entry.data_file
+        bucket = bucket_of(self._specs[spec_id], self._schema, file.partition, self._keys)
+        return IndexedFile(entry, spec_id, bucket, _bound(file.lower_bounds, self.offset_id), _bound(file.upper_bounds, self.offset_id))
+
+
+def _bound(bounds: dict[int, bytes] | None, field_id: int) -> int | None:
+    raw = (bounds or {}).get(field_id)
+    return None if raw is None or len(raw) != 8 else int(struct.unpack("<q", raw)[0])
+
+
+class _IndexCache:
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, tuple[IndexedFile, ...]] = OrderedDict()
+        self._size = 0
+        self._lock = threading.Lock()
+
+    def find(self, path: str) -> tuple[IndexedFile, ...] | None:
+        with self._lock:
+            found = self._kept.get(path)
+            if found is not None:
+                self._kept.move_to_end(path)
+            return found
+
+    def put(self, path: str, files: tuple[IndexedFile, ...]) -> None:
+        with self._lock:
+            self._size += len(files) - len(self._kept.pop(path, ()))
+            self._kept[path] = files
+            while self._size > _KEPT_FILES and len(self._kept) > 1:
+                self._size -= len(self._kept.popitem(last=False)[1])
+
+
+_INDEX = _IndexCache()

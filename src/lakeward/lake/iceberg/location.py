@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where files of ours lie and what they are called. Every name begins with the round's prefix, in both folders."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from hashlib import blake2b
+from urllib.parse import unquote, urlparse
+
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import RoundId
+from lakeward.model.split import SnapshotSplit, Split
+
+OURS = "lw-"
+CACHE_SUFFIX = ".offsets"
+_UNSAFE = re.compile(r"[^A-Za-z0-9=_-]")
+_SLUG_LENGTH = 40
+
+
+def data_folder(location: str, properties: Mapping[str, str]) -> str:
+    return properties.get("write.data.path", f"{location.rstrip('/')}/data").rstrip("/")
+
+
+def metadata_folder(location: str, properties: Mapping[str, str]) -> str:
+    return properties.get("write.metadata.path", f"{location.rstrip('/')}/metadata").rstrip("/")
+
+
+def round_prefix(round_id: RoundId) -> str:
+    return f"{OURS}{round_id}-"
+
+
+def data_name(round_id: RoundId, split: Split, attempt: int, number: int) -> str:
+    """Round, split, attempt and a count; the random tail keeps apart two writers that were given the same attempt."""
+    kind = "s" if isinstance(split, SnapshotSplit) else "l"
+    where = f"{_bucket_slug(split.bucket)}-{kind}{split.start}.{split.index}"
+    return f"{round_prefix(round_id)}{where}-{attempt}-{number}-{uuid.uuid4().hex[:8]}.parquet"
+
+
+def _bucket_slug(bucket: Bucket) -> str:
+    if not bucket.partition:
+        return str(bucket.number)
+    slug = _UNSAFE.sub("_", bucket.partition)
+    if slug != bucket.partition or len(slug) > _SLUG_LENGTH:
+        slug = f"{slug[:_SLUG_LENGTH]}.{blake2b(bucket.partition.encode(), digest_size=4).hexdigest()}"
+    return f"{slug}.{bucket.number}"
+
+
+def cache_path(data_path: str) -> str:
+    return data_path + CACHE_SUFFIX
+
+
+def is_ours(path: str) -> bool:
+    return path.rpartition("/")[2].startswith(OURS)
+
+
+def canonical(path: str) -> str:
+    """One spelling per file: engines write `file:/a`, `file:///a`, `/a` and `s3a://` for the same thing."""
+    parsed = urlparse(path)
+    if parsed.scheme in ("", "file"):
+        return "file://" + (unquote(parsed.path) if parsed.scheme and "%" in parsed.path else parsed.path)
+    scheme = "s3" if parsed.scheme in ("s3a", "s3n") else parsed.scheme
+    return f"{scheme}://{parsed.netloc}{parsed.path}"

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Upkeep of one Iceberg table: listing, fencing, expiry. The only place where files are deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from pyarrow.fs import FileSelector, FileSystem, FileType
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate, TableRequirement
+
+from lakeward.errors import CommitConflict
+from lakeward.lake.iceberg.committer import IcebergLakeCommitter
+from lakeward.lake.iceberg.connection import IcebergConnection
+from lakeward.lake.iceberg.expiry import Reachable, only_in, plan_expiry
+from lakeward.lake.iceberg.failures import describe, lake_errors
+from lakeward.lake.iceberg.location import CACHE_SUFFIX, OURS, cache_path, canonical, data_folder, metadata_folder
+from lakeward.lake.iceberg.request import assert_ref
+from lakeward.model.faults import fault_point
+from lakeward.model.ids import RoundId, SnapshotId
+from lakeward.model.round import LakeBase
+from lakeward.model.table import TableInfo
+from lakeward.spi.lake import CommitProperties, LakeMaintenance, LakeSnapshot, Precondition, StoredFile
+
+FENCE_JOB = "fence"
+
+
+class IcebergLakeMaintenance(LakeMaintenance):
+    def __init__(self, connection: IcebergConnection, table: TableInfo) -> None:
+        self._connection, self._table = connection, table
+        self._committer = IcebergLakeCommitter(connection, table)
+
+    def _load(self) -> Table:
+        return self._connection.load(self._table.path)
+
+    def list_files(self, prefix: str | None = None) -> Iterable[StoredFile]:
+        """By name, in both folders. Manifests and lists of ours are among them; `metadata.json` files are the catalog's."""
+        metadata = self._load().metadata
+        folders = {f(metadata.location, metadata.properties) for f in (data_folder, metadata_folder)}
+        io = self._arrow_io()
+        with lake_errors(str(self._table.path), "list files of"):
+            return [file for folder in sorted(folders) for file in _list(io, folder, prefix or OURS)]
+
+    def _arrow_io(self) -> PyArrowFileIO:
+        return PyArrowFileIO({**self._load().io.properties, **self._connection.options})
+
+    def references(self) -> set[str]:
+        table = self._load()
+        with lake_errors(str(self._table.path), "read references of"):
+            return Reachable(table.io).files(table.metadata.snapshots)
+
+    def fence(self, base: LakeBase, round_id: RoundId, epoch: int) -> LakeSnapshot:
+        properties = CommitProperties(round_id=round_id, epoch=epoch, job=FENCE_JOB, offsets={}, generation=base.generation)
+        ground = self._committer.load_ground(base, round_id)
+        with lake_errors(str(self._table.path), "fence"):
+            committable = self._committer.build(ground, properties, (), fence_step=1)
+        return self._committer.commit(committable, Precondition(table_id=self._table.table_id, token=base.token, starts=dict(base.offsets)))
+
+    def delete(self, paths: Iterable[str]) -> int:
+        io, freed = self._arrow_io(), 0
+        for path in paths:
+            with lake_errors(str(self._table.path), "delete a file of"):
+                fault_point("lake.before-delete", path=path)
+                freed += _delete(io, path)
+                if path.endswith(".parquet"):
+                    freed += _delete(io, cache_path(path))
+        return freed
+
+    def expirable(self, now_ms: int) -> Sequence[SnapshotId]:
+        return [SnapshotId(str(i)) for i in plan_expiry(self._load().metadata, now_ms)]
+
+    def expire(self, snapshots: Sequence[SnapshotId]) -> int:
+        table = self._load()
+        held = {ref.snapshot_id for ref in table.metadata.refs.values()}
+        wanted = {int(s) for s in snapshots} - held
+        gone = [s for s in table.metadata.snapshots if s.snapshot_id in wanted]
+        if not gone:
+            return 0
+        remaining = [s for s in table.metadata.snapshots if s.snapshot_id not in wanted]
+        with lake_errors(str(self._table.path), "expire snapshots of"):
+            victims = only_in(table.io, gone, remaining)
+        self._remove(table, [s.snapshot_id for s in gone])
+        fault_point("lake.after-expire", table=str(self._table.path))
+        # A snapshot made meanwhile stands on one that stayed, and references nothing else.
+        return self.delete(sorted(victims))
+
+    def _remove(self, table: Table, ids: list[int]) -> None:
+        """On exactly the references that were looked at: a tag or branch made meanwhile may need what would go."""
+        refs = table.metadata.refs.items()
+        asserted = [assert_ref(name, ref.snapshot_id) for name, ref in refs]
+        if MAIN_BRANCH not in table.metadata.refs:
+            asserted.append(assert_ref(MAIN_BRANCH, None))
+        requirements: tuple[TableRequirement, ...] = (AssertTableUUID(uuid=table.metadata.table_uuid), *asserted)
+        update = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": ids})
+        try:
+            with lake_errors(str(self._table.path), "expire snapshots of"):
+                self._connection.catalog.commit_table(table, requirements, (update,))
+        except (CommitFailedException, ValueError) as error:
+            raise CommitConflict(table=str(self._table.path), round_id="expiry", reason=describe(error)) from error
+
+
+def _list(io: PyArrowFileIO, folder: str, prefix: str) -> Iterator[StoredFile]:
+    filesystem, path = _filesystem(io, folder)
+    root = canonical(folder)
+    for info in filesystem.get_file_info(FileSelector(path, allow_not_found=True, recursive=False)):
+        if info.type == FileType.File and info.base_name.startswith(prefix) and not info.base_name.endswith(CACHE_SUFFIX):
+            modified = info.mtime_ns // 1_000_000 if info.mtime_ns is not None else 0
+            yield StoredFile(path=f"{root}/{info.base_name}", size_bytes=info.size, modified_at_ms=modified)
+
+
+def _delete(io: PyArrowFileIO, path: str) -> int:
+    """Bytes freed; 0 when the file is gone already."""
+    filesystem, name = _filesystem(io, path)
+    info = filesystem.get_file_info(name)
+    if info.type == FileType.NotFound:
+        return 0
+    try:
+        filesystem.delete_file(name)
+    except FileNotFoundError:
+        return 0
+    return int(info.size or 0)
+
+
+def _filesystem(io: PyArrowFileIO, path: str) -> tuple[FileSystem, str]:
+    scheme, netloc, name = io.parse_location(path, io.properties)
+    return io.fs_by_scheme(scheme, netloc), name

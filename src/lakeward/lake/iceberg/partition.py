@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Buckets and Iceberg's partition tuples: from a split's bucket to the tuple of its files, and back from a file to its bucket."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+from pyiceberg import types as ice
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyiceberg.typedef import Record
+
+from lakeward.errors import InvalidRequest
+from lakeward.model.bucket import PARTITION_SEPARATOR, Bucket, partition_values
+from lakeward.model.schema import BUCKET
+
+_EPOCH = datetime.date(1970, 1, 1)
+
+
+def partition_record(spec: PartitionSpec, schema: Schema, bucket: Bucket) -> Record:
+    """The partition tuple of a split's files: the partition's values, then the bucket's number."""
+    values = partition_values(bucket.partition)
+    if len(values) != len(spec.fields) - 1:
+        raise InvalidRequest(what=f"bucket {bucket}", reason=f"the lake table has {len(spec.fields) - 1} partition keys")
+    typed = [parse_value(schema.find_field(f.source_id).field_type, v) for f, v in zip(spec.fields, values, strict=False)]
+    return Record(*typed, bucket.number)
+
+
+def parse_value(kind: ice.IcebergType, text: str) -> Any:
+    """A partition value from its text, as Iceberg stores it (a date is days since 1970)."""
+    try:
+        match kind:
+            case ice.BooleanType():
+                return {"true": True, "false": False}[text.lower()]
+            case ice.IntegerType() | ice.LongType():
+                return int(text)
+            case ice.DateType():
+                return (datetime.date.fromisoformat(text) - _EPOCH).days
+            case ice.StringType():
+                return text
+    except (ValueError, KeyError) as error:
+        raise InvalidRequest(what=f"partition value {text!r}", reason=f"it is no {kind}") from error
+    raise InvalidRequest(what=f"partition value {text!r}", reason=f"{kind} is no type for a partition key")
+
+
+def value_text(kind: ice.IcebergType, value: Any) -> str:
+    """The inverse of `parse_value`."""
+    match kind:
+        case ice.BooleanType():
+            return "true" if value else "false"
+        case ice.DateType():
+            return (_EPOCH + datetime.timedelta(days=value)).isoformat() if isinstance(value, int) else str(value)
+    return str(value)
+
+
+def partition_texts(spec: PartitionSpec, schema: Schema, record: Record) -> dict[str, str]:
+    """Identity fields of a file's tuple as text, without the bucket's."""
+    texts: dict[str, str] = {}
+    for at, field in enumerate(spec.fields):
+        source = schema.find_field(field.source_id)
+        if isinstance(field.transform, IdentityTransform) and source.name != BUCKET and record[at] is not None:
+            texts[source.name] = value_text(source.field_type, record[at])
+    return texts
+
+
+def bucket_of(spec: PartitionSpec, schema: Schema, record: Record, partition_keys: tuple[str, ...]) -> Bucket | None:
+    """The bucket a file belongs to; None where its spec does not say (someone wrote it under another spec)."""
+    number = _bucket_number(spec, schema, record)
+    texts: Mapping[str, str] = partition_texts(spec, schema, record)
+    if number is None or any(k not in texts for k in partition_keys):
+        return None
+    return Bucket(PARTITION_SEPARATOR.join(texts[k] for k in partition_keys), number)
+
+
+def _bucket_number(spec: PartitionSpec, schema: Schema, record: Record) -> int | None:
+    for at, field in enumerate(spec.fields):
+        is_identity = isinstance(field.transform, IdentityTransform) and schema.find_field(field.source_id).name == BUCKET
+        if is_identity or isinstance(field.transform, BucketTransform):
+            number: int | None = record[at]
+            return number
+    return None

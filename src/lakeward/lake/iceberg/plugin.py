@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The door of the Iceberg lake: options in, `LakeStorage` out. Options are PyIceberg's catalog properties."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakeward.lake.iceberg.catalog import IcebergLakeCatalog
+from lakeward.lake.iceberg.committer import IcebergLakeCommitter
+from lakeward.lake.iceberg.connection import IcebergConnection
+from lakeward.lake.iceberg.maintenance import IcebergLakeMaintenance
+from lakeward.lake.iceberg.reader import IcebergLakeReader
+from lakeward.lake.iceberg.writer import IcebergLakeWriter
+from lakeward.model.table import TableInfo
+from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
+from lakeward.spi.lake import LakeStorage, WriteTask
+
+CAPABILITIES = LakeCapabilities(
+    upserts=True,
+    delete_encodings=frozenset({DeleteEncoding.POSITIONS}),
+    one_writer_per_bucket=False,
+    conditional_commit=True,
+    tags=True,
+    add_column=True,
+    partitions=True,
+    composite_bucket_key=True,
+    snapshot_expiry=True,
+)
+
+
+class IcebergLakeStorage(LakeStorage):
+    name = "iceberg"
+    capabilities = CAPABILITIES
+
+    def __init__(self, connection: IcebergConnection) -> None:
+        self.connection = connection
+
+    def catalog(self) -> IcebergLakeCatalog:
+        return IcebergLakeCatalog(self.connection)
+
+    def open_writer(self, task: WriteTask) -> IcebergLakeWriter:
+        return IcebergLakeWriter(self.connection, task)
+
+    def open_committer(self, table: TableInfo) -> IcebergLakeCommitter:
+        return IcebergLakeCommitter(self.connection, table)
+
+    def open_reader(self, table: TableInfo) -> IcebergLakeReader:
+        return IcebergLakeReader(self.connection, table)
+
+    def open_maintenance(self, table: TableInfo) -> IcebergLakeMaintenance:
+        return IcebergLakeMaintenance(self.connection, table)
+
+
+def load(options: Mapping[str, str]) -> IcebergLakeStorage:
+    return IcebergLakeStorage(IcebergConnection(options))

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads one Iceberg table: where it stands, its snapshots, its files with their deletes, its live rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+
+from lakeward.errors import SnapshotGone
+from lakeward.lake.iceberg.ancestry import Reconciled, reconcile, walk
+from lakeward.lake.iceberg.connection import IcebergConnection
+from lakeward.lake.iceberg.failures import lake_errors
+from lakeward.lake.iceberg.scan import Scan, same_rows
+from lakeward.lake.iceberg.snapshotfiles import plan_files
+from lakeward.lake.iceberg.summary import SummaryReader, summary_of
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import RoundId, SnapshotId
+from lakeward.model.offsets import OffsetMap
+from lakeward.model.round import LakeBase
+from lakeward.model.table import TableInfo
+from lakeward.spi.lake import ROUND_KEY, TABLE_ID_KEY, LakeFile, LakeReader, LakeSnapshot, LakeTotals
+
+
+class IcebergLakeReader(LakeReader):
+    def __init__(self, connection: IcebergConnection, table: TableInfo) -> None:
+        self._connection, self._table = connection, table
+
+    def load(self) -> Table:
+        return self._connection.load(self._table.path)
+
+    def summaries(self, table: Table) -> SummaryReader:
+        return SummaryReader(str(self._table.path), self._table.table_id, table.io)
+
+    def reconcile(self, table: Table, *, as_is: bool = False) -> Reconciled:
+        """Where a loaded table stands. Raises as `load_base`."""
+        with lake_errors(str(self._table.path), "reconcile"):
+            same = lambda head, tagged: same_rows(table, self._table, head, tagged)  # noqa: E731
+            return reconcile(table.metadata, self.summaries(table), same, as_is=as_is)
+
+    def load_base(self) -> LakeBase:
+        return self.reconcile(self.load()).base
+
+    def load_base_as_is(self) -> LakeBase:
+        return self.reconcile(self.load(), as_is=True).base
+
+    def snapshots(self) -> Sequence[LakeSnapshot]:
+        table = self.load()
+        summaries = self.summaries(table)
+        found = sorted(table.metadata.snapshots, key=lambda s: (s.sequence_number or 0, s.timestamp_ms))
+        return [summaries.snapshot(s, summaries.offsets(s) if TABLE_ID_KEY in summary_of(s) else None) for s in found]
+
+    def load_snapshot(self, snapshot_id: SnapshotId | None = None) -> LakeSnapshot | None:
+        table = self.load()
+        if snapshot_id is None and table.metadata.current_snapshot_id is None:
+            return None
+        snapshot = self._snapshot(table.metadata, snapshot_id)
+        summaries = self.summaries(table)
+        return summaries.snapshot(snapshot, self._offsets_at(table.metadata, summaries, snapshot))
+
+    def _offsets_at(self, metadata: TableMetadata, summaries: SummaryReader, snapshot: Snapshot) -> OffsetMap | None:
+        for ancestor in walk(metadata, snapshot.snapshot_id).chain:
+            if summaries.owner(ancestor) == self._table.table_id:
+                return summaries.offsets(ancestor)
+        return None
+
+    def _snapshot(self, metadata: TableMetadata, snapshot_id: SnapshotId | None) -> Snapshot:
+        wanted = metadata.current_snapshot_id if snapshot_id is None else int(snapshot_id)
+        found = None if wanted is None else metadata.snapshot_by_id(wanted)
+        if found is None:
+            advice = "plan the read again on a newer snapshot"
+            raise SnapshotGone(table=str(self._table.path), snapshot=str(snapshot_id), advice=advice)
+        return found
+
+    def find_round(self, round_id: RoundId) -> LakeSnapshot | None:
+        """The oldest retained snapshot of this round: compaction copies the round's id."""
+        table = self.load()
+        summaries = self.summaries(table)
+        found = [s for s in table.metadata.snapshots if summary_of(s).get(ROUND_KEY) == round_id]
+        mine = [s for s in found if summary_of(s).get(TABLE_ID_KEY) == self._table.table_id]
+        if not mine:
+            return None
+        first = min(mine, key=lambda s: s.sequence_number or 0)
+        return summaries.snapshot(first, summaries.offsets(first))
+
+    def files(self, snapshot_id: SnapshotId, bucket: Bucket | None = None) -> Sequence[LakeFile]:
+        table = self.load()
+        snapshot = self._snapshot(table.metadata, snapshot_id)
+        with lake_errors(str(self._table.path), "list files of"):
+            planned = plan_files(table.metadata, table.io, snapshot, self._table.descriptor.partition_keys)
+            return [f.describe() for f in planned if bucket is None or f.bucket == bucket]
+
+    def scan(
+        self,
+        snapshot_id: SnapshotId,
+        *,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,
+        buckets: Iterable[Bucket] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        table = self.load()
+        snapshot = self._snapshot(table.metadata, snapshot_id)
+        names = self._table.schema.names if columns is None else tuple(columns)
+        scan = Scan(table, self._table, names, filter)
+        wanted = None if buckets is None else set(buckets)
+        with lake_errors(str(self._table.path), "scan"):
+            yield from scan.batches(snapshot, wanted)
+
+    def totals(self) -> LakeTotals:
+        metadata = self.load().metadata
+        head = metadata.current_snapshot()
+        summary = {} if head is None else summary_of(head)
+        total = partial(_total, summary)
+        return LakeTotals(
+            data_files=total("data-files"),
+            delete_files=total("delete-files"),
+            rows=max(0, total("records") - total("position-deletes")),
+            bytes=total("files-size"),
+            snapshots=len(metadata.snapshots),
+        )
+
+
+def _total(summary: dict[str, str], key: str) -> int:
+    return int(summary.get(f"total-{key}", "0"))

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A commit as data: the new snapshot and what must hold for it to land. Sent as often as need be, unchanged.
+
+PyIceberg's own transaction keeps one requirement of each type and re-bases a stale commit; this request does neither.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    RemoveSnapshotsUpdate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+
+from lakeward.model.versioned import pack, unpack
+from lakeward.spi.lake import TAG
+
+_KIND, _VERSION = "iceberg-commit", 1
+_FOR_EVER_MS = 2**63 - 1
+"""The tag's own age limit, so that a table-wide `history.expire.max-ref-age-ms` never takes it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitRequest:
+    """`main` and `tag` are the very snapshots that were checked; None: the reference must not exist."""
+
+    table_uuid: str
+    table_id: str
+    round_id: str
+    main: int | None
+    tag: int | None
+    main_ref: str | None
+    is_first: bool
+    """The table had no snapshot at all: no tag can exist, and PyIceberg refuses to be asked."""
+
+    snapshot: Snapshot
+    expire: tuple[int, ...] = ()
+
+    @classmethod
+    def on(
+        cls, metadata: TableMetadata, *, table_id: str, round_id: str, snapshot: Snapshot, expire: tuple[int, ...] = ()
+    ) -> CommitRequest:
+        main, tag = metadata.refs.get(MAIN_BRANCH), metadata.refs.get(TAG)
+        return cls(
+            table_uuid=str(metadata.table_uuid),
+            table_id=table_id,
+            round_id=round_id,
+            main=metadata.current_snapshot_id,
+            tag=None if tag is None else tag.snapshot_id,
+            main_ref=None if main is None else main.model_dump_json(),
+            is_first=not metadata.snapshots,
+            snapshot=snapshot,
+            expire=expire,
+        )
+
+    @property
+    def requirements(self) -> tuple[TableRequirement, ...]:
+        tag = () if self.is_first else (assert_ref(TAG, self.tag),)
+        return (AssertTableUUID(uuid=UUID(self.table_uuid)), assert_ref(MAIN_BRANCH, self.main), *tag)
+
+    @property
+    def updates(self) -> tuple[TableUpdate, ...]:
+        kept = None if self.main_ref is None else SnapshotRef.model_validate_json(self.main_ref)
+        limits = {} if kept is None else kept.model_dump(by_alias=True, exclude={"snapshot_id", "snapshot_ref_type"})
+        main = {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": self.snapshot.snapshot_id, **limits}
+        tag = {"ref-name": TAG, "type": SnapshotRefType.TAG, "snapshot-id": self.snapshot.snapshot_id, "max-ref-age-ms": _FOR_EVER_MS}
+        moves = (SetSnapshotRefUpdate.model_validate(main), SetSnapshotRefUpdate.model_validate(tag))
+        gone = (RemoveSnapshotsUpdate.model_validate({"snapshot-ids": list(self.expire)}),) if self.expire else ()
+        return (AddSnapshotUpdate(snapshot=self.snapshot), *moves, *gone)
+
+    def to_bytes(self) -> bytes:
+        body = {
+            "table_uuid": self.table_uuid,
+            "table_id": self.table_id,
+            "round_id": self.round_id,
+            "main": self.main,
+            "tag": self.tag,
+            "main_ref": self.main_ref,
+            "is_first": self.is_first,
+            "snapshot": self.snapshot.model_dump_json(),
+            "expire": list(self.expire),
+        }
+        return pack(_KIND, _VERSION, body)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> CommitRequest:
+        _, body, _ = unpack(_KIND, _VERSION, data)
+        snapshot = Snapshot.model_validate_json(body.pop("snapshot"))
+        return cls(snapshot=snapshot, expire=tuple(body.pop("expire")), **body)
+
+
+def assert_ref(name: str, snapshot_id: int | None) -> AssertRefSnapshotId:
+    """The reference points there; None: it does not exist."""
+    return AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": snapshot_id})

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Live rows of a snapshot: columns found by field id, deletes applied, one batch at a time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from lakeward.errors import InvalidRequest
+from lakeward.lake.iceberg.deletefilter import DeleteFilter
+from lakeward.lake.iceberg.snapshotfiles import PlannedFile, plan_files
+from lakeward.lake.iceberg.types import FIELD_ID, to_arrow_type
+from lakeward.model.bucket import Bucket
+from lakeward.model.schema import BUCKET, OFFSET
+from lakeward.model.table import TableInfo
+
+_BATCH_ROWS = 65_536
+_NO_MATCH = re.compile(r"No match for FieldRef\.Name\((.+?)\) in")
+
+
+class Scan:
+    """One projection of one table. `names` are columns of today's lake schema, system columns included."""
+
+    def __init__(self, table: Table, info: TableInfo, names: Sequence[str], filter: pc.Expression | None) -> None:
+        self._table, self._info, self._names, self._filter = table, info, tuple(names), filter
+        self._schema = table.metadata.schema()
+        self._types = {f.name: to_arrow_type(f.field_type) for f in self._schema.fields}
+        unknown = [n for n in names if n not in self._types]
+        if unknown:
+            raise InvalidRequest(what=f"columns {', '.join(unknown)}", reason=f"the lake table has {', '.join(self._types)}")
+        self._read = (*self._names, *(n for n in _filter_columns(filter, self._types) if n not in self._names))
+        self._filters = DeleteFilter(table.io, self._schema)
+
+    def batches(self, snapshot: Snapshot, buckets: set[Bucket] | None) -> Iterator[pa.RecordBatch]:
+        for planned in plan_files(self._table.metadata, self._table.io, snapshot, self._info.descriptor.partition_keys):
+            if buckets is None or planned.bucket in buckets:
+                yield from self._file_batches(planned)
+
+    def _file_batches(self, planned: PlannedFile) -> Iterator[pa.RecordBatch]:
+        keeper = self._filters.of(planned)
+        needed = (*self._read, *(n for n in keeper.columns if n not in self._read))
+        start = 0
+        with self._table.io.new_input(planned.file.file_path).open() as source:
+            file = pq.ParquetFile(source)
+            physical = self._physical(file.schema_arrow, needed)
+            for batch in file.iter_batches(_BATCH_ROWS, columns=sorted({p for p in physical.values() if p is not None})):
+                table = self._project(batch, needed, physical)
+                keep = keeper.mask(table, start)
+                start += batch.num_rows
+                yield from self._finish(table if keep is None else table.filter(pa.array(keep)))
+
+    def _physical(self, schema: pa.Schema, names: Sequence[str]) -> dict[str, str | None]:
+        """Lake column -> the file's name of it by field id; None where the file is older than the column."""
+        by_id = {int(f.metadata[FIELD_ID]): f.name for f in schema if f.metadata and FIELD_ID in f.metadata}
+        return {n: by_id.get(self._schema.find_field(n).field_id) for n in names}
+
+    def _project(self, batch: pa.RecordBatch, names: Sequence[str], physical: dict[str, str | None]) -> pa.Table:
+        arrays = []
+        for name in names:
+            source, kind = physical[name], self._types[name]
+            array = pa.nulls(batch.num_rows, kind) if source is None else batch.column(source)
+            arrays.append(array if array.type == kind else array.cast(kind))
+        return pa.table(arrays, names=list(names))
+
+    def _finish(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        if self._filter is not None:
+            table = table.filter(self._filter)
+        for batch in table.select(list(self._names)).to_batches():
+            if batch.num_rows:
+                yield batch
+
+
+def _filter_columns(filter: pc.Expression | None, types: dict[str, pa.DataType]) -> tuple[str, ...]:
+    """The columns an expression names: it is bound to nothing first, and Arrow says which column it misses."""
+    if filter is None:
+        return ()
+    names: list[str] = []
+    while True:
+        empty = pa.schema([(n, types[n]) for n in names]).empty_table()
+        try:
+            empty.filter(filter)
+            return tuple(names)
+        except pa.ArrowInvalid as error:
+            missed = _NO_MATCH.search(str(error))
+            if missed is None or missed.group(1) in names or missed.group(1) not in types:
+                raise InvalidRequest(what=f"filter {filter}", reason=str(error).splitlines()[0]) from error
+            names.append(missed.group(1))
+
+
+def same_rows(table: Table, info: TableInfo, one: Snapshot, other: Snapshot) -> bool:
+    """Do two snapshots hold as many live rows, with the same highest offset, in every bucket?"""
+    return _extent(table, info, one) == _extent(table, info, other)
+
+
+def _extent(table: Table, info: TableInfo, snapshot: Snapshot) -> dict[tuple[object, ...], tuple[int, int]]:
+    keys = (*info.descriptor.partition_keys, BUCKET)
+    found: dict[tuple[object, ...], tuple[int, int]] = {}
+    for batch in Scan(table, info, (*keys, OFFSET), None).batches(snapshot, None):
+        grouped = pa.Table.from_batches([batch]).group_by(list(keys)).aggregate([(OFFSET, "count"), (OFFSET, "max")])
+        for row in grouped.to_pylist():
+            key = tuple(row[k] for k in keys)
+            rows, highest = found.get(key, (0, -1))
+            found[key] = (rows + row[f"{OFFSET}_count"], max(highest, row[f"{OFFSET}_max"]))
+    return found

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes one split: Arrow batches in, data files of bounded size out, one row group in memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.io import FileIO
+
+from lakeward.errors import LakeSchemaBroken
+from lakeward.lake.iceberg.connection import IcebergConnection
+from lakeward.lake.iceberg.failures import lake_errors
+from lakeward.lake.iceberg.handle import WriteHandle
+from lakeward.lake.iceberg.location import data_name
+from lakeward.lake.iceberg.offsetcache import encode_offsets, write_cache
+from lakeward.lake.iceberg.parquet import FileStatistics, ParquetOptions, ParquetOutput
+from lakeward.lake.iceberg.result import WriteResult, WrittenFile
+from lakeward.lake.iceberg.types import to_arrow_schema
+from lakeward.model.faults import fault_point
+from lakeward.model.offsetset import Offsets
+from lakeward.model.schema import BUCKET, OFFSET
+from lakeward.spi.lake import LakeWriter, WriteTask
+
+_TARGET_BYTES = 512 * 1024 * 1024
+"""Iceberg's default of `write.target-file-size-bytes`."""
+
+
+class IcebergLakeWriter(LakeWriter):
+    def __init__(self, connection: IcebergConnection, task: WriteTask) -> None:
+        self._task = task
+        self._handle = WriteHandle.from_bytes(task.handle)
+        self._io: FileIO = connection.file_io(self._handle.storage, self._handle.folder)
+        self._schema = to_arrow_schema(self._handle.schema)
+        self._options = ParquetOptions.parse(self._handle.properties)
+        self._target = int(self._handle.properties.get("write.target-file-size-bytes", _TARGET_BYTES))
+        self._statistics = FileStatistics(self._handle.schema, self._handle.properties)
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_rows = self._pending_bytes = 0
+        self._output: ParquetOutput | None = None
+        self._offsets: list[Offsets] = []
+        self._files: list[WrittenFile] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        rows = self._options.row_group_rows
+        for start in range(0, batch.num_rows, rows):
+            part = batch.slice(start, rows)
+            self._pending.append(part)
+            self._pending_rows += part.num_rows
+            self._pending_bytes += part.nbytes
+            if self._pending_bytes >= self._options.row_group_bytes or self._pending_rows >= rows:
+                self._flush()
+
+    def _flush(self) -> None:
+        """Pending rows become a row group; a file that has reached its size is closed."""
+        if not self._pending_rows:
+            return
+        table = self._conform(pa.Table.from_batches(self._pending))
+        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
+        with lake_errors(str(self._task.table.path), "write a file of"):
+            if self._output is None:
+                name = data_name(self._task.round_id, self._task.split, self._task.attempt, len(self._files))
+                self._output = ParquetOutput(self._io, f"{self._handle.folder}/{name}", self._schema, self._options)
+            fault_point("lake.before-row-group", path=self._output.path)
+            self._output.write(table)
+        self._offsets.append(np.asarray(table.column(OFFSET).to_numpy(), np.int64))
+        if self._output.size >= self._target:
+            self._close_file()
+
+    def _conform(self, table: pa.Table) -> pa.Table:
+        """The batch's columns as the lake table has them: by name, cast, a newer lake column filled with nulls."""
+        names = set(table.column_names)
+        arrays = []
+        for field in self._schema:
+            if field.name == BUCKET:
+                arrays.append(pa.repeat(pa.scalar(self._task.split.bucket.number, pa.int32()), table.num_rows))
+            elif field.name in names:
+                column = table.column(field.name)
+                arrays.append(column if column.type == field.type else column.cast(field.type))
+            elif field.nullable:
+                arrays.append(pa.nulls(table.num_rows, field.type))
+            else:
+                raise LakeSchemaBroken(table=str(self._task.table.path), diff=f"the batch has no column {field.name}")
+        lost = names - set(self._schema.names)
+        if lost:
+            raise LakeSchemaBroken(table=str(self._task.table.path), diff=f"the lake table has no column {', '.join(sorted(lost))}")
+        return pa.Table.from_arrays(arrays, schema=self._schema)
+
+    def _close_file(self) -> None:
+        assert self._output is not None
+        with lake_errors(str(self._task.table.path), "close a file of"):
+            metadata = self._output.close()
+        offsets = np.concatenate(self._offsets)
+        encoded = encode_offsets(offsets) if self._task.table.is_pk else b""
+        if encoded:
+            write_cache(self._io, self._output.path, encoded)
+        statistics = self._statistics.of(metadata)
+        file = WrittenFile(
+            path=self._output.path,
+            size_bytes=self._output.size,
+            first_offset=int(offsets[0]),
+            last_offset=int(offsets[-1]),
+            sort_order_id=self._handle.sort_order_id,
+            offsets=encoded,
+            **{k: v for k, v in statistics.items() if v is not None},
+        )
+        self._files.append(file)
+        self._output, self._offsets = None, []
+        fault_point("lake.after-file", path=file.path)
+
+    def complete(self) -> bytes | None:
+        self._flush()
+        if self._output is not None:
+            self._close_file()
+        if not self._files:
+            return None
+        result = WriteResult(bucket=self._task.split.bucket, schema_id=self._handle.schema.schema_id, files=tuple(self._files))
+        return result.to_bytes()
+
+    def abort(self) -> None:
+        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
+        if self._output is not None:
+            self._output.abandon()
+            self._output = None
