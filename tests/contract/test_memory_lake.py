@@ -28,6 +28,9 @@ class TestMemoryLake(LakeContract):
     def foreign_rewrite(self, lake: LakeStorage, table: TableInfo) -> None:
         foreign(lake, table).compact()
 
+    def foreign_expire(self, lake: LakeStorage, table: TableInfo) -> None:
+        foreign(lake, table).expire()
+
     def roll_back(self, lake: LakeStorage, table: TableInfo, snapshot_id: SnapshotId) -> None:
         foreign(lake, table).roll_back(snapshot_id)
 

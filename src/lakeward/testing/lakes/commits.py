@@ -145,6 +145,19 @@ class CommitContract(LakeSuite):
         assert refused.value.lost
 
     @needs("conditional_commit")
+    @pytest.mark.parametrize("start", [0, 2, None])
+    def test_a_commit_that_starts_elsewhere_is_refused_though_its_token_is_right(self, lake: LakeStorage, start: int | None) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1))
+        LakeRound.plan(lake, log).run()
+        log.append(B0, row(2))
+        made = LakeRound.plan(lake, log).write(B0)
+        with pytest.raises(CommitConflict) as refused:
+            made.committer.commit(made.prepare(), replace(made.precondition, starts={B0: start}))
+        assert refused.value.lost
+        assert lake_rows(lake, log.table) == log.expected({B0: 1})
+
+    @needs("conditional_commit")
     def test_a_commit_prepared_on_a_head_that_moved_is_refused(self, lake: LakeStorage) -> None:
         log = self.make_log(lake)
         log.append(B0, row(1))
@@ -252,6 +265,46 @@ class CommitContract(LakeSuite):
             lake.open_reader(log.table).load_base()
         with pytest.raises((CommitConflict, LakeRolledBack)):
             under_way.commit(request)
+
+    @needs("tags")
+    def test_a_resync_takes_a_rolled_back_lake_as_it_is(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1))
+        first = LakeRound.plan(lake, log).run()
+        log.append(B0, row(2))
+        LakeRound.plan(lake, log).run()
+        self.roll_back(lake, log.table, first.snapshot_id)
+        base = lake.open_reader(log.table).load_base_as_is()
+        assert (base.offsets, base.token, base.head) == (OffsetMap({B0: 1}), first.round_id, first.snapshot_id)
+        made = LakeRound.plan(lake, log, planned_on=base, generation=base.generation + 1).write(B0)
+        made.commit(made.prepare(base))
+        after = lake.open_reader(log.table).load_base()
+        assert (after.offsets, after.token, after.generation) == (OffsetMap({B0: 2}), made.round_id, 1)
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+    def test_offsets_may_go_back_in_a_new_generation(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1), row(2))
+        LakeRound.plan(lake, log).run()
+        made = LakeRound.plan(lake, log, generation=1)
+        made.take(B0, 1, None)
+        assert made.commit().generation == 1
+        assert made.reader.load_base().offsets == OffsetMap({B0: 1})
+
+    @needs("tags")
+    def test_history_cut_by_another_engines_expiry_is_no_rollback(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1))
+        made = LakeRound.plan(lake, log)
+        made.run()
+        self.foreign_commit(lake, log.table)
+        self.foreign_commit(lake, log.table)
+        self.foreign_expire(lake, log.table)
+        base = made.reader.load_base()
+        assert (base.offsets, base.token) == (OffsetMap({B0: 1}), made.round_id)
+        log.append(B0, row(2))
+        LakeRound.plan(lake, log).run()
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
 
     def test_another_tables_lake_is_refused(self, lake: LakeStorage) -> None:
         log = self.make_log(lake)

@@ -29,6 +29,8 @@ class LakeRound:
     table: TableInfo
     round_id: RoundId = field(default_factory=new_round_id)
     epoch: int = 1
+    generation: int = 0
+    planned_on: LakeBase | None = None
     results: list[bytes] = field(default_factory=list)
     replaced: dict[Bucket, OffsetSet] = field(default_factory=dict)
     stops: dict[Bucket, int] = field(default_factory=dict)
@@ -36,7 +38,7 @@ class LakeRound:
     def __post_init__(self) -> None:
         self.reader = self.lake.open_reader(self.table)
         self.committer = self.lake.open_committer(self.table)
-        self.base: LakeBase = self.reader.load_base()
+        self.base: LakeBase = self.planned_on or self.reader.load_base()
         self.handle = self.committer.begin(self.round_id)
 
     @classmethod
@@ -78,7 +80,8 @@ class LakeRound:
 
     def prepare(self, base: LakeBase | None = None) -> Committable:
         """On the head as it is now, unless a base is given."""
-        properties = CommitProperties(round_id=self.round_id, epoch=self.epoch, job="contract", offsets=self.stops)
+        generation = max(self.generation, self.base.generation)
+        properties = CommitProperties(round_id=self.round_id, epoch=self.epoch, job="contract", offsets=self.stops, generation=generation)
         return self.committer.prepare(self.results, self.replaced, base or self.reader.load_base(), properties)
 
     @property

@@ -53,6 +53,10 @@ class LakeSuite:
         """Another engine rewrites all data files: live rows into new files, deletes applied, offsets kept as a column."""
         raise NotImplementedError
 
+    def foreign_expire(self, lake: LakeStorage, table: TableInfo) -> None:
+        """Another engine expires every snapshot but main's head and what a tag keeps."""
+        raise NotImplementedError
+
     def roll_back(self, lake: LakeStorage, table: TableInfo, snapshot_id: SnapshotId) -> None:
         """Another engine moves main back to this snapshot."""
         raise NotImplementedError
