@@ -198,6 +198,8 @@ def find_breach(base: LakeBase, precondition: Precondition, summary: Mapping[str
     for bucket, start in precondition.starts.items():
         if base.offsets.get(bucket) != start:
             return f"bucket {bucket} is at offset {base.offsets.get(bucket)} in the lake, the round started at {start}"
+    if int(summary[GENERATION_KEY]) > base.generation:
+        return None  # a resync may lower offsets
     new = OffsetMap.from_json(json.loads(summary[OFFSETS_KEY]))
     back = base.offsets.regressions(new)
     return f"bucket {back[0]} would go back to offset {new[back[0]]}" if back else None

@@ -33,6 +33,10 @@ class MemoryLakeReader(LakeReader):
         with self._lake.lock:
             return load_base(self._table(), self._info.table_id)
 
+    def load_base_as_is(self) -> LakeBase:
+        with self._lake.lock:
+            return load_base(self._table(), self._info.table_id, as_is=True)
+
     def snapshots(self) -> Sequence[LakeSnapshot]:
         with self._lake.lock:
             table = self._table()

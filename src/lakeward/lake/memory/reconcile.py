@@ -24,11 +24,11 @@ from lakeward.spi.lake import (
 )
 
 
-def load_base(table: MemoryTable, table_id: TableId) -> LakeBase:
-    """Raises `LakeForeign`, `LakeRolledBack`, `LakeTampered`."""
+def load_base(table: MemoryTable, table_id: TableId, *, as_is: bool = False) -> LakeBase:
+    """Raises `LakeForeign`, `LakeRolledBack` (not when `as_is`), `LakeTampered`."""
     chain, is_broken = ancestors(table, table.head)
     newest = next((s for s in chain if OFFSETS_KEY in s.summary), None)
-    if table.tag is not None and table.tag not in {s.number for s in chain}:
+    if table.tag is not None and table.tag not in {s.number for s in chain} and not as_is:
         tagged = table.snapshots[table.tag]
         if not (is_broken and _stands_for(table, chain[0], tagged)):
             raise LakeRolledBack(table=str(table.path), head=str(table.head), ours=str(table.tag))
@@ -85,12 +85,17 @@ def _base_of(table: MemoryTable, newest: Snapshot, table_id: TableId, *, head: s
     return LakeBase(
         offsets=shown.offsets or OffsetMap(),
         token=shown.round_id or newest.id,
-        fence=shown.fence,
+        fence=_highest(table, FENCE_KEY),
         head=None if head is None else _id(int(head)),
         epoch=Epoch(shown.epoch),
-        generation=shown.generation,
+        generation=_highest(table, GENERATION_KEY),
         record_count=shown.total_rows,
     )
+
+
+def _highest(table: MemoryTable, key: str) -> int:
+    """Of all retained snapshots: neither number goes back, also when main was moved back."""
+    return max(int(s.summary.get(key, "0")) for s in table.snapshots.values())
 
 
 def _offsets(table: MemoryTable, snapshot: Snapshot) -> OffsetMap:
