@@ -128,6 +128,12 @@ def test_a_bucket_survives_its_text(bucket: Bucket) -> None:
     assert Bucket.parse(str(bucket)) == bucket
 
 
+@pytest.mark.parametrize("text", ["", "x", "-1", "p/", "/", "²", "1.0", "p/٣"])
+def test_any_other_text_is_no_bucket(text: str) -> None:
+    with pytest.raises(InvalidRequest):
+        Bucket.parse(text)
+
+
 @given(st.lists(PARTITION_VALUES, min_size=1, max_size=3))
 def test_a_partition_name_gives_its_values_back(values: list[str]) -> None:
     assert partition_values(partition_name(values)) == tuple(values)

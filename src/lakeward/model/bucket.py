@@ -28,7 +28,7 @@ class Bucket:
     @classmethod
     def parse(cls, text: str) -> Bucket:
         partition, _, number = text.rpartition("/")
-        if not number.isdigit():
+        if not (number.isascii() and number.isdigit()):
             raise InvalidRequest(what=f"bucket {text!r}", reason="expected NUMBER or PARTITION/NUMBER")
         return cls(partition, int(number))
 

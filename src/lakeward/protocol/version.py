@@ -26,6 +26,6 @@ def check_peer(peer: str, theirs: str | None, *, ours: str = PROTOCOL) -> None:
 
 def _parse(text: str) -> tuple[int, int]:
     major, dot, minor = text.partition(".")
-    if not (dot and major.isdigit() and minor.isdigit()):
+    if not (dot and text.isascii() and major.isdigit() and minor.isdigit()):
         raise InvalidRequest(what=PROTOCOL_HEADER, reason=f"{text!r} is no major.minor")
     return int(major), int(minor)
