@@ -15,4 +15,7 @@ class Command:
     help: str
 
 
-COMMANDS = (Command("version", "lakeward.cli.version", "Versions of Lakeward and of what it works with."),)
+COMMANDS = (
+    Command("tier", "lakeward.cli.tier", "Runs a tiering job: rounds from the hot store into the lake."),
+    Command("version", "lakeward.cli.version", "Versions of Lakeward and of what it works with."),
+)

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakeward.errors import HotStoreBehind, LogTooShort
@@ -93,6 +94,14 @@ def plan_comparison(plan: RoundPlan) -> SnapshotId | None:
     """The lake snapshot to compare KV snapshots with: the rows of a bucket that was tiered before must not come twice."""
     again = (isinstance(s, SnapshotSplit) and s.bucket in plan.base.offsets for s in plan.splits)
     return plan.base.head if any(again) else None
+
+
+def plan_turns(splits: Sequence[Split], seed: str) -> tuple[Split, ...]:
+    """The order of writing: each bucket's first sub-split, then the second ones; buckets in an order of the round's own, so
+    that a round that is cut short does not starve the same buckets each time."""
+    buckets = sorted({s.bucket for s in splits}, key=lambda b: zlib.crc32(f"{seed}/{b}".encode()))
+    turn = {bucket: n for n, bucket in enumerate(buckets)}
+    return tuple(sorted(splits, key=lambda s: (s.index, turn[s.bucket])))
 
 
 def plan_bytes(plan: RoundPlan, bounds: Mapping[Bucket, LogBounds], snapshots: Mapping[Bucket, KvSnapshot]) -> int:

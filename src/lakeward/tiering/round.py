@@ -34,7 +34,7 @@ from lakeward.tiering.control import RoundControl
 from lakeward.tiering.dispatch import Dispatcher
 from lakeward.tiering.options import TieringOptions
 from lakeward.tiering.order import Plugin, WriteOrder
-from lakeward.tiering.plan import plan_comparison
+from lakeward.tiering.plan import plan_comparison, plan_turns
 from lakeward.tiering.planning import Ground, Planner
 from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.prefix import Kept, keep_prefix
@@ -56,7 +56,7 @@ class RoundWorld:
     clock: Clock
     options: TieringOptions
     new_round_id: Callable[[], RoundId] = new_round_id
-    check_lake: Callable[[str, Mapping[str, str]], None] = lambda _name, _options: None
+    check_location: Callable[[str, str], None] = lambda _lake, _location: None
     """Refuses a lake that this job's executors cannot reach."""
 
 
@@ -102,6 +102,7 @@ class Round:
         self.control.check()
         self.control.show(phase="write", splits_total=len(ground.plan.splits))
         committer = self._lake(ground.plan.table).open_committer(ground.plan.table)
+        self.world.check_location(self._lake_plugin(ground.plan.table).name, committer.prefix(self.round_id))
         self._record_intent(ground.plan, committer)
         is_committed = False
         try:
@@ -171,7 +172,6 @@ class Round:
 
     def _lake_plugin(self, table: TableInfo) -> Plugin:
         name, lake_options = self.world.hot.lake_options(table)
-        self.world.check_lake(name, lake_options)
         return Plugin(name=name, options=dict(lake_options))
 
     def _generation(self, ground: Ground) -> int:
@@ -212,9 +212,9 @@ class Round:
 
     def _dispatch(self, order: WriteOrder, splits: Sequence[Split], ground: Ground) -> dict[Split, WriteOutcome]:
         is_small = ground.bytes_waiting <= self.world.options.small_round_bytes
-        first = ground.plan.splits[0]
-        groups = [tuple(splits)] if is_small else [(s,) for s in splits]
-        orders = [order.with_splits(g, is_first=g[0] == first) for g in groups]
+        turns = plan_turns(splits, self.round_id)
+        groups = [turns] if is_small else [(s,) for s in turns]
+        orders = [order.with_splits(g, is_first=n == 0) for n, g in enumerate(groups)]
         done = len(ground.plan.splits) - len(splits)
         outcomes = self.world.dispatcher.run(
             orders, self.control, is_small=is_small, progressed=lambda n: self.control.show(splits_done=done + n)

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m lakeward.tiering` is `lakeward tier`."""
+
+import sys
+
+from lakeward.tiering.arguments import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job's command line without the `cli` extra: what `python -m lakeward.tiering` and spark-submit take."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lakeward.config import options, resolve
+from lakeward.errors import InvalidConfig, LakewardError
+from lakeward.tiering.job import run_job
+from lakeward.tiering.options import TieringOptions
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parses, runs the job, returns the exit code. A wrong start is one line on standard error."""
+    given = _parser().parse_args(arguments)
+    try:
+        run(
+            server=given.server,
+            name=given.name,
+            pool=given.pool,
+            slots=given.slots,
+            master=given.master,
+            conf=given.conf,
+            token_file=given.token_file,
+        )
+    except LakewardError as error:
+        print(f"lakeward: {error.message}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def run(
+    *,
+    server: str | None = None,
+    name: str | None = None,
+    pool: str | None = None,
+    slots: int | None = None,
+    master: str | None = None,
+    conf: Sequence[str] = (),
+    token_file: str | None = None,
+    config_file: Path | None = None,
+) -> None:
+    """All three doors end here. What is None comes from file, environment or default."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    arguments: dict[str, Any] = {
+        "client.server": server,
+        "tiering.name": name,
+        "tiering.pool": pool,
+        "tiering.slots": slots,
+        "tiering.master": master,
+        "client.token-file": token_file,
+    }
+    config = resolve(arguments={k: v for k, v in arguments.items() if v is not None}, file=config_file)
+    _use_token(config.get(options.CLIENT_TOKEN), config.get(options.CLIENT_TOKEN_FILE))
+    spark = {**{f"spark.{k}": v for k, v in config.below("spark.").items()}, **parse_conf(conf)}
+    run_job(TieringOptions.from_config(config, spark))
+
+
+def parse_conf(pairs: Sequence[str]) -> dict[str, str]:
+    """`k=v` pairs of `--conf`. Raises `InvalidConfig` for anything else."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.startswith("spark."):
+            raise InvalidConfig(where=f"--conf {pair}", reason="write it as spark.key=value")
+        found[key] = value
+    return found
+
+
+def _use_token(token: str | None, file: Path | None) -> None:
+    """Every connection of this process, and of local executors, takes its token from the environment."""
+    if token is None and file is not None:
+        token = file.read_text().strip()
+    if token:
+        os.environ["LAKEWARD_TOKEN"] = token
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="lakeward tier", description="Runs a tiering job: rounds from the hot store into the lake.")
+    for flag, help in HELP.items():
+        kind: Mapping[str, Any] = {"action": "append", "default": []} if flag == "conf" else {"type": int} if flag == "slots" else {}
+        parser.add_argument(f"--{flag}", dest=flag.replace("-", "_"), help=help, **kind)
+    return parser
+
+
+HELP = {
+    "server": "The server's HTTP address.",
+    "name": "The job's name; a newer instance of the same name takes over.",
+    "pool": "The pool of tables this job serves.",
+    "slots": "Rounds at the same time.",
+    "master": "Spark master: local[*,4], spark://host:7077, yarn, k8s://...",
+    "conf": "A Spark setting, key=value; may be given many times.",
+    "token-file": "File that holds the token's secret part; else LAKEWARD_TOKEN.",
+}

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tiering job: wires session, heartbeat, dispatcher and rounds together, and ends cleanly."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from lakeward import __version__
+from lakeward.errors import LakewardError, LeaseLost, SplitFailed, to_wire
+from lakeward.model.clock import Clock, SystemClock
+from lakeward.model.ids import JobName, new_instance_id, new_round_id
+from lakeward.model.round import RoundOwner
+from lakeward.protocol.heartbeat import HandedOut, TableFailed
+from lakeward.spi.hot import HotPlugin
+from lakeward.tiering.control import RoundControl
+from lakeward.tiering.dispatch import Dispatcher
+from lakeward.tiering.enumerate import Enumerator, JobIdentity, Work
+from lakeward.tiering.jobname import hold_name
+from lakeward.tiering.metrics import JobMetrics, MetricsServer
+from lakeward.tiering.options import TieringOptions
+from lakeward.tiering.order import Plugin
+from lakeward.tiering.plugins import PluginCache
+from lakeward.tiering.round import Round, RoundEnd, RoundWorld
+from lakeward.tiering.session import SessionOptions, check_location, is_same_machine, open_session
+
+log = logging.getLogger("lakeward.tiering")
+
+StartThread = Callable[[Callable[[], None], str], None]
+
+
+class TieringJob:
+    """One running job. `run` blocks until it was told to stop; made of parts that tests can replace."""
+
+    def __init__(
+        self,
+        options: TieringOptions,
+        hot: HotPlugin,
+        plugins: PluginCache,
+        dispatcher: Dispatcher,
+        *,
+        name: JobName,
+        start_thread: StartThread,
+    ) -> None:
+        self._options, self._start_thread, self._dispatcher = options, start_thread, dispatcher
+        self._clock: Clock = SystemClock()
+        self._flags = Path(tempfile.mkdtemp(prefix="lakeward-flags-")) if is_same_machine(options.master) else None
+        self._stopping = threading.Event()
+        self.metrics = JobMetrics()
+        self._server = None if options.metrics_port is None else MetricsServer(self.metrics, options.metrics_port)
+        self.world = RoundWorld(
+            hot=hot, plugins=plugins, dispatcher=dispatcher, clock=self._clock, options=options, check_location=self._check_location
+        )
+        self.identity = JobIdentity(
+            name=name,
+            instance=new_instance_id(),
+            pool=options.pool,
+            slots=options.slots,
+            host=socket.gethostname(),
+            version=__version__,
+            metrics_url=None if self._server is None else self._server.url,
+        )
+        self.enumerator = Enumerator(
+            coordinator=hot.coordinator(),
+            identity=self.identity,
+            start=self._start_round,
+            new_work=self._new_work,
+            interval_s=options.heartbeat_s,
+            on_end=self._note_end,
+        )
+
+    # ---- life ----------------------------------------------------------------------------------------------------
+    def run(self) -> None:
+        """Until `stop` is called or another instance takes the name: then raises `Superseded`."""
+        beat = threading.Thread(target=self._beat, name="lakeward-heartbeat", daemon=True)
+        beat.start()
+        log.info("job %s serves pool %s with %d slots", self.identity.name, self.identity.pool, self.identity.slots)
+        self._stopping.wait()
+        if self.enumerator.superseded is None:
+            self._drain()
+            self.enumerator.stop()
+            beat.join(5)
+            self.enumerator.leave()
+        self._close()
+        if self.enumerator.superseded is not None:
+            raise self.enumerator.superseded
+
+    def stop(self) -> None:
+        """Safe to call from a signal handler, and to repeat."""
+        self._stopping.set()
+
+    def _beat(self) -> None:
+        try:
+            self.enumerator.run()
+        finally:
+            self._stopping.set()
+
+    def _drain(self) -> None:
+        """Running rounds end by themselves, then at a boundary, then are given back: all within the grace."""
+        grace = self._options.shutdown_grace_s
+        self.enumerator.drain()
+        if self.enumerator.wait_idle(grace * 0.4):
+            return
+        for work in self.enumerator.works():
+            work.control.force()
+        if self.enumerator.wait_idle(grace * 0.4):
+            return
+        for work in self.enumerator.works():
+            work.control.leave(self._left(work))
+        self.enumerator.wait_idle(grace * 0.2)
+
+    def _left(self, work: Work) -> LakewardError:
+        return LeaseLost(table=str(work.handed.path), round_id=work.round_id, job=self.identity.name, reason="the job is shutting down")
+
+    def _close(self) -> None:
+        self._dispatcher.close()
+        if self._server is not None:
+            self._server.close()
+        if self._flags is not None:
+            shutil.rmtree(self._flags, ignore_errors=True)
+
+    # ---- rounds --------------------------------------------------------------------------------------------------
+    def _new_work(self, handed: HandedOut) -> Work:
+        round_id = new_round_id()
+        flag = None if self._flags is None else self._flags / round_id
+        return Work(handed=handed, round_id=round_id, control=RoundControl(flag))
+
+    def _start_round(self, work: Work) -> None:
+        try:
+            self._start_thread(lambda: self._run_round(work), f"lakeward-{work.handed.path}")
+        except RuntimeError as error:  # no more threads: this table's round fails, the job goes on
+            failed = SplitFailed(table=str(work.handed.path), split="thread", kind="RuntimeError", text=str(error))
+            self.enumerator.end(work, TableFailed(table_id=work.handed.table_id, epoch=work.handed.epoch, error=to_wire(failed)))
+
+    def _run_round(self, work: Work) -> None:
+        owner = RoundOwner(job=self.identity.name, instance=self.identity.instance, epoch=work.handed.epoch)
+        end = Round(world=self.world, handed=work.handed, owner=owner, control=work.control, round_id=work.round_id).run()
+        self.enumerator.end(work, end)
+
+    def _note_end(self, end: RoundEnd) -> None:
+        self.metrics.note(end)
+        if isinstance(end, TableFailed):
+            log.log(logging.INFO if end.given_back else logging.WARNING, "round %s: %s", end.round_id, end.error.get("message"))
+
+    def _check_location(self, lake: str, location: str) -> None:
+        check_location(lake, location, self._options.master)
+
+
+def run_job(options: TieringOptions) -> None:
+    """`lakeward tier`: starts Spark and the job, until SIGTERM or Ctrl-C. Raises `Superseded` and what a wrong start raises."""
+    session = open_session(SessionOptions(master=options.master, conf=options.spark, cache_dir=options.cache_dir))
+    try:
+        from lakeward.tiering.sparkdispatch import SparkDispatcher
+
+        plugins = PluginCache()
+        hot = plugins.hot(Plugin(name=options.hot, options=dict(options.hot_options)))
+        dispatcher = SparkDispatcher(session.spark.sparkContext, start_inheritable)
+        with hold_name(options.name, options.cache_dir) as held:
+            job = TieringJob(options, hot, plugins, dispatcher, name=held.name, start_thread=start_inheritable)
+            _run_until_signal(job)
+    finally:
+        session.close()
+
+
+def start_inheritable(target: Callable[[], None], name: str) -> None:
+    """A thread whose Spark settings are its own, and whose JVM twin ends with it."""
+    from pyspark import InheritableThread
+
+    thread = InheritableThread(target=target, name=name)
+    thread.daemon = True
+    thread.start()
+
+
+def _run_until_signal(job: TieringJob) -> None:
+    before = {number: signal.signal(number, lambda *_: job.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        job.run()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

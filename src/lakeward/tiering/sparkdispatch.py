@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs write orders on Spark: big rounds in a job of their own, small rounds of several tables in one job together."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lakeward.errors import LakewardError, SplitFailed
+from lakeward.model.outcome import WriteOutcome
+from lakeward.tiering.control import RoundControl
+from lakeward.tiering.dispatch import Dispatcher, Progressed
+from lakeward.tiering.order import WriteOrder
+from lakeward.tiering.write import write_order
+
+SHARED_JOBS = 2
+"""Shared jobs at a time: what arrives while they run is gathered for the next one."""
+
+SHARED_PATIENCE_S = 10.0
+"""A small round whose shared job is held up by another table's trouble goes on alone after this."""
+
+POLL_S = 0.05
+
+Answers = list[list[bytes]]
+
+
+class _Waiting:
+    """Orders of one round on their way through Spark. `error`: the Spark job itself failed."""
+
+    def __init__(self, orders: Sequence[bytes]) -> None:
+        self.orders = orders
+        self.answers: Answers | None = None
+        self.error: BaseException | None = None
+        self.done = threading.Event()
+
+    def finish(self, answers: Answers | None, error: BaseException | None = None) -> None:
+        self.answers, self.error = answers, error
+        self.done.set()
+
+
+class SparkDispatcher(Dispatcher):
+    """`start_thread` makes threads that carry Spark's settings (`pyspark.InheritableThread`)."""
+
+    def __init__(self, context: Any, start_thread: Callable[[Callable[[], None], str], None]) -> None:
+        self._context, self._start = context, start_thread
+        self._parallelism = max(1, int(context.defaultParallelism))
+        self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
+        for number in range(SHARED_JOBS):
+            start_thread(self._share, f"lakeward-shared-{number}")
+
+    def run(self, orders: Sequence[WriteOrder], control: RoundControl, *, is_small: bool, progressed: Progressed) -> list[WriteOutcome]:
+        packed = [o.to_bytes() for o in orders]
+        answers = self._run_shared(packed, control) if is_small else None
+        if answers is None:
+            answers = self._run_alone(packed, control, orders[0].round_id, progressed)
+        outcomes = [WriteOutcome.from_bytes(data) for answer in answers for data in answer]
+        progressed(len(outcomes))
+        return outcomes
+
+    def close(self) -> None:
+        for _ in range(SHARED_JOBS):
+            self._queue.put(None)
+
+    # ---- a job of its own ------------------------------------------------------------------------------------------
+    def _run_alone(self, orders: Sequence[bytes], control: RoundControl, group: str, progressed: Progressed) -> Answers:
+        waiting = _Waiting(orders)
+        self._start(lambda: self._collect(waiting, [waiting], group), f"lakeward-round-{group}")
+        while not waiting.done.wait(POLL_S):
+            if control.stopped_by is not None:
+                self._context.cancelJobGroup(group)  # queued tasks never start; running ones see the flag or their lease
+                control.check()
+            progressed(self._splits_done(group))
+        return self._answers(waiting, group)
+
+    def _splits_done(self, group: str) -> int:
+        tracker = self._context.statusTracker()
+        stages = [s for job in tracker.getJobIdsForGroup(group) if (info := tracker.getJobInfo(job)) for s in info.stageIds]
+        return sum(int(info.numCompletedTasks) for stage in stages if (info := tracker.getStageInfo(stage)))
+
+    # ---- a job together --------------------------------------------------------------------------------------------
+    def _run_shared(self, orders: Sequence[bytes], control: RoundControl) -> Answers | None:
+        """None: the shared job takes too long for reasons of others. Its late result counts for nothing."""
+        waiting = _Waiting(orders)
+        self._queue.put(waiting)
+        waited = 0.0
+        while not waiting.done.wait(POLL_S):
+            control.check()
+            waited += POLL_S
+            if waited >= SHARED_PATIENCE_S:
+                return None
+        return self._answers(waiting, "shared")
+
+    def _share(self) -> None:
+        """One of the threads that run shared jobs: takes what is there, all of it, and runs it as one job."""
+        while (first := self._queue.get()) is not None:
+            gathered = [first]
+            while True:
+                try:
+                    more = self._queue.get_nowait()
+                except queue.Empty:
+                    break
+                if more is None:
+                    self._queue.put(None)
+                    break
+                gathered.append(more)
+            whole = _Waiting([o for w in gathered for o in w.orders])
+            self._collect(whole, gathered, "lakeward-small-rounds")
+
+    # ---- Spark -----------------------------------------------------------------------------------------------------
+    def _collect(self, whole: _Waiting, members: Sequence[_Waiting], group: str) -> None:
+        """Runs the orders as one job and hands each member its part. Never raises."""
+        is_shared = members[0] is not whole
+        partitions = min(len(whole.orders), self._parallelism) if is_shared else len(whole.orders)
+        try:
+            self._context.setJobGroup(group, f"{len(whole.orders)} orders", interruptOnCancel=False)
+            answers = self._context.parallelize(list(whole.orders), partitions).map(write_order).collect()
+        except Exception as error:  # noqa: BLE001 - py4j raises what it likes; each round gets it as its own failure
+            for member in members:
+                member.finish(None, error)
+            return
+        at = 0
+        for member in members:
+            member.finish(answers[at : at + len(member.orders)])
+            at += len(member.orders)
+
+    def _answers(self, waiting: _Waiting, group: str) -> Answers:
+        if waiting.error is None:
+            assert waiting.answers is not None
+            return waiting.answers
+        if isinstance(waiting.error, LakewardError):
+            raise waiting.error
+        raise SplitFailed(table="?", split=f"job {group}", kind=type(waiting.error).__name__, text=_first_lines(waiting.error))
+
+
+def _first_lines(error: BaseException) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return "\n".join(lines[:12])[:2000]
