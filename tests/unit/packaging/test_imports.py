@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Imports point down only, a wrong one is caught, and `import lakeward` loads nothing heavy."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+LINT = Path(sys.executable).with_name("lint-imports")
+CONTRACT = (ROOT / "pyproject.toml").read_text().partition("[tool.importlinter]")
+LAYERS = re.findall(r"[a-z]+", re.search(r"layers = \[(.*?)\]", CONTRACT[2], re.DOTALL)[1])  # type: ignore[index]
+
+
+def make_tree(folder: Path, added: dict[str, str]) -> Path:
+    """A package with our layers, empty, under our contract, with some code in it."""
+    for layer in LAYERS:
+        (folder / "lakeward" / layer).mkdir(parents=True)
+        (folder / "lakeward" / layer / "__init__.py").write_text("")
+    shutil.copy(ROOT / "src" / "lakeward" / "__init__.py", folder / "lakeward")
+    for module, code in added.items():
+        (folder / "lakeward" / module).write_text(code)
+    (folder / "pyproject.toml").write_text(CONTRACT[1] + CONTRACT[2])
+    return folder
+
+
+def lint(folder: Path) -> subprocess.CompletedProcess[str]:
+    variables = {**os.environ, "PYTHONPATH": str(folder)}
+    return subprocess.run([LINT, "--no-cache"], cwd=folder, env=variables, capture_output=True, text=True)
+
+
+def test_our_own_imports_keep_the_contract() -> None:
+    run = subprocess.run([LINT], cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout
+
+
+def test_right_imports_pass(tmp_path: Path) -> None:
+    run = lint(
+        make_tree(
+            tmp_path, {"read/plan.py": "from lakeward.spi import *\nfrom lakeward.model import *\n", "spark/door.py": "import pyspark\n"}
+        )
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "code", "words"),
+    [
+        ("model/table.py", "import lakeward.config\n", "lakeward.model"),
+        ("coordinator/lease.py", "from lakeward.server import app\n", "lakeward.coordinator"),
+        ("coordinator/round.py", "import lakeward.tiering\n", "lakeward.coordinator"),
+        ("lake/files.py", "def f():\n    import lakeward.hot\n", "lakeward.lake"),
+        ("client/door.py", "import pyspark\n", "pyspark"),
+    ],
+    ids=["upwards", "upwards-from-the-coordinator", "sibling", "sibling-inside-a-function", "pyspark-where-it-does-not-belong"],
+)
+def test_a_wrong_import_fails(tmp_path: Path, module: str, code: str, words: str) -> None:
+    run = lint(make_tree(tmp_path, {module: code}))
+    assert run.returncode != 0
+    assert "BROKEN" in run.stdout
+    assert words in run.stdout
+
+
+def test_a_package_that_is_in_no_layer_fails(tmp_path: Path) -> None:
+    tree = make_tree(tmp_path, {})
+    shutil.copytree(tree / "lakeward" / "model", tree / "lakeward" / "misplaced")
+    run = lint(tree)
+    assert run.returncode != 0
+    assert "misplaced" in run.stdout
+
+
+def loaded_by(statement: str) -> set[str]:
+    program = f"{statement}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd="/")
+    return set(json.loads(run.stdout))
+
+
+def test_import_lakeward_loads_nothing_heavy() -> None:
+    loaded = loaded_by("import lakeward")
+    assert "lakeward" in loaded
+    for heavy in ("pyspark", "pyiceberg", "pyarrow.flight", "pyarrow", "numpy", "httpx", "rocksdict", "fastapi", "typer"):
+        assert heavy not in loaded
+
+
+def test_the_client_and_the_plug_points_need_no_engine() -> None:
+    loaded = loaded_by("import lakeward.config, lakeward.protocol.codec, lakeward.spi.lake, lakeward.spi.hot, lakeward.spi.coordinator")
+    for heavy in ("pyspark", "pyiceberg", "rocksdict", "fastapi", "typer", "duckdb"):
+        assert heavy not in loaded
+
+
+def test_a_command_loads_only_its_own_module() -> None:
+    loaded = loaded_by("import contextlib\nfrom lakeward.cli.app import run\nwith contextlib.redirect_stdout(None): run(['version'])")
+    for heavy in ("pyspark", "pyiceberg", "rocksdict", "fastapi", "duckdb", "pyarrow.flight"):
+        assert heavy not in loaded
