@@ -29,6 +29,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from lakeward.errors import (
     CommitConflict,
     CommitUnknown,
+    FaultInjected,
     LakeError,
     LakeTableGone,
     LakeUnavailable,
@@ -111,7 +112,7 @@ class IcebergLakeCommitter(LakeCommitter):
         base: LakeBase,
         properties: CommitProperties,
     ) -> Committable:
-        ground = self.load_ground(base, properties.round_id)
+        ground = self.load_ground(base, properties.round_id, as_is=properties.generation > base.generation)
         check_fits(self._table, ground.table.metadata)
         parsed = [WriteResult.from_bytes(r) for r in results]
         with lake_errors(str(self._table.path), "prepare a commit of"):
@@ -129,10 +130,12 @@ class IcebergLakeCommitter(LakeCommitter):
                 extra[FOREIGN_REMOVED_KEY] = str(max(0, removed - missing))
             return self.build(ground, properties, [c.file for c in files], deletes, rows_gone=resolution.count, extra=extra)
 
-    def load_ground(self, base: LakeBase, round_id: str) -> Ground:
-        """The table now, if it is still what `base` says, head, tag and token. Raises `CommitConflict`."""
+    def load_ground(self, base: LakeBase, round_id: str, *, as_is: bool = False) -> Ground:
+        """The table now, if it is still what `base` says, head, tag and token. Raises `CommitConflict`.
+
+        `as_is`: a resync, which starts a new generation, may build on a table that someone rolled back."""
         table = self._connection.load(self._table.path)
-        reconciled = self._reader.reconcile(table)
+        reconciled = self._reader.reconcile(table, as_is=as_is)
         found = reconciled.base
         if found.head != base.head or found.token != base.token or found.offsets != base.offsets:
             lost = found.token != base.token or found.offsets != base.offsets or found.fence != base.fence
@@ -190,6 +193,10 @@ class IcebergLakeCommitter(LakeCommitter):
         """Manifests, list and snapshot on this ground: everything that a commit needs but the catalog's yes."""
         table, base = ground.table, ground.reconciled.base
         metadata, head = table.metadata, ground.head
+        back = [b for b, o in properties.offsets.items() if o < base.offsets.get(b, 0)]
+        if back and properties.generation <= base.generation:
+            reason = f"bucket {back[0]} would go back from offset {base.offsets[back[0]]} to {properties.offsets[back[0]]}"
+            raise self._conflict(properties.round_id, reason, lost=True)
         rows = sum(f.record_count for f in data)
         target = ManifestTarget(
             io=table.io,
@@ -270,9 +277,12 @@ class IcebergLakeCommitter(LakeCommitter):
         request = CommitRequest.from_bytes(committable.payload)
         self._check(committable.base, precondition, request)
         table = self._prepared_on or self._connection.load(self._table.path)
-        fault_point("lake.before-commit", round_id=request.round_id)
-        self._send(table, request, precondition)
-        fault_point("lake.after-commit", round_id=request.round_id)
+        try:
+            fault_point("lake.before-commit", round_id=request.round_id)
+            self._send(table, request, precondition)
+            fault_point("lake.after-commit", round_id=request.round_id)
+        except FaultInjected as error:  # a test's lost request or lost answer
+            raise CommitUnknown(table=str(self._table.path), round_id=request.round_id, reason=str(error)) from error
         return self._reader.summaries(table).snapshot(request.snapshot, self._reader.summaries(table).offsets(request.snapshot))
 
     def _check(self, base: LakeBase, precondition: Precondition, request: CommitRequest) -> None:

@@ -57,6 +57,13 @@ class IcebergConnection:
                 self._catalog = self._connect()
             return self._catalog
 
+    def close(self) -> None:
+        """Lets go of pooled connections. The next use connects again."""
+        with self._lock:
+            catalog, self._catalog = self._catalog, None
+        if catalog is not None:
+            catalog.close()
+
     def _connect(self) -> Catalog:
         options = dict(self.options)
         if options.get("type") == "rest" and "token" not in options and os.environ.get("LAKEWARD_TOKEN"):

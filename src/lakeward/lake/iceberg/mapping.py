@@ -32,7 +32,7 @@ DEFAULTS: Mapping[str, str] = {
     "write.parquet.compression-codec": "zstd",
     # A round every 10 s: half an hour of snapshots for readers that hold no lease, about 180 of them.
     "history.expire.max-snapshot-age-ms": "1800000",
-    "history.expire.min-snapshots-to-keep": "5",
+    "history.expire.min-snapshots-to-keep": "1",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
