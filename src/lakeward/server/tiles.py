@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The five tiles of the dashboard, purely: figure, rule, and what to do when one is red."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lakeward.model.state import TableState
+from lakeward.protocol.views import JobStatus, TableStatus
+
+ROUND_SHARE = 0.5
+"""Two rounds must fit into the freshness: a row that just misses one waits for the next."""
+
+FILES_PER_TABLE = 5_000
+"""Live files of one table above which planning a scan begins to cost more than reading."""
+
+TREND_MS = 300_000
+Samples = Sequence[tuple[int, int]]
+SICK = frozenset({TableState.QUARANTINED, TableState.FAILED})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tile:
+    """`page` is where the dashboard leads when the tile is red."""
+
+    key: str
+    name: str
+    figure: str
+    ok: bool
+    rule: str
+    advice: str = ""
+    page: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overview:
+    """What the tiles look at. `overdue_bytes`: remote log older than its TTL that only waits for the lake."""
+
+    tables: Sequence[TableStatus]
+    jobs: Sequence[JobStatus]
+    missing_jobs: Sequence[str] = ()
+    queue: Samples = ()
+    remote_bytes: Samples = ()
+    files: Samples = ()
+    overdue_bytes: int = 0
+    lake_error: str | None = None
+
+
+def make_tiles(seen: Overview) -> tuple[Tile, ...]:
+    return (_rounds(seen), _queue(seen), _remote(seen), _files(seen), _jobs(seen))
+
+
+def _rounds(seen: Overview) -> Tile:
+    tiered = [t for t in seen.tables if t.state not in (TableState.DISABLED, TableState.PAUSED)]
+    worst = max(tiered, key=_share, default=None)
+    share = _share(worst) if worst else 0.0
+    sick = [t for t in tiered if t.state in SICK or t.failures_in_a_row]
+    late = [t for t in tiered if t.lag_ms > t.freshness_ms]
+    advice, page = "", ""
+    if seen.lake_error:
+        advice = f"The lake does not answer: {seen.lake_error}. Nothing is lost; rounds go on when it does."
+    elif sick:
+        advice, page = f"{sick[0].path} fails: {sick[0].reason or 'see its rounds'}.", _page(sick[0])
+    elif late:
+        worst_late = max(late, key=lambda t: t.lag_ms / t.freshness_ms)
+        advice, page = f"{worst_late.path} is later than its freshness; its page says where the time goes.", _page(worst_late)
+    elif worst and share > ROUND_SHARE:
+        advice, page = (
+            f"Rounds of {worst.path} are too long for its freshness: more buckets, more cores, or a longer freshness.",
+            _page(worst),
+        )
+    return Tile(
+        key="rounds",
+        name="Round / freshness, worst table",
+        figure=f"{share:.2f}",
+        ok=not advice,
+        rule=f"at most {ROUND_SHARE}, no table late or failing",
+        advice=advice,
+        page=page,
+    )
+
+
+def _queue(seen: Overview) -> Tile:
+    depth = seen.queue[-1][1] if seen.queue else 0
+    slots = sum(j.slots for j in seen.jobs if j.live)
+    trend = _trend(seen.queue)
+    ok = depth <= max(1, slots) or trend < 0
+    advice = "" if ok else "More tables are due than slots serve: start another job (`lakeward tier`) or raise --slots."
+    return Tile(
+        key="queue",
+        name="Queue depth",
+        figure=f"{depth} {_arrow(trend)}",
+        ok=ok,
+        rule=f"not above the {slots} slots there are, or falling",
+        advice=advice,
+        page="#/jobs",
+    )
+
+
+def _remote(seen: Overview) -> Tile:
+    held = seen.remote_bytes[-1][1] if seen.remote_bytes else 0
+    ok = seen.overdue_bytes == 0
+    advice = "" if ok else f"{_bytes(seen.overdue_bytes)} of log is past its TTL and kept only because the lake does not have it yet."
+    return Tile(
+        key="remote-log",
+        name="Remote log",
+        figure=f"{_bytes(held)} {_arrow(_trend(seen.remote_bytes))}",
+        ok=ok,
+        rule="nothing past its TTL still waits for the lake",
+        advice=advice,
+        page="#/",
+    )
+
+
+def _files(seen: Overview) -> Tile:
+    count = sum((t.lake_files or 0) + (t.lake_delete_files or 0) for t in seen.tables)
+    worst = max(seen.tables, key=lambda t: t.lake_files or 0, default=None)
+    ok = worst is None or (worst.lake_files or 0) <= FILES_PER_TABLE
+    advice = "" if ok or worst is None else f"{worst.path} has {worst.lake_files:,} files: longer freshness, fewer buckets, or compaction."
+    return Tile(
+        key="files",
+        name="Lake files",
+        figure=f"{count:,} {_arrow(_trend(seen.files))}",
+        ok=ok,
+        rule=f"at most {FILES_PER_TABLE:,} in a table",
+        advice=advice,
+        page=_page(worst) if worst and not ok else "",
+    )
+
+
+def _jobs(seen: Overview) -> Tile:
+    live = sum(1 for j in seen.jobs if j.live)
+    expected = max(sum(1 for j in seen.jobs if j.expected) + len([m for m in seen.missing_jobs if m not in {j.name for j in seen.jobs}]), 1)
+    unserved = [t for t in seen.tables if not t.served and t.state is not TableState.DISABLED]
+    silent = sorted({*seen.missing_jobs, *(j.name for j in seen.jobs if j.expected and not j.live)})
+    advice = ""
+    if silent:
+        advice = f"Expected and not heard of: {', '.join(silent)}. Start it again under its name."
+    elif live == 0 and seen.tables:
+        advice = "No job is live: nothing reaches the lake. Start one with `lakeward tier`."
+    elif unserved:
+        advice = f"No live job serves pool {unserved[0].pool} of {unserved[0].path}: `lakeward tier --pool {unserved[0].pool}`."
+    return Tile(
+        key="jobs",
+        name="Jobs live / expected",
+        figure=f"{live} / {expected}",
+        ok=not advice,
+        rule="every expected job is live and every pool is served",
+        advice=advice,
+        page="#/jobs",
+    )
+
+
+def _share(table: TableStatus | None) -> float:
+    return 0.0 if table is None or not table.last_duration_ms else table.last_duration_ms / table.freshness_ms
+
+
+def _page(table: TableStatus) -> str:
+    return f"#/table/{table.path}"
+
+
+def _trend(samples: Samples) -> int:
+    """The change over the last five minutes."""
+    if len(samples) < 2:
+        return 0
+    newest = samples[-1][0]
+    recent = [value for at, value in samples if at >= newest - TREND_MS]
+    return recent[-1] - recent[0]
+
+
+def _arrow(change: int) -> str:
+    return "↑" if change > 0 else "↓" if change < 0 else "→"
+
+
+def _bytes(size: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"

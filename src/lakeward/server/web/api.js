@@ -1,0 +1,36 @@
+// Calls to the server. A token, when one is needed, lives in this tab only.
+const KEY = "lakeward-token";
+
+export class ApiError extends Error {
+  constructor(status, body) {
+    super(body?.message ?? `HTTP ${status}`);
+    this.status = status;
+    this.body = body;
+  }
+}
+
+export const token = {
+  get: () => sessionStorage.getItem(KEY),
+  set: (value) => sessionStorage.setItem(KEY, value),
+};
+
+export async function call(path, { method = "GET", limitMs = 8000 } = {}) {
+  const headers = token.get() ? { Authorization: `Bearer ${token.get()}` } : {};
+  const answer = await fetch(path, { method, headers, signal: AbortSignal.timeout(limitMs), cache: "no-store" });
+  const body = await answer.json().catch(() => null);
+  if (!answer.ok) throw new ApiError(answer.status, body);
+  return body;
+}
+
+const table = (name) => `/api/v1/tables/${encodeURIComponent(name)}`;
+
+export const api = {
+  overview: () => call("/api/v1/dashboard"),
+  lag: (name) => call(`${table(name)}/lag`),
+  info: (name) => call(table(name)),
+  explain: (name) => call(`${table(name)}/explain`),
+  ledger: (name) => call(`${table(name)}/ledger`),
+  rounds: (name, limit = 50) => call(`/api/v1/rounds?limit=${limit}${name ? `&table=${encodeURIComponent(name)}` : ""}`),
+  resume: (name) => call(`${table(name)}/resume`, { method: "POST" }),
+  pause: (name) => call(`${table(name)}/pause`, { method: "POST" }),
+};

@@ -1,0 +1,34 @@
+// Figures as people read them, and safe text for HTML.
+const ESCAPES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
+
+export const text = (value) => String(value ?? "").replace(/[&<>"']/g, (c) => ESCAPES[c]);
+
+export function duration(ms) {
+  if (ms === null || ms === undefined) return "–";
+  const s = ms / 1000;
+  if (s < 1) return `${Math.round(ms)} ms`;
+  if (s < 10) return `${s.toFixed(1)} s`;
+  if (s < 120) return `${Math.round(s)} s`;
+  if (s < 7200) return `${Math.round(s / 60)} min`;
+  if (s < 172800) return `${(s / 3600).toFixed(1)} h`;
+  return `${(s / 86400).toFixed(1)} d`;
+}
+
+export function count(n) {
+  if (n === null || n === undefined) return "–";
+  return n.toLocaleString("en-US");
+}
+
+export function bytes(n) {
+  if (n === null || n === undefined) return "–";
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let i = 0;
+  while (n >= 1000 && i < units.length - 1) { n /= 1000; i += 1; }
+  return `${i && n < 10 ? n.toFixed(1) : Math.round(n)} ${units[i]}`;
+}
+
+export function clock(ms) {
+  return ms ? new Date(ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" }) : "–";
+}
+
+export const short = (id) => (id ? String(id).slice(0, 8) : "–");

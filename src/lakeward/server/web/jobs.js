@@ -1,0 +1,27 @@
+// Jobs: who is there, who should be, and what each is doing now.
+import { clock, count, duration, text } from "./format.js";
+
+const progress = (job) => job.working_on.map((path) => {
+  const p = job.progress?.[path] ?? {};
+  const share = p.splits_total ? p.splits_done / p.splits_total * 100 : 0;
+  return `<div><a href="#/table/${encodeURIComponent(path)}">${text(path)}</a> <span class="soft">${text(p.phase ?? "")} ${p.splits_total ? `${p.splits_done}/${p.splits_total} splits, ${count(p.rows)} rows` : ""}</span>
+    <div class="meter"><span style="width:${share}%"></span></div></div>`;
+}).join("") || '<span class="soft">waiting for work</span>';
+
+export function jobsPage() {
+  let root = null;
+  let drawn = "";
+  return {
+    mount(page) { root = page; page.innerHTML = '<section class="card"><h2>Tiering jobs</h2><div id="jobs"></div></section>'; },
+    update(overview) {
+      const rows = overview.jobs.map((j) => `<tr class="${j.live ? "" : "sick"}">
+        <td><b>${text(j.name)}</b>${j.expected ? ' <span class="soft">expected</span>' : ""}</td>
+        <td><span class="state ${j.live ? "" : "failed"}">${j.live ? "live" : "silent"}</span></td>
+        <td>${text(j.pool)}</td><td class="num">${j.slots}</td><td style="min-width:16rem">${progress(j)}</td>
+        <td>${j.last_beat_at_ms ? `${clock(j.last_beat_at_ms)} <span class="soft">(${duration(Math.max(0, overview.now_ms - j.last_beat_at_ms))} ago)</span>` : "never"}</td><td class="soft">${text(j.host)}</td><td class="soft">${text(j.version)}</td></tr>`).join("");
+      const html = rows ? `<div class="scroll"><table><thead><tr><th>Name</th><th>State</th><th>Pool</th><th class="num">Slots</th><th>Now</th><th>Last heartbeat</th><th>Host</th><th>Version</th></tr></thead><tbody>${rows}</tbody></table></div>`
+        : '<p class="empty">No job has registered. Start one with <span class="mono">lakeward tier</span>.</p>';
+      if (html !== drawn) { root.querySelector("#jobs").innerHTML = html; drawn = html; }
+    },
+  };
+}

@@ -1,0 +1,46 @@
+// Rounds as a timeline: each bar split into wait, plan, write, resolve, commit.
+import { api } from "./api.js";
+import { bytes, clock, count, duration, short, text } from "./format.js";
+
+export const PHASES = [["wait", "wait_s"], ["plan", "plan_s"], ["write", "write_s"], ["resolve", "resolve_s"], ["commit", "commit_s"]];
+
+const total = (r) => PHASES.reduce((sum, [, key]) => sum + (r.phases?.[key] ?? 0), 0);
+
+export function phaseBar(round, longest) {
+  const width = Math.max(4, total(round) / (longest || 1) * 100);
+  const parts = PHASES.map(([name, key]) => {
+    const s = round.phases?.[key] ?? 0;
+    return s > 0 ? `<span class="${name}" style="flex:${s}" title="${name} ${duration(s * 1000)}"></span>` : "";
+  }).join("");
+  return `<div class="phases" style="width:${width}%">${parts}</div>`;
+}
+
+export const legend = `<div class="legend">${PHASES.map(([name]) => `<span><i class="${name}"></i>${name}</span>`).join("")}</div>`;
+
+export function roundsTable(rounds, withTable) {
+  if (!rounds.length) return '<p class="empty">No round has ended yet.</p>';
+  const longest = Math.max(...rounds.map(total));
+  const rows = rounds.map((r) => `<tr class="${r.outcome === "failed" ? "sick" : ""}">
+      <td>${clock(r.ended_at_ms)}</td>
+      ${withTable ? `<td><a href="#/table/${encodeURIComponent(r.path)}">${text(r.path)}</a></td>` : ""}
+      <td><span class="state ${r.outcome === "failed" ? "failed" : ""}">${text(r.outcome)}</span></td>
+      <td style="min-width:14rem;width:35%">${phaseBar(r, longest)}</td>
+      <td class="num">${duration(total(r) * 1000)}</td>
+      <td class="num">${count(r.rows)}</td><td class="num">${count(r.deletes)}</td><td class="num">${bytes(r.bytes_written)}</td><td class="num">${count(r.files)}</td>
+      <td class="soft">${text(r.job)}</td><td class="mono soft" title="${text(r.round_id)}">${short(r.round_id)}</td></tr>
+      ${r.error ? `<tr class="reason sick"><td colspan="11">${text(r.error.message)}</td></tr>` : ""}`).join("");
+  return `<div class="scroll"><table><thead><tr><th>Ended</th>${withTable ? "<th>Table</th>" : ""}<th>Outcome</th><th>Phases</th><th class="num">Took</th><th class="num">Rows</th><th class="num">Deletes</th><th class="num">Written</th><th class="num">Files</th><th>Job</th><th>Round</th></tr></thead><tbody>${rows}</tbody></table></div>${legend}`;
+}
+
+export function roundsPage() {
+  let root = null;
+  let drawn = "";
+  const load = async () => {
+    const html = roundsTable((await api.rounds(null, 100)).rounds, true);
+    if (html !== drawn && root.isConnected) { root.querySelector("#rounds").innerHTML = html; drawn = html; }
+  };
+  return {
+    mount(page) { root = page; page.innerHTML = '<section class="card"><h2>Rounds, newest first</h2><div id="rounds"><p class="empty">Loading</p></div></section>'; },
+    update() { load().catch(() => {}); },
+  };
+}

@@ -1,0 +1,13 @@
+// The five tiles: figure, rule, and what to do when red.
+import { text } from "./format.js";
+
+export function tiles(list) {
+  return list.map((t) => `
+    <section class="tile ${t.ok ? "" : "bad"}" data-tile="${text(t.key)}">
+      <div class="name">${text(t.name)}</div>
+      <div class="figure">${text(t.figure)}</div>
+      <div class="word">${t.ok ? "all well" : "look here"}</div>
+      <div class="rule">${text(t.rule)}</div>
+      ${t.ok ? "" : `<div class="advice">${text(t.advice)}${t.page ? ` <a href="${text(t.page)}">Show</a>` : ""}</div>`}
+    </section>`).join("");
+}
