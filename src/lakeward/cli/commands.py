@@ -16,6 +16,7 @@ class Command:
 
 
 COMMANDS = (
+    Command("config", "lakeward.cli.config", "Settings now in force, and where each came from."),
     Command("tier", "lakeward.cli.tier", "Runs a tiering job: rounds from the hot store into the lake."),
     Command("version", "lakeward.cli.version", "Versions of Lakeward and of what it works with."),
 )

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line's frame: one module per call, errors as one paragraph with an exit code, and `config` and `version`."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lakeward import __version__
+from lakeward.cli import app, commands
+from lakeward.errors import (
+    CommitUnknown,
+    Forbidden,
+    InvalidRequest,
+    LakewardError,
+    ServerUnavailable,
+    TableNotFound,
+)
+
+
+@pytest.mark.parametrize("command", commands.COMMANDS, ids=lambda c: c.name)
+def test_every_command_registers_itself_and_explains_itself(command: commands.Command, capsys: pytest.CaptureFixture[str]) -> None:
+    assert callable(importlib.import_module(command.module).register)
+    assert app.run([command.name, "--help"]) == 0
+    assert "Usage: lakeward " + command.name in capsys.readouterr().out
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(command.name in shown for command in commands.COMMANDS)
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["version"]) == 0
+    assert capsys.readouterr().out.startswith(f"lakeward {__version__}\n")
+    assert app.run(["version", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["lakeward"] == __version__
+
+
+def test_config_shows_value_and_origin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LAKEWARD_TABLE__DATALAKE__FRESHNESS", "10 s")
+    (tmp_path / "lakeward.toml").write_text('server.host = "::1"')
+    assert app.run(["config", "table.datalake.freshness"]) == 0
+    assert "table.datalake.freshness = 10 s  (from: environment LAKEWARD_TABLE__DATALAKE__FRESHNESS)" in capsys.readouterr().out
+    assert app.run(["config", "--json"]) == 0
+    shown = {row["key"]: (row["value"], row["from"]) for row in json.loads(capsys.readouterr().out)}
+    assert shown["server.host"] == ("::1", "file lakeward.toml")
+    assert shown["server.port"] == ("9050", "default")
+
+
+def test_an_error_is_one_paragraph_and_an_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["config", "server.prot"]) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("lakeward: ")
+    assert "did you mean 'server.port'" in shown
+    assert "Traceback" not in shown
+
+
+def test_debug_shows_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(app.DEBUG, "")
+    with pytest.raises(LakewardError):
+        app.run(["--debug", "config", "server.prot"])
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InvalidRequest(what="w", reason="r"), 2),
+        (TableNotFound(table="t"), 3),
+        (Forbidden(token_name="n", role="read", what="w", needed="admin"), 4),
+        (ServerUnavailable(address="a", reason="r"), 5),
+        (CommitUnknown(table="t", round_id="r", reason="x"), 1),
+    ],
+    ids=lambda e: getattr(e, "code", e),
+)
+def test_exit_codes(error: LakewardError, code: int) -> None:
+    assert app.exit_code(error) == code
+
+
+def test_without_typer_version_works_and_the_rest_says_what_to_install() -> None:
+    program = "import sys; sys.modules['typer'] = None; sys.argv = ['lakeward', {!r}]; from lakeward.cli import main; main()"
+    run = subprocess.run([sys.executable, "-c", program.format("version")], capture_output=True, text=True)
+    assert (run.returncode, run.stdout) == (0, f"lakeward {__version__}\n")
+    run = subprocess.run([sys.executable, "-c", program.format("status")], capture_output=True, text=True)
+    assert run.returncode == 2
+    assert "lakeward[cli]" in run.stderr
