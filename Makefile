@@ -33,6 +33,7 @@ lint: $(STAMP)
 
 types: $(STAMP)
 	@$(BIN)/mypy
+	@$(BIN)/mypy .ci/generate.py .ci/skips.py
 
 imports: $(STAMP)
 	@$(BIN)/lint-imports

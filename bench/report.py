@@ -59,6 +59,7 @@ class Result:
 class Report:
     name: str
     results: list[Result] = field(default_factory=list)
+    folder: Path = RESULTS
 
     @contextmanager
     def measure(self) -> Iterator[Cost]:
@@ -107,11 +108,11 @@ class Report:
 
     def finish(self) -> Path:
         """Stores the results, replacing those of an earlier run."""
-        RESULTS.mkdir(exist_ok=True)
-        path = RESULTS / f"{self.name}.json"
+        self.folder.mkdir(exist_ok=True)
+        path = self.folder / f"{self.name}.json"
         path.write_text(json.dumps([asdict(r) for r in self.results], indent=2) + "\n")
         missed = [r.case for r in self.results if r.met is False]
-        print(f"{self.name}: {len(self.results)} results in {path.relative_to(FOLDER.parent)}, {len(missed)} targets missed", flush=True)
+        print(f"{self.name}: {len(self.results)} results in {os.path.relpath(path)}, {len(missed)} targets missed", flush=True)
         return path
 
 

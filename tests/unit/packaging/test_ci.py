@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What CI leans on: the list of allowed skips, the stale-page check, the lock, make's own list of targets."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+RESULTS = """<testsuites><testsuite>
+<testcase file="tests/a/test_x.py" name="test_ok"/>
+<testcase file="tests/a/test_x.py" name="test_gap"><skipped type="pytest.xfail" message="a declared gap"/></testcase>
+{more}
+</testsuite></testsuites>"""
+SKIPPED = (
+    '<testcase file="tests/browser/test_page.py" name="test_tiles[dark]"><skipped type="pytest.skip" message="no browser"/></testcase>'
+)
+
+
+def check_skips(folder: Path, more: str, listed: str) -> subprocess.CompletedProcess[str]:
+    (folder / "tests.xml").write_text(RESULTS.format(more=more))
+    (folder / "skips.txt").write_text(listed)
+    script = ROOT / ".ci" / "skips.py"
+    return subprocess.run([sys.executable, script, folder / "tests.xml", folder / "skips.txt"], capture_output=True, text=True)
+
+
+def test_a_listed_skip_is_shown_and_passes(tmp_path: Path) -> None:
+    run = check_skips(tmp_path, SKIPPED, "# why\ntests/browser/*: no Chromium\n")
+    assert run.returncode == 0
+    assert "tests/browser/test_page.py::test_tiles[dark]: no browser (listed: no Chromium)" in run.stdout
+
+
+def test_a_skip_that_is_not_listed_fails(tmp_path: Path) -> None:
+    run = check_skips(tmp_path, SKIPPED, "tests/fluss/*: no cluster\n")
+    assert run.returncode == 1
+    assert "NOT LISTED" in run.stdout
+
+
+def test_a_listed_skip_needs_a_reason(tmp_path: Path) -> None:
+    run = check_skips(tmp_path, "", "tests/browser/*\n")
+    assert run.returncode == 1
+    assert "no reason" in run.stderr
+
+
+def test_no_skips_is_fine_and_no_results_is_not(tmp_path: Path) -> None:
+    assert check_skips(tmp_path, "", "").returncode == 0
+    run = subprocess.run([sys.executable, ROOT / ".ci" / "skips.py", tmp_path / "none.xml", tmp_path / "skips.txt"])
+    assert run.returncode == 1
+
+
+def test_make_alone_lists_the_targets() -> None:
+    shown = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for target in ("demo", "test", "check", "bench", "soak", "docs", "clean", "lock"):
+        assert f"make {target} " in shown
+
+
+def test_the_lock_pins_everything_with_hashes_and_names_no_host() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    assert "://" not in lock
+    assert "--index" not in lock
+    pinned = re.findall(r"^([a-z0-9][a-z0-9._-]*)(?:\[.*?\])?==(.*)$", lock, re.MULTILINE)
+    assert len(pinned) > 100
+    for block in re.split(r"\n(?=[a-z0-9])", lock):
+        assert "--hash=sha256:" in block
+
+
+def test_the_lock_holds_what_the_project_names() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    locked = {name.lower() for name in re.findall(r"^([A-Za-z0-9._-]+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE)}
+    wanted = [*project["dependencies"], *(d for extra in project["optional-dependencies"].values() for d in extra)]
+    names = {re.split(r"[\[<>=! ]", d)[0].lower() for d in wanted} - {"lakeward"}
+    assert names <= locked
+
+
+@pytest.mark.parametrize("extra", ["server", "spark", "iceberg", "cli", "jre", "all", "dev"])
+def test_extras(extra: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert extra in project["optional-dependencies"]
+    base = {re.split(r"[\[<>=! ]", d)[0] for d in project["dependencies"]}
+    assert base <= {"pyarrow", "numpy", "httpx"}, "the base package stays light"
+
+
+def test_every_source_file_carries_its_licence_and_says_what_it_owns() -> None:
+    for path in [*ROOT.glob("src/**/*.py"), *ROOT.glob("tests/**/*.py"), *ROOT.glob("bench/**/*.py"), *ROOT.glob(".ci/*.py")]:
+        text = path.read_text()
+        assert text.startswith("# SPDX-License-Identifier: Apache-2.0\n"), path
+        assert path.name == "__init__.py" or text.split("\n", 1)[1].lstrip().startswith('"""'), f"{path} has no docstring"
