@@ -62,11 +62,12 @@ def encode_batch(
     writer_id: int = NO_WRITER,
     sequence: int = NO_SEQUENCE,
     compression: Compression = Compression.NONE,
+    level: int | None = None,
 ) -> EncodedBatch:
     """`change_types` has one byte per record (`ChangeType`); None makes an append-only batch."""
     if change_types is not None and len(change_types) != batch.num_rows:
         raise ValueError(f"{len(change_types)} change types for {batch.num_rows} records")
-    message = batch.serialize() if compression is Compression.NONE else _serialize_compressed(batch, compression)
+    message = batch.serialize() if compression is Compression.NONE else _serialize_compressed(batch, compression, level)
     inner = pack_inner(
         schema_id=schema_id, append_only=change_types is None, record_count=batch.num_rows, writer_id=writer_id, sequence=sequence
     )
@@ -118,10 +119,10 @@ def _aligned(message: pa.Buffer) -> pa.Buffer:
     return sink.getvalue()
 
 
-def _serialize_compressed(batch: pa.RecordBatch, compression: Compression) -> pa.Buffer:
+def _serialize_compressed(batch: pa.RecordBatch, compression: Compression, level: int | None) -> pa.Buffer:
     """`RecordBatch.serialize` takes no options: write a stream and leave out its schema message and end marker."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema, options=_write_options(compression)) as writer:
+    with pa.ipc.new_stream(sink, batch.schema, options=_write_options(compression, level)) as writer:
         writer.write_batch(batch)
         stop = sink.tell()
     head = batch.schema.serialize().size
@@ -129,5 +130,5 @@ def _serialize_compressed(batch: pa.RecordBatch, compression: Compression) -> pa
 
 
 @cache
-def _write_options(compression: Compression) -> pa.ipc.IpcWriteOptions:
-    return pa.ipc.IpcWriteOptions(compression=pa.Codec(str(compression)), use_threads=False)
+def _write_options(compression: Compression, level: int | None) -> pa.ipc.IpcWriteOptions:
+    return pa.ipc.IpcWriteOptions(compression=pa.Codec(str(compression), compression_level=level), use_threads=False)

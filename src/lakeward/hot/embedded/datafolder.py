@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The data folder: one server's at a time, with a format version; an older one is migrated after a copy was made."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from lakeward.errors import DataFolderLocked, DataFolderVersion
+from lakeward.hot.embedded.durable import sync_folder, write_whole
+from lakeward.model.faults import fault_point
+
+FORMAT_VERSION = 1
+_NEVER_REWRITTEN = "remote"
+"""Files below this folder are written once, so a copy may share them."""
+
+Migration = Callable[[Path], None]
+MIGRATIONS: Mapping[int, Migration] = {}
+"""Version -> what turns a folder of that version into one of the next. Each may be cut off and run again."""
+
+
+class DataFolder:
+    """Locked from `open` to `close`; the lock goes with the process, however it ends."""
+
+    def __init__(self, path: Path, lock_fd: int) -> None:
+        self.path, self._lock_fd = path, lock_fd
+
+    @classmethod
+    def open(cls, path: Path, *, version: int = FORMAT_VERSION, migrations: Mapping[int, Migration] = MIGRATIONS) -> DataFolder:
+        """Raises `DataFolderLocked`, `DataFolderVersion` for a newer one. A crash in a migration leaves the copy whole and the
+        folder at its old version: the next start goes on."""
+        path.mkdir(parents=True, exist_ok=True)
+        folder = cls(path, _lock(path))
+        try:
+            folder._bring_to(version, migrations)
+        except BaseException:
+            folder.close()
+            raise
+        return folder
+
+    def close(self) -> None:
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+    @property
+    def tables(self) -> Path:
+        return self.path / "tables"
+
+    def _bring_to(self, version: int, migrations: Mapping[int, Migration]) -> None:
+        found = find_version(self.path)
+        if found is None:
+            write_version(self.path, version)
+            return
+        if found > version:
+            raise DataFolderVersion(folder=str(self.path), found=found, known=version)
+        if found < version:
+            copy_aside(self.path, found)
+        for step in range(found, version):
+            fault_point("datafolder.before-migration", version=step)
+            migrations[step](self.path)
+            write_version(self.path, step + 1)
+
+
+def find_version(path: Path) -> int | None:
+    """None: a new folder."""
+    try:
+        return int(json.loads((path / "format.json").read_bytes())["version"])
+    except FileNotFoundError:
+        return None
+
+
+def write_version(path: Path, version: int) -> None:
+    write_whole(path / "format.json", json.dumps({"version": version}).encode())
+
+
+def copy_aside(path: Path, version: int) -> Path:
+    """A copy beside the folder, made once, whole when its name is there."""
+    target = path.with_name(f"{path.name}.format-{version}")
+    if not target.exists():
+        half = target.with_name(target.name + ".tmp")
+        shutil.rmtree(half, ignore_errors=True)
+        shutil.copytree(path, half, symlinks=True, copy_function=lambda s, d: _copy(path, s, d), ignore=shutil.ignore_patterns("lock"))
+        half.rename(target)
+        sync_folder(target.parent)
+    return target
+
+
+def _copy(root: Path, source: str, target: str) -> None:
+    if Path(source).relative_to(root).parts[0] == _NEVER_REWRITTEN:
+        os.link(source, target)
+    else:
+        shutil.copy2(source, target)
+
+
+def _lock(path: Path) -> int:
+    fd = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        holder = os.pread(fd, 40, 0).decode(errors="replace").strip() or "another process"
+        os.close(fd)
+        raise DataFolderLocked(folder=str(path), holder=holder) from None
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, f"process {os.getpid()}\n".encode(), 0)
+    return fd

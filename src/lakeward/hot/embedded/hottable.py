@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One table of the store: its schemas, partitions and buckets, and whether it takes writes."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from lakeward.errors import InvalidRequest, LakewardError, PartitionExpired, PartitionNotFound, WritesPaused
+from lakeward.hot.embedded.files import LogPlace
+from lakeward.hot.embedded.hotbucket import HotBucket
+from lakeward.hot.embedded.log import BucketLog
+from lakeward.hot.embedded.metadb import StoredTable
+from lakeward.hot.embedded.partitions import check_time, is_expired
+from lakeward.hot.embedded.progress import Progress
+from lakeward.hot.embedded.rowshape import RowShape
+from lakeward.hot.embedded.services import Services
+from lakeward.model.bucket import Bucket, partition_name, partition_values
+from lakeward.model.faults import fault_point
+from lakeward.model.schema import Schema
+from lakeward.model.table import TableInfo
+
+_log = logging.getLogger(__name__)
+
+
+class HotTable:
+    """Thread-safe. A bucket's log is made by the first write to it."""
+
+    def __init__(self, stored: StoredTable, services: Services) -> None:
+        self.info, self._services = stored.info, services
+        self.schemas: tuple[Schema, ...] = stored.schemas
+        self.shape = RowShape(str(stored.info.path), stored.info.is_pk, stored.schemas)
+        self.options = services.options.table(stored.info)
+        self.paused = stored.paused
+        self.progress = Progress()
+        self._partitions = dict(stored.partitions)
+        self._stopped, self._ends = dict(stored.stopped), dict(stored.ends)
+        self._buckets: dict[Bucket, HotBucket] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def folder(self) -> Path:
+        return self._services.folder.tables / self.info.table_id
+
+    @property
+    def is_partitioned(self) -> bool:
+        return self.info.descriptor.is_partitioned
+
+    # ---- buckets -------------------------------------------------------------------------------------------------
+    def open_existing(self) -> None:
+        """At start: recovers every log that is there."""
+        for name, partition_id in self._known_partitions():
+            for folder in sorted((self.folder / f"p{partition_id}").glob("b*")):
+                self._open(Bucket(name, int(folder.name[1:])))
+
+    def _known_partitions(self) -> list[tuple[str, int]]:
+        return list(self._partitions.items()) if self.is_partitioned else [("", 0)]
+
+    def find_bucket(self, bucket: Bucket) -> HotBucket | None:
+        """None: nothing was ever written to it. Raises `PartitionNotFound`, `InvalidRequest` for one that cannot be."""
+        found = self._buckets.get(bucket)
+        if found is None:
+            self._check_name(bucket)
+            if self.is_partitioned and bucket.partition not in self._partitions:
+                raise PartitionNotFound(table=str(self.info.path), partition=bucket.partition)
+        return found
+
+    def bucket_for_write(self, bucket: Bucket) -> HotBucket:
+        """Makes partition and log as needed. Raises `WritesPaused`, `PartitionExpired`, `InvalidRequest`."""
+        if self.paused is not None:
+            raise WritesPaused(table=str(self.info.path), reason=self.paused)
+        self._check_expired(bucket.partition)
+        found = self._buckets.get(bucket)
+        return found if found is not None else self.make_bucket(bucket)
+
+    def make_bucket(self, bucket: Bucket) -> HotBucket:
+        with self._lock:
+            self._check_name(bucket)
+            if self.is_partitioned and bucket.partition not in self._partitions:
+                self.create_partition(bucket.partition)
+            return self._buckets.get(bucket) or self._open(bucket)
+
+    def all_buckets(self) -> Iterator[tuple[Bucket, HotBucket | None]]:
+        """Every bucket there is, those without a log included."""
+        for name, _ in self._known_partitions():
+            for number in range(self.info.descriptor.bucket_count):
+                bucket = Bucket(name, number)
+                yield bucket, self._buckets.get(bucket)
+
+    def opened(self) -> list[HotBucket]:
+        with self._lock:
+            return list(self._buckets.values())
+
+    def first_offset(self, bucket: Bucket) -> int:
+        """Where the log of a bucket that has none yet will begin."""
+        return self._ends.get(bucket, 0)
+
+    def raise_end(self, bucket: Bucket, end: int) -> None:
+        self._ends[bucket] = max(end, self._ends.get(bucket, 0))
+
+    def _check_name(self, bucket: Bucket) -> None:
+        path, count = self.info.path, self.info.descriptor.bucket_count
+        if bucket.number >= count:
+            raise InvalidRequest(what=f"bucket {bucket} of {path}", reason=f"the table has {count} buckets, numbered from 0")
+        if bool(bucket.partition) != self.is_partitioned:
+            reason = "the table is partitioned: name one" if self.is_partitioned else "the table has no partitions"
+            raise InvalidRequest(what=f"bucket {bucket} of {path}", reason=reason)
+
+    def _open(self, bucket: Bucket) -> HotBucket:
+        folder = self._bucket_folder(bucket)
+        opened: BucketLog | Exception
+        try:
+            opened = self._open_log(bucket, folder)
+        except LakewardError as error:
+            _log.error("table %s, bucket %s is stopped: %s", self.info.path, bucket, error)
+            opened = error
+        hot = HotBucket(bucket, self.info, self._services, folder, opened)
+        self._buckets[bucket] = hot
+        return hot
+
+    def _open_log(self, bucket: Bucket, folder: Path) -> BucketLog:
+        services, place = self._services, LogPlace(folder=folder / "log", table=str(self.info.path), bucket=str(bucket))
+        folder.mkdir(parents=True, exist_ok=True)
+        remote = None
+        if services.remote is not None:
+            remote = services.remote.log(self._remote_parts(bucket), folder / "remote.json")
+            if services.options.restored:
+                remote.adopt()
+        log = BucketLog(
+            place,
+            self.shape,
+            self.options,
+            clock=services.clock,
+            reserve=services.reserve,
+            remote=remote,
+            first_offset=self.first_offset(bucket),
+            writer_ttl_ms=services.options.writer_ttl_ms,
+            progress=self.progress,
+        )
+        if log.cut_bytes:
+            _log.warning("table %s, bucket %s: %d bytes of a torn tail were cut", place.table, place.bucket, log.cut_bytes)
+        log.skip_to(max(self.first_offset(bucket), remote.end if remote is not None else 0))
+        log.stop(self._stopped.get(bucket))
+        return log
+
+    def _bucket_folder(self, bucket: Bucket) -> Path:
+        return self.folder / f"p{self._partitions.get(bucket.partition, 0)}" / f"b{bucket.number}"
+
+    def _remote_parts(self, bucket: Bucket) -> list[str]:
+        return [*self.remote_parts(), f"p{self._partitions.get(bucket.partition, 0)}", f"b{bucket.number}"]
+
+    def remote_parts(self) -> list[str]:
+        return [self.info.path.database, f"{self.info.path.table}-{self.info.table_id}"]
+
+    # ---- partitions ----------------------------------------------------------------------------------------------
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        return tuple(sorted(self._partitions))
+
+    def create_partition(self, name: str) -> None:
+        """Safe to repeat. Raises `InvalidRequest`, `PartitionExpired`."""
+        with self._lock:
+            if name in self._partitions:
+                return
+            self._check_partition(name)
+            self._check_expired(name)
+            self._partitions[name] = self._services.meta.add_partition(self.info.table_id, name, self._services.clock.now_ms())
+
+    def _check_partition(self, name: str) -> None:
+        what, keys = f"partition {name!r} of {self.info.path}", self.info.descriptor.partition_keys
+        values = partition_values(name)
+        if len(values) != len(keys):
+            raise InvalidRequest(what=what, reason=f"{len(values)} values for partition keys {', '.join(keys) or '(none)'}")
+        partition_name(values)
+        if self.options.auto_partition is not None:
+            check_time(self.options.auto_partition, str(self.info.path), name)
+        most = self._services.options.max_partitions
+        if len(self._partitions) >= most:
+            raise InvalidRequest(what=what, reason=f"the table has {most} partitions, the most that max.partition.num allows")
+
+    def _check_expired(self, name: str) -> None:
+        if name and self.is_expired(name):
+            raise PartitionExpired(table=str(self.info.path), partition=name)
+
+    def is_expired(self, name: str) -> bool:
+        auto = self.options.auto_partition
+        return auto is not None and is_expired(auto, str(self.info.path), name, self._services.clock.now_ms())
+
+    def drop_partition(self, name: str) -> None:
+        """Its ends are remembered first; a crash after that is completed at the next start. Raises `PartitionNotFound`."""
+        with self._lock:
+            if name not in self._partitions:
+                raise PartitionNotFound(table=str(self.info.path), partition=name)
+            doomed = [b for b in self._buckets if b.partition == name]
+            ends = {b: self._buckets[b].log.end for b in doomed}
+            for bucket in doomed:
+                self._buckets.pop(bucket).close()
+            self._services.meta.mark_partition_dropping(self.info.table_id, name, ends)
+            for bucket, end in ends.items():
+                self.raise_end(bucket, end)
+            partition_id = self._partitions.pop(name)
+        fault_point("hotlog.before-drop-partition", partition=name)
+        self.remove_partition_files(partition_id)
+
+    def remove_partition_files(self, partition_id: int) -> None:
+        shutil.rmtree(self.folder / f"p{partition_id}", ignore_errors=True)
+        if self._services.remote is not None:
+            self._services.remote.remove([*self.remote_parts(), f"p{partition_id}"])
+        self._services.meta.forget_partition(partition_id)
+
+    # ---- changes -------------------------------------------------------------------------------------------------
+    def alter(self, info: TableInfo) -> None:
+        """`info` was checked and stored."""
+        with self._lock:
+            options = self._services.options.table(info)
+            if info.schema.schema_id not in {s.schema_id for s in self.schemas}:
+                self.schemas = (*self.schemas, info.schema)
+                self.shape.add(info.schema)
+            self.info, self.options = info, options
+            for bucket in self._buckets.values():
+                bucket.set_table(info, self.schemas)
+                if bucket.failure is None:
+                    bucket.log.options = options
+
+    def stop_bucket(self, bucket: Bucket, reason: str | None) -> None:
+        self._services.meta.stop(self.info.table_id, bucket, reason)
+        with self._lock:
+            self._stopped.pop(bucket, None)
+            if reason is not None:
+                self._stopped[bucket] = reason
+            self.make_bucket(bucket).log.stop(reason)
+
+    def close(self) -> None:
+        with self._lock:
+            for bucket in self._buckets.values():
+                bucket.close()
+            self._buckets.clear()

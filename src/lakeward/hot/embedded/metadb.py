@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""meta.db: tables with all their schemas, partitions, and what must be remembered about offsets. SQLite, one writer."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import TableId
+from lakeward.model.offsets import OffsetRange
+from lakeward.model.schema import Schema
+from lakeward.model.table import TableInfo
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS tables (
+    table_id TEXT PRIMARY KEY, path TEXT NOT NULL, info TEXT NOT NULL, paused TEXT, dropping INTEGER NOT NULL DEFAULT 0);
+CREATE UNIQUE INDEX IF NOT EXISTS live_path ON tables (path) WHERE dropping = 0;
+CREATE TABLE IF NOT EXISTS schemas (
+    table_id TEXT NOT NULL, schema_id INTEGER NOT NULL, body TEXT NOT NULL, PRIMARY KEY (table_id, schema_id));
+CREATE TABLE IF NOT EXISTS partitions (
+    partition_id INTEGER PRIMARY KEY AUTOINCREMENT, table_id TEXT NOT NULL, name TEXT NOT NULL,
+    created_at_ms INTEGER NOT NULL, dropping INTEGER NOT NULL DEFAULT 0);
+CREATE UNIQUE INDEX IF NOT EXISTS live_partition ON partitions (table_id, name) WHERE dropping = 0;
+CREATE TABLE IF NOT EXISTS ends (
+    table_id TEXT NOT NULL, bucket TEXT NOT NULL, offset INTEGER NOT NULL, PRIMARY KEY (table_id, bucket));
+CREATE TABLE IF NOT EXISTS gaps (
+    table_id TEXT NOT NULL, bucket TEXT NOT NULL, start INTEGER NOT NULL, stop INTEGER NOT NULL, at_ms INTEGER NOT NULL,
+    PRIMARY KEY (table_id, bucket, start));
+CREATE TABLE IF NOT EXISTS stopped (
+    table_id TEXT NOT NULL, bucket TEXT NOT NULL, reason TEXT NOT NULL, PRIMARY KEY (table_id, bucket));
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredTable:
+    """One table as it was left: `schemas` by id, oldest first; `partitions` name -> id."""
+
+    info: TableInfo
+    schemas: tuple[Schema, ...]
+    partitions: Mapping[str, int]
+    stopped: Mapping[Bucket, str]
+    ends: Mapping[Bucket, int]
+    """Below these no new row may be: the log was once there, or the lake was told so."""
+
+    paused: str | None = None
+
+
+class MetaDb:
+    """Thread-safe. Every change is on disk when the call returns."""
+
+    def __init__(self, path: Path) -> None:
+        self._lock = threading.Lock()
+        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        for pragma in ("journal_mode = WAL", "synchronous = FULL"):
+            self._db.execute(f"PRAGMA {pragma}")
+        self._db.executescript(_TABLES)
+
+    def close(self) -> None:
+        self._db.close()
+
+    @contextmanager
+    def _change(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+    def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        with self._lock:
+            return self._db.execute(query, values).fetchall()
+
+    # ---- tables --------------------------------------------------------------------------------------------------
+    def load_tables(self) -> list[StoredTable]:
+        rows = self._rows("SELECT info, paused FROM tables WHERE dropping = 0 ORDER BY path")
+        return [self._stored(TableInfo.from_json(json.loads(info)), paused) for info, paused in rows]
+
+    def _stored(self, info: TableInfo, paused: str | None) -> StoredTable:
+        key = info.table_id
+        schemas = self._rows("SELECT body FROM schemas WHERE table_id = ? ORDER BY schema_id", key)
+        partitions = self._rows("SELECT name, partition_id FROM partitions WHERE table_id = ? AND dropping = 0 ORDER BY name", key)
+        stopped = self._rows("SELECT bucket, reason FROM stopped WHERE table_id = ?", key)
+        ends = self._rows("SELECT bucket, offset FROM ends WHERE table_id = ?", key)
+        return StoredTable(
+            info=info,
+            schemas=tuple(Schema.from_json(json.loads(body)) for (body,) in schemas),
+            partitions=dict(partitions),
+            stopped={Bucket.parse(b): reason for b, reason in stopped},
+            ends={Bucket.parse(b): end for b, end in ends},
+            paused=paused,
+        )
+
+    def add_table(self, info: TableInfo) -> bool:
+        """False: a table of that path is there."""
+        try:
+            with self._change() as db:
+                db.execute("INSERT INTO tables (table_id, path, info) VALUES (?, ?, ?)", (info.table_id, str(info.path), _text(info)))
+                _put_schema(db, info)
+        except sqlite3.IntegrityError:
+            return False
+        return True
+
+    def alter_table(self, info: TableInfo) -> None:
+        with self._change() as db:
+            db.execute("UPDATE tables SET info = ? WHERE table_id = ?", (_text(info), info.table_id))
+            _put_schema(db, info)
+
+    def pause(self, table_id: TableId, reason: str | None) -> None:
+        with self._change() as db:
+            db.execute("UPDATE tables SET paused = ? WHERE table_id = ?", (reason, table_id))
+
+    def mark_table_dropping(self, table_id: TableId) -> None:
+        with self._change() as db:
+            db.execute("UPDATE tables SET dropping = 1 WHERE table_id = ?", (table_id,))
+
+    def forget_table(self, table_id: TableId) -> None:
+        """Once its files are gone."""
+        with self._change() as db:
+            for table in ("schemas", "partitions", "ends", "gaps", "stopped", "tables"):
+                db.execute(f"DELETE FROM {table} WHERE table_id = ?", (table_id,))  # noqa: S608
+
+    def dropping_tables(self) -> list[TableInfo]:
+        return [TableInfo.from_json(json.loads(i)) for (i,) in self._rows("SELECT info FROM tables WHERE dropping = 1")]
+
+    # ---- partitions ----------------------------------------------------------------------------------------------
+    def add_partition(self, table_id: TableId, name: str, at_ms: int) -> int:
+        with self._change() as db:
+            cursor = db.execute("INSERT INTO partitions (table_id, name, created_at_ms) VALUES (?, ?, ?)", (table_id, name, at_ms))
+            assert cursor.lastrowid is not None
+            return cursor.lastrowid
+
+    def mark_partition_dropping(self, table_id: TableId, name: str, ends: Mapping[Bucket, int]) -> None:
+        """Remembers where its logs ended: should the partition come again, its offsets go on from there."""
+        with self._change() as db:
+            db.execute("UPDATE partitions SET dropping = 1 WHERE table_id = ? AND name = ?", (table_id, name))
+            for bucket, end in ends.items():
+                _raise_end(db, table_id, bucket, end)
+
+    def forget_partition(self, partition_id: int) -> None:
+        with self._change() as db:
+            db.execute("DELETE FROM partitions WHERE partition_id = ?", (partition_id,))
+
+    def dropping_partitions(self) -> list[tuple[TableId, int]]:
+        return [(TableId(t), p) for t, p in self._rows("SELECT table_id, partition_id FROM partitions WHERE dropping = 1")]
+
+    # ---- offsets -------------------------------------------------------------------------------------------------
+    def add_gap(self, table_id: TableId, bucket: Bucket, gap: OffsetRange, at_ms: int) -> None:
+        """Before the log skips: a crash in between finds the end here and skips at the next start."""
+        with self._change() as db:
+            _raise_end(db, table_id, bucket, gap.stop)
+            db.execute(
+                "INSERT OR IGNORE INTO gaps (table_id, bucket, start, stop, at_ms) VALUES (?, ?, ?, ?, ?)",
+                (table_id, str(bucket), gap.start, gap.stop, at_ms),
+            )
+
+    def gaps(self, table_id: TableId) -> list[tuple[Bucket, OffsetRange]]:
+        rows = self._rows("SELECT bucket, start, stop FROM gaps WHERE table_id = ? ORDER BY bucket, start", table_id)
+        return [(Bucket.parse(b), OffsetRange(start, stop)) for b, start, stop in rows]
+
+    def stop(self, table_id: TableId, bucket: Bucket, reason: str | None) -> None:
+        with self._change() as db:
+            db.execute("DELETE FROM stopped WHERE table_id = ? AND bucket = ?", (table_id, str(bucket)))
+            if reason is not None:
+                db.execute("INSERT INTO stopped (table_id, bucket, reason) VALUES (?, ?, ?)", (table_id, str(bucket), reason))
+
+
+def _raise_end(db: sqlite3.Connection, table_id: TableId, bucket: Bucket, end: int) -> None:
+    db.execute(
+        "INSERT INTO ends (table_id, bucket, offset) VALUES (?, ?, ?) "
+        "ON CONFLICT (table_id, bucket) DO UPDATE SET offset = max(offset, excluded.offset)",
+        (table_id, str(bucket), end),
+    )
+
+
+def _put_schema(db: sqlite3.Connection, info: TableInfo) -> None:
+    body = json.dumps(info.schema.to_json())
+    db.execute("INSERT OR IGNORE INTO schemas (table_id, schema_id, body) VALUES (?, ?, ?)", (info.table_id, info.schema.schema_id, body))
+
+
+def _text(info: TableInfo) -> str:
+    return json.dumps(info.to_json())

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The offset guard: an offset that the lake has seen is never given to another row, whatever folder the server woke up on."""
+
+from __future__ import annotations
+
+from lakeward.hot.embedded.hottable import HotTable
+from lakeward.hot.embedded.services import Services
+from lakeward.model.bucket import Bucket
+from lakeward.model.faults import fault_point
+from lakeward.model.offsets import OffsetRange
+
+_REASON = "the lake holds offsets up to {lake} and the log ends at {end}: the data folder is an older copy; resync the table"
+
+
+def guard_bucket(hot: HotTable, services: Services, bucket: Bucket, lake: int) -> OffsetRange | None:
+    """A log table goes on at the lake's offset, and the gap is returned; a PK table's bucket stops. None: all is well.
+
+    The gap is on record before the log skips, so a crash in between skips at the next start."""
+    opened = None if _is_gone(hot, bucket) else hot.find_bucket(bucket)
+    end = hot.first_offset(bucket) if opened is None else opened.log.end
+    if lake <= end:
+        return None
+    if hot.info.is_pk:
+        hot.stop_bucket(bucket, _REASON.format(lake=lake, end=end))
+        return None
+    gap = OffsetRange(end, lake)
+    services.meta.add_gap(hot.info.table_id, bucket, gap, services.clock.now_ms())
+    hot.raise_end(bucket, lake)
+    fault_point("hotlog.before-skip", bucket=bucket, offset=lake)
+    if opened is not None:
+        opened.log.skip_to(lake)
+    return gap
+
+
+def lift_bucket(hot: HotTable, services: Services, bucket: Bucket, lake: int) -> None:
+    """Takes writes again, from `lake` on."""
+    if _is_gone(hot, bucket):
+        return
+    opened = hot.find_bucket(bucket)
+    if opened is None or opened.log.stopped is None:
+        return
+    hot.stop_bucket(bucket, None)
+    if lake > opened.log.end:
+        services.meta.add_gap(hot.info.table_id, bucket, OffsetRange(opened.log.end, lake), services.clock.now_ms())
+        hot.raise_end(bucket, lake)
+        opened.log.skip_to(lake)
+
+
+def _is_gone(hot: HotTable, bucket: Bucket) -> bool:
+    """A partition that is not there now; should it be made again, its offsets go on above the lake's."""
+    return hot.is_partitioned and bucket.partition not in hot.partitions

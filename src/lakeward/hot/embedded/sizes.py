@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much each table holds in both tiers: read from memory, for metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakeward.hot.embedded.hottable import HotTable
+from lakeward.model.ids import TableId
+from lakeward.model.table import TablePath
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSizes:
+    path: TablePath
+    table_id: TableId
+    local_bytes: int
+    local_segments: int
+    remote_bytes: int
+    remote_segments: int
+    buckets: int
+    stopped_buckets: int
+
+
+def measure(table: HotTable) -> TableSizes:
+    buckets = table.opened()
+    files = [b.log.files for b in buckets if b.failure is None]
+    remote = [f.remote for f in files if f.remote is not None]
+    return TableSizes(
+        path=table.info.path,
+        table_id=table.info.table_id,
+        local_bytes=sum(f.local_bytes for f in files),
+        local_segments=sum(len(f.view.closed) + 1 for f in files),
+        remote_bytes=sum(r.size for r in remote),
+        remote_segments=sum(len(r.segments) for r in remote),
+        buckets=len(buckets),
+        stopped_buckets=sum(1 for b in buckets if b.failure is not None or b.log.stopped is not None),
+    )

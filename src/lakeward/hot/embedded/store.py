@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The embedded hot store in one process: DDL, puts, reads. What the server wraps and the coordinator administers."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from lakeward.errors import InvalidRequest, OffsetOutOfRange, TableAlreadyExists, TableNotFound
+from lakeward.hot.embedded.alter import check_altered
+from lakeward.hot.embedded.appended import Appended, WriterSequence
+from lakeward.hot.embedded.conform import conform
+from lakeward.hot.embedded.datafolder import DataFolder
+from lakeward.hot.embedded.hottable import HotTable
+from lakeward.hot.embedded.kv.bucket import KvBucket
+from lakeward.hot.embedded.log import BucketLog
+from lakeward.hot.embedded.metadb import StoredTable
+from lakeward.hot.embedded.offsetguard import guard_bucket, lift_bucket
+from lakeward.hot.embedded.options import StoreOptions
+from lakeward.hot.embedded.services import Services
+from lakeward.hot.embedded.sizes import TableSizes, measure
+from lakeward.hot.embedded.upkeep import Upkeep
+from lakeward.model.bucket import Bucket
+from lakeward.model.clock import Clock, SystemClock
+from lakeward.model.faults import fault_point
+from lakeward.model.ids import TableId
+from lakeward.model.offsets import OffsetMap, OffsetRange
+from lakeward.model.table import TableInfo, TablePath
+from lakeward.spi.hot import KvSnapshot, LogBounds
+from lakeward.spi.hotadmin import HotAdmin, RetentionGuard, Waiting
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PendingAppend:
+    """An append that is in the log and perhaps not on disk yet: `wait` before acknowledging it."""
+
+    log: BucketLog
+    appended: Appended
+
+    def wait(self) -> Appended:
+        """Blocks as the table's fsync policy says. Raises `BucketStopped`: the outcome is then unknown."""
+        self.log.wait_synced(self.appended.stop)
+        return self.appended
+
+
+class EmbeddedStore(HotAdmin):
+    """Thread-safe. A `TableInfo` argument means that very life of the table: a dropped one is a `TableNotFound`."""
+
+    has_prev_offset = True
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._lock = threading.RLock()
+        self._tables: dict[TableId, HotTable] = {}
+        self._closed = False
+        for stored in services.meta.load_tables():
+            self._tables[stored.info.table_id] = HotTable(stored, services)
+        for table in self._tables.values():
+            table.open_existing()
+        self.upkeep = Upkeep(self.hot_tables, services)
+
+    @classmethod
+    def open(cls, folder: Path, options: StoreOptions | None = None, clock: Clock | None = None) -> EmbeddedStore:
+        """Locks the folder, recovers every log, completes drops that a crash cut off, starts upkeep.
+
+        Raises `DataFolderLocked`, `DataFolderVersion`. A damaged bucket stops alone and says so."""
+        options = options or StoreOptions()
+        data = DataFolder.open(Path(folder))
+        try:
+            store = cls(Services.open(data, options, clock or SystemClock()))
+        except BaseException:
+            data.close()
+            raise
+        store._finish_drops()
+        if options.upkeep:
+            store.upkeep.start()
+        return store
+
+    def close(self) -> None:
+        """Everything to disk; the next start is fast. Safe to repeat."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self.upkeep.stop()
+        for table in self.hot_tables():
+            table.close()
+        self._services.meta.close()
+        self._services.folder.close()
+
+    def hot_tables(self) -> list[HotTable]:
+        with self._lock:
+            return list(self._tables.values())
+
+    def hot_table(self, table: TableInfo) -> HotTable:
+        found = self._tables.get(table.table_id)
+        if found is None:
+            raise TableNotFound(table=str(table.path))
+        return found
+
+    # ---- tables --------------------------------------------------------------------------------------------------
+    def create_table(self, table: TableInfo) -> None:
+        with self._lock:
+            self._services.options.table(table)  # refuses wrong properties before anything changes
+            if not self._services.meta.add_table(table):
+                raise TableAlreadyExists(table=str(table.path))
+            stored = StoredTable(info=table, schemas=(table.schema,), partitions={}, stopped={}, ends={})
+            self._tables[table.table_id] = HotTable(stored, self._services)
+
+    def alter_table(self, table: TableInfo) -> None:
+        with self._lock:
+            hot = self.hot_table(table)
+            check_altered(hot.info, table)
+            self._services.options.table(table)
+            self._services.meta.alter_table(table)
+            hot.alter(table)
+
+    def drop_table(self, path: TablePath) -> None:
+        with self._lock:
+            hot = self.hot_table(self.load_table(path))
+            self._services.meta.mark_table_dropping(hot.info.table_id)
+            self._tables.pop(hot.info.table_id)
+        hot.close()
+        fault_point("hotlog.before-drop-table", table=str(path))
+        self._remove_table(hot.info)
+
+    def _remove_table(self, info: TableInfo) -> None:
+        hot = HotTable(StoredTable(info=info, schemas=(info.schema,), partitions={}, stopped={}, ends={}), self._services)
+        shutil.rmtree(hot.folder, ignore_errors=True)
+        if self._services.remote is not None:
+            self._services.remote.remove(hot.remote_parts())
+        self._services.meta.forget_table(info.table_id)
+
+    def _finish_drops(self) -> None:
+        for info in self._services.meta.dropping_tables():
+            self._remove_table(info)
+        for table_id, partition_id in self._services.meta.dropping_partitions():
+            self._tables[table_id].remove_partition_files(partition_id)
+
+    def load_table(self, path: TablePath) -> TableInfo:
+        with self._lock:
+            for hot in self._tables.values():
+                if hot.info.path == path:
+                    return hot.info
+        raise TableNotFound(table=str(path))
+
+    def list_tables(self) -> Sequence[TableInfo]:
+        return sorted((t.info for t in self.hot_tables()), key=lambda info: info.path)
+
+    # ---- partitions ----------------------------------------------------------------------------------------------
+    def partitions(self, table: TableInfo) -> Sequence[str]:
+        return self.hot_table(table).partitions
+
+    def create_partition(self, table: TableInfo, name: str) -> None:
+        """Safe to repeat. Raises `InvalidRequest`, `PartitionExpired`."""
+        self.hot_table(table).create_partition(name)
+
+    def drop_partition(self, table: TableInfo, name: str) -> None:
+        """Removes the hot side of it, whatever the lake has. Raises `PartitionNotFound`."""
+        self.hot_table(table).drop_partition(name)
+
+    # ---- puts ----------------------------------------------------------------------------------------------------
+    def append(self, table: TableInfo, bucket: Bucket, batch: pa.RecordBatch, writer: WriterSequence | None = None) -> Appended:
+        """Appends to a log table, acknowledged as its fsync policy says. Safe to repeat with a writer's sequence.
+
+        Raises `InvalidRows`, `OutOfSequence`, `DiskFull`, `WritesPaused`, `PartitionExpired`, `BucketStopped`."""
+        return self.begin_append(table, bucket, batch, writer).wait()
+
+    def begin_append(self, table: TableInfo, bucket: Bucket, batch: pa.RecordBatch, writer: WriterSequence | None = None) -> PendingAppend:
+        """The same without waiting for the disk, so that a stream of puts shares its fsyncs."""
+        hot = self.hot_table(table)
+        if hot.info.is_pk:
+            raise InvalidRequest(what=f"append to {table.path}", reason="it has a primary key: use upsert or delete")
+        log = hot.bucket_for_write(bucket).log
+        schema_id = hot.shape.newest.schema_id
+        rows = conform(batch, hot.shape.stored(schema_id), str(table.path))
+        return PendingAppend(log, log.append(rows, schema_id=schema_id, writer=writer))
+
+    def upsert(
+        self,
+        table: TableInfo,
+        bucket: Bucket,
+        batch: pa.RecordBatch,
+        columns: Sequence[str] | None = None,
+        writer: WriterSequence | None = None,
+    ) -> Appended:
+        """Inserts or replaces rows of a PK table; `columns`: only those and the key. Raises as `append`, and `KvFailed`."""
+        return self._kv_for_write(table, bucket, "upsert").upsert(batch, columns, writer)
+
+    def delete(self, table: TableInfo, bucket: Bucket, keys: pa.RecordBatch, writer: WriterSequence | None = None) -> Appended:
+        """Deletes rows of a PK table by key; absent keys are no error. Raises as `upsert`."""
+        return self._kv_for_write(table, bucket, "delete").delete(keys, writer)
+
+    def _kv_for_write(self, table: TableInfo, bucket: Bucket, what: str) -> KvBucket:
+        hot = self.hot_table(table)
+        self._check_pk(hot, what)
+        return hot.bucket_for_write(bucket).kv(hot.schemas)
+
+    def _check_pk(self, hot: HotTable, what: str) -> None:
+        if not hot.info.is_pk:
+            raise InvalidRequest(what=f"{what} on {hot.info.path}", reason="it has no primary key")
+
+    # ---- log reads -----------------------------------------------------------------------------------------------
+    def read_log(
+        self, table: TableInfo, bucket: Bucket, start: int, stop: int, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """As `spi.hot.HotStore.read_log`. Forces to disk what of the range is not there yet: nobody reads what a crash may take."""
+        hot = self.hot_table(table)
+        found = hot.find_bucket(bucket)
+        if found is not None:
+            return found.log.read(start, stop, columns, planned=table.schema)
+        end = hot.first_offset(bucket)
+        if not end <= start <= stop <= end:
+            raise OffsetOutOfRange(table=str(table.path), bucket=str(bucket), offset=stop, start=end, end=end)
+        return iter(())
+
+    def bounds(self, table: TableInfo, *, sync: bool = False) -> Mapping[Bucket, LogBounds]:
+        hot = self.hot_table(table)
+        found = {}
+        for bucket, opened in hot.all_buckets():
+            end = hot.first_offset(bucket)
+            found[bucket] = LogBounds(start=end, end=end) if opened is None else opened.log.bounds(sync=sync)
+        return found
+
+    def freeze(self, table: TableInfo) -> Mapping[Bucket, LogBounds]:
+        """As `spi.hot.HotStore.freeze`."""
+        return self.bounds(table, sync=True)
+
+    def offset_at(self, table: TableInfo, bucket: Bucket, at_ms: int) -> int:
+        """The first offset of a batch at or after that time; the end when there is none."""
+        hot = self.hot_table(table)
+        found = hot.find_bucket(bucket)
+        return hot.first_offset(bucket) if found is None else found.log.first_offset_at(at_ms)
+
+    def wait_for(self, table: TableInfo, offsets: Mapping[Bucket, int], timeout_s: float) -> bool:
+        """Blocks until a bucket's readable end is above the offset given for it; False when the time was over first."""
+        hot = self.hot_table(table)
+
+        def reached() -> bool:
+            return any(_has_above(hot, bucket, offset) for bucket, offset in offsets.items())
+
+        return hot.progress.wait_until(reached, timeout_s)
+
+    # ---- keys ----------------------------------------------------------------------------------------------------
+    def lookup(self, table: TableInfo, bucket: Bucket, keys: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of those keys that are there, with `__offset` and `__timestamp`."""
+        hot = self.hot_table(table)
+        self._check_pk(hot, "lookup")
+        found = hot.find_bucket(bucket) or hot.make_bucket(bucket)
+        return found.kv(hot.schemas).lookup(keys)
+
+    def take_snapshot(self, table: TableInfo, bucket: Bucket, holder: str) -> KvSnapshot | None:
+        """As `spi.hot.HotStore.take_snapshot`."""
+        hot = self.hot_table(table)
+        self._check_pk(hot, "snapshot")
+        found = hot.find_bucket(bucket)
+        return None if found is None else found.kv(hot.schemas).take_snapshot(holder)
+
+    def read_snapshot(self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """As `spi.hot.HotStore.read_snapshot`."""
+        hot = self.hot_table(table)
+        self._check_pk(hot, "snapshot")
+        found = hot.find_bucket(snapshot.bucket)
+        if found is None:
+            return iter(())
+        return found.kv(hot.schemas).read_snapshot(snapshot.snapshot_id, columns)
+
+    def release_snapshots(self, table: TableInfo, holder: str) -> None:
+        """As `spi.hot.HotStore.release_snapshots`."""
+        hot = self.hot_table(table)
+        for bucket in hot.opened() if hot.info.is_pk else ():
+            bucket.kv(hot.schemas).snapshots.release(holder)
+
+    # ---- what the coordinator asks -------------------------------------------------------------------------------
+    def waiting(self, table: TableInfo, committed: OffsetMap) -> Waiting:
+        hot, rows, size, oldest = self.hot_table(table), 0, 0.0, []
+        for bucket in hot.opened():
+            if bucket.failure is not None:
+                continue
+            log = bucket.log
+            first = max(committed.get(bucket.bucket, 0), log.start)
+            if first < log.end:
+                rows += log.end - first
+                size += (log.end - first) * log.bounds().bytes_per_row
+                oldest.append(bucket.oldest_waiting_ms(first))
+        known = [at for at in oldest if at is not None]
+        return Waiting(rows=rows, bytes=int(size), oldest_at_ms=min(known) if known else None)
+
+    def guard_offsets(self, table: TableInfo, committed: OffsetMap) -> Mapping[Bucket, OffsetRange]:
+        hot, found = self.hot_table(table), {}
+        for bucket, offset in committed.items():
+            gap = guard_bucket(hot, self._services, bucket, offset)
+            if gap is not None:
+                found[bucket] = gap
+        return found
+
+    def lift_stops(self, table: TableInfo, committed: OffsetMap) -> None:
+        """After a resync: buckets that `guard_offsets` stopped take writes again, above every offset the lake has seen."""
+        hot = self.hot_table(table)
+        for bucket, offset in committed.items():
+            lift_bucket(hot, self._services, bucket, offset)
+
+    def gaps(self, table: TableInfo) -> Sequence[tuple[Bucket, OffsetRange]]:
+        """Offsets that were skipped on purpose and name no row."""
+        return self._services.meta.gaps(table.table_id)
+
+    def pause_writes(self, table: TableInfo, reason: str | None) -> None:
+        hot = self.hot_table(table)
+        self._services.meta.pause(table.table_id, reason)
+        hot.paused = reason
+
+    def set_retention(self, guard: RetentionGuard) -> None:
+        self.upkeep.guard = guard
+
+    def sizes(self) -> Sequence[TableSizes]:
+        """Bytes and segments of both tiers per table, for metrics."""
+        return [measure(t) for t in self.hot_tables()]
+
+
+def _has_above(hot: HotTable, bucket: Bucket, offset: int) -> bool:
+    found = hot.find_bucket(bucket)
+    if found is None or found.log.end <= offset:
+        return False
+    if found.log.synced_end <= offset:
+        found.log.sync()
+    return found.log.synced_end > offset

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the configuration and a table's properties say to its logs and partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from lakeward.config import Config, check_properties, options
+from lakeward.config.options import Fsync, TimeUnit
+from lakeward.hot.embedded.index import INTERVAL_BYTES
+from lakeward.hot.logbatch.codec import Compression
+
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """`ttl_ms` 0: rows are kept for ever. `auto_partition` None: partitions come and go by call and by write only."""
+
+    fsync: Fsync = Fsync.ALWAYS
+    compression: Compression = Compression.NONE
+    compression_level: int | None = None
+    segment_bytes: int = 64 << 20
+    index_bytes: int = INTERVAL_BYTES
+    ttl_ms: int = 7 * _DAY_MS
+    local_ttl_ms: int = 7 * _DAY_MS
+    local_segments: int = 2
+    auto_partition: AutoPartition | None = None
+
+    @classmethod
+    def of(cls, config: Config, table: str, properties: Mapping[str, str], partition_keys: tuple[str, ...] = ()) -> TableOptions:
+        """Raises `InvalidOptionValue`, `UnknownOption`, `InvalidTable`."""
+        c = check_properties(table, properties, partition_keys, config)
+        kind = c.get(options.TABLE_LOG_ARROW_COMPRESSION_TYPE)
+        level = c.get(options.TABLE_LOG_ARROW_COMPRESSION_ZSTD_LEVEL)
+        ttl = c.get(options.TABLE_LOG_TTL)
+        return cls(
+            fsync=c.get(options.TABLE_LOG_FSYNC),
+            compression=Compression(str(kind).removesuffix("_frame")),
+            compression_level=level if kind is options.Compression.ZSTD else None,
+            segment_bytes=c.get(options.LOG_SEGMENT_FILE_SIZE),
+            index_bytes=c.get(options.LOG_INDEX_INTERVAL_SIZE),
+            ttl_ms=_ms(ttl),
+            local_ttl_ms=_ms(c.get(options.TABLE_LOG_LOCAL_TTL) or ttl),
+            local_segments=c.get(options.TABLE_LOG_TIERED_LOCAL_SEGMENTS),
+            auto_partition=_auto_partition(c, partition_keys),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutoPartition:
+    """`key` is the place of the time among the partition keys. `retention` 0 or less: nothing expires."""
+
+    key: int
+    unit: TimeUnit
+    time_zone: str = "UTC"
+    precreate: int = 2
+    retention: int = 7
+
+
+def _auto_partition(config: Config, partition_keys: tuple[str, ...]) -> AutoPartition | None:
+    if not partition_keys or not config.get(options.TABLE_AUTO_PARTITION_ENABLED):
+        return None
+    key = config.get(options.TABLE_AUTO_PARTITION_KEY) or partition_keys[0]
+    return AutoPartition(
+        key=partition_keys.index(key),
+        unit=config.get(options.TABLE_AUTO_PARTITION_TIME_UNIT),
+        time_zone=config.get(options.TABLE_AUTO_PARTITION_TIME_ZONE),
+        precreate=config.get(options.TABLE_AUTO_PARTITION_NUM_PRECREATE),
+        retention=config.get(options.TABLE_AUTO_PARTITION_NUM_RETENTION),
+    )
+
+
+def _ms(duration: timedelta) -> int:
+    return duration // timedelta(milliseconds=1)

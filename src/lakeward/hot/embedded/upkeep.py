@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the store does by itself: fsync on an interval, uploads, retention, partitions by time, KV snapshots.
+
+Each kind can be run by hand, which is what tests do. One table's or the remote tier's trouble stops nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+from lakeward.config import Option, options
+from lakeward.config.options import Fsync
+from lakeward.errors import LakewardError
+from lakeward.hot.embedded.hotbucket import HotBucket
+from lakeward.hot.embedded.hottable import HotTable
+from lakeward.hot.embedded.partitions import plan_precreate
+from lakeward.hot.embedded.retention import plan_drop_local, plan_expiry, plan_upload
+from lakeward.hot.embedded.services import Services
+from lakeward.model.faults import fault_point
+from lakeward.spi.hotadmin import RetentionGuard
+
+_log = logging.getLogger(__name__)
+
+
+class Upkeep:
+    """`guard` None: nothing is let go of. `failures` holds the last trouble per task, for status pages."""
+
+    def __init__(self, tables: Callable[[], list[HotTable]], services: Services) -> None:
+        self._tables, self._services = tables, services
+        self.guard: RetentionGuard | None = None
+        self.failures: dict[str, str] = {}
+        self._ending = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    # ---- running -------------------------------------------------------------------------------------------------
+    def start(self) -> None:
+        """Two threads: fsyncs on their own, since everything else may take long."""
+        slow = [
+            (self.upload, self._seconds(options.REMOTE_LOG_TASK_INTERVAL_DURATION)),
+            (self.expire, self._seconds(options.LOG_RETENTION_CHECK_INTERVAL)),
+            (self.tend_partitions, self._seconds(options.AUTO_PARTITION_CHECK_INTERVAL)),
+            (self.tend_keys, 1.0),
+        ]
+        for name, tasks in (("fsync", [(self.flush, self._seconds(options.LOG_FSYNC_INTERVAL))]), ("upkeep", slow)):
+            thread = threading.Thread(target=self._run, args=(tasks,), name=f"lakeward-{name}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def stop(self) -> None:
+        self._ending.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _seconds(self, option: Option[timedelta]) -> float:
+        return self._services.options.config.get(option).total_seconds()
+
+    def _run(self, tasks: list[tuple[Callable[[], None], float]]) -> None:
+        due = {task: time.monotonic() + every for task, every in tasks if every > 0}
+        every = dict(tasks)
+        while due and not self._ending.wait(max(0.0, min(due.values()) - time.monotonic())):
+            task = min(due, key=lambda t: due[t])
+            task()
+            due[task] = time.monotonic() + every[task]
+
+    def _each_table(self, task: str, run: Callable[[HotTable], None]) -> None:
+        for table in self._tables():
+            self._guarded(f"{task} {table.info.path}", lambda table=table: run(table))  # type: ignore[misc]
+
+    def _each_bucket(self, task: str, table: HotTable, run: Callable[[HotTable, HotBucket], None]) -> None:
+        for bucket in table.opened():
+            if bucket.failure is None:
+                self._guarded(f"{task} {table.info.path} {bucket.bucket}", lambda bucket=bucket: run(table, bucket))  # type: ignore[misc]
+
+    def _guarded(self, name: str, run: Callable[[], None]) -> None:
+        try:
+            run()
+            self.failures.pop(name, None)
+        except (LakewardError, OSError) as error:
+            if self.failures.get(name) != str(error):
+                _log.warning("%s: %s", name, error)
+            self.failures[name] = str(error)
+
+    # ---- tasks ---------------------------------------------------------------------------------------------------
+    def flush(self) -> None:
+        """Tables with fsync `interval`."""
+        for table in self._tables():
+            if table.options.fsync is Fsync.INTERVAL:
+                self._each_bucket("fsync", table, lambda _, bucket: None if _is_synced(bucket) else _sync(bucket))
+
+    def upload(self) -> None:
+        """Copies closed segments to the remote tier, then lets go of local copies beyond the newest."""
+        if self._services.remote is not None:
+            self._each_table("upload", lambda table: self._each_bucket("upload", table, self._upload_bucket))
+
+    def _upload_bucket(self, table: HotTable, bucket: HotBucket) -> None:
+        log, files = bucket.log, bucket.log.files
+        remote = files.remote
+        assert remote is not None
+        if log.synced_end < log.end:
+            log.sync()
+        uploaded = {s.base for s in remote.segments}
+        for segment in plan_upload(files.view.closed, uploaded, log.synced_end, self._services.options.upload_segments):
+            remote.upload(log.place.folder, segment)
+        if remote.end > log.end:
+            log.stop(f"the remote tier holds offsets up to {remote.end}, this log ends at {log.end}: start the server with --restored")
+            return
+        fault_point("hotlog.after-upload", bucket=str(bucket.bucket))
+        now = self._services.clock.now_ms()
+        uploaded = {s.base for s in remote.segments}
+        gone = plan_drop_local(files.view.closed, uploaded, table.options.local_segments, now, table.options.local_ttl_ms)
+        if gone:
+            log.drop_local([s.base for s in gone])
+
+    def expire(self) -> None:
+        """Segments past `table.log.ttl` of which the lake, leases and KV need nothing."""
+        guard = self.guard
+        if guard is not None:
+            self._each_table("expire", lambda table: self._each_bucket("expire", table, lambda t, b: self._expire_bucket(guard, t, b)))
+
+    def _expire_bucket(self, guard: RetentionGuard, table: HotTable, bucket: HotBucket) -> None:
+        files = bucket.log.files
+        needed, now = self._needed_from(guard, table, bucket), self._services.clock.now_ms()
+        gone = plan_expiry(files.closed_everywhere(), now, table.options.ttl_ms, needed)
+        bases = {s.base for s in gone}
+        if not bases:
+            return
+        if files.remote is not None:
+            files.remote.remove(bases)
+        fault_point("hotlog.before-expire-local", bucket=str(bucket.bucket))
+        local = [s.base for s in files.view.closed if s.base in bases]
+        if local:
+            bucket.log.drop_local(local)
+
+    def _needed_from(self, guard: RetentionGuard, table: HotTable, bucket: HotBucket) -> int | None:
+        table_id, needs = table.info.table_id, []
+        if guard.lake_enabled(table_id):
+            needs.append(guard.lake_offset(table_id, bucket.bucket) or 0)
+        held = guard.held_from(table_id, bucket.bucket)
+        if held is not None:
+            needs.append(held)
+        if table.info.is_pk:
+            needs.append(bucket.kv(table.schemas).needed_from())
+        return min(needs) if needs else None
+
+    def tend_partitions(self) -> None:
+        """Makes partitions ahead of time, and drops expired ones once the lake has all of them and nobody reads them."""
+        self._each_table("partitions", self._tend_partitions_of)
+
+    def _tend_partitions_of(self, table: HotTable) -> None:
+        auto = table.options.auto_partition
+        if auto is None:
+            return
+        keys = len(table.info.descriptor.partition_keys)
+        for name in plan_precreate(auto, keys, table.partitions, self._services.clock.now_ms()):
+            table.create_partition(name)
+        guard = self.guard
+        for name in table.partitions:
+            if guard is not None and table.is_expired(name) and self._is_free(guard, table, name):
+                table.drop_partition(name)
+
+    def _is_free(self, guard: RetentionGuard, table: HotTable, name: str) -> bool:
+        table_id = table.info.table_id
+        for bucket in table.opened():
+            if bucket.bucket.partition != name:
+                continue
+            end = bucket.log.end
+            if end == bucket.log.start:
+                continue
+            if guard.lake_enabled(table_id) and (guard.lake_offset(table_id, bucket.bucket) or 0) < end:
+                return False
+            if guard.held_from(table_id, bucket.bucket) is not None:
+                return False
+        return True
+
+    def tend_keys(self) -> None:
+        """KV snapshots on their interval; only where KV is open: the others did not change."""
+        for table in self._tables():
+            if table.info.is_pk:
+                self._each_bucket("keys", table, lambda _, bucket: None if bucket.opened_kv is None else bucket.opened_kv.tick())
+
+
+def _is_synced(bucket: HotBucket) -> bool:
+    return bucket.log.synced_end >= bucket.log.end
+
+
+def _sync(bucket: HotBucket) -> None:
+    bucket.log.sync()
