@@ -19,7 +19,7 @@ from lakeward.protocol.heartbeat import HandedOut
 from lakeward.spi.hot import HotPlugin, HotStore, KvSnapshot
 from lakeward.spi.lake import LakeStorage
 from lakeward.tiering.plan import Align, PlanOptions, keep_cut, plan_bytes, plan_gaps, plan_round, plan_snapshots
-from lakeward.tiering.reconcile import reconcile
+from lakeward.tiering.reconcile import reconcile, reconcile_resync
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,7 @@ class Ground:
     frozen_at_ms: int
     bytes_waiting: int = 0
     gaps: dict[Bucket, OffsetRange] = field(default_factory=dict)
+    is_resync: bool = False
 
 
 @dataclass(kw_only=True)
@@ -48,10 +49,15 @@ class Planner:
         store = self.world_hot.store()
         table = self._load_table(store)
         lake = lake_of(table)
-        resync = self.handed.resync
-        base = reconcile(table, lake.open_reader(table), self.world_hot.coordinator(), self.owner, resync=resync)
+        base, resync = self._reconcile(table, lake)
         options = PlanOptions(target_bytes=target_bytes, one_writer_per_bucket=lake.capabilities.one_writer_per_bucket, resync=resync)
         return self._plan(store, table, base, options)
+
+    def _reconcile(self, table: TableInfo, lake: LakeStorage) -> tuple[LakeBase, bool]:
+        reader, coordinator = lake.open_reader(table), self.world_hot.coordinator()
+        if self.handed.resync:
+            return reconcile_resync(table, reader, coordinator, self.owner, self.handed.generation)
+        return reconcile(table, reader, coordinator, self.owner), False
 
     def _plan(self, store: HotStore, table: TableInfo, base: LakeBase, options: PlanOptions) -> Ground:
         frozen_at_ms = self.clock.now_ms()

@@ -54,14 +54,25 @@ def adoption(table: TableInfo, base: LakeBase, owner: RoundOwner) -> CommitRepor
     )
 
 
-def reconcile(table: TableInfo, reader: LakeReader, coordinator: CoordinatorClient, owner: RoundOwner, *, resync: bool = False) -> LakeBase:
-    """The ground to plan on. Adopts a lake that is ahead; with `resync` the lake is taken as it is, whatever was recorded.
+def reconcile(table: TableInfo, reader: LakeReader, coordinator: CoordinatorClient, owner: RoundOwner) -> LakeBase:
+    """The ground to plan on. A lake that is ahead is adopted, never redone.
 
     Raises `LakeBehind`, and what `LakeReader.load_base` raises (`LakeRolledBack`, `LakeForeign`, `LakeTampered`)."""
-    if resync:
-        return reader.load_base_as_is()
-    committed = coordinator.committed(table.path)
+    committed = coordinator.committed(table.path)  # before the lake is read: it may only fall behind meanwhile
     base = reader.load_base()
     if compare(table, base, committed) is Agreement.LAKE_AHEAD and base.token is not None:
         coordinator.commit(adoption(table, base, owner))
     return base
+
+
+def reconcile_resync(
+    table: TableInfo, reader: LakeReader, coordinator: CoordinatorClient, owner: RoundOwner, generation: int
+) -> tuple[LakeBase, bool]:
+    """(ground, whether the resync is still to do). The lake is taken as it is, whatever was recorded.
+
+    A lake that has the new generation already is a resync that landed before its report did: adopted."""
+    base = reader.load_base_as_is()
+    if base.generation < generation:
+        return base, True
+    coordinator.commit(adoption(table, base, owner))
+    return base, False

@@ -152,7 +152,7 @@ class Round:
             started=started,
             limits=self.world.options.commit,
             generation=self._generation(ground),
-            is_resync=self.handed.resync,
+            is_resync=ground.is_resync,
             gaps=ground.gaps,
         )
         try:
@@ -175,7 +175,7 @@ class Round:
         return Plugin(name=name, options=dict(lake_options))
 
     def _generation(self, ground: Ground) -> int:
-        return self.handed.generation if self.handed.resync else ground.plan.base.generation
+        return self.handed.generation if ground.is_resync else ground.plan.base.generation
 
     def _record_intent(self, plan: RoundPlan, committer: LakeCommitter) -> None:
         intent = Intent(

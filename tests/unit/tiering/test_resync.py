@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Resync rounds: a lake or a log that was restored, or rows that nobody has any more."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakeward.lake.memory.foreign import ForeignEngine
+from lakeward.model.ids import TableId
+from lakeward.protocol.heartbeat import TableFailed, TableFinished
+from tests.unit.tiering.world import BUCKET, ListBucket, World, make_table
+
+PK = ("id BIGINT NOT NULL", "name STRING")
+
+
+def rows(start: int, stop: int, name: str = "n") -> list[dict[str, object]]:
+    return [{"id": i, "name": f"{name}{i}"} for i in range(start, stop)]
+
+
+def test_pk_lake_rolled_back_by_others_is_brought_to_the_kv_state() -> None:
+    world = World(make_table(*PK, key=("id",)))
+    world.store.upsert(rows(0, 10))
+    world.run()
+    first = world.reader.snapshots()[0].snapshot_id
+    world.store.upsert(rows(3, 6, "u"))
+    world.store.delete([{"id": 9}])
+    world.run()
+    ForeignEngine(world.memory, world.table.path).roll_back(first)
+    world.store.upsert(rows(20, 22))
+    end = world.run()
+    assert isinstance(end, TableFailed)
+    assert end.error["code"] == "lake-rolled-back"
+    assert isinstance(world.run(resync=True, generation=1), TableFinished)
+    assert world.lake_rows() == world.store.rows()
+    assert world.coordinator.generation == 1
+    world.store.upsert(rows(0, 4, "after"))
+    assert isinstance(world.run(), TableFinished)
+    assert world.lake_rows() == world.store.rows()
+    assert world.reader.load_base().generation == 1
+
+
+def test_pk_hot_store_restored_from_an_older_copy_takes_the_lake_back_to_it() -> None:
+    """Rows of the lost future leave the lake; rows that the lost future had deleted come back."""
+    world = World(make_table(*PK, key=("id",)))
+    world.store.upsert(rows(0, 10))
+    old_live, old_end = dict(world.store.buckets[BUCKET].live), world.store.buckets[BUCKET].end
+    old_batches = list(world.store.buckets[BUCKET].batches)
+    world.run()
+    world.store.upsert(rows(3, 6, "lost"))
+    world.store.delete([{"id": 0}])
+    world.run()
+    world.store.buckets[BUCKET] = ListBucket(batches=old_batches, live=old_live, end=old_end)
+    end = world.run()
+    assert isinstance(end, TableFailed)
+    assert end.error["code"] == "hot-store-behind"
+    assert isinstance(world.run(resync=True, generation=1), TableFinished)
+    assert world.lake_rows() == world.store.rows()
+    assert world.coordinator.offsets[BUCKET] == old_end
+
+
+def test_a_resync_that_landed_before_its_report_is_adopted_not_redone() -> None:
+    world = World(make_table(*PK, key=("id",)))
+    world.store.upsert(rows(0, 10))
+    world.run()
+
+    def crash() -> None:
+        raise KeyboardInterrupt
+
+    world.coordinator.before_commit = crash
+    with pytest.raises(KeyboardInterrupt):
+        world.run(resync=True, generation=1)
+    world.coordinator.before_commit = lambda: None
+    before = world.snapshots()
+    world.store.upsert(rows(0, 2, "later"))
+    assert isinstance(world.run(resync=True, generation=1), TableFinished)
+    assert world.snapshots() == before + 1, "one ordinary round, no second resync"
+    assert world.lake_rows() == world.store.rows()
+    assert world.coordinator.generation == 1
+
+
+def test_log_lake_restored_from_backup_is_rewound_while_the_log_is_there() -> None:
+    world = World()
+    for n in range(3):
+        world.store.append(rows(5 * n, 5 * n + 5))
+        world.run()
+    first = world.reader.snapshots()[0].snapshot_id
+    ForeignEngine(world.memory, world.table.path).roll_back(first)
+    assert isinstance(world.run(resync=True, generation=1), TableFinished)
+    assert world.lake_rows() == world.store.rows()
+    assert world.coordinator.offsets[BUCKET] == 15
+
+
+def test_log_rows_that_are_gone_become_a_gap_on_purpose() -> None:
+    world = World()
+    world.store.append(rows(0, 5))
+    world.run()
+    world.store.append(rows(5, 10))
+    world.store.append(rows(10, 15))
+    world.store.cut_log(10)
+    assert isinstance(world.run(), TableFailed)
+    end = world.run(resync=True, generation=1)
+    assert isinstance(end, TableFinished), end
+    assert [row[2] for row in world.lake_rows()] == [0, 1, 10, 11, 12, 13, 14, 2, 3, 4]
+    report = world.coordinator.rounds[-1]
+    assert [(r.range.start, r.range.stop) for r in report.ranges] == [(10, 15)]
+
+
+def test_a_lake_of_another_table_is_refused() -> None:
+    world = World()
+    world.store.append(rows(0, 5))
+    world.run()
+    other = make_table()
+    world.table = world.store.table = world.coordinator.table = other
+    assert other.table_id != TableId("")
+    end = world.run()
+    assert isinstance(end, TableFailed)
+    assert end.error["code"] == "lake-foreign"
