@@ -76,7 +76,13 @@ class Planner:
             planned_at_ms=self.clock.now_ms(),
             align=_aligner(store, table),
         )
-        return Ground(plan=plan, frozen_at_ms=frozen_at_ms, bytes_waiting=plan_bytes(plan, bounds, snapshots), gaps=plan_gaps(plan, bounds))
+        return Ground(
+            plan=plan,
+            frozen_at_ms=frozen_at_ms,
+            bytes_waiting=plan_bytes(plan, bounds, snapshots),
+            gaps=plan_gaps(plan, bounds),
+            is_resync=options.resync,
+        )
 
     def _load_table(self, store: HotStore) -> TableInfo:
         table = store.load_table(self.handed.path)
