@@ -84,3 +84,11 @@ class HotAdmin(ABC):
     @abstractmethod
     def set_retention(self, guard: RetentionGuard) -> None:
         """Called once at start, before any retention runs."""
+
+    def stopped_buckets(self, table: TableInfo) -> Mapping[Bucket, str]:
+        """Buckets that take no writes, with the reason: damage, or a PK table that `guard_offsets` stopped."""
+        return {}
+
+    def lift_stops(self, table: TableInfo) -> None:
+        """Called when a resync has landed: buckets that `guard_offsets` stopped take writes again. Safe to repeat."""
+        return
