@@ -17,6 +17,18 @@ class Command:
 
 COMMANDS = (
     Command("config", "lakeward.cli.config", "Settings now in force, and where each came from."),
+    Command("explain", "lakeward.cli.status", "Where a table's lag comes from, and what its next round would do."),
+    Command("jobs", "lakeward.cli.status", "Tiering jobs: who is live, who is missing, what each does now."),
+    Command("pause", "lakeward.cli.operate", "Stops rounds of a table until it is resumed."),
+    Command("read", "lakeward.cli.rows", "Reads a table: lake history plus hot tail."),
+    Command("resume", "lakeward.cli.operate", "Ends a pause or a quarantine."),
+    Command("rounds", "lakeward.cli.status", "Rounds that ended, each with its phases."),
+    Command("sql", "lakeward.cli.rows", "Runs a query with DuckDB over union reads."),
+    Command("status", "lakeward.cli.status", "Every table's freshness and lag, and whether all is well."),
+    Command("table", "lakeward.cli.table", "Tables: create, alter, drop, list, show, adopt, resync."),
     Command("tier", "lakeward.cli.tier", "Runs a tiering job: rounds from the hot store into the lake."),
+    Command("tier-now", "lakeward.cli.operate", "Returns when everything acknowledged before the call is in the lake."),
+    Command("verify", "lakeward.cli.verify", "Checks that every row is in the lake exactly once."),
     Command("version", "lakeward.cli.version", "Versions of Lakeward and of what it works with."),
+    Command("write", "lakeward.cli.rows", "Writes rows from a file: JSON lines, CSV, Parquet, Arrow."),
 )

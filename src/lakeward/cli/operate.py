@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakeward pause`, `resume`, `tier-now`: what operators do to a table."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lakeward.cli.connection import open_client
+from lakeward.cli.output import Json, Server, Table, duration, print_json
+from lakeward.model.table import TablePath
+from lakeward.protocol import routes
+
+
+def register(app: typer.Typer) -> None:
+    app.command("pause")(pause)
+    app.command("resume")(resume)
+    app.command("tier-now")(tier_now)
+
+
+def pause(table: Table, server: Server = None, as_json: Json = False) -> None:
+    """Stops rounds of a table until it is resumed. Its rows stay in the hot store.
+
+    Example: lakeward pause shop.orders"""
+    _post(routes.PAUSE, table, server, as_json, f"{table} is paused")
+
+
+def resume(table: Table, server: Server = None, as_json: Json = False) -> None:
+    """Ends a pause or a quarantine.
+
+    Example: lakeward resume shop.orders"""
+    _post(routes.RESUME, table, server, as_json, f"{table} goes on")
+
+
+def tier_now(
+    table: Table,
+    limit: Annotated[float, typer.Option(help="Seconds to wait at the most.")] = 120.0,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Returns when everything acknowledged before the call is in the lake.
+
+    Example: lakeward tier-now shop.orders"""
+    with open_client(server) as client:
+        client.server.timeout_s = limit + 10
+        path = routes.TIER_NOW.format(table=TablePath.parse(table))
+        body = client.server.ask("POST", path, params={"limit_s": limit})
+    if as_json:
+        print_json(body)
+    else:
+        print(f"{table} is in the lake: {body['rounds']} rounds, {duration(body['took_ms'])}")
+
+
+def _post(route: str, table: str, server: str | None, as_json: bool, words: str) -> None:
+    with open_client(server) as client:
+        body = client.server.ask("POST", route.format(table=TablePath.parse(table)))
+    print_json(body) if as_json else print(words)

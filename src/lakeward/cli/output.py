@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How commands print: JSON for machines, tables for people, notes on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="For machines.")]
+Server = Annotated[str | None, typer.Option("--server", help="The server's HTTP address; else LAKEWARD_SERVER or lakeward.toml.")]
+Table = Annotated[str, typer.Argument(help="The table, as database.table.")]
+
+
+def print_json(body: Any) -> None:
+    print(json.dumps(body, indent=2, default=str))
+
+
+def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str = "nothing to show") -> None:
+    """A table for people; plain text where standard output is no terminal."""
+    from rich.console import Console
+    from rich.table import Table as RichTable
+
+    listed = [[_text(cell) for cell in row] for row in rows]
+    if not listed:
+        print(empty)
+        return
+    table = RichTable(*columns, box=None, pad_edge=False, header_style="bold")
+    for row in listed:
+        table.add_row(*row)
+    width = None if sys.stdout.isatty() else 400
+    Console(width=width, highlight=False).print(table)
+
+
+def note(words: str) -> None:
+    """For people, on standard error: pipes stay clean."""
+    print(words, file=sys.stderr)
+
+
+def duration(ms: float | None) -> str:
+    if ms is None:
+        return "-"
+    seconds = ms / 1000
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def moment(at_ms: int | None) -> str:
+    return "-" if not at_ms else datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def size(count: int | None) -> str:
+    if count is None:
+        return "-"
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
+
+def _text(cell: Any) -> str:
+    from rich.markup import escape
+
+    if cell is None:
+        return "-"
+    return f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else escape(str(cell))

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakeward status`, `jobs`, `rounds`, `explain`: what is going on, for people and machines."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from lakeward.cli.connection import open_client
+from lakeward.cli.output import Json, Server, Table, duration, moment, note, print_json, print_rows, size
+from lakeward.model.table import TablePath
+from lakeward.protocol import routes
+
+
+def register(app: typer.Typer) -> None:
+    for command in (status, jobs, rounds, explain):
+        app.command(command.__name__)(command)
+
+
+def status(server: Server = None, as_json: Json = False) -> None:
+    """Every table's freshness and lag, and whether all is well. Exit code 1 when a table is late or failing.
+
+    Example: lakeward status"""
+    with open_client(server) as client:
+        body = client.server.ask("GET", routes.STATUS)
+    if as_json:
+        print_json(body)
+    else:
+        print_rows(
+            ("table", "state", "freshness", "lag", "slack", "last round", "lake rows", "files", "failures"),
+            [_table_row(t) for t in body["tables"]],
+            empty="no lake tables",
+        )
+        for warning in body.get("warnings", ()):
+            note(f"warning: {warning}")
+        for lake, error in body.get("lakes", {}).items():
+            if error:
+                note(f"warning: lake {lake} does not answer: {error}")
+    if any(t["lag_ms"] > t["freshness_ms"] or t["state"] == "quarantined" for t in body["tables"]):
+        raise typer.Exit(1)
+
+
+def jobs(server: Server = None, as_json: Json = False) -> None:
+    """Tiering jobs: who is live, who is missing, what each does now.
+
+    Example: lakeward jobs"""
+    with open_client(server) as client:
+        listed = client.server.ask("GET", routes.JOBS)["jobs"]
+    if as_json:
+        print_json(listed)
+        return
+    rows = [
+        (
+            j["name"],
+            "live" if j["live"] else "silent",
+            j["pool"],
+            j["slots"],
+            ", ".join(j["working_on"]) or "-",
+            moment(j["last_beat_at_ms"]),
+        )
+        for j in listed
+    ]
+    print_rows(
+        ("job", "state", "pool", "slots", "working on", "last beat (UTC)"), rows, empty="no job has registered; start one: lakeward tier"
+    )
+
+
+def rounds(
+    table: Annotated[str | None, typer.Argument(help="Only this table's rounds.")] = None,
+    limit: Annotated[int, typer.Option(help="How many, newest first.")] = 20,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Rounds that ended, each with its phases.
+
+    Example: lakeward rounds shop.orders --limit 5"""
+    params: dict[str, Any] = {"limit": limit, **({"table": table} if table else {})}
+    with open_client(server) as client:
+        listed = client.server.ask("GET", routes.ROUNDS, params=params)["rounds"]
+    if as_json:
+        print_json(listed)
+        return
+    print_rows(
+        ("ended (UTC)", "table", "outcome", "rows", "deletes", "written", "wait", "plan", "write", "resolve", "commit", "job"),
+        [_round_row(r) for r in listed],
+        empty="no round has ended yet",
+    )
+
+
+def explain(table: Table, server: Server = None, as_json: Json = False) -> None:
+    """Where the table's lag comes from, and what its next round would do.
+
+    Example: lakeward explain shop.orders"""
+    with open_client(server) as client:
+        lag = client.server.ask("GET", routes.EXPLAIN.format(table=TablePath.parse(table)))
+        plan = _next_round(client, table)
+    if as_json:
+        print_json({"lag": lag, "next_round": plan})
+        return
+    print(lag["words"])
+    parts = [(name, duration(ms)) for name, ms in lag["parts_ms"].items() if ms]
+    if parts:
+        print()
+        print_rows(("part of the lag", "time"), parts)
+    print()
+    print_rows(("bucket", "next round: split", "rows"), [(p["bucket"], p["split"], p["stop"] - p["start"]) for p in plan], empty=_NOTHING)
+
+
+_NOTHING = "the next round has nothing to do"
+
+
+def _next_round(client: Any, table: str) -> list[dict[str, Any]]:
+    from lakeward.tiering.explain import explain_round
+
+    return list(explain_round(client.plugin, TablePath.parse(table)))
+
+
+def _table_row(t: dict[str, Any]) -> tuple[Any, ...]:
+    state = t["state"] if not t.get("reason") else f"{t['state']}: {t['reason']}"
+    late = " !" if t["lag_ms"] > t["freshness_ms"] else ""
+    return (
+        t["path"],
+        state,
+        duration(t["freshness_ms"]),
+        duration(t["lag_ms"]) + late,
+        duration(t["slack_ms"]),
+        duration(t["last_duration_ms"]),
+        t["lake_rows"],
+        t["lake_files"],
+        t["failures"],
+    )
+
+
+def _round_row(r: dict[str, Any]) -> tuple[Any, ...]:
+    phases = [duration(r["phases"][f"{name}_s"] * 1000) for name in ("wait", "plan", "write", "resolve", "commit")]
+    outcome = r["outcome"] if not r.get("error") else f"{r['outcome']}: {r['error']['message']}"
+    return (moment(r["ended_at_ms"]), r["path"], outcome, r["rows"], r["deletes"], size(r["bytes_written"]), *phases, r["job"])

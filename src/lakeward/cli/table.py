@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakeward table`: create, alter, drop, list, show, adopt, resync."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lakeward.cli.connection import open_client
+from lakeward.cli.output import Json, Server, Table, duration, note, print_json, print_rows
+from lakeward.errors import InvalidRequest
+from lakeward.model.table import TablePath
+from lakeward.protocol import routes
+from lakeward.protocol.codec import encode
+from lakeward.protocol.operate import AdoptTable, RepairChoice, ResyncTable
+
+Property = Annotated[list[str] | None, typer.Option("--property", help="A table property, key=value; may be given many times.")]
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="Tables: create, alter, drop, list, show, adopt, resync.", no_args_is_help=True)
+    for command in (create, alter, drop, list_tables, show, adopt, resync):
+        group.command(command.__name__.removesuffix("_tables"))(command)
+    app.add_typer(group, name="table")
+
+
+def create(
+    table: Annotated[str | None, typer.Argument(help="The table, as database.table.")] = None,
+    columns: Annotated[str | None, typer.Argument(help='Columns as SQL: "id bigint not null, name string".')] = None,
+    primary_key: Annotated[str | None, typer.Option(help="Key columns, comma-separated; makes a PK table.")] = None,
+    partition_by: Annotated[str | None, typer.Option(help="Partition columns, comma-separated.")] = None,
+    buckets: Annotated[int, typer.Option(help="Number of buckets.")] = 1,
+    bucket_key: Annotated[str | None, typer.Option(help="Columns that decide the bucket, comma-separated.")] = None,
+    freshness: Annotated[str | None, typer.Option(help='The longest a row may wait, as "30 s" or "3 min".')] = None,
+    no_lake: Annotated[bool, typer.Option("--no-lake", help="Keep this table out of the lake.")] = False,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="A table that exists is no error.")] = False,
+    file: Annotated[Path | None, typer.Option("--file", help="A file with a whole CREATE TABLE statement; - for standard input.")] = None,
+    property: Property = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Makes a table, in the lake first where the server has one.
+
+    Example: lakeward table create shop.orders "id bigint not null, total decimal(10,2)" --primary-key id --freshness "30 s" """
+    given: dict[str, Any] = {
+        "primary_key": primary_key,
+        "partition_by": partition_by,
+        "buckets": buckets,
+        "bucket_key": bucket_key,
+        "properties": parse_properties(property or []),
+        "if_not_exists": if_not_exists,
+    }
+    if file is not None:
+        table, columns, given = _from_file(file, given)
+    if table is None or columns is None:
+        raise InvalidRequest(what="table create", reason='give a name and columns ("id bigint not null, name string"), or --file')
+    with open_client(server) as client:
+        made = client.create_table(table, columns, freshness=freshness, lake=False if no_lake else None, **given)
+        for warning in made.warnings:
+            note(f"warning: {warning}")
+        if as_json:
+            print_json({"table": made.info.to_json(), "warnings": list(made.warnings)})
+        else:
+            print(f"made {made.path}, {made.info.descriptor.bucket_count} buckets")
+
+
+def alter(
+    table: Table,
+    add_column: Annotated[list[str] | None, typer.Option(help='A nullable column to add last: "note string".')] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="A property to set, key=value.")] = None,
+    reset: Annotated[list[str] | None, typer.Option(help="A property to remove.")] = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Adds columns, sets or removes properties.
+
+    Example: lakeward table alter shop.orders --add-column "note string" --set "table.datalake.freshness=10 s" """
+    changes: dict[str, str | None] = {**parse_properties(set_ or []), **dict.fromkeys(reset or [])}
+    if not changes and not add_column:
+        raise InvalidRequest(what="table alter", reason="name a change: --add-column, --set or --reset")
+    with open_client(server) as client:
+        altered = client.alter_table(table, add_columns=", ".join(add_column or []), properties=changes)
+        for warning in altered.warnings:
+            note(f"warning: {warning}")
+        if as_json:
+            print_json(altered.info.to_json())
+        else:
+            print(f"altered {altered.path}: schema {altered.info.schema.schema_id}")
+
+
+def drop(
+    table: Table,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    server: Server = None,
+) -> None:
+    """Removes the hot side of a table. The lake table stays as it is.
+
+    Example: lakeward table drop shop.orders --yes"""
+    if not yes and sys.stdin.isatty():
+        typer.confirm(f"Drop {table}? Rows that are not in the lake yet are lost.", abort=True)
+    elif not yes:
+        raise InvalidRequest(what=f"drop of {table}", reason="rows not yet in the lake are lost; say --yes")
+    with open_client(server) as client:
+        client.drop_table(table)
+    print(f"dropped {table}; its lake table is untouched")
+
+
+def list_tables(server: Server = None, as_json: Json = False) -> None:
+    """Every table with its state.
+
+    Example: lakeward table list"""
+    with open_client(server) as client:
+        listed = client.list_tables()
+        status = {t["path"]: t for t in client.server.ask("GET", routes.STATUS)["tables"]}
+    if as_json:
+        print_json([{"path": path, "status": status.get(path)} for path in listed])
+        return
+    rows = [(p, *_brief(status.get(p))) for p in listed]
+    print_rows(("table", "state", "freshness", "lag"), rows, empty="no tables; make one with `lakeward table create`")
+
+
+def show(table: Table, server: Server = None, as_json: Json = False) -> None:
+    """One table: columns, keys, properties.
+
+    Example: lakeward table show shop.orders"""
+    with open_client(server) as client:
+        info = client.show_table(table)
+    if as_json:
+        print_json(info.to_json())
+        return
+    descriptor = info.descriptor
+    print_rows(("column", "type", "comment"), [(c.name, str(c.type), c.comment or "") for c in info.schema.columns])
+    facts = (
+        ("primary key", ", ".join(descriptor.primary_key) or "none (log table)"),
+        ("partitioned by", ", ".join(descriptor.partition_keys) or "-"),
+        ("buckets", f"{descriptor.bucket_count} by {', '.join(descriptor.bucket_keys) or 'turn'} ({descriptor.bucket_function})"),
+        ("table id", info.table_id),
+        *sorted(descriptor.properties.items()),
+    )
+    print()
+    print_rows(("", ""), facts)
+
+
+def adopt(table: Table, server: Server = None, as_json: Json = False) -> None:
+    """Takes over a lake table that has snapshots of ours: the same table id, its offsets.
+
+    Example: lakeward table adopt shop.orders"""
+    with open_client(server) as client:
+        body = client.server.ask("POST", routes.ADOPT.format(table=TablePath.parse(table)), encode(AdoptTable()), repeatable=False)
+    print_json(body) if as_json else print(f"adopted {table}")
+
+
+def resync(
+    table: Table,
+    gap: Annotated[bool, typer.Option("--gap", help="Log tables: accept that rows between are in neither, and record it.")] = False,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """The next round makes lake and hot store meet again, after either was restored or rolled back.
+
+    Example: lakeward table resync shop.orders"""
+    choice = RepairChoice.GAP if gap else RepairChoice.RESYNC
+    with open_client(server) as client:
+        path = routes.RESYNC.format(table=TablePath.parse(table))
+        body = client.server.ask("POST", path, encode(ResyncTable(choice=choice)), repeatable=False)
+    print_json(body) if as_json else print(f"{table}: the next round will {'record the gap' if gap else 'resync'}")
+
+
+def parse_properties(pairs: list[str]) -> dict[str, str]:
+    found = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise InvalidRequest(what=f"property {pair!r}", reason="write it as key=value")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def _from_file(file: Path, given: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
+    from lakeward.cli.ddl import parse_create
+
+    statement = parse_create(sys.stdin.read() if str(file) == "-" else file.read_text())
+    merged = {
+        "primary_key": given["primary_key"] or statement.primary_key,
+        "partition_by": given["partition_by"] or statement.partition_by,
+        "buckets": statement.buckets if given["buckets"] == 1 else given["buckets"],
+        "bucket_key": given["bucket_key"] or statement.bucket_key,
+        "properties": {**statement.properties, **given["properties"]},
+        "if_not_exists": given["if_not_exists"] or statement.if_not_exists,
+    }
+    return statement.path, statement.columns, merged
+
+
+def _brief(status: dict[str, Any] | None) -> tuple[str, str, str]:
+    if status is None:
+        return ("no lake", "-", "-")
+    return (status["state"], duration(status["freshness_ms"]), duration(status["lag_ms"]))

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakeward verify`: the certificate of a table, or of all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lakeward.cli.connection import open_client
+from lakeward.cli.output import Json, Server, moment, print_json, print_rows, size
+from lakeward.model.table import TablePath
+from lakeward.protocol.codec import encode
+
+if TYPE_CHECKING:
+    from lakeward.verify import Certificate
+
+
+def register(app: typer.Typer) -> None:
+    app.command("verify")(verify)
+
+
+def verify(
+    table: Annotated[str | None, typer.Argument(help="One table; without it all that are in the lake.")] = None,
+    deep: Annotated[bool, typer.Option("--deep", help="Compare the rows themselves with the hot store, where it still has them.")] = False,
+    spark: Annotated[str | None, typer.Option("--spark", help="Run the checks on this Spark master, for big tables.")] = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Checks that every row is in the lake exactly once, against ledger and hot store. Exit code 1 when anything is wrong.
+
+    Example: lakeward verify shop.orders --deep"""
+    from lakeward.verify import verify_table
+
+    with open_client(server) as client:
+        paths = [TablePath.parse(table)] if table else [TablePath.parse(t) for t in client.list_tables()]
+        runner = None
+        if spark is not None:
+            from lakeward.verify.spark import spark_runner
+
+            runner = spark_runner(spark, client.plugin)
+        certificates = [verify_table(client.plugin, path, deep=deep, run=runner) for path in paths]
+    if as_json:
+        print_json([{**encode(c), "totals": c.totals, "holds": c.holds} for c in certificates])
+    else:
+        for certificate in certificates:
+            print_certificate(certificate)
+    if not all(c.holds for c in certificates):
+        raise typer.Exit(1)
+
+
+def print_certificate(certificate: Certificate) -> None:
+    totals = certificate.totals
+    verdict = "holds" if certificate.holds else "DOES NOT HOLD"
+    print(f"{certificate.table}: {verdict}")
+    print(
+        f"  checked {moment(certificate.checked_at_ms)} UTC, lake snapshot {certificate.snapshot_id or '-'}, table {certificate.table_id}"
+    )
+    print(
+        f"  {totals['rows']:,} rows in {len(certificate.buckets)} buckets, gaps {totals['gaps']}, duplicates {totals['duplicates']}, "
+        f"altered {totals['altered']}"
+    )
+    if certificate.deep:
+        print(f"  {sum(b.compared for b in certificate.buckets):,} rows compared value by value with the hot store")
+    print_rows(("  bucket", "range", "rows"), [(f"  {b.bucket}", str(b.range), b.rows) for b in certificate.buckets], empty="  no buckets")
+    for finding in certificate.all_findings:
+        where = f"bucket {finding.bucket}: " if finding.bucket is not None else ""
+        print(f"  {finding.kind}: {where}{finding.words}")
+        if finding.offsets:
+            print(f"    first offsets: {', '.join(map(str, finding.offsets))}")
+        for file in finding.files:
+            print(f"    file: {file}")
+    for words in (*certificate.notes, *(f"not checked: {b}" for b in certificate.beyond)):
+        print(f"  {words}")
+    print(f"  orphan files: {certificate.orphan_files} ({size(certificate.orphan_bytes)})")
