@@ -55,7 +55,7 @@ soak: $(STAMP) ## everything, the long tests included, and the demo from an inst
 	@.ci/wheel --soak
 
 docs: $(STAMP) generate ## the documentation as a site in site/
-	@$(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "site/index.html"
 
 lock: ## compile requirements.lock from pyproject.toml (needs uv)

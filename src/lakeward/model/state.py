@@ -61,7 +61,7 @@ def render_diagram() -> str:
 
 
 def render_page() -> str:
-    """docs/reference/states.md: the diagram, and the same moves as a table."""
+    """docs/states.md: the diagram, and the same moves as a table."""
     rows = [f"| {target} | {', '.join(sorted(str(s or 'no record') for s in sources))} |" for target, sources in ENTERED_FROM.items()]
     return "\n".join(
         [
