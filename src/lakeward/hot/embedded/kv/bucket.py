@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,9 +18,9 @@ import pyarrow as pa
 from lakeward.errors import BucketStopped, KvFailed
 from lakeward.hot.embedded.appended import Appended, WriterSequence
 from lakeward.hot.embedded.kv.changelog_log import ChangelogLog
-from lakeward.hot.embedded.kv.database import KvDatabase, KvResources, KvState
+from lakeward.hot.embedded.kv.database import KvDatabase, KvResources
 from lakeward.hot.embedded.kv.put import Put, PutBuilder
-from lakeward.hot.embedded.kv.recovery import Recovery
+from lakeward.hot.embedded.kv.recovery import Recovery, is_damage
 from lakeward.hot.embedded.kv.rowcodec import RowCodec
 from lakeward.hot.embedded.kv.rows import align_keys
 from lakeward.hot.embedded.kv.snapshot import DEFAULT_LEASE_S, KvSnapshots, StoredSnapshot
@@ -35,6 +35,7 @@ _SCAN_ROWS = 8192
 """Rows of a snapshot decoded at once: about a megabyte."""
 
 IMAGE_KEY = "table.changelog.image"
+_SETTLE_BYTES = 1 << 20
 FLUSH_BYTES = 32 << 20
 """Bytes of values after which memtables go to disk: what a start after a crash has to roll forward, a second or less."""
 
@@ -43,6 +44,9 @@ FLUSH_BYTES = 32 << 20
 class KvOptions:
     snapshot_interval_s: float = 600.0
     """Also bounds how far back retention must keep the log."""
+
+    snapshots_retained: int = 2
+    """The newest are kept, and all that are leased."""
 
     lease_s: float = DEFAULT_LEASE_S
 
@@ -66,10 +70,11 @@ class KvBucket:
         self._table, self._log, self._clock, self._options = table, log, clock, options or KvOptions()
         self._lock = threading.RLock()
         self._builder = _builder(table, schemas)
-        self.snapshots = KvSnapshots(folder / "snapshots", str(table.path), resources, clock)
+        self.snapshots = KvSnapshots(folder / "snapshots", str(table.path), resources, clock, self._options.snapshots_retained)
         self._recovery = Recovery(str(table.path), str(bucket), folder / "db", log, self.snapshots, resources)
         self._unflushed = 0
         self._closed = False
+        self._damaged = False
         self._database: KvDatabase | None = None
         self._heal("opening")
         self._snapshot_due = clock.monotonic() + self._options.snapshot_interval_s
@@ -78,17 +83,29 @@ class KvBucket:
     def upsert(self, batch: pa.RecordBatch, columns: Sequence[str] | None = None, writer: WriterSequence | None = None) -> Appended:
         """Inserts or replaces rows in the order given; `columns`: only those (and the key) are set, the others stay.
 
-        Does not wait for the disk: who acknowledges the put waits for the log to be synced up to the answer's stop. A row
-        equal to what is stored leaves no record. Raises `InvalidRows` (nothing was stored), `OutOfSequence`, `DiskFull`,
-        `BucketStopped`; after `KvFailed` the put may be in the log: retry it with its sequence."""
-        return self._put(lambda db: self._builder.upsert(batch, columns, db.get, self._log.end), writer)
+        Returns when the put may be acknowledged, as the table's fsync policy says. A row equal to what is stored leaves no
+        record. Raises `InvalidRows` (nothing was stored), `OutOfSequence`, `DiskFull`, `BucketStopped`; after `KvFailed` the
+        put may be in the log: retry it with its sequence."""
+        return self._acknowledged(self.begin_upsert(batch, columns, writer))
 
     def delete(self, keys: pa.RecordBatch, writer: WriterSequence | None = None) -> Appended:
         """Deletes by key; keys that are not there leave no record. Raises as `upsert` does."""
+        return self._acknowledged(self.begin_delete(keys, writer))
+
+    def begin_upsert(self, batch: pa.RecordBatch, columns: Sequence[str] | None = None, writer: WriterSequence | None = None) -> Appended:
+        """`upsert` without waiting for the disk: who acknowledges it waits for the log to be synced up to its stop."""
+        return self._put(lambda db: self._builder.upsert(batch, columns, db.get, self._log.end), writer)
+
+    def begin_delete(self, keys: pa.RecordBatch, writer: WriterSequence | None = None) -> Appended:
+        """`delete` without waiting for the disk."""
         return self._put(lambda db: self._builder.delete(keys, db.get, self._log.end), writer)
 
+    def _acknowledged(self, appended: Appended) -> Appended:
+        self._log.wait_synced(appended.stop)
+        return appended
+
     def _put(self, build: Callable[[KvDatabase], Put], writer: WriterSequence | None) -> Appended:
-        with self._lock:
+        with self._lock, self._noting_damage():
             database = self._in_step("writes")
             duplicate = self._log.find_duplicate(writer)
             return self._store(database, build(database), writer) if duplicate is None else duplicate
@@ -113,14 +130,16 @@ class KvBucket:
             packed = self._builder.codec.pack(put.bodies, put.offsets, appended.timestamp_ms)
             self._unflushed += packed.nbytes
             values = packed.to_pylist()
-        database.write(put.keys, values, KvState(appended.stop, database.state.rows + put.growth))
+        state = database.state.after(stop=appended.stop, growth=put.growth, records=put.rows.num_rows, at_ms=appended.timestamp_ms)
+        database.write(put.keys, values, state)
 
     # ---- reads -------------------------------------------------------------------------------------------------------
     def lookup(self, keys: pa.RecordBatch, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """The rows of those keys that are there, in the order of `keys`, with `__offset` and `__timestamp`. Blocks no put."""
         builder = self._builder
         wanted = builder.keys.encode(align_keys(str(self._table.path), builder.codec.arrow, keys, builder.keys.names))
-        found = self._open_database("lookups").get(wanted.to_pylist())
+        with self._noting_damage():
+            found = self._open_database("lookups").get(wanted.to_pylist())
         return builder.codec.decode_batch(builder.codec.unpack(pa.array(found, pa.binary()).drop_null()), columns)
 
     @property
@@ -131,6 +150,7 @@ class KvBucket:
     # ---- snapshots ---------------------------------------------------------------------------------------------------
     def take_snapshot(self, holder: str) -> KvSnapshot | None:
         """A snapshot of now, leased to `holder`; the same one when it asks again. None when nothing was ever put here."""
+        self._settle()
         with self._lock:
             stored = self.snapshots.find_leased(holder) or self._fresh_snapshot()
             if stored is None:
@@ -148,6 +168,7 @@ class KvBucket:
         """Upkeep, called every so often: a snapshot when one is due, old ones removed."""
         if self._clock.monotonic() >= self._snapshot_due:
             self._snapshot_due = self._clock.monotonic() + self._options.snapshot_interval_s
+            self._settle()
             with self._lock:
                 self._fresh_snapshot()
         self.snapshots.prune()
@@ -155,6 +176,12 @@ class KvBucket:
     def needed_from(self) -> int:
         """Below this offset KV needs nothing of the log; without a snapshot a rebuild would need all of it."""
         return self.snapshots.held_from() or 0
+
+    def _settle(self) -> None:
+        """Most of what a checkpoint flushes, before it holds up puts."""
+        if self._unflushed > _SETTLE_BYTES:
+            self._log.sync()
+            self._open_database("snapshots").flush()
 
     def _fresh_snapshot(self) -> StoredSnapshot | None:
         database = self._in_step("snapshots")
@@ -179,6 +206,12 @@ class KvBucket:
             database, self._closed = self._database, True
             if database is not None:
                 self._flush(database, wait=True)
+            self._stop()
+
+    def abandon(self) -> None:
+        """Closes without flushing or syncing anything: the log has it all. For a bucket whose folder is removed."""
+        with self._lock:
+            self._closed = True
             self._stop()
 
     def _flush(self, database: KvDatabase, *, wait: bool = False) -> None:
@@ -209,10 +242,23 @@ class KvBucket:
             raise self._stopped(what, "it is closed")
         self._stop()
         try:
-            self._database = self._recovery.open(self._builder)
+            self._database = self._recovery.open(self._builder, damaged=self._damaged)
+            self._damaged = False
         except (KvFailed, OSError) as error:
             raise self._stopped(what, str(error)) from error
         return self._database
+
+    @contextmanager
+    def _noting_damage(self) -> Iterator[None]:
+        """A database that RocksDB finds broken is built anew by the next call."""
+        try:
+            yield
+        except KvFailed as error:
+            if is_damage(error):
+                with self._lock:
+                    self._damaged = True
+                    self._stop()
+            raise
 
     def _stop(self) -> None:
         """No call gets through before log and KV agree again."""

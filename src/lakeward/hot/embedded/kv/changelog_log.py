@@ -34,6 +34,10 @@ class ChangelogLog(Protocol):
         """Appends one batch (user's columns, then `__prev_offset`), maybe without rows, and does not wait for the disk."""
         ...
 
+    def wait_synced(self, stop: int) -> None:
+        """Returns when a put that ends at `stop` may be acknowledged, as the table's fsync policy says."""
+        ...
+
     def sync(self) -> int:
         """Forces everything appended before the call to disk; returns that end."""
         ...

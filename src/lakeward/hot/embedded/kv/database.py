@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -35,7 +35,7 @@ from lakeward.model.faults import fault_point
 
 STATE_KEY = b""
 _FIRST_KEY = b"\x00"
-_STATE = struct.Struct("<Hqq")
+_STATE = struct.Struct("<Hqqqq")
 _STATE_VERSION = 1
 _MEMTABLE_BYTES = 64 << 20
 """Above what a bucket writes between two flushes of its own, which make the log durable first."""
@@ -43,20 +43,31 @@ _MEMTABLE_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class KvState:
-    """`applied`: every record of the log below this offset is in KV. `rows`: live rows."""
+    """`applied`: every record of the log below this offset is in KV. `rows`: live rows.
+
+    `last_offset` and `last_at_ms` name the last record that was applied: a log that has another one there, or none, is not the
+    log that this KV folds (-1: none was applied yet)."""
 
     applied: int = 0
     rows: int = 0
+    last_offset: int = -1
+    last_at_ms: int = 0
 
     def to_bytes(self) -> bytes:
-        return _STATE.pack(_STATE_VERSION, self.applied, self.rows)
+        return _STATE.pack(_STATE_VERSION, self.applied, self.rows, self.last_offset, self.last_at_ms)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> KvState:
-        version, applied, rows = _STATE.unpack(data)
+        version, *numbers = _STATE.unpack(data)
         if version != _STATE_VERSION:
             raise ValueError(f"KV state version {version} is not known")
-        return cls(applied, rows)
+        return cls(*numbers)
+
+    def after(self, *, stop: int, growth: int, records: int, at_ms: int) -> KvState:
+        """The state after a batch that ends at `stop`; one without records leaves only the offset behind."""
+        if not records:
+            return replace(self, applied=stop)
+        return KvState(stop, self.rows + growth, stop - 1, at_ms)
 
 
 class KvResources:

@@ -129,23 +129,24 @@ class PutBuilder:
         return pa.RecordBatch.from_arrays([columns[name] for name in self.codec.arrow.names], schema=self.codec.arrow)
 
     def _changelog(self, plan: ChangePlan, rows: pa.RecordBatch | None, image: _Image) -> pa.RecordBatch:
-        arrays = self._images(plan, rows, image)
+        arrays = self._stored_images(plan, image) if rows is None else self._images(plan, rows, image)
         return pa.RecordBatch.from_arrays([*arrays, plan.prev_array], schema=self.log_schema)
 
-    def _images(self, plan: ChangePlan, rows: pa.RecordBatch | None, image: _Image) -> list[pa.Array]:
-        count = len(image.present)
+    def _stored_images(self, plan: ChangePlan, image: _Image) -> list[pa.Array]:
+        """The rows of KV that the plan names, each once, in the order of the put."""
+        wanted = np.zeros(len(image.present), np.bool_)
+        wanted[plan.images[plan.images >= len(wanted)] - len(wanted)] = True
+        return self.codec.decode(image.stored.filter(wanted[image.present]))
+
+    def _images(self, plan: ChangePlan, rows: pa.RecordBatch, image: _Image) -> list[pa.Array]:
+        count = rows.num_rows
         from_kv = plan.images >= count
         if not from_kv.any():
-            assert rows is not None
             same = _is_identity(plan.images, count)
             return list((rows if same else rows.take(pa.array(plan.images))).columns)
-        wanted = np.zeros(count, np.bool_)
-        wanted[plan.images[from_kv] - count] = True
-        stored = self.codec.decode(image.stored.filter(wanted[image.present]))
-        if rows is None:
-            return stored
-        rank = np.cumsum(wanted) - 1
-        at = np.where(from_kv, count + rank[np.where(from_kv, plan.images - count, 0)], plan.images)
+        # each stored row is named by one record, and those stand in the order of the put
+        at = np.where(from_kv, count + np.cumsum(from_kv) - 1, plan.images)
+        stored = self._stored_images(plan, image)
         return [pa.concat_arrays([new, old]).take(pa.array(at)) for new, old in zip(rows.columns, stored, strict=True)]
 
 

@@ -14,7 +14,7 @@ from lakeward.errors import BucketStopped, KvFailed
 from lakeward.hot.embedded.kv.changelog_log import ChangelogLog
 from lakeward.hot.embedded.kv.database import KvDatabase, KvResources, KvState
 from lakeward.hot.embedded.kv.put import PutBuilder
-from lakeward.hot.embedded.kv.snapshot import KvSnapshots
+from lakeward.hot.embedded.kv.snapshot import KvSnapshots, StoredSnapshot
 from lakeward.model.change import ChangeType
 from lakeward.model.faults import fault_point
 from lakeward.model.schema import CHANGE_TYPE, OFFSET, TIMESTAMP
@@ -31,12 +31,16 @@ class Recovery:
     snapshots: KvSnapshots
     resources: KvResources
 
-    def open(self, builder: PutBuilder) -> KvDatabase:
-        """A KV that holds exactly the log. Raises `BucketStopped` when nothing is left to build it from."""
+    def open(self, builder: PutBuilder, *, damaged: bool = False) -> KvDatabase:
+        """A KV that holds exactly the log. Raises `BucketStopped` when nothing is left to build it from.
+
+        `damaged`: what lies there cannot be read; as snapshots share files with it, the log goes before them."""
         self.snapshots.drop_above(self.log.end)
-        database = self._find_usable()
+        database = None
+        if self.folder.exists() and not damaged:
+            database, damaged = self._find_usable()
         if database is None:
-            database = self._rebuild()
+            database = self._rebuild(from_log=damaged and self.log.start == 0)
         try:
             roll_forward(database, self.log, builder)
         except BaseException:
@@ -44,43 +48,71 @@ class Recovery:
             raise
         return database
 
-    def _find_usable(self) -> KvDatabase | None:
-        """The database as it lies there, unless it is missing, broken, ahead of the log, or the log no longer reaches back to it."""
-        if not self.folder.exists():
-            return None
+    def _find_usable(self) -> tuple[KvDatabase | None, bool]:
+        """The database as it lies there, unless it is ahead of the log or the log no longer reaches back to it; and whether
+        it is damaged."""
         try:
             database = KvDatabase(self.folder, self.resources)
         except KvFailed as error:
-            if "Corruption" in error.reason or "version" in error.reason:
-                return None
+            if is_damage(error):
+                return None, True
             raise
-        if self.log.start <= database.state.applied <= self.log.end:
-            return database
+        if folds(database.state, self.log):
+            return database, False
         database.close()
-        return None
+        return None, False
 
-    def _rebuild(self) -> KvDatabase:
+    def _rebuild(self, *, from_log: bool) -> KvDatabase:
+        """From the newest snapshot that can be read, else from the log's first record."""
+        snapshots = [] if from_log else [s for s in reversed(self.snapshots.all()) if s.log_offset >= self.log.start]
+        for snapshot in snapshots:
+            self._put_in_place(snapshot)
+            database, _ = self._find_usable()
+            if database is not None:
+                return database
+        if self.log.start > 0:
+            raise self._lost()
+        self._put_in_place(None)
+        return KvDatabase(self.folder, self.resources)
+
+    def _put_in_place(self, snapshot: StoredSnapshot | None) -> None:
         """Never changes the database in place: a crash in the middle leaves none, and the next start builds it again."""
         aside, old = self.folder.with_name("building"), self.folder.with_name("discarded")
         for leftover in (aside, old):
             shutil.rmtree(leftover, ignore_errors=True)
         if self.folder.exists():
             self.folder.rename(old)
-        base = self.snapshots.newest()
-        if base is not None and base.log_offset >= self.log.start:
-            self.snapshots.clone(base, aside)
-        elif self.log.start > 0:
-            raise self._lost()
-        else:
+        if snapshot is None:
             aside.mkdir(parents=True)
+        else:
+            self.snapshots.clone(snapshot, aside)
         fault_point("kv.rebuild", folder=self.folder)
         aside.rename(self.folder)
         shutil.rmtree(old, ignore_errors=True)
-        return KvDatabase(self.folder, self.resources)
 
     def _lost(self) -> BucketStopped:
         reason = f"KV does not fit the log, which begins at {self.log.start}, and no KV snapshot reaches it; restore a backup of the bucket"
         return BucketStopped(table=self.table, bucket=self.bucket, what="reads by key and writes", reason=reason)
+
+
+def folds(state: KvState, log: ChangelogLog) -> bool:
+    """Whether KV is a fold of this very log up to some offset of it: not ahead, not from before a loss that left a gap, and
+    the log reaches back to it."""
+    if not log.start <= state.applied <= log.end:
+        return False
+    if state.last_offset < log.start:
+        return True  # nothing applied yet, or retention took the record
+    times = [
+        t
+        for b in log.read(state.last_offset, state.last_offset + 1, unsynced=True)
+        for t in b.column(TIMESTAMP).cast(pa.int64()).to_pylist()
+    ]
+    return times[-1:] == [state.last_at_ms]
+
+
+def is_damage(error: KvFailed) -> bool:
+    """Files that are broken or gone: trying again does not help. Anything else (disk full, I/O error) may pass."""
+    return any(sign in error.reason for sign in ("Corruption", "No such file", "KV state version"))
 
 
 def roll_forward(database: KvDatabase, log: ChangelogLog, builder: PutBuilder) -> int:
@@ -90,7 +122,7 @@ def roll_forward(database: KvDatabase, log: ChangelogLog, builder: PutBuilder) -
         _apply(database, batch, builder)
     if database.state.applied < log.end:
         # batches without records at the end: they only hold a writer's sequence
-        database.write([], [], KvState(log.end, database.state.rows))
+        database.write([], [], database.state.after(stop=log.end, growth=0, records=0, at_ms=0))
     return log.end - begun_at
 
 
@@ -104,4 +136,5 @@ def _apply(database: KvDatabase, batch: pa.RecordBatch, builder: PutBuilder) -> 
     for i in np.flatnonzero(deleted).tolist():
         values[i] = None
     growth = int((kinds == ChangeType.INSERT).sum() - deleted.sum())
-    database.write(keys, values, KvState(int(offsets[-1]) + 1, database.state.rows + growth))
+    state = database.state.after(stop=int(offsets[-1]) + 1, growth=growth, records=len(offsets), at_ms=int(times[-1]))
+    database.write(keys, values, state)

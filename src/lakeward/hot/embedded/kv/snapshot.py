@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from lakeward.errors import SnapshotGone
-from lakeward.hot.embedded.durable import sync_folder, write_whole
+from lakeward.hot.embedded.durable import sync_file, sync_folder, write_whole
 from lakeward.hot.embedded.kv.database import KvDatabase, KvResources, KvState
 from lakeward.hot.embedded.kv.lease import SnapshotLeases
 from lakeward.model.clock import Clock
@@ -41,8 +41,8 @@ class StoredSnapshot:
 class KvSnapshots:
     """The snapshots of one bucket. Thread-safe."""
 
-    def __init__(self, folder: Path, table: str, resources: KvResources, clock: Clock) -> None:
-        self._folder, self._table, self._resources, self._clock = folder, table, resources, clock
+    def __init__(self, folder: Path, table: str, resources: KvResources, clock: Clock, retained: int = 2) -> None:
+        self._folder, self._table, self._resources, self._clock, self._retained = folder, table, resources, clock, retained
         self._lock = threading.Lock()
         folder.mkdir(parents=True, exist_ok=True)
         for left_over in folder.glob(f"{_ASIDE}*"):
@@ -96,10 +96,10 @@ class KvSnapshots:
             self.prune()
 
     def prune(self) -> None:
-        """Removes all but the newest snapshot and those under a lease."""
+        """Removes all but the newest snapshots and those under a lease."""
         with self._lock:
             leased = self._leases.leased()
-            self._remove([s for s in self._snapshots[:-1] if s.snapshot_id not in leased])
+            self._remove([s for s in self._snapshots[: -self._retained] if s.snapshot_id not in leased])
 
     def drop_above(self, offset: int) -> None:
         """Removes snapshots of offsets that the log lost: other rows will get those offsets."""
@@ -133,6 +133,7 @@ class KvSnapshots:
                 os.link(file, target / file.name)
             elif file.name != "LOCK":
                 shutil.copyfile(file, target / file.name)
+                sync_file(target / file.name)
         sync_folder(target)
 
     def _remove(self, doomed: list[StoredSnapshot]) -> None:
