@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The heartbeat loop and the job around it, against a coordinator that follows a script."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakeward.errors import ServerUnavailable, Superseded
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import JobName
+from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, TableVerdict, Verdict
+from lakeward.testing.waiting import wait_until
+from lakeward.tiering.job import TieringJob
+from lakeward.tiering.jobname import hold_name
+from tests.unit.tiering.world import BookCoordinator, World
+
+
+class ScriptedCoordinator(BookCoordinator):
+    """Hands out the table when told to, and keeps every beat. `on_beat` may raise or answer with verdicts."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.table)
+        self.world = world
+        self.beats: list[HeartbeatRequest] = []
+        self.due = 0
+        self.on_beat: Callable[[HeartbeatRequest], tuple[TableVerdict, ...]] = lambda _r: ()
+        self.lock = threading.Lock()
+
+    def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
+        with self.lock:
+            self.beats.append(request)
+            verdicts = self.on_beat(request)
+            tables = []
+            if self.due and request.room and not request.tiering:
+                self.due -= 1
+                tables.append(self.world.hand_out())
+            return HeartbeatAnswer(coordinator_epoch=1, verdicts=verdicts, tables=tuple(tables), next_beat_ms=50)
+
+    def told(self, what: str) -> list[Any]:
+        with self.lock:
+            return [end for beat in self.beats for end in getattr(beat, what)]
+
+
+class Running:
+    """A job on threads of this process. `stop` ends it as SIGTERM would."""
+
+    def __init__(self, world: World, coordinator: ScriptedCoordinator, **options: Any) -> None:
+        world.coordinator = coordinator
+        tuned = replace(world.options, heartbeat_s=0.05, slots=2, **options)
+        shared = world.shared
+        self.job = TieringJob(tuned, shared.hot, shared.plugins, world.dispatcher, name=JobName("j"), start_thread=_start)
+        self.error: BaseException | None = None
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.job.run()
+        except Superseded as error:
+            self.error = error
+
+    def stop(self) -> None:
+        self.job.stop()
+        self.thread.join(20)
+        assert not self.thread.is_alive()
+
+
+def _start(target: Callable[[], None], name: str) -> None:
+    threading.Thread(target=target, name=name, daemon=True).start()
+
+
+def rows(start: int, stop: int) -> list[dict[str, object]]:
+    return [{"id": i, "name": f"n{i}"} for i in range(start, stop)]
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.store.append(rows(0, 5))
+    return made
+
+
+def test_a_handed_out_table_is_tiered_and_told_at_once(world: World) -> None:
+    coordinator = ScriptedCoordinator(world)
+    running = Running(world, coordinator)
+    coordinator.due = 1
+    wait_until(lambda: coordinator.told("finished"))
+    running.stop()
+    (finished,) = coordinator.told("finished")
+    assert finished.result.rows == 5
+    assert coordinator.beats[-1].leaving
+    assert world.lake_rows() == world.store.rows()
+    assert running.job.metrics.render().count('outcome="finished"} 1') == 1
+
+
+def test_a_fenced_round_stops_before_it_commits(world: World) -> None:
+    coordinator = ScriptedCoordinator(world)
+    reached, go_on = threading.Event(), threading.Event()
+
+    def hold(_bucket: Bucket, _offset: int) -> None:
+        reached.set()
+        go_on.wait(20)
+
+    def fence(request: HeartbeatRequest) -> tuple[TableVerdict, ...]:
+        if not reached.is_set():
+            return ()
+        return tuple(TableVerdict(table_id=t.table_id, verdict=Verdict.FENCED, round_id=t.round_id, reason="gone") for t in request.tiering)
+
+    world.store.before_batch = hold
+    coordinator.on_beat = fence
+    running = Running(world, coordinator)
+    coordinator.due = 1
+    reached.wait(20)
+    wait_until(lambda: any(w.control.stopped_by for w in running.job.enumerator.works()))
+    go_on.set()
+    wait_until(lambda: coordinator.told("failed"))
+    running.stop()
+    assert coordinator.told("failed")[0].given_back
+    assert world.snapshots() == 0
+
+
+def test_a_verdict_for_another_round_is_not_this_rounds(world: World) -> None:
+    coordinator = ScriptedCoordinator(world)
+
+    def hold(_bucket: Bucket, _offset: int) -> None:
+        wait_until(lambda: sum(bool(b.tiering) for b in coordinator.beats) > 2)
+
+    world.store.before_batch = hold
+    coordinator.on_beat = lambda request: tuple(
+        TableVerdict(table_id=t.table_id, verdict=Verdict.FENCED, round_id="an older one")  # type: ignore[arg-type]
+        for t in request.tiering
+    )
+    running = Running(world, coordinator)
+    coordinator.due = 1
+    wait_until(lambda: coordinator.told("finished"))
+    running.stop()
+    assert world.lake_rows() == world.store.rows()
+
+
+def test_a_server_that_is_away_hears_of_the_end_when_it_is_back(world: World) -> None:
+    coordinator = ScriptedCoordinator(world)
+    away = threading.Event()
+
+    def lose(request: HeartbeatRequest) -> tuple[TableVerdict, ...]:
+        if request.finished and not away.is_set():
+            away.set()
+        if away.is_set() and len(coordinator.beats) % 3:
+            raise ServerUnavailable(address="here", reason="restarting")
+        return ()
+
+    coordinator.on_beat = lose
+    running = Running(world, coordinator)
+    coordinator.due = 1
+    wait_until(lambda: len(coordinator.told("finished")) >= 2)
+    wait_until(lambda: not coordinator.beats[-1].finished)
+    running.stop()
+    assert len({f.round_id for f in coordinator.told("finished")}) == 1
+
+
+def test_a_superseded_instance_stops_its_rounds_and_exits(world: World) -> None:
+    coordinator = ScriptedCoordinator(world)
+
+    def replaced(request: HeartbeatRequest) -> tuple[TableVerdict, ...]:
+        if len(coordinator.beats) > 2:
+            raise Superseded(job="j", instance=request.instance, by="other")
+        return ()
+
+    coordinator.on_beat = replaced
+    running = Running(world, coordinator)
+    running.thread.join(20)
+    assert isinstance(running.error, Superseded)
+    assert not any(b.leaving for b in coordinator.beats), "the leases are the newer instance's"
+
+
+def test_shutdown_takes_no_new_rounds_and_gives_back_what_does_not_end(world: World) -> None:
+    coordinator = ScriptedCoordinator(world)
+    reached = threading.Event()
+
+    def hang(_bucket: Bucket, _offset: int) -> None:
+        reached.set()
+        raise ServerUnavailable(address="here", reason="away for good")
+
+    world.store.before_batch = hang
+    running = Running(world, coordinator, shutdown_grace_s=0.5)
+    coordinator.due = 1
+    reached.wait(20)
+    coordinator.due = 5
+    running.stop()
+    assert coordinator.beats[-1].leaving, "the last beat gives every lease back"
+    assert all(f.given_back for f in coordinator.told("failed"))
+    assert coordinator.due == 5
+    assert world.snapshots() == 0
+
+
+def test_one_tables_error_leaves_the_job_running(world: World) -> None:
+    coordinator = ScriptedCoordinator(world)
+
+    def broken(_bucket: Bucket, _offset: int) -> None:
+        world.store.before_batch = lambda _b, _o: None
+        raise ValueError("broken")
+
+    world.store.before_batch = broken
+    running = Running(world, coordinator)
+    coordinator.due = 2
+    wait_until(lambda: coordinator.told("failed") and coordinator.told("finished"))
+    running.stop()
+    assert coordinator.told("failed")[0].error["code"] == "split-failed"
+    assert world.lake_rows() == world.store.rows()
+
+
+def test_two_jobs_on_one_host_never_share_a_default_name(tmp_path: Path) -> None:
+    with hold_name(None, tmp_path) as first, hold_name(None, tmp_path) as second:
+        assert first.name != second.name
+    with hold_name(None, tmp_path) as again:
+        assert again.name in (first.name, second.name), "a job that comes back finds its name"
+    assert hold_name("mine", tmp_path).name == "mine"
