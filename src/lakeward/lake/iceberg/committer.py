@@ -49,6 +49,7 @@ from lakeward.lake.iceberg.reader import IcebergLakeReader
 from lakeward.lake.iceberg.request import CommitRequest
 from lakeward.lake.iceberg.resolve import Candidate, OffsetLoader, Resolution, resolve
 from lakeward.lake.iceberg.result import WriteResult
+from lakeward.lake.iceberg.sqlcatalog import IcebergSqlCatalog
 from lakeward.lake.iceberg.summary import FOREIGN_REMOVED_KEY, INLINE_LIMIT, MISSING_KEY
 from lakeward.model.bucket import Bucket
 from lakeward.model.faults import fault_point
@@ -314,7 +315,7 @@ class IcebergLakeCommitter(LakeCommitter):
             raise CommitUnknown(table=str(self._table.path), round_id=request.round_id, reason=describe(error)) from error
         except OSError as error:
             raise LakeUnavailable(lake="iceberg", what=f"commit to {self._table.path}", reason=describe(error)) from error
-        if not isinstance(catalog, RestCatalog):  # a REST server does it itself
+        if not isinstance(catalog, RestCatalog | IcebergSqlCatalog):  # these do it themselves
             catalog._delete_old_metadata(table.io, table.metadata, response.metadata)
 
     def _explain_conflict(self, request: CommitRequest, precondition: Precondition, reason: str) -> CommitConflict:

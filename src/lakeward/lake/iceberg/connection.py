@@ -17,6 +17,7 @@ from requests.adapters import HTTPAdapter
 
 from lakeward.errors import InvalidConfig
 from lakeward.lake.iceberg.failures import lake_errors
+from lakeward.lake.iceberg.sqlcatalog import IcebergSqlCatalog
 from lakeward.model.clock import Clock, SystemClock
 from lakeward.model.table import TablePath
 
@@ -70,7 +71,7 @@ class IcebergConnection:
             options["token"] = os.environ["LAKEWARD_TOKEN"]
         try:
             with lake_errors("", "catalog"):
-                catalog = load_catalog(self.name, **options)
+                catalog = _open(self.name, options)
         except (ValueError, NotInstalledError, ImportError, KeyError) as error:
             raise InvalidConfig(where="datalake.iceberg", reason=str(error)) from error
         if isinstance(catalog, RestCatalog):
@@ -86,6 +87,12 @@ class IcebergConnection:
     def file_io(self, properties: Mapping[str, str], location: str) -> FileIO:
         """Storage for a writer: this process's options and environment, and what the handle says of endpoint and region."""
         return load_file_io({**properties, **self.options}, location)
+
+
+def _open(name: str, options: dict[str, str]) -> Catalog:
+    if options.get("type") == "sql":
+        return IcebergSqlCatalog(name, **{k: v for k, v in options.items() if k != "type"})
+    return load_catalog(name, **options)
 
 
 def identifier(path: TablePath) -> tuple[str, str]:

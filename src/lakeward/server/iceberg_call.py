@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One call to the Iceberg catalog: its path, query and body, checked as far as names go."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakeward.errors import InvalidRequest
+from lakeward.protocol.auth import Role
+
+SEPARATOR = "\x1f"
+"""Iceberg's own between the levels of a namespace in a path."""
+
+_NAME_LIMIT = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    path: Mapping[str, str]
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    role: Role = Role.READ
+    token_name: str = ""
+
+    @property
+    def namespace(self) -> tuple[str, ...]:
+        return check_namespace(self.path["namespace"].split(SEPARATOR))
+
+    @property
+    def table(self) -> tuple[str, ...]:
+        return (*self.namespace, check_name("table", self.path["table"]))
+
+    def json(self) -> dict[str, Any]:
+        try:
+            body = json.loads(self.body)
+        except ValueError as error:
+            raise InvalidRequest(what="request body", reason=f"it is no JSON: {error}") from error
+        if not isinstance(body, dict):
+            raise InvalidRequest(what="request body", reason="a JSON object is expected")
+        return body
+
+
+def check_namespace(levels: Any) -> tuple[str, ...]:
+    if not isinstance(levels, list) or not levels:
+        raise InvalidRequest(what="namespace", reason="a list with one name or more is expected")
+    return tuple(check_name("namespace", level) for level in levels)
+
+
+def check_name(what: str, name: Any) -> str:
+    """Names become folder names."""
+    if not isinstance(name, str) or not 0 < len(name) <= _NAME_LIMIT or name in (".", "..") or any(c in name for c in "/\\\x00\x1f."):
+        reason = f"a name has 1 to {_NAME_LIMIT} characters and no slash, dot or control sign in it"
+        raise InvalidRequest(what=f"{what} {name!r}", reason=reason)
+    return name
+
+
+def identifier_of(body: Any, what: str) -> tuple[str, ...]:
+    """`{"namespace": [...], "name": ...}` as a tuple."""
+    if not isinstance(body, dict):
+        raise InvalidRequest(what=what, reason="an object with namespace and name is expected")
+    return (*check_namespace(body.get("namespace")), check_name("table", body.get("name")))

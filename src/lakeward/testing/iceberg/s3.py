@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real S3 server process (moto's), for warehouses in buckets."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import httpx
+from pyarrow.fs import S3FileSystem
+
+from lakeward.testing.ports import free_port
+from lakeward.testing.waiting import wait_until
+
+REGION = "us-east-1"
+
+
+@dataclass(frozen=True)
+class S3Store:
+    """`environment` holds what a process needs to get in; `options` what a catalog may say openly."""
+
+    endpoint: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": REGION, "AWS_EC2_METADATA_DISABLED": "true"}
+
+    @property
+    def options(self) -> dict[str, str]:
+        return {"s3.endpoint": self.endpoint, "s3.region": REGION}
+
+    def new_bucket(self) -> str:
+        """A fresh bucket's URI."""
+        name = f"lake-{uuid.uuid4().hex[:12]}"
+        files = S3FileSystem(
+            access_key="test",
+            secret_key="test",  # noqa: S106 - the test server takes any
+            endpoint_override=self.endpoint,
+            region=REGION,
+            allow_bucket_creation=True,
+        )
+        files.create_dir(name)
+        return f"s3://{name}"
+
+
+@contextmanager
+def s3_store() -> Iterator[S3Store]:
+    port = free_port()
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ))  # noqa: S603
+    endpoint = f"http://127.0.0.1:{port}"
+    try:
+        wait_until(lambda: httpx.get(endpoint), limit_s=60, what="the S3 server", tolerate=(httpx.TransportError,))
+        yield S3Store(endpoint)
+    finally:
+        process.terminate()
+        process.wait(20)

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A server with nothing but the Iceberg REST catalog, in a process of its own: `python -m lakeward.testing.iceberg.server`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import httpx
+
+from lakeward.testing.ports import free_port
+from lakeward.testing.waiting import wait_until
+
+
+def main(arguments: Sequence[str]) -> None:
+    """`PORT OPTIONS TOKENS`, the last two as JSON."""
+    import uvicorn
+    from fastapi import FastAPI
+
+    from lakeward.lake.iceberg.plugin import load
+    from lakeward.protocol.auth import TokenSet
+    from lakeward.server.iceberg import iceberg_router
+
+    port, options, tokens = int(arguments[0]), json.loads(arguments[1]), json.loads(arguments[2])
+    app = FastAPI()
+    app.include_router(iceberg_router(load(options).connection.catalog, TokenSet.parse(tokens)))
+    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
+
+
+@contextmanager
+def serving(options: Mapping[str, str], tokens: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Iterator[str]:
+    """The URL of a running catalog server; it ends with the block."""
+    port = free_port()
+    command = [sys.executable, "-m", "lakeward.testing.iceberg.server", str(port), json.dumps(dict(options)), json.dumps(list(tokens))]
+    process = subprocess.Popen(command, env={**os.environ, **(environment or {})})  # noqa: S603 - our own module
+    url = f"http://127.0.0.1:{port}/iceberg"
+    try:
+        wait_until(lambda: _answers(process, url), limit_s=40, what="the catalog server", tolerate=(httpx.TransportError,))
+        yield url
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def _answers(process: subprocess.Popen[bytes], url: str) -> bool:
+    assert process.poll() is None, "the catalog server ended"
+    return httpx.get(f"{url}/v1/config").status_code in (200, 401)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
