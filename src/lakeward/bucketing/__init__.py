@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Row to bucket, vectorised on Arrow arrays; one file per function."""
 
-from lakeward.bucketing.keys import check_bucket_keys
+from lakeward.bucketing.assign import assign, assign_buckets
+from lakeward.bucketing.keys import check_bucket_keys, choose_function
 
-__all__ = ["check_bucket_keys"]
+__all__ = ["assign", "assign_buckets", "check_bucket_keys", "choose_function"]

@@ -27,9 +27,9 @@ REFUSED: dict[BucketFunction, tuple[type[DataType], ...]] = {
     BucketFunction.ICEBERG: (*_NESTED, BooleanType, Int8Type, Int16Type, TimestampLtzType, Float32Type, Float64Type),
     BucketFunction.HUDI: (*_NESTED, BinaryType, BytesType),
 }
-"""Types that a function has no encoding for."""
+"""Types that a function has no encoding for, or whose lake transform does not exist."""
 
-_TAKES_NULL = frozenset({BucketFunction.PAIMON, BucketFunction.HUDI})
+BY_FORMAT = {"iceberg": BucketFunction.ICEBERG, "paimon": BucketFunction.PAIMON, "hudi": BucketFunction.HUDI}
 
 
 def check_bucket_keys(descriptor: TableDescriptor) -> None:
@@ -37,14 +37,25 @@ def check_bucket_keys(descriptor: TableDescriptor) -> None:
     function = descriptor.bucket_function
     for name in descriptor.bucket_keys:
         kind = descriptor.schema.column(name).type
-        reason = _reason(function, kind, len(descriptor.bucket_keys))
+        reason = find_reason(function, kind, len(descriptor.bucket_keys))
         if reason:
             raise UnsupportedBucketKey(column=name, type=str(kind), function=str(function), reason=reason)
 
 
-def _reason(function: BucketFunction, kind: DataType, keys: int) -> str | None:
+def choose_function(lake_format: str | None, descriptor: TableDescriptor) -> BucketFunction:
+    """The format's own function where it takes these keys, so that the lake may prune by it; else Fluss's.
+
+    Iceberg's bucket transform has one source column: composite keys are laid out by `__bucket`, under Fluss's function."""
+    function = BY_FORMAT.get(lake_format or "", BucketFunction.FLUSS)
+    kinds = [descriptor.schema.column(name).type for name in descriptor.bucket_keys]
+    takes_all = all(find_reason(function, kind, len(kinds)) is None for kind in kinds)
+    return function if takes_all else BucketFunction.FLUSS
+
+
+def find_reason(function: BucketFunction, kind: DataType, keys: int) -> str | None:
+    """Why a column of this type cannot be one of so many bucket keys; None when it can."""
     if isinstance(kind, REFUSED[function]):
-        return "this function cannot encode the type"
+        return "this function has no encoding for the type"
     if function is BucketFunction.ICEBERG and keys > 1:
-        return "it takes one key column; use the fluss function for composite keys"
+        return f"it takes one key column and there are {keys}; use the fluss function"
     return None
