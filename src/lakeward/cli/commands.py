@@ -17,6 +17,7 @@ class Command:
 
 COMMANDS = (
     Command("config", "lakeward.cli.config", "Settings now in force, and where each came from."),
+    Command("demo", "lakeward.cli.demo", "Shows Lakeward at work, and checks that nothing is lost or doubled."),
     Command("explain", "lakeward.cli.status", "Where a table's lag comes from, and what its next round would do."),
     Command("jobs", "lakeward.cli.status", "Tiering jobs: who is live, who is missing, what each does now."),
     Command("pause", "lakeward.cli.operate", "Stops rounds of a table until it is resumed."),
@@ -28,6 +29,7 @@ COMMANDS = (
     Command("table", "lakeward.cli.table", "Tables: create, alter, drop, list, show, adopt, resync."),
     Command("tier", "lakeward.cli.tier", "Runs a tiering job: rounds from the hot store into the lake."),
     Command("tier-now", "lakeward.cli.operate", "Returns when everything acknowledged before the call is in the lake."),
+    Command("up", "lakeward.cli.up", "Runs the server and one local job, supervised, for one machine."),
     Command("verify", "lakeward.cli.verify", "Checks that every row is in the lake exactly once."),
     Command("version", "lakeward.cli.version", "Versions of Lakeward and of what it works with."),
     Command("write", "lakeward.cli.rows", "Writes rows from a file: JSON lines, CSV, Parquet, Arrow."),

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakeward up`: the server and one local job, supervised, for one machine."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lakeward.cli.children import Child, choose_port, wait_for_file
+from lakeward.cli.output import note
+from lakeward.protocol.routes import DEFAULT_PORT
+
+RESTART_FIRST_S, RESTART_CEILING_S = 1.0, 30.0
+STEADY_S = 60.0
+"""A child that ran for so long starts again at once when it ends."""
+
+
+def register(app: typer.Typer) -> None:
+    app.command("up")(up)
+
+
+def up(
+    data: Annotated[Path, typer.Option(help="The data folder; made when it is not there.")] = Path("lakeward-data"),
+    port: Annotated[int, typer.Option(help="The HTTP port; another free one when it is taken.")] = DEFAULT_PORT,
+    slots: Annotated[int, typer.Option(help="Rounds at the same time.")] = 2,
+    master: Annotated[str, typer.Option(help="Spark master of the job.")] = "local[*,4]",
+) -> None:
+    """Runs the server and one tiering job on this machine until Ctrl-C. A child that dies is started again.
+
+    Example: lakeward up --data ./lakeward-data"""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    supervisor = Supervisor(data, choose_port(port), slots, master)
+    try:
+        url = supervisor.start()
+        note(f"Lakeward is up: {url} (dashboard), data in {data}; Ctrl-C stops it")
+        while not stop.wait(1.0):
+            supervisor.watch()
+    finally:
+        supervisor.stop()
+
+
+class Supervisor:
+    """Server first, then the job; stopped the other way round."""
+
+    def __init__(self, data: Path, port: int, slots: int, master: str, *, job_name: str = "local") -> None:
+        self.data, self.port = data, port
+        ready = data / "server.ready"
+        logs = data / "logs"
+        self.ready = ready
+        self.server = Child("server", ["server", "--data", str(data), "--port", str(port), "--ready-file", str(ready)], logs / "server.log")
+        self.url = f"http://127.0.0.1:{port}"
+        job = ["tier", "--server", self.url, "--name", job_name, "--slots", str(slots), "--master", master]
+        self.job = Child("job", job, logs / "job.log")
+        self._started: dict[str, float] = {}
+        self._pause: dict[str, float] = {}
+        self._due: dict[str, float] = {}
+
+    def start(self) -> str:
+        """The server's URL once it answers."""
+        self.data.mkdir(parents=True, exist_ok=True)
+        self.ready.unlink(missing_ok=True)
+        self._launch(self.server)
+        wait_for_file(self.ready, self.server)
+        self._launch(self.job)
+        return self.url
+
+    def watch(self) -> None:
+        """Starts again what died, with growing pauses while it keeps dying."""
+        now = time.monotonic()
+        for child in (self.server, self.job):
+            if child.exit_code is None:
+                continue
+            if child.name not in self._due:
+                steady = now - self._started[child.name] > STEADY_S
+                pause = 0.0 if steady else self._pause.get(child.name, RESTART_FIRST_S)
+                self._pause[child.name] = RESTART_FIRST_S if steady else min(pause * 2, RESTART_CEILING_S)
+                self._due[child.name] = now + pause
+                note(f"the {child.name} ended with code {child.exit_code}; starting it again in {pause:.0f} s (log: {child.log})")
+            elif now >= self._due[child.name]:
+                del self._due[child.name]
+                self._launch(child)
+
+    def stop(self) -> None:
+        self.job.stop()
+        self.server.stop()
+
+    def _launch(self, child: Child) -> None:
+        self._started[child.name] = time.monotonic()
+        child.start()
