@@ -21,6 +21,15 @@ def sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
+def make_folder(folder: Path) -> None:
+    """Makes a folder and those above it, durably. Safe to repeat."""
+    if folder.exists():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync_folder(folder.parent)
+
+
 def write_whole(path: Path, data: bytes, *, sync: bool = True) -> None:
     """A crash leaves the old file or the new one. Without `sync` a power cut may leave an unsealed one: seal it."""
     aside = path.with_name(path.name + ".tmp")

@@ -38,6 +38,11 @@ class HotBucket:
     def failure(self) -> Exception | None:
         return None if isinstance(self._opened, BucketLog) else self._opened
 
+    @property
+    def stopped(self) -> str | None:
+        """Why it takes no writes; None: it takes them."""
+        return self._opened.stopped if isinstance(self._opened, BucketLog) else str(self._opened)
+
     def kv(self, schemas: Sequence[Schema]) -> KvBucket:
         """Opens it at first, which may roll it forward. Raises `BucketStopped`."""
         with self._kv_lock:

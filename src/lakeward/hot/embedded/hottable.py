@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lakeward.errors import InvalidRequest, LakewardError, PartitionExpired, PartitionNotFound, WritesPaused
+from lakeward.hot.embedded.durable import make_folder
 from lakeward.hot.embedded.files import LogPlace
 from lakeward.hot.embedded.hotbucket import HotBucket
 from lakeward.hot.embedded.log import BucketLog
@@ -123,7 +124,7 @@ class HotTable:
 
     def _open_log(self, bucket: Bucket, folder: Path) -> BucketLog:
         services, place = self._services, LogPlace(folder=folder / "log", table=str(self.info.path), bucket=str(bucket))
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(place.folder)
         remote = None
         if services.remote is not None:
             remote = services.remote.log(self._remote_parts(bucket), folder / "remote.json")
@@ -231,7 +232,13 @@ class HotTable:
             self._stopped.pop(bucket, None)
             if reason is not None:
                 self._stopped[bucket] = reason
-            self.make_bucket(bucket).log.stop(reason)
+            if bucket in self._buckets or reason is not None:
+                self.make_bucket(bucket).log.stop(reason)
+
+    def lift_stops(self) -> None:
+        """Of those that were stopped by `stop_bucket`; damage does not go away by a call."""
+        for bucket in list(self._stopped):
+            self.stop_bucket(bucket, None)
 
     def close(self) -> None:
         with self._lock:

@@ -141,7 +141,6 @@ class BucketLog:
             active = self._roll(active.stop)
         at_ms = max(self._clock.now_ms() if timestamp_ms is None else timestamp_ms, self._last_at_ms)
         appended = Appended(active.stop, active.stop + encoded.offset_count, at_ms)
-        fault_point("hotlog.before-write", bucket=self.place.bucket, offset=appended.start)
         self._write(active, encoded, appended)
         fault_point("hotlog.after-write", bucket=self.place.bucket, offset=appended.start)
         self._last_at_ms = at_ms
@@ -151,6 +150,7 @@ class BucketLog:
 
     def _write(self, active: ActiveSegment, encoded: EncodedBatch, appended: Appended) -> None:
         try:
+            fault_point("hotlog.before-write", bucket=self.place.bucket, offset=appended.start)
             active.write(encoded.parts(appended.start, appended.timestamp_ms), encoded.size, encoded.offset_count, appended.timestamp_ms)
         except OSError as error:
             if error.errno in _FULL:
@@ -221,8 +221,8 @@ class BucketLog:
             size, stop = active.size, active.stop
             if self._closed:
                 raise self._refusal("it is closed")
-        fault_point("hotlog.before-fsync", bucket=self.place.bucket)
         try:
+            fault_point("hotlog.before-fsync", bucket=self.place.bucket)
             if self._doubtful:
                 self._write_again([*retired, active], size)
             for segment in (*retired, active):

@@ -13,37 +13,24 @@ _REASON = "the lake holds offsets up to {lake} and the log ends at {end}: the da
 
 
 def guard_bucket(hot: HotTable, services: Services, bucket: Bucket, lake: int) -> OffsetRange | None:
-    """A log table goes on at the lake's offset, and the gap is returned; a PK table's bucket stops. None: all is well.
+    """The log goes on at the lake's offset; the gap is returned. A PK table's bucket stops too, and nothing is returned: its
+    lake side is mended by a resync, not by a gap. None: all is well.
 
     The gap is on record before the log skips, so a crash in between skips at the next start."""
     opened = None if _is_gone(hot, bucket) else hot.find_bucket(bucket)
     end = hot.first_offset(bucket) if opened is None else opened.log.end
     if lake <= end:
         return None
-    if hot.info.is_pk:
+    if hot.info.is_pk and not _is_gone(hot, bucket):
+        opened = hot.make_bucket(bucket)
         hot.stop_bucket(bucket, _REASON.format(lake=lake, end=end))
-        return None
     gap = OffsetRange(end, lake)
     services.meta.add_gap(hot.info.table_id, bucket, gap, services.clock.now_ms())
     hot.raise_end(bucket, lake)
     fault_point("hotlog.before-skip", bucket=bucket, offset=lake)
     if opened is not None:
         opened.log.skip_to(lake)
-    return gap
-
-
-def lift_bucket(hot: HotTable, services: Services, bucket: Bucket, lake: int) -> None:
-    """Takes writes again, from `lake` on."""
-    if _is_gone(hot, bucket):
-        return
-    opened = hot.find_bucket(bucket)
-    if opened is None or opened.log.stopped is None:
-        return
-    hot.stop_bucket(bucket, None)
-    if lake > opened.log.end:
-        services.meta.add_gap(hot.info.table_id, bucket, OffsetRange(opened.log.end, lake), services.clock.now_ms())
-        hot.raise_end(bucket, lake)
-        opened.log.skip_to(lake)
+    return None if hot.info.is_pk else gap
 
 
 def _is_gone(hot: HotTable, bucket: Bucket) -> bool:

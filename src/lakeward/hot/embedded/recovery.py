@@ -12,7 +12,7 @@ from pathlib import Path
 from lakeward.errors import CorruptBatch
 from lakeward.hot.embedded.active import ActiveSegment, SyncedMark, find_mark
 from lakeward.hot.embedded.appended import Appended
-from lakeward.hot.embedded.durable import find_file, find_sealed, seal, sync_folder, write_whole
+from lakeward.hot.embedded.durable import find_file, find_sealed, make_folder, seal, sync_file, sync_folder, write_whole
 from lakeward.hot.embedded.index import INTERVAL_BYTES, SparseIndex
 from lakeward.hot.embedded.segment import (
     INDEX_MAGIC,
@@ -50,7 +50,7 @@ def recover(folder: Path, bucket: str, first_offset: int, index_bytes: int = INT
     Raises `CorruptBatch` for damage in what was fsynced; nothing is changed then."""
     bases = list_bases(folder)
     if not bases:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         active = ActiveSegment.create(folder, first_offset, 0, index_bytes)
         sync_folder(folder)
         return RecoveredLog(closed=(), active=active, writers=WriterTable(bucket))
@@ -117,6 +117,7 @@ class _Scan:
                 self._cut(segment, self.bases[number + 1 :])
                 break
         for segment, index in scanned[:-1]:
+            sync_file(log_path(self.folder, segment.base))  # a killed process left it to the system's cache
             write_whole(index_path(self.folder, segment.base), pack_index(segment, index), sync=False)
         active = ActiveSegment(self.folder, *scanned[-1])
         closed = (*trusted, *(s for s, _ in scanned[:-1]))
@@ -176,9 +177,7 @@ class _Scan:
             self.cut_bytes += log_path(self.folder, base).stat().st_size
             remove_files(self.folder, base)
         os.truncate(path, segment.size)
-        fd = os.open(path, os.O_RDONLY)
-        os.fsync(fd)
-        os.close(fd)
+        sync_file(path)
         sync_folder(self.folder)
 
 

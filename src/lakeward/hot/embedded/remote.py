@@ -13,7 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from lakeward.errors import ServerUnavailable
+from lakeward.config import options
+from lakeward.errors import InvalidOptionValue, ServerUnavailable
 from lakeward.hot.embedded.durable import find_sealed, sync_file, sync_folder, write_whole
 from lakeward.hot.embedded.index import SparseIndex
 from lakeward.hot.embedded.manifest import Manifest, RemoteSegment, find_manifest
@@ -29,8 +30,13 @@ class RemoteTier:
     """The file system and the folder in it, made from a URI. Thread-safe."""
 
     def __init__(self, uri: str) -> None:
+        """Raises `InvalidOptionValue` for a URI that no file system understands."""
         self.uri = uri
-        self.fs, self.root = pafs.FileSystem.from_uri(uri)
+        try:
+            self.fs, self.root = pafs.FileSystem.from_uri(uri if "://" in uri else str(Path(uri).resolve()))
+        except (pa.ArrowInvalid, ValueError) as error:
+            key = options.REMOTE_DATA_DIR.key
+            raise InvalidOptionValue(where="remote log", key=key, value=uri, reason=str(error), allowed="a folder or a URI") from error
         self.is_local = isinstance(self.fs, pafs.LocalFileSystem)
 
     def log(self, parts: Sequence[str], copy: Path) -> RemoteLog:

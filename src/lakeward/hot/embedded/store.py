@@ -21,7 +21,7 @@ from lakeward.hot.embedded.hottable import HotTable
 from lakeward.hot.embedded.kv.bucket import KvBucket
 from lakeward.hot.embedded.log import BucketLog
 from lakeward.hot.embedded.metadb import StoredTable
-from lakeward.hot.embedded.offsetguard import guard_bucket, lift_bucket
+from lakeward.hot.embedded.offsetguard import guard_bucket
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.services import Services
 from lakeward.hot.embedded.sizes import TableSizes, measure
@@ -302,11 +302,11 @@ class EmbeddedStore(HotAdmin):
                 found[bucket] = gap
         return found
 
-    def lift_stops(self, table: TableInfo, committed: OffsetMap) -> None:
-        """After a resync: buckets that `guard_offsets` stopped take writes again, above every offset the lake has seen."""
-        hot = self.hot_table(table)
-        for bucket, offset in committed.items():
-            lift_bucket(hot, self._services, bucket, offset)
+    def stopped_buckets(self, table: TableInfo) -> Mapping[Bucket, str]:
+        return {b.bucket: b.stopped for b in self.hot_table(table).opened() if b.stopped is not None}
+
+    def lift_stops(self, table: TableInfo) -> None:
+        self.hot_table(table).lift_stops()
 
     def gaps(self, table: TableInfo) -> Sequence[tuple[Bucket, OffsetRange]]:
         """Offsets that were skipped on purpose and name no row."""

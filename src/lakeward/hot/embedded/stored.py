@@ -18,6 +18,9 @@ CHUNK_BYTES = 4 << 20
 """Read at once; many small batches cost one system call, a big one is read as a whole."""
 
 
+FIRST_CHUNK_BYTES = 256 << 10
+
+
 class StoredBatch(NamedTuple):
     """`data` is the whole batch, its memory shared with its neighbours in the chunk."""
 
@@ -60,11 +63,13 @@ class LocalBytes:
 
 
 def iter_batches(source: SegmentBytes, position: int, stop_position: int, *, check: bool = True) -> Iterator[StoredBatch]:
-    """Batches from `position` on that lie wholly before `stop_position`.
+    """Batches from `position` on that lie wholly before `stop_position`. Reads little at first, as some callers want one batch.
 
     Raises `CorruptBatch`, also for a last batch that is cut short."""
+    size = FIRST_CHUNK_BYTES
     while position < stop_position:
-        chunk = source.read_at(position, min(CHUNK_BYTES, stop_position - position))
+        chunk = source.read_at(position, min(size, stop_position - position))
+        size = CHUNK_BYTES
         batches = _split_chunk(source.where, chunk, position, check)
         consumed = 0
         for batch in batches:
