@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock, SystemClock
@@ -19,6 +20,11 @@ from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.reconcile import Agreement, compare
 
 NO_ROUND = RoundId("explain")
+
+
+def explain_round(hot: HotPlugin, path: TablePath) -> list[dict[str, Any]]:
+    """One plain row per split of the next round: bucket, split, start, stop."""
+    return describe_plan(explain(hot, path).plan)
 
 
 @dataclass(frozen=True, kw_only=True)
