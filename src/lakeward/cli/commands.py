@@ -24,6 +24,7 @@ COMMANDS = (
     Command("read", "lakeward.cli.rows", "Reads a table: lake history plus hot tail."),
     Command("resume", "lakeward.cli.operate", "Ends a pause or a quarantine."),
     Command("rounds", "lakeward.cli.status", "Rounds that ended, each with its phases."),
+    Command("server", "lakeward.cli.server", "The server: hot store, coordinator, catalog, dashboard."),
     Command("sql", "lakeward.cli.rows", "Runs a query with DuckDB over union reads."),
     Command("status", "lakeward.cli.status", "Every table's freshness and lag, and whether all is well."),
     Command("table", "lakeward.cli.table", "Tables: create, alter, drop, list, show, adopt, resync."),

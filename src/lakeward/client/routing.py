@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeward.bucketing import assign_buckets
 from lakeward.errors import InvalidRequest, InvalidRows
 from lakeward.model.bucket import Bucket, partition_name
 from lakeward.model.table import TableInfo
@@ -69,8 +70,6 @@ class Router:
         elif not descriptor.bucket_keys:
             yield next(self._turn) % descriptor.bucket_count, rows
         else:
-            from lakeward.bucketing import assign_buckets
-
             yield from _split(rows, assign_buckets(rows, descriptor), descriptor.bucket_count)
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lakeward.coordinator.coordinator import Coordinator
     from lakeward.coordinator.federation import Federation
     from lakeward.hot.embedded.store import EmbeddedStore
+    from lakeward.server.lakes import ServerLakes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,4 +29,7 @@ class Services:
     info: Callable[[], ServerInfo]
     clock: Clock
     ready: Callable[[], bool] = lambda: True
+    lakes: ServerLakes | None = None
+    """None: a server without any lake of its own."""
+
     max_body_bytes: int = 16 * 1024 * 1024

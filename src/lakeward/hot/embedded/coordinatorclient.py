@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lakeward.hot.embedded.http import ServerConnection
 from lakeward.model.ids import LeaseId, RoundId, TableId
 from lakeward.model.intent import Intent
+from lakeward.model.ledger import LedgerEntry
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
+from lakeward.protocol.codec import decode
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
 from lakeward.protocol.readplan import ReadPlan
@@ -51,3 +55,6 @@ class HttpCoordinatorClient(CoordinatorClient):
 
     def release_read(self, lease_id: LeaseId) -> None:
         self.server.ask("DELETE", routes.RELEASE_READ.format(lease_id=lease_id))
+
+    def ledger(self, path: TablePath) -> Sequence[LedgerEntry]:
+        return [decode(LedgerEntry, body) for body in self.server.ask("GET", routes.LEDGER.format(table=path))]

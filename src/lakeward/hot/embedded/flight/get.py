@@ -14,7 +14,7 @@ import pyarrow.flight as flight
 from lakeward.errors import InvalidRequest
 from lakeward.hot.embedded.flight.engine import Engine
 from lakeward.hot.embedded.flight.failure import answering
-from lakeward.hot.embedded.flight.tables import as_of, find_table, log_schema, row_schema, snapshot_schema
+from lakeward.hot.embedded.flight.tables import as_of, find_table, log_schema, snapshot_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.table import TableInfo
 from lakeward.protocol.flight import Read, Ticket
@@ -34,7 +34,7 @@ def open_read(engine: Engine, ticket: Ticket, is_cancelled: Callable[[], bool]) 
     """The stream of this ticket. Errors while it runs reach the peer typed."""
     table = as_of(find_table(engine, ticket.table, ticket.table_id), ticket.schema_id, ticket.width)
     schema, batches = _open(engine, table, ticket, is_cancelled)
-    return flight.GeneratorStream(schema, _guarded(batches, f"{ticket.kind} read of {ticket.table}"))
+    return flight.GeneratorStream(schema, _guarded(schema, batches, f"{ticket.kind} read of {ticket.table}"))
 
 
 def _open(engine: Engine, table: TableInfo, ticket: Ticket, is_cancelled: Callable[[], bool]) -> tuple[pa.Schema, Iterator[Streamed]]:
@@ -52,7 +52,7 @@ def _open(engine: Engine, table: TableInfo, ticket: Ticket, is_cancelled: Callab
             snapshot = KvSnapshot(bucket=_bucket(ticket), snapshot_id=ticket.snapshot_id, log_offset=ticket.log_offset)
             return snapshot_schema(table, ticket.columns), engine.read_snapshot(table, snapshot, ticket.columns)
         case Read.LOOKUP:
-            return row_schema(table), _lookup(engine, table, ticket)
+            return snapshot_schema(table, None), _lookup(engine, table, ticket)
 
 
 def _bucket(ticket: Ticket) -> Bucket:
@@ -88,6 +88,11 @@ def _lookup(engine: Engine, table: TableInfo, ticket: Ticket) -> Iterator[Stream
             yield engine.lookup(table, _bucket(ticket), keys)
 
 
-def _guarded(batches: Iterator[Streamed], what: str) -> Iterator[Streamed]:
+def _guarded(schema: pa.Schema, batches: Iterator[Streamed], what: str) -> Iterator[Streamed]:
     with answering(what):
-        yield from batches
+        for item in batches:
+            batch, *header = item if isinstance(item, tuple) else (item,)
+            if batch.schema != schema:
+                # Arrow takes no batch whose field metadata or nullability differs from what the stream announced.
+                batch = pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+            yield (batch, *header) if header else batch

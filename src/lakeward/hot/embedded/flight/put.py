@@ -15,6 +15,7 @@ from lakeward.errors import InvalidRequest, InvalidRows
 from lakeward.hot.embedded.appended import Appended, WriterSequence
 from lakeward.hot.embedded.flight.budget import MemoryBudget
 from lakeward.hot.embedded.flight.engine import Engine
+from lakeward.hot.embedded.flight.gate import CallGate
 from lakeward.hot.embedded.flight.putplan import plan_put
 from lakeward.hot.embedded.flight.tables import find_table
 from lakeward.model.bucket import Bucket
@@ -24,15 +25,15 @@ from lakeward.protocol.flight import BatchHeader, PutAck, PutCommand, PutKind, f
 class PutStream:
     """Serves one stream to its end. A batch that is refused ends the stream with the error; earlier batches stay stored."""
 
-    def __init__(self, engine: Engine, budget: MemoryBudget, command: PutCommand, sent: pa.Schema) -> None:
-        self.engine, self.budget, self.command = engine, budget, command
+    def __init__(self, engine: Engine, gate: CallGate, budget: MemoryBudget, command: PutCommand, sent: pa.Schema) -> None:
+        self.engine, self.gate, self.budget, self.command = engine, gate, budget, command
         self.table = find_table(engine, command.table, command.table_id)
         self.plan = plan_put(self.table, command, sent)
         self.what = f"{command.kind} to {command.table}"
 
     def serve(self, reader: flight.MetadataRecordBatchReader, writer: flight.FlightMetadataWriter) -> None:
         for batch, header in _chunks(reader, self.what):
-            with self.budget.hold(batch.get_total_buffer_size(), self.what):
+            with self.gate.inside(), self.budget.hold(batch.get_total_buffer_size(), self.what):
                 self._check(batch)
                 appended = self._store(header.bucket, self.plan.padded(batch), self._writer(header))
             writer.write(to_bytes(PutAck(start=appended.start, stop=appended.stop)))

@@ -15,6 +15,7 @@ from lakeward.hot.embedded.flight.actions import ACTIONS, answer, find_action
 from lakeward.hot.embedded.flight.budget import MemoryBudget
 from lakeward.hot.embedded.flight.engine import Engine
 from lakeward.hot.embedded.flight.failure import answering
+from lakeward.hot.embedded.flight.gate import CallGate
 from lakeward.hot.embedded.flight.get import open_read
 from lakeward.hot.embedded.flight.put import PutStream
 from lakeward.protocol.auth import Role, TokenSet
@@ -48,7 +49,9 @@ class _CallerFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
 
 class FlightService(flight.FlightServerBase):  # type: ignore[misc]
-    """Listens as soon as it is made; `port` is the one it got. `shutdown()` waits for calls that run."""
+    """Listens as soon as it is made, on `port`, and lets calls in once `gate` is open.
+
+    `gate.drain()` ends its work; `shutdown()` besides waits until every peer has closed its streams, idle ones included."""
 
     def __init__(
         self,
@@ -59,8 +62,10 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         port: int = 0,
         tls: TlsPair | None = None,
         budget: MemoryBudget | None = None,
+        is_open: bool = True,
     ) -> None:
         self.engine, self.tokens, self.budget = engine, tokens, budget or MemoryBudget()
+        self.gate = CallGate(f"{host}:{port}", is_open=is_open)
         scheme = "grpc+tls" if tls else "grpc"
         certificates = [(tls.certificate, tls.key)] if tls else None
         name = f"[{host}]" if ":" in host else host
@@ -80,18 +85,22 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             self._authorize(context, Role.WRITE, "do_put")
             if descriptor.command is None:
                 raise InvalidRequest(what="do_put", reason="the descriptor carries a command")
-            PutStream(self.engine, self.budget, from_bytes(PutCommand, descriptor.command), reader.schema).serve(reader, writer)
+            with self.gate.inside():
+                stream = PutStream(self.engine, self.gate, self.budget, from_bytes(PutCommand, descriptor.command), reader.schema)
+            stream.serve(reader, writer)
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.GeneratorStream:
         with answering("do_get"):
             self._authorize(context, Role.READ, "do_get")
-            return open_read(self.engine, from_bytes(Ticket, ticket.ticket), context.is_cancelled)
+            with self.gate.inside():
+                return open_read(self.engine, from_bytes(Ticket, ticket.ticket), lambda: context.is_cancelled() or not self.gate.is_open)
 
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[bytes]:
         with answering(f"action {action.type}"):
             self._authorize(context, find_action(action.type).role, f"action {action.type}")
             request = from_bytes(ActionRequest, action.body.to_pybytes() or b"{}")
-            return iter([json.dumps(answer(self.engine, action.type, request)).encode()])
+            with self.gate.inside():
+                return iter([json.dumps(answer(self.engine, action.type, request)).encode()])
 
     def list_actions(self, context: flight.ServerCallContext) -> list[Any]:
         return [(str(name), found.help) for name, found in ACTIONS.items()]

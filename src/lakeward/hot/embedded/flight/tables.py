@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
 from lakeward.errors import InvalidRequest, TableNotFound
 from lakeward.hot.embedded.flight.engine import Engine
-from lakeward.model.arrow import to_arrow_type
+from lakeward.model.arrow import to_arrow_field, to_arrow_type
 from lakeward.model.ids import TableId
 from lakeward.model.schema import CHANGE_TYPE, OFFSET, PREV_OFFSET, TIMESTAMP, Column, Schema
 from lakeward.model.table import TableInfo, TablePath
@@ -42,22 +43,17 @@ def as_of(table: TableInfo, schema_id: int, width: int) -> TableInfo:
 def log_schema(table: TableInfo, columns: tuple[str, ...] | None) -> pa.Schema:
     """What a log read of these columns looks like."""
     system = [OFFSET_FIELD, TIMESTAMP_FIELD, CHANGE_TYPE_FIELD, *([PREV_OFFSET_FIELD] if table.is_pk else [])]
-    return pa.schema([*_fields(table, columns), *system])
+    return pa.schema([*map(to_arrow_field, _columns(table, columns)), *system])
 
 
 def snapshot_schema(table: TableInfo, columns: tuple[str, ...] | None) -> pa.Schema:
-    return pa.schema([*_fields(table, columns), OFFSET_FIELD, TIMESTAMP_FIELD])
+    return pa.schema([*map(to_arrow_field, _columns(table, columns)), OFFSET_FIELD, TIMESTAMP_FIELD])
 
 
 def row_schema(table: TableInfo, columns: tuple[str, ...] | None = None) -> pa.Schema:
-    return pa.schema(_fields(table, columns))
+    """What a put's batches look like: plain fields, as clients of any language make them; nulls are checked by value."""
+    return pa.schema([pa.field(c.name, to_arrow_type(c.type)) for c in _columns(table, columns)])
 
 
-def _fields(table: TableInfo, columns: tuple[str, ...] | None) -> list[pa.Field]:
-    chosen = table.schema.columns if columns is None else [table.schema.column(name) for name in columns]
-    return [_plain(column) for column in chosen]
-
-
-def _plain(column: Column) -> pa.Field:
-    """Without metadata, and nullable: a changelog's images and partial rows may leave any column out."""
-    return pa.field(column.name, to_arrow_type(column.type))
+def _columns(table: TableInfo, columns: tuple[str, ...] | None) -> Sequence[Column]:
+    return table.schema.columns if columns is None else [table.schema.column(name) for name in columns]

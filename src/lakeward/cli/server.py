@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakeward server`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lakeward.errors import InvalidConfig
+
+
+def register(app: typer.Typer) -> None:
+    app.command("server")(serve)
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on; any but loopback needs a token.")] = None,
+    port: Annotated[int | None, typer.Option(help="HTTP port; 0 takes a free one (and one for Flight).")] = None,
+    flight_port: Annotated[int | None, typer.Option(help="Arrow Flight port.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Data folder.")] = None,
+    config: Annotated[Path | None, typer.Option(help="Configuration file (TOML).")] = None,
+    restored: Annotated[bool, typer.Option("--restored", help="The data folder is a restored copy.")] = False,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Any option, as key=value; may be repeated.")] = None,
+    ready_file: Annotated[Path | None, typer.Option(help="File that gets the URL once the server is up.")] = None,
+) -> None:
+    """The hot store, the coordinator and the catalog in one process: HTTP for control, Arrow Flight for rows.
+
+    Example: lakeward server --data ./data --set datalake.format=iceberg"""
+    from lakeward.config import resolve
+    from lakeward.server.process import exit_now, run_server
+
+    given: dict[str, Any] = dict(_pair(text) for text in settings or ())
+    if port == 0 and flight_port is None and "server.flight-port" not in given:
+        flight_port = 0
+    named = {"server.host": host, "server.port": port, "server.flight-port": flight_port, "server.data-dir": data}
+    given.update({key: value for key, value in named.items() if value is not None})
+    if restored:
+        given["server.restored"] = "true"
+    exit_now(run_server(resolve(file=config, arguments=given), ready_file))
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise InvalidConfig(where="--set", reason=f"{text!r} is no key=value")
+    return key.strip(), value.strip()

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The server process: opens store, lakes and coordinator, serves HTTP and Flight, and goes down in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+import uuid
+from contextlib import ExitStack
+from pathlib import Path
+
+import uvicorn
+
+from lakeward import __version__
+from lakeward.config import Config, options
+from lakeward.coordinator.coordinator import Coordinator
+from lakeward.coordinator.federation import Federation
+from lakeward.coordinator.options import CoordinatorOptions
+from lakeward.coordinator.statestore import StateStore
+from lakeward.errors import InvalidConfig
+from lakeward.hot.embedded.durable import write_whole
+from lakeward.hot.embedded.flight.budget import MemoryBudget
+from lakeward.hot.embedded.flight.service import FlightService
+from lakeward.hot.embedded.options import StoreOptions
+from lakeward.hot.embedded.store import EmbeddedStore
+from lakeward.model.clock import SystemClock
+from lakeward.protocol.tables import ServerInfo
+from lakeward.protocol.version import PROTOCOL
+from lakeward.server.app import create_app
+from lakeward.server.lakes import ServerLakes
+from lakeward.server.services import Services
+from lakeward.server.settings import ServerSettings
+
+log = logging.getLogger(__name__)
+
+
+class LakewardServer:
+    """`start()` returns once both doors are open; `stop()` closes them, waits for what is in work, and puts all to disk."""
+
+    def __init__(self, config: Config) -> None:
+        self.config, self.settings = config, ServerSettings.of(config)
+        self.server_id = str(uuid.uuid4())
+        self.url = self.flight_uri = ""
+        self._stack = ExitStack()
+        self._http: uvicorn.Server | None = None
+        self._flight: FlightService | None = None
+        self._http_thread: threading.Thread | None = None
+        self._ready = False
+
+    def start(self) -> None:
+        """Raises typed errors: `DataFolderLocked`, `InvalidConfig`, `InsecureBinding`, ..."""
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self) -> None:
+        listener = self._bind()
+        self.url = self.settings.http_url(listener.getsockname()[1])
+        clock = SystemClock()
+        store = EmbeddedStore.open(self.settings.data, StoreOptions.of(self.config), clock)
+        self._stack.callback(store.close)
+        lakes = ServerLakes(self.config, self.settings.data)
+        self._flight = self._open_flight(store)
+        self.flight_uri = self.settings.flight_uri(self._flight.port)
+        state = StateStore.open(self.settings.data / "coordinator.db")
+        self._stack.callback(state.close)
+        coordinator_options = CoordinatorOptions.from_config(
+            self.config, flight_uri=self.flight_uri, lake_options=lakes.peer_options(self.url)
+        )
+        coordinator = Coordinator(state, store, lakes, clock, coordinator_options)
+        coordinator.open()
+        self._stack.callback(coordinator.close)
+        start = getattr(coordinator, "start", None)
+        if start is not None:
+            start()
+        services = Services(
+            store=store,
+            coordinator=coordinator,
+            federation=Federation(coordinator),
+            tokens=self.settings.tokens,
+            info=lambda: self._info(lakes, coordinator),
+            clock=clock,
+            ready=lambda: self._ready,
+            lakes=lakes,
+            max_body_bytes=self.config.get(options.SERVER_HTTP_MAX_BODY),
+        )
+        self._flight.gate.open()
+        self._serve_http(services, listener)
+        self._ready = True
+
+    def stop(self) -> None:
+        """Safe to repeat. Calls in work get `server.shutdown.grace`; then everything goes to disk."""
+        self._ready = False
+        grace_s = self.config.get(options.SERVER_SHUTDOWN_GRACE).total_seconds()
+        if self._flight is not None and not self._flight.gate.drain(grace_s):
+            log.warning("calls were still in work after %s s", grace_s)
+        if self._http is not None and self._http_thread is not None:
+            self._http.should_exit = True
+            self._http_thread.join(grace_s + 5)
+            self._http = None
+        self._stack.close()
+        if self._flight is not None:
+            # Peers that keep idle streams open would make this wait for ever.
+            threading.Thread(target=self._flight.shutdown, daemon=True).start()
+            self._flight = None
+
+    def _bind(self) -> socket.socket:
+        host, port = self.settings.host, self.settings.port
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+        except OSError as error:
+            listener.close()
+            raise InvalidConfig(where="server.host and server.port", reason=f"cannot listen on {host}:{port}: {error}") from error
+        return listener
+
+    def _open_flight(self, store: EmbeddedStore) -> FlightService:
+        settings, config = self.settings, self.config
+        budget = MemoryBudget(
+            total_bytes=config.get(options.SERVER_MEMORY_MAX_IN_FLIGHT), request_bytes=config.get(options.SERVER_REQUEST_MAX_SIZE)
+        )
+        tls = settings.tls.pair() if settings.tls else None
+        try:
+            return FlightService(
+                store, settings.tokens, host=settings.host, port=settings.flight_port, tls=tls, budget=budget, is_open=False
+            )
+        except OSError as error:
+            where, reason = options.SERVER_FLIGHT_PORT.key, f"Flight cannot listen on {settings.host}:{settings.flight_port}: {error}"
+            raise InvalidConfig(where=where, reason=reason) from error
+
+    def _serve_http(self, services: Services, listener: socket.socket) -> None:
+        tls = self.settings.tls
+        self._http = uvicorn.Server(
+            uvicorn.Config(
+                create_app(services),
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                ssl_certfile=None if tls is None else str(tls.cert),
+                ssl_keyfile=None if tls is None else str(tls.key),
+                timeout_graceful_shutdown=max(1, round(self.config.get(options.SERVER_SHUTDOWN_GRACE).total_seconds())),
+            )
+        )
+        http = self._http
+        self._http_thread = threading.Thread(target=lambda: asyncio.run(http.serve(sockets=[listener])), name="http", daemon=True)
+        self._http_thread.start()
+        while not http.started:
+            if not self._http_thread.is_alive():
+                raise InvalidConfig(where="server", reason="HTTP did not start; the log above says why")
+            time.sleep(0.005)
+
+    def _info(self, lakes: ServerLakes, coordinator: Coordinator) -> ServerInfo:
+        lake = lakes.lake
+        return ServerInfo(
+            version=__version__,
+            protocol=PROTOCOL,
+            flight_uri=self.flight_uri,
+            server_id=self.server_id,
+            coordinator_epoch=coordinator.epoch,
+            lake_format=lake.format if lake is not None and lake.enabled else None,
+            iceberg_uri=f"{self.url}/iceberg" if lakes.has_embedded_catalog else None,
+            lake_options={} if lake is None else lakes.peer_options(self.url)[lake.format],
+        )
+
+
+def run_server(config: Config, ready_file: Path | None = None) -> int:
+    """Serves until SIGTERM or SIGINT. Prints one line with the URL; `ready_file` gets the URL once both doors are open."""
+    logging.basicConfig(level=str(config.get(options.SERVER_LOG_LEVEL)).upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    server = LakewardServer(config)
+    server.start()
+    print(f"lakeward server at {server.url} (Flight {server.flight_uri}, data in {server.settings.data})", flush=True)
+    if ready_file is not None:
+        write_whole(ready_file, server.url.encode())
+    stopping.wait()
+    server.stop()
+    if ready_file is not None:
+        ready_file.unlink(missing_ok=True)
+    return 0
+
+
+def exit_now(code: int) -> None:
+    """Ends the process without waiting for gRPC's threads, which idle peers keep alive. Everything is on disk by then."""
+    logging.shutdown()
+    os._exit(code)

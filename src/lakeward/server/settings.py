@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the process reads from its configuration before it opens anything: tokens, TLS, addresses."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from lakeward.config import Config, options
+from lakeward.errors import InvalidConfig
+from lakeward.hot.embedded.flight.service import TlsPair
+from lakeward.protocol.auth import TokenSet
+from lakeward.server.auth import check_binding
+
+_WILDCARDS = ("0.0.0.0", "::", "")  # noqa: S104 - names them, binds to none
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tls:
+    cert: Path
+    key: Path
+
+    def pair(self) -> TlsPair:
+        return TlsPair(certificate=_read(self.cert, options.SERVER_TLS_CERT.key), key=_read(self.key, options.SERVER_TLS_KEY.key))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings:
+    host: str
+    port: int
+    flight_port: int
+    advertised_host: str
+    tokens: TokenSet
+    tls: Tls | None
+    data: Path
+
+    @classmethod
+    def of(cls, config: Config) -> ServerSettings:
+        """Raises `InvalidConfig`, and `InsecureBinding` for an open address without a token."""
+        host, tokens = config.get(options.SERVER_HOST), load_tokens(config)
+        check_binding(host, tokens)
+        return cls(
+            host=host,
+            port=config.get(options.SERVER_PORT),
+            flight_port=config.get(options.SERVER_FLIGHT_PORT),
+            advertised_host=config.get(options.SERVER_ADVERTISED_HOST) or (socket.gethostname() if host in _WILDCARDS else host),
+            tokens=tokens,
+            tls=load_tls(config),
+            data=Path(config.get(options.SERVER_DATA_DIR)),
+        )
+
+    def http_url(self, port: int) -> str:
+        return f"{'https' if self.tls else 'http'}://{_bracketed(self.advertised_host)}:{port}"
+
+    def flight_uri(self, port: int) -> str:
+        return f"{'grpc+tls' if self.tls else 'grpc'}://{_bracketed(self.advertised_host)}:{port}"
+
+
+def load_tokens(config: Config) -> TokenSet:
+    lines = list(config.get(options.SERVER_TOKENS))
+    file = config.get(options.SERVER_TOKEN_FILE)
+    if file is not None:
+        text = _read(Path(file), options.SERVER_TOKEN_FILE.key).decode()
+        lines += [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    return TokenSet.parse(lines)
+
+
+def load_tls(config: Config) -> Tls | None:
+    cert, key = config.get(options.SERVER_TLS_CERT), config.get(options.SERVER_TLS_KEY)
+    if cert is None and key is None:
+        return None
+    if cert is None or key is None:
+        raise InvalidConfig(where="server.tls", reason="server.tls.cert and server.tls.key go together")
+    return Tls(cert=Path(cert), key=Path(key))
+
+
+def _read(path: Path, key: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidConfig(where=key, reason=str(error)) from error
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
