@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from lakeward.hot.embedded.kv.changes import ABSENT, Before, ChangePlan, Mask, group_keys, plan_delete, plan_upsert
+from lakeward.hot.embedded.kv.changes import ABSENT, Before, ChangePlan, Indices, Mask, group_keys, plan_delete, plan_upsert
 from lakeward.hot.embedded.kv.keycodec import KeyCodec
 from lakeward.hot.embedded.kv.rowcodec import RowCodec, StoredRows
 from lakeward.hot.embedded.kv.rows import align_keys, align_rows, check_others_nullable
@@ -50,6 +51,34 @@ class _Image:
         return [a.take(at) for a in arrays]
 
 
+@dataclass(frozen=True)
+class _SortedKeys:
+    """The keys of a put as they came, and in byte order: RocksDB reads and writes sorted keys about twice as fast."""
+
+    array: pa.BinaryArray
+    order: Indices
+    listed: list[bytes]
+
+    @classmethod
+    def of(cls, keys: pa.BinaryArray) -> _SortedKeys:
+        order = pc.array_sort_indices(keys)
+        return cls(keys, order.to_numpy().astype(np.int64), keys.take(order).to_pylist())
+
+    @property
+    def back(self) -> Indices:
+        """For each row where its key stands in `listed`."""
+        back = np.empty(len(self.order), np.int64)
+        back[self.order] = np.arange(len(self.order))
+        return back
+
+    def pick(self, rows: Indices) -> list[bytes]:
+        """The keys of these rows; equal ones stay in the order they came in, as the sort is stable."""
+        if len(rows) == len(self.order):
+            return self.listed
+        picked: list[bytes] = self.array.take(pa.array(rows)).to_pylist()
+        return picked
+
+
 class PutBuilder:
     """Works puts out for one schema of a table. Immutable; replaced when the schema grows."""
 
@@ -67,35 +96,33 @@ class PutBuilder:
     def upsert(self, batch: pa.RecordBatch, named: Sequence[str] | None, read: Read, base: int) -> Put:
         """`named`: only these columns (and the key) are set, the others stay as they are. Raises `InvalidRows`."""
         given = align_rows(self.table, self.codec.arrow, batch, named, self.keys.names)
-        keys = self.keys.encode(given)
-        listed = keys.to_pylist()
-        image = self._read_image(listed, read)
+        keys = _SortedKeys.of(self.keys.encode(given))
+        image = self._read_image(keys, read)
         rows = given if named is None else self._completed(given, image)
         bodies = self.codec.encode(rows)
-        before = self._before(image)
-        plan = plan_upsert(bodies, group_keys(keys), before, base, with_before_images=self._with_before_images)
-        last = plan.leaves_row
-        written = plan.rows[last]
-        whole = len(written) == len(listed)
+        groups = group_keys(keys.array)
+        plan = plan_upsert(bodies, groups, self._before(image), base, with_before_images=self._with_before_images)
+        after = np.full(len(bodies), ABSENT, np.int64)
+        after[plan.rows[plan.leaves_row]] = plan.offsets[plan.leaves_row]
+        written = keys.order[after[keys.order] != ABSENT]
         return Put(
             rows=self._changelog(plan, rows, image),
             kinds=plan.kinds,
-            keys=listed if whole else [listed[i] for i in written.tolist()],
-            bodies=bodies if whole else bodies.take(pa.array(written)),
-            offsets=plan.offsets[last],
+            keys=keys.pick(written),
+            bodies=bodies.take(pa.array(written)),
+            offsets=after[written],
             growth=plan.inserted,
         )
 
     def delete(self, batch: pa.RecordBatch, read: Read, base: int) -> Put:
         """Only the key columns of `batch` count. Raises `InvalidRows`."""
-        keys = self.keys.encode(align_keys(self.table, self.codec.arrow, batch, self.keys.names))
-        listed = keys.to_pylist()
-        image = self._read_image(listed, read)
-        plan = plan_delete(group_keys(keys), self._before(image, with_bodies=False), base)
+        keys = _SortedKeys.of(self.keys.encode(align_keys(self.table, self.codec.arrow, batch, self.keys.names)))
+        image = self._read_image(keys, read)
+        plan = plan_delete(group_keys(keys.array), self._before(image, with_bodies=False), base)
         return Put(
             rows=self._changelog(plan, None, image),
             kinds=plan.kinds,
-            keys=[listed[i] for i in plan.rows.tolist()],
+            keys=keys.pick(plan.rows),
             bodies=None,
             offsets=plan.offsets,
             growth=-plan.deleted,
@@ -108,8 +135,8 @@ class PutBuilder:
         rows = rows if kept.all() else rows.filter(pa.array(kept))
         return self.keys.encode(rows).to_pylist(), self.codec.encode(rows), kinds[kept] == ChangeType.DELETE
 
-    def _read_image(self, keys: list[bytes], read: Read) -> _Image:
-        values = pa.array(read(keys), pa.binary())
+    def _read_image(self, keys: _SortedKeys, read: Read) -> _Image:
+        values = pa.array(read(keys.listed), pa.binary()).take(pa.array(keys.back))
         present = values.is_valid().to_numpy(zero_copy_only=False)
         return _Image(present, self.codec.unpack(values if present.all() else values.drop_null()))
 
