@@ -11,6 +11,13 @@ from sqlglot import expressions as exp
 
 from lakeward.errors import InvalidRequest
 
+_SIGN = re.compile(r"'(?:[^']|'')*'|`(?:[^`]|``)*`|[(),<>]")
+"""What matters when cutting a column list: quoted text is passed over as one sign."""
+
+_ENFORCED = re.compile(r"\bNOT\s+ENFORCED\b", flags=re.IGNORECASE)
+_CONSTRAINT = re.compile(r"(CONSTRAINT\b|PRIMARY\s+KEY\b)", flags=re.IGNORECASE)
+_KEY = re.compile(r"\bPRIMARY\s+KEY\b(\s+NOT\s+ENFORCED\b)?", flags=re.IGNORECASE)
+
 
 @dataclass(frozen=True, kw_only=True)
 class CreateStatement:
@@ -28,10 +35,10 @@ class CreateStatement:
 
 def parse_create(text: str) -> CreateStatement:
     """Raises `InvalidRequest` that names what is wrong in the statement."""
-    cleaned = re.sub(r"\bNOT\s+ENFORCED\b", "", text, flags=re.IGNORECASE)
-    cleaned, properties = _take_with(cleaned)
+    cleaned, properties = _take_with(text)
     cleaned, partition_by = _take_partitions(cleaned)
-    statement = _parse(cleaned)
+    head, parts = _split_columns(cleaned)
+    statement = _parse(f"{head} ({', '.join(_simplified(p) for p in parts)})")
     schema = statement.this
     table = schema.this
     if not table.db:
@@ -41,7 +48,7 @@ def parse_create(text: str) -> CreateStatement:
         raise InvalidRequest(what="bucket.num", reason=f"{buckets!r} is no whole number")
     return CreateStatement(
         path=f"{table.db}.{table.name}",
-        columns=_columns_text(text),
+        columns=", ".join(_KEY.sub("", p).strip() for p in parts if not _CONSTRAINT.match(p)),
         primary_key=_primary_key(schema),
         partition_by=partition_by,
         buckets=int(buckets),
@@ -52,22 +59,41 @@ def parse_create(text: str) -> CreateStatement:
 
 
 def _parse(text: str) -> exp.Create:
+    """The statement with every column's type made STRING: types are read by our own parser, not by sqlglot."""
     try:
-        statement = sqlglot.parse_one(_plain_types(text), dialect="spark")
+        statement = sqlglot.parse_one(text, dialect="spark")
     except sqlglot.errors.ParseError as error:
         first = error.errors[0] if error.errors else {}
-        where = f"line {first.get('line')}, column {first.get('col')}: " if first else ""
-        raise InvalidRequest(what="CREATE TABLE", reason=f"{where}{first.get('description', str(error))}") from error
+        raise InvalidRequest(what="CREATE TABLE", reason=str(first.get("description", error))) from error
     if not isinstance(statement, exp.Create) or not isinstance(statement.this, exp.Schema):
         raise InvalidRequest(what="statement", reason="it is no CREATE TABLE with columns")
     return statement
 
 
-def _plain_types(text: str) -> str:
-    """Types sqlglot does not know are not its matter here: columns are read from the text itself."""
-    return re.sub(
-        r"\b(ROW|TIMESTAMP_LTZ|TIME)\s*(\(\s*\d\s*\))?(?=\s*[,)<>]|\s+NOT|\s+COMMENT|\s+PRIMARY)", "STRING", text, flags=re.IGNORECASE
-    )
+def _split_columns(text: str) -> tuple[str, list[str]]:
+    """What stands before the outer parentheses, and the parts between them: columns and constraints."""
+    start = text.find("(")
+    if start < 0:
+        raise InvalidRequest(what="statement", reason="it is no CREATE TABLE with columns in parentheses")
+    depth, parts, at = 0, [], start + 1
+    for match in _SIGN.finditer(text, start):
+        sign = match.group()
+        depth += (sign in "(<") - (sign in ")>")
+        if (sign == "," and depth == 1) or depth == 0:
+            parts.append(text[at : match.start()].strip())
+            at = match.end()
+        if depth == 0:
+            return text[:start], parts
+    raise InvalidRequest(what="CREATE TABLE", reason="a parenthesis is not closed")
+
+
+def _simplified(part: str) -> str:
+    if _CONSTRAINT.match(part):
+        return _ENFORCED.sub("", part)
+    name = re.match(r"`(?:[^`]|``)+`|\S+", part)
+    if name is None:
+        raise InvalidRequest(what="CREATE TABLE", reason="a column has no name")
+    return f"{name.group()} STRING{' PRIMARY KEY' if _KEY.search(part) else ''}"
 
 
 def _take_with(text: str) -> tuple[str, dict[str, str]]:
@@ -95,18 +121,3 @@ def _primary_key(schema: exp.Schema) -> tuple[str, ...]:
         if isinstance(part, exp.ColumnDef) and any(isinstance(c.kind, exp.PrimaryKeyColumnConstraint) for c in part.constraints):
             return (part.name,)
     return ()
-
-
-def _columns_text(text: str) -> str:
-    """The column definitions between the outer parentheses, without constraints of the table."""
-    start = text.index("(")
-    depth, parts, at = 0, [], start + 1
-    for i, sign in enumerate(text[start:], start):
-        depth += (sign in "(<") - (sign in ")>")
-        if (sign == "," and depth == 1) or depth == 0:
-            parts.append(text[at:i].strip())
-            at = i + 1
-        if depth == 0:
-            break
-    columns = [p for p in parts if not re.match(r"(CONSTRAINT\b|PRIMARY\s+KEY\b)", p, flags=re.IGNORECASE)]
-    return ", ".join(re.sub(r"\bPRIMARY\s+KEY\b(\s+NOT\s+ENFORCED\b)?", "", c, flags=re.IGNORECASE) for c in columns)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tiles: each turns red for its own reason and says what to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lakeward.model.ids import Epoch, InstanceId, JobName, TableId
+from lakeward.model.state import TableState
+from lakeward.model.table import TablePath
+from lakeward.protocol.views import JobStatus, TableStatus
+from lakeward.server.history import KEPT, History
+from lakeward.server.tiles import Overview, Tile, make_tiles
+
+TABLE = TableStatus(
+    path=TablePath("db", "t"),
+    table_id=TableId("t"),
+    state=TableState.SCHEDULED,
+    epoch=Epoch(1),
+    freshness_ms=10_000,
+    last_duration_ms=2_000,
+)
+JOB = JobStatus(name=JobName("j"), instance=InstanceId("i"), pool="default", slots=2, live=True, last_beat_at_ms=0, expected=True)
+WELL = Overview(tables=[TABLE], jobs=[JOB])
+
+
+def red(seen: Overview) -> dict[str, Tile]:
+    return {t.key: t for t in make_tiles(seen) if not t.ok}
+
+
+def test_all_is_well() -> None:
+    assert red(WELL) == {}
+    assert [t.figure for t in make_tiles(WELL)] == ["0.20", "0 →", "0 B →", "0 →", "1 / 1"]
+
+
+def test_a_late_table_a_failing_one_a_long_round_and_a_silent_lake_each_turn_the_first_tile_red() -> None:
+    late = replace(TABLE, lag_ms=12_000)
+    sick = replace(TABLE, state=TableState.QUARANTINED, reason="no room")
+    slow = replace(TABLE, last_duration_ms=6_000)
+    for table, words in ((late, "later"), (sick, "no room"), (slow, "too long")):
+        tile = red(replace(WELL, tables=[table]))["rounds"]
+        assert words in tile.advice
+        assert tile.page == "#/table/db.t"
+    assert "refused" in red(replace(WELL, lake_error="connection refused"))["rounds"].advice
+
+
+def test_queue_remote_log_and_files() -> None:
+    assert "queue" in red(replace(WELL, queue=[(0, 3), (1, 5)]))
+    assert "queue" not in red(replace(WELL, queue=[(0, 9), (1, 5)]))
+    assert "past its TTL" in red(replace(WELL, overdue_bytes=5_000_000))["remote-log"].advice
+    assert "compaction" in red(replace(WELL, tables=[replace(TABLE, lake_files=6_000)]))["files"].advice
+
+
+def test_jobs_that_are_missing_are_named() -> None:
+    assert "j" in red(replace(WELL, jobs=[replace(JOB, live=False)]))["jobs"].advice
+    assert "west" in red(replace(WELL, missing_jobs=["west"]))["jobs"].advice
+    assert "lakeward tier" in red(replace(WELL, jobs=[]))["jobs"].advice
+    assert "--pool big" in red(replace(WELL, tables=[replace(TABLE, served=False, pool="big")]))["jobs"].advice
+
+
+def test_history_keeps_one_hour_and_forgets_dropped_tables() -> None:
+    history = History()
+    for at in range(KEPT + 5):
+        history.take(at, [replace(TABLE, lag_ms=at)], queue=at)
+    assert len(history.lag("db.t")) == len(history.figure("queue")) == KEPT
+    assert history.lag("db.t")[-1] == (KEPT + 4, KEPT + 4)
+    history.take(KEPT + 5, [], queue=0)
+    assert history.lag("db.t") == []
