@@ -144,6 +144,9 @@ def test_a_wrong_field_is_named() -> None:
     with pytest.raises(InvalidRequest) as raised:
         decode(HeartbeatRequest, body)
     assert str(raised.value) == "HeartbeatRequest.tiering[0].epoch: expected int, got str"
+    body["tiering"][0]["epoch"] = True
+    with pytest.raises(InvalidRequest, match="expected int, got bool"):
+        decode(HeartbeatRequest, body)
     with pytest.raises(InvalidRequest, match=r"HeartbeatRequest\.leaving"):
         decode(HeartbeatRequest, {**through_json(HeartbeatRequest(job=JobName("j"), instance=InstanceId("i"))), "leaving": 1})
 
