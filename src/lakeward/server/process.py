@@ -33,6 +33,7 @@ from lakeward.protocol.tables import ServerInfo
 from lakeward.protocol.version import PROTOCOL
 from lakeward.server.app import create_app
 from lakeward.server.lakes import ServerLakes
+from lakeward.server.sampler import Sampler
 from lakeward.server.services import Services
 from lakeward.server.settings import ServerSettings
 
@@ -91,6 +92,9 @@ class LakewardServer:
             lakes=lakes,
             max_body_bytes=self.config.get(options.SERVER_HTTP_MAX_BODY),
         )
+        sampler = Sampler(services)
+        self._stack.callback(sampler.stop)
+        sampler.start()
         self._flight.gate.open()
         self._serve_http(services, listener)
         self._ready = True

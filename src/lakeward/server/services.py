@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakeward.model.clock import Clock
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.tables import ServerInfo
+from lakeward.server.history import History
 
 if TYPE_CHECKING:
     from lakeward.coordinator.coordinator import Coordinator
@@ -33,3 +34,4 @@ class Services:
     """None: a server without any lake of its own."""
 
     max_body_bytes: int = 16 * 1024 * 1024
+    history: History = field(default_factory=History)

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the dashboard polls: tiles, tables and jobs in one answer, and one table's lag over the last hour."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+
+from lakeward.config import options
+from lakeward.model.table import TablePath
+from lakeward.protocol.auth import Role
+from lakeward.protocol.codec import encode
+from lakeward.protocol.routes import DASHBOARD, LAG
+from lakeward.server.auth import require
+from lakeward.server.messages import answer
+from lakeward.server.services import Services
+from lakeward.server.tiles import Overview, make_tiles
+
+
+def router(services: Services) -> APIRouter:
+    made = APIRouter(tags=["dashboard"])
+    may_read = [require(services.tokens, Role.READ)]
+
+    @made.get(DASHBOARD, dependencies=may_read)
+    def dashboard() -> JSONResponse:
+        """Tiles, tables and jobs as they are now."""
+        return answer(overview(services))
+
+    @made.get(LAG, dependencies=may_read)
+    def lag(table: str) -> JSONResponse:
+        """The table's lag, sampled over the last hour: pairs of time and lag in milliseconds."""
+        path = TablePath.parse(table)
+        status = services.coordinator.table_status(path)
+        return answer({"freshness_ms": status.freshness_ms, "samples": services.history.lag(str(path))})
+
+    return made
+
+
+def overview(services: Services) -> dict[str, Any]:
+    status, history = services.coordinator.status(), services.history
+    trouble = [words for words in status.lakes.values() if words]
+    seen = Overview(
+        tables=status.tables,
+        jobs=status.jobs,
+        missing_jobs=status.jobs_missing,
+        queue=history.figure("queue"),
+        remote_bytes=history.figure("remote_bytes"),
+        files=history.figure("files"),
+        overdue_bytes=overdue_bytes(services),
+        lake_error=trouble[0] if trouble else None,
+    )
+    return {
+        "now_ms": status.now_ms,
+        "tiles": [encode(tile) for tile in make_tiles(seen)],
+        "tables": encode(status.tables),
+        "jobs": encode(status.jobs),
+        "warnings": list(status.warnings),
+    }
+
+
+def overdue_bytes(services: Services) -> int:
+    """Log past its TTL that is kept only because the lake does not have it: tables whose oldest waiting row is older than that."""
+    status = {t.table_id: t for t in services.coordinator.status().tables}
+    found = 0
+    for sizes in services.store.sizes():
+        table = status.get(sizes.table_id)
+        if table is None or not sizes.remote_bytes:
+            continue
+        ttl = _ttl_ms(services, sizes.path)
+        if ttl and table.lag_ms > ttl:
+            found += sizes.remote_bytes
+    return found
+
+
+def _ttl_ms(services: Services, path: TablePath) -> int:
+    properties = services.store.load_table(path).descriptor.properties
+    spelled = properties.get(options.TABLE_LOG_TTL.key)
+    value = options.TABLE_LOG_TTL.kind.parse(spelled) if spelled else options.TABLE_LOG_TTL.default
+    return int(value.total_seconds() * 1000)

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`/metrics`: Prometheus's text form."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from lakeward.protocol.auth import Role
+from lakeward.protocol.routes import METRICS
+from lakeward.server.auth import require
+from lakeward.server.metrics import ServerCollector
+from lakeward.server.services import Services
+
+
+def router(services: Services) -> APIRouter:
+    made = APIRouter(tags=["metrics"])
+    registry = CollectorRegistry()
+    registry.register(ServerCollector(services))
+
+    @made.get(METRICS, dependencies=[require(services.tokens, Role.READ)])
+    def metrics() -> Response:
+        """Every figure of the server, its tables and its jobs."""
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    return made
