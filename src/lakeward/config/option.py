@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from lakeward.config.kinds import Kind
 
-T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 PREFIX = "LAKEWARD_"
 
@@ -25,7 +25,7 @@ class Scope(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Option(Generic[T]):
+class Option(Generic[T_co]):
     """`unset` says what happens without a value, where the default is None. `fluss` says where Fluss differs.
 
     `alterable`: a table's property that ALTER may change. `variable`: a short environment variable beside the regular one.
@@ -33,7 +33,7 @@ class Option(Generic[T]):
 
     key: str
     kind: Kind[Any]
-    default: T
+    default: T_co
     help: str
     scope: Scope
     unset: str = ""
@@ -46,7 +46,7 @@ class Option(Generic[T]):
     def default_text(self) -> str:
         return self.unset if self.default is None else self.kind.render(self.default)
 
-    def spell(self, value: T) -> str:
+    def spell(self, value: Any) -> str:
         """A value as text that `parse` reads back; secrets are spelled as stars by whoever shows them."""
         return "" if value is None else self.kind.render(value)
 
