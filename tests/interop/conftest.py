@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables as rounds of ours make them, for other engines to read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
+from lakeward.lake.iceberg.types import to_arrow_schema
+from lakeward.model.bucket import Bucket
+from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
+from lakeward.testing.iceberg.server import serving
+from lakeward.testing.scripted_log import Row, ScriptedLog
+
+Rows = list[tuple[Bucket, int, Row]]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[IcebergLakeStorage]:
+    made = load({"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"})
+    yield made
+    made.connection.close()
+
+
+@pytest.fixture
+def as_rows() -> Callable[[pa.Table, IcebergLakeStorage, ScriptedLog], Rows]:
+    """What an engine gave, as `ScriptedLog.expected` spells it. Columns must be the lake table's, in its order."""
+
+    def convert(found: pa.Table, lake: IcebergLakeStorage, log: ScriptedLog) -> Rows:
+        schema = to_arrow_schema(lake.connection.load(log.table.path).schema())
+        assert found.column_names == schema.names
+        rows = []
+        for row in found.cast(pa.schema([f.with_nullable(True) for f in schema])).to_pylist():
+            number, offset = row.pop(BUCKET), row.pop(OFFSET)
+            assert row.pop(TIMESTAMP) is not None
+            partition = "$".join(str(row[k]) for k in log.table.descriptor.partition_keys)
+            rows.append((Bucket(partition, number), offset, row))
+        return sorted(rows, key=lambda r: r[:2])
+
+    return convert
+
+
+@dataclass(frozen=True)
+class Served:
+    """A catalog server of this session, and the options under which it keeps its tables."""
+
+    url: str
+    options: dict[str, str]
+
+
+TOKENS = {"reader": "read", "writer": "write", "tiering": "job", "boss": "admin"}
+"""Name -> role of the tokens that the guarded server knows; a token's secret is its name with -secret."""
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("served")
+    options = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+    with serving(options) as url:
+        yield Served(url, options)
+
+
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("guarded")
+    options = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+    secret = {"s3.secret-access-key": "hidden", "s3.access-key-id": "hidden", "s3.endpoint": "http://open"}
+    with serving({**options, **secret}, [f"{name}:{role}:{name}-secret" for name, role in TOKENS.items()]) as url:
+        yield Served(url, options)
