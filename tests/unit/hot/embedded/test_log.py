@@ -28,7 +28,7 @@ def log_of(store: EmbeddedStore, table: TableInfo) -> BucketLog:
 
 
 def test_every_range_reads_what_was_appended(yard: Yard, store: EmbeddedStore) -> None:
-    table = yard.table()
+    table = yard.table(properties={"table.log.fsync": "never"})
     store.create_table(table)
     for n in range(40):
         appended = store.append(table, B0, rows(*range(n * 3, n * 3 + 3)))
@@ -106,12 +106,13 @@ def test_columns_in_any_order_and_nullable_ones_left_out(yard: Yard, store: Embe
 
 
 def test_first_offset_at_a_time(yard: Yard, store: EmbeddedStore) -> None:
-    table = yard.table()
+    table = yard.table(properties={"table.log.fsync": "never"})
     store.create_table(table)
     begun = yard.clock.now_ms()
     for n in range(60):
         store.append(table, B0, rows(n, n))
         yard.clock.advance(1)
+    store.freeze(table)
     for second in (-5, 0, 1, 17, 59, 60, 100):
         expected = 2 * min(max(second, 0), 60)
         assert store.offset_at(table, B0, begun + second * 1000) == expected
@@ -127,7 +128,7 @@ def test_times_never_go_back(yard: Yard, store: EmbeddedStore) -> None:
 
 
 def test_missing_and_damaged_indexes_are_made_again(yard: Yard, store: EmbeddedStore) -> None:
-    table = yard.table()
+    table = yard.table(properties={"table.log.fsync": "never"})
     store.create_table(table)
     for n in range(60):
         store.append(table, B0, rows(n, n))

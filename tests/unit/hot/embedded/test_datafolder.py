@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One server per folder, format versions, migration after a copy, and the folder that an earlier version made."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lakeward.errors import DataFolderLocked, DataFolderVersion, FaultInjected
+from lakeward.hot.embedded.appended import WriterSequence
+from lakeward.hot.embedded.datafolder import FORMAT_VERSION, DataFolder, find_version
+from lakeward.hot.embedded.store import EmbeddedStore
+from lakeward.model.bucket import Bucket
+from lakeward.model.schema import OFFSET
+from lakeward.model.table import TablePath
+from lakeward.testing.faults import Faults
+from tests.unit.hot.embedded.yard import B0, Yard, rows
+
+FIXTURE = Path(__file__).parents[3] / "fixtures" / "hot-store-format-1"
+
+
+def test_a_second_store_on_the_folder_is_refused(yard: Yard, store: EmbeddedStore) -> None:
+    with pytest.raises(DataFolderLocked, match="in use by process"):
+        yard.open()
+    store.close()
+    yard.open()
+
+
+def test_another_process_is_refused_too(yard: Yard, store: EmbeddedStore) -> None:
+    script = (
+        "import sys; from pathlib import Path; from lakeward.hot.embedded.datafolder import DataFolder; DataFolder.open(Path(sys.argv[1]))"
+    )
+    ended = subprocess.run([sys.executable, "-c", script, str(yard.folder)], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1
+    assert "DataFolderLocked" in ended.stderr
+
+
+def test_a_newer_folder_is_refused_naming_both_versions(yard: Yard) -> None:
+    yard.folder.mkdir()
+    (yard.folder / "format.json").write_text(json.dumps({"version": FORMAT_VERSION + 1}))
+    with pytest.raises(DataFolderVersion) as caught:
+        yard.open()
+    assert (caught.value.found, caught.value.known) == (FORMAT_VERSION + 1, FORMAT_VERSION)
+    assert [p.name for p in yard.folder.iterdir() if p.name != "lock"] == ["format.json"]
+
+
+def test_an_older_folder_is_migrated_step_by_step_after_a_copy(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    (folder / "remote").mkdir(parents=True)
+    (folder / "remote" / "segment").write_text("never rewritten")
+    (folder / "rows").write_text("v1")
+    (folder / "format.json").write_text(json.dumps({"version": 1}))
+    steps: dict[int, Callable[[Path], None]] = {1: _writes("v2"), 2: _writes("v3")}
+    with Faults() as faults:
+        faults.arm("datafolder.before-migration", hit=2)
+        with pytest.raises(FaultInjected):
+            DataFolder.open(folder, version=3, migrations=steps)
+    assert find_version(folder) == 2, "the first step was completed"
+    DataFolder.open(folder, version=3, migrations=steps).close()
+    copy = tmp_path / "data.format-1"
+    assert ((folder / "rows").read_text(), find_version(folder)) == ("v3", 3)
+    assert ((copy / "rows").read_text(), find_version(copy)) == ("v1", 1)
+    assert (copy / "remote" / "segment").read_text() == "never rewritten"
+
+
+def test_a_folder_made_by_format_1_opens(yard: Yard) -> None:
+    """Later versions must read what this one left: two tables, several segments, a schema change, a remote tier, writers."""
+    shutil.copytree(FIXTURE, yard.folder)
+    store = yard.open()
+    log, keyed = store.load_table(TablePath("shop", "orders")), store.load_table(TablePath("shop", "stock"))
+    expected = json.loads((FIXTURE / "expected.json").read_text())
+    bounds = store.freeze(log)[B0]
+    found = pa.Table.from_batches(store.read_log(log, B0, bounds.start, bounds.end)).select(["id", "text", "extra", OFFSET]).to_pylist()
+    assert found == expected["orders"]
+    looked_up = store.lookup(keyed, B0, pa.record_batch({"id": pa.array([1, 2, 3], pa.int64())}))
+    assert looked_up.select(["id", "text", OFFSET]).to_pylist() == expected["stock"]
+    assert store.append(log, B0, rows(1), WriterSequence(11, expected["sequence"])).duplicate
+    assert store.append(log, Bucket("", 1), rows(1)).start == expected["end of bucket 1"]
+
+
+def _writes(text: str) -> Callable[[Path], None]:
+    def migrate(folder: Path) -> None:
+        (folder / "rows").write_text(text)
+
+    return migrate
