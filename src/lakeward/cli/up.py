@@ -13,6 +13,7 @@ import typer
 
 from lakeward.cli.children import Child, choose_port, wait_for_file
 from lakeward.cli.output import note
+from lakeward.config import options, resolve
 from lakeward.protocol.routes import DEFAULT_PORT
 
 RESTART_FIRST_S, RESTART_CEILING_S = 1.0, 30.0
@@ -46,6 +47,12 @@ def up(
         supervisor.stop()
 
 
+def _lake_setting() -> list[str]:
+    """Iceberg, unless file or environment name a lake format."""
+    chosen = resolve().get(options.DATALAKE_FORMAT)
+    return [] if chosen is not None else ["--set", f"{options.DATALAKE_FORMAT.key}=iceberg"]
+
+
 class Supervisor:
     """Server first, then the job; stopped the other way round."""
 
@@ -54,7 +61,8 @@ class Supervisor:
         ready = data / "server.ready"
         logs = data / "logs"
         self.ready = ready
-        self.server = Child("server", ["server", "--data", str(data), "--port", str(port), "--ready-file", str(ready)], logs / "server.log")
+        serve = ["server", "--data", str(data), "--port", str(port), "--flight-port", "0", "--ready-file", str(ready), *_lake_setting()]
+        self.server = Child("server", serve, logs / "server.log")
         self.url = f"http://127.0.0.1:{port}"
         job = ["tier", "--server", self.url, "--name", job_name, "--slots", str(slots), "--master", master]
         self.job = Child("job", job, logs / "job.log")
