@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lakeward.errors import BucketStopped, KvFailed
+from lakeward.errors import BucketStopped, KvFailed, SchemaChanged
 from lakeward.hot.embedded.appended import Appended, WriterSequence
 from lakeward.hot.embedded.kv.changelog_log import ChangelogLog
 from lakeward.hot.embedded.kv.database import KvDatabase, KvResources
 from lakeward.hot.embedded.kv.put import Put, PutBuilder
 from lakeward.hot.embedded.kv.recovery import Recovery, is_damage
-from lakeward.hot.embedded.kv.rowcodec import RowCodec
+from lakeward.hot.embedded.kv.rowcodec import RowCodec, StoredRows
 from lakeward.hot.embedded.kv.rows import align_keys
 from lakeward.hot.embedded.kv.snapshot import DEFAULT_LEASE_S, KvSnapshots, StoredSnapshot
 from lakeward.model.bucket import Bucket
@@ -158,11 +158,25 @@ class KvBucket:
             self.snapshots.lease(holder, stored, self._options.lease_s)
         return KvSnapshot(bucket=self.bucket, snapshot_id=stored.snapshot_id, log_offset=stored.log_offset, rows=stored.rows)
 
-    def read_snapshot(self, snapshot_id: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Rows of a snapshot, with `__offset` and `__timestamp` of each one's last change. Raises `SnapshotGone`."""
+    def read_snapshot(
+        self, snapshot_id: str, columns: Sequence[str] | None = None, *, planned: Schema | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of a snapshot, with `__offset` and `__timestamp` of each one's last change; `planned` is the reader's schema.
+
+        Raises `SnapshotGone`; `SchemaChanged` for a row of a schema newer than the reader's, which would lose values."""
         codec = self._builder.codec
+        known = codec.schema if planned is None else planned
+        names = known.names if columns is None else columns
         for values in self.snapshots.scan(snapshot_id, _SCAN_ROWS):
-            yield codec.decode_batch(codec.unpack(pa.array(values, pa.binary())), columns)
+            rows = codec.unpack(pa.array(values, pa.binary()))
+            self._check_schema(rows, known)
+            yield codec.decode_batch(rows, names)
+
+    def _check_schema(self, rows: StoredRows, planned: Schema) -> None:
+        newer = rows.schema_ids > planned.schema_id
+        if newer.any():
+            at, found = int(rows.offsets[newer][0]), int(rows.schema_ids[newer][0])
+            raise SchemaChanged(table=str(self._table.path), offset=at, batch_schema=found, planned_schema=planned.schema_id)
 
     def tick(self) -> None:
         """Upkeep, called every so often: a snapshot when one is due, old ones removed."""

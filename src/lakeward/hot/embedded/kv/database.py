@@ -87,7 +87,7 @@ class KvResources:
         options.set_block_based_table_factory(blocks)
         options.set_write_buffer_manager(self.memtables)
         options.set_write_buffer_size(_MEMTABLE_BYTES)
-        options.set_memtable_prefix_bloom_ratio(0.02)
+        options.set_memtable_prefix_bloom_ratio(0.006)
         options.set_memtable_whole_key_filtering(True)
         options.set_compression_type(DBCompressionType.lz4())
         options.set_max_open_files(128)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeward.errors import InvalidRequest
 from lakeward.hot.embedded.kv.structcodec import StructCodec, heads_of, make_binary, tails_of
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.offsetset import Offsets
@@ -80,7 +81,9 @@ class RowCodec:
         return [pa.concat_arrays(pieces).take(back) for pieces in zip(*decoded, strict=True)]
 
     def decode_batch(self, rows: StoredRows, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """The named columns, then `__offset` and `__timestamp` of each row's last change."""
+        """The named columns, then `__offset` and `__timestamp` of each row's last change. Raises `InvalidRequest`."""
+        if unknown := [name for name in columns or () if name not in self.arrow.names]:
+            raise InvalidRequest(what=f"columns {', '.join(unknown)}", reason=f"there are only {', '.join(self.arrow.names)}")
         fields = list(self.arrow) if columns is None else [self.arrow.field(name) for name in columns]
         arrays = self.decode(rows, columns)
         arrays += [pa.array(rows.offsets), pa.array(rows.times).cast(TIME_TYPE)]

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from lakeward.errors import KvFailed, SnapshotGone
+from lakeward.errors import InvalidRequest, KvFailed, SchemaChanged, SnapshotGone
 from lakeward.hot.embedded.kv.bucket import KvOptions
+from lakeward.model.schema import Column
+from lakeward.model.types import StringType
 from lakeward.testing.faults import Faults
 
 
@@ -125,3 +127,25 @@ def test_a_read_under_way_survives_the_removal_of_its_snapshot(table: Any) -> No
     table.kv.snapshots.release("round")
     table.kv.snapshots.drop_above(0)
     assert first + sum(b.num_rows for b in batches) == 20_000
+
+
+def test_a_reader_of_an_older_schema_is_told_instead_of_losing_values(table: Any) -> None:
+    table.upsert(row(1, 1))
+    older = table.schemas[1]
+    table.add_columns(Column(name="w", type=StringType()))
+    before = table.kv.take_snapshot("before")
+    assert [b.schema.names for b in table.kv.read_snapshot(before.snapshot_id, planned=older)] == [
+        ["k", "s", "v", "__offset", "__timestamp"]
+    ]
+    table.upsert({**row(2, 1), "w": "new"})
+    after = table.kv.take_snapshot("after")
+    assert [r["w"] for r in table.snapshot_rows(after.snapshot_id)] == [None, "new"]
+    with pytest.raises(SchemaChanged) as caught:
+        list(table.kv.read_snapshot(after.snapshot_id, ["k"], planned=older))
+    assert (caught.value.offset, caught.value.batch_schema, caught.value.planned_schema) == (1, 2, 1)
+
+
+def test_unknown_columns_are_refused(table: Any) -> None:
+    table.upsert(row(1))
+    with pytest.raises(InvalidRequest, match="zz"):
+        table.kv.lookup(table.batch([{"k": 1}]), ["zz"])
