@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakeward.changelog import Fold
 from lakeward.hot.embedded.kv.bucket import KvBucket
 from lakeward.hot.embedded.kv.database import KvResources
 from lakeward.hot.embedded.kv.memorylog import MemoryChangelogLog
+from lakeward.hot.embedded.options import StoreOptions
+from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.change import ChangeType
@@ -24,6 +26,7 @@ from lakeward.model.ids import TableId
 from lakeward.model.schema import Column, Schema
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.model.types import ArrayType, Int32Type, StringType
+from lakeward.spi.hotadmin import RetentionGuard
 from lakeward.testing.clock import ManualClock
 
 Key = tuple[int, str]
@@ -123,9 +126,8 @@ class Bench:
     def __init__(self, folder: Path, image: str) -> None:
         self.folder, self.lives = folder, 0
         self.log, self.clock = MemoryChangelogLog(), ManualClock()
-        descriptor = TableDescriptor(schema=SCHEMA, primary_key=("a", "b"), properties={"table.changelog.image": image})
-        self.info = TableInfo(path=TablePath("db", "t"), table_id=TableId("t-1"), descriptor=descriptor)
-        self.model = Model(image == "FULL")
+        self.info = table_info(image)
+        self.model = Model(image.lower() == "full")
         self.past = {0: self.model.copy()}
         self.snapshots: dict[str, tuple[int, Model]] = {}
         self.kv = self._open()
@@ -203,7 +205,7 @@ class Bench:
         assert taken.log_offset == self.model.end <= self.log.synced_end
         assert taken.rows == len(self.model.live)
         self.snapshots[holder] = (taken.log_offset, self.model.copy())
-        assert self._snapshot_rows(holder, taken.snapshot_id) == self.model.live
+        assert self._snapshot_rows(taken.snapshot_id) == self.model.live
 
     def release(self) -> None:
         for holder in list(self.snapshots)[:1]:
@@ -213,7 +215,7 @@ class Bench:
     def retain(self) -> None:
         self.log.cut_before(max(self.kv.needed_from(), self.log.start))
 
-    def _snapshot_rows(self, holder: str, snapshot_id: str) -> dict[Key, tuple[Values, int]]:
+    def _snapshot_rows(self, snapshot_id: str) -> dict[Key, tuple[Values, int]]:
         return live_rows(list(self.kv.read_snapshot(snapshot_id)))
 
     def check(self) -> None:
@@ -230,7 +232,68 @@ class Bench:
             stored = self.kv.snapshots.find_leased(holder)
             if stored is not None:
                 assert stored.log_offset == offset
-                assert self._snapshot_rows(holder, stored.snapshot_id) == model.live
+                assert self._snapshot_rows(stored.snapshot_id) == model.live
+
+
+class FreeGuard(RetentionGuard):
+    """A table without a lake: retention alone, and what KV needs, decide."""
+
+    def lake_offset(self, table_id: TableId, bucket: Bucket) -> int | None:
+        return None
+
+    def held_from(self, table_id: TableId, bucket: Bucket) -> int | None:
+        return None
+
+    def lake_enabled(self, table_id: TableId) -> bool:
+        return False
+
+
+class StoreBench(Bench):
+    """The same over a whole store: real segments, remote tier, upkeep. Every put is on disk, so a crash takes nothing."""
+
+    def _open(self) -> KvBucket:
+        self.home.mkdir(parents=True, exist_ok=True)
+        options = StoreOptions.with_settings({"log.segment.file-size": "1kb"})
+        self.store = EmbeddedStore.open(self.home, options, self.clock)
+        self.store.set_retention(FreeGuard())
+        if not self.store.list_tables():
+            self.store.create_table(self.info)
+        hot = self.store.hot_table(self.info)
+        found = hot.make_bucket(Bucket("", 0))
+        self.log = found.log  # type: ignore[assignment]
+        return found.kv(hot.schemas)
+
+    def restart(self) -> None:
+        self.store.close()
+        self.kv = self._open()
+
+    def crash(self, *, power_cut: bool = False) -> None:
+        before, home = self.store, self.home
+        self.lives += 1
+        shutil.copytree(home, self.home)
+        before.close()
+        self.kv = self._open()
+
+    def rebuild(self) -> None:
+        self.store.close()
+        for database in self.home.glob("**/kv/db"):
+            shutil.rmtree(database)
+        self.kv = self._open()
+
+    def retain(self) -> None:
+        self.clock.advance(8 * 86_400)
+        self.store.upkeep.upload()
+        self.store.upkeep.expire()
+        assert not self.store.upkeep.failures
+
+    def tick(self) -> None:
+        self.clock.advance(700)
+        self.store.upkeep.tend_keys()
+
+
+def table_info(image: str) -> TableInfo:
+    descriptor = TableDescriptor(schema=SCHEMA, primary_key=("a", "b"), properties={"table.changelog.image": image})
+    return TableInfo(path=TablePath("db", "t"), table_id=TableId("t-1"), descriptor=descriptor)
 
 
 def batch(rows: list[tuple[Key, Values]], names: tuple[str, ...]) -> pa.RecordBatch:
@@ -257,6 +320,7 @@ def folded(batches: list[pa.RecordBatch], end: int) -> dict[Key, tuple[Values, i
     return live_rows([fold.live(b) for b in batches])
 
 
+@settings(max_examples=settings().max_examples // 2)
 @given(st.sampled_from(["FULL", "WAL"]), st.lists(steps, max_size=14))
 def test_a_bucket_is_its_model(image: str, program: list[tuple[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -267,3 +331,16 @@ def test_a_bucket_is_its_model(image: str, program: list[tuple[str, Any]]) -> No
                 bench.check()
         finally:
             bench.kv.abandon()
+
+
+@settings(max_examples=settings().max_examples // 4)
+@given(st.sampled_from(["full", "wal"]), st.lists(steps, max_size=14))
+def test_a_store_is_its_model(image: str, program: list[tuple[str, Any]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        bench = StoreBench(Path(folder), image)
+        try:
+            for step, what in program:
+                bench.run(step, what)
+                bench.check()
+        finally:
+            bench.store.close()
