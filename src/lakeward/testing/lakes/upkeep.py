@@ -3,14 +3,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from lakeward.errors import CommitConflict, SnapshotGone
+from lakeward.lake.orphans import OrphanOptions, OrphanRemoval
 from lakeward.model.ids import SnapshotId, new_round_id
+from lakeward.model.intent import Intent
 from lakeward.model.offsets import OffsetMap
 from lakeward.spi.lake import LakeStorage
+from lakeward.testing.clock import ManualClock
+from lakeward.testing.intents import MemoryIntents
 from lakeward.testing.lakes.rounds import LakeRound, lake_rows
 from lakeward.testing.lakes.suite import B0, LakeSuite, needs, row
 from lakeward.testing.scripted_log import ScriptedLog
@@ -103,6 +109,35 @@ class UpkeepContract(LakeSuite):
         assert list(upkeep.list_files(prefix)) == []
         assert upkeep.delete(paths) == 0
 
+    @needs("conditional_commit")
+    def test_orphans_are_removed_and_a_zombie_finds_its_precondition_broken(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1))
+        done = LakeRound.plan(lake, log)
+        done.run()
+        log.append(B0, row(2))
+        zombie, intents = LakeRound.plan(lake, log), MemoryIntents()
+        intents.record(intent_of(zombie))
+        zombie.write(B0)
+        request = zombie.prepare()
+        removal = removal_of(lake, log)
+        report = removal.by_intents(intents)
+        assert report.fenced
+        assert report.files > 0
+        assert report.bytes > 0
+        upkeep = lake.open_maintenance(log.table)
+        assert list(upkeep.list_files(zombie.committer.prefix(zombie.round_id))) == []
+        with pytest.raises(CommitConflict):
+            zombie.commit(request)
+        assert lake_rows(lake, log.table) == log.expected({B0: 1})
+        left = LakeRound.plan(lake, log).write(B0)
+        swept = removal.sweep()
+        assert (swept.fenced, swept.files > 0) == (True, True)
+        assert list(upkeep.list_files(left.committer.prefix(left.round_id))) == []
+        LakeRound.plan(lake, log).run()
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+        assert upkeep.references() <= {f.path for f in upkeep.list_files()}
+
     @needs("snapshot_expiry")
     def test_expiry_lets_go_of_old_snapshots_only(self, lake: LakeStorage) -> None:
         log, ids = self._three_rounds(lake)
@@ -154,6 +189,26 @@ class UpkeepContract(LakeSuite):
         assert (totals.rows, totals.data_files, totals.delete_files, totals.snapshots) == (3, 3, 0, 3)
         assert totals.bytes > 0
 
+    @needs("snapshot_expiry", "upserts", "positions", "tags")
+    def test_no_referenced_file_is_ever_deleted(self, lake: LakeStorage) -> None:
+        """Rounds, leftovers, foreign rewrites, expiry and sweeps in turn; every retained snapshot stays readable."""
+        log = self.make_log(lake, primary_key=("id",), properties={f"{lake.name}.history.expire.max-snapshot-age-ms": "1000"})
+        upkeep, reader = lake.open_maintenance(log.table), lake.open_reader(log.table)
+        for number in range(4):
+            log.upsert(B0, row(number), row(0, f"version {number}"))
+            LakeRound.plan(lake, log).write(B0)
+            LakeRound.plan(lake, log).run()
+            if number == 1:
+                self.foreign_rewrite(lake, log.table)
+            if number == 2:
+                upkeep.expire(upkeep.expirable(LATER_MS)[:1])
+            assert removal_of(lake, log).sweep().files > 0
+            for shown in reader.snapshots():
+                offsets = reader.load_snapshot(shown.snapshot_id)
+                assert offsets is not None
+                assert offsets.offsets is not None
+                assert lake_rows(lake, log.table, shown.snapshot_id) == log.expected(offsets.offsets)
+
     def _three_rounds(self, lake: LakeStorage, **options: Any) -> tuple[ScriptedLog, list[SnapshotId]]:
         properties = {f"{lake.name}.history.expire.max-snapshot-age-ms": "1000"}
         log, ids = self.make_log(lake, properties=properties, **options), []
@@ -164,3 +219,24 @@ class UpkeepContract(LakeSuite):
                 log.append(B0, row(number))
             ids.append(LakeRound.plan(lake, log).run().snapshot_id)
         return log, ids
+
+
+def intent_of(made: LakeRound) -> Intent:
+    return Intent(
+        round_id=made.round_id,
+        table_id=made.table.table_id,
+        prefix=made.committer.prefix(made.round_id),
+        token=made.base.token,
+        fence=made.base.fence,
+        recorded_at_ms=0,
+    )
+
+
+def removal_of(lake: LakeStorage, log: ScriptedLog) -> OrphanRemoval:
+    """At a time when every file is old enough, with nobody holding the table."""
+    return OrphanRemoval(lake, log.table, clock=ManualClock(LATER_MS), options=OrphanOptions(), hold=_unleased, adopt=lambda base: None)
+
+
+@contextmanager
+def _unleased() -> Iterator[bool]:
+    yield True

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Orphan removal: deletes files of ours that no snapshot references and that no commit still possible could (design.md 6.7, 6.8).
+
+The order carries the proof. Files are listed first; then the lake is brought to a state in which their writers' commits are
+refused; then references are read; the difference is deleted. What a writer adds later is a later pass's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from lakeward.errors import CommitConflict, CommitUnknown, LakeRolledBack
+from lakeward.model.clock import Clock
+from lakeward.model.faults import fault_point
+from lakeward.model.ids import new_round_id
+from lakeward.model.intent import Intent, IntentKind, IntentState
+from lakeward.model.round import LakeBase
+from lakeward.model.table import TableInfo
+from lakeward.spi.intents import IntentStore
+from lakeward.spi.lake import LakeStorage, StoredFile
+
+Hold = Callable[[], AbstractContextManager[bool]]
+"""While the context lasts nobody gets the table's lease; it gives False when somebody has it."""
+
+Adopt = Callable[[LakeBase], None]
+"""Tells the coordinator what the lake holds, before a fence moves the tag away from it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrphanOptions:
+    """`grace_ms`: younger files are left alone, as a cancelled task goes on writing for seconds. `max_age_ms`: a round older than
+    that never commits and an intent older than that need not be kept (`tiering.round.max-age`)."""
+
+    grace_ms: int = 600_000
+    max_age_ms: int = 2 * 24 * 3_600_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrphanReport:
+    """`waiting`: orphans that a later pass will take. `stopped`: why this pass took fewer than it found."""
+
+    files: int = 0
+    bytes: int = 0
+    waiting: int = 0
+    forgotten: int = 0
+    fenced: bool = False
+    stopped: str | None = None
+
+
+class OrphanRemoval:
+    """One table's. Safe to stop anywhere and to run again, also twice at once."""
+
+    def __init__(self, lake: LakeStorage, table: TableInfo, *, clock: Clock, options: OrphanOptions, hold: Hold, adopt: Adopt) -> None:
+        self._table, self._clock, self._options = table, clock, options
+        self._hold, self._adopt = hold, adopt
+        self._reader = lake.open_reader(table)
+        self._upkeep = lake.open_maintenance(table)
+
+    def by_intents(self, intents: IntentStore) -> OrphanReport:
+        """Looks under the prefixes of recorded intents. Raises what the lake raises; a rolled back lake stops the pass."""
+        found = intents.open_intents(self._table.table_id)
+        listed = {i.round_id: list(self._upkeep.list_files(i.prefix)) for i in found}
+        fault_point("orphans.listed", table=str(self._table.path))
+        used = self._upkeep.references()
+        suspects = [i for i in found if any(self._is_ripe(f) and f.path not in used for f in listed[i.round_id])]
+        try:
+            base, fenced = self._fence_unless(lambda b: all(is_stopped(i, b) for i in suspects))
+        except LakeRolledBack as error:
+            return OrphanReport(waiting=sum(map(len, listed.values())), stopped=str(error))
+        ready = [i for i in suspects if is_stopped(i, base)]
+        files, freed = self._delete(f for i in ready for f in listed[i.round_id])
+        forgotten = self._forget(intents, found, base)
+        stopped = None if len(ready) == len(suspects) else "a round holds the table, or the fence did not land"
+        waiting = sum(len(listed[i.round_id]) for i in suspects if i not in ready)
+        return OrphanReport(files=files, bytes=freed, waiting=waiting, forgotten=forgotten, fenced=fenced, stopped=stopped)
+
+    def sweep(self) -> OrphanReport:
+        """Looks at every file of ours, for when intents were lost. Always fences before it deletes: whose files they are is not known."""
+        try:
+            before = self._reader.load_base()
+            listed = list(self._upkeep.list_files())
+            fault_point("orphans.listed", table=str(self._table.path))
+            used = self._upkeep.references()
+            suspects = [f for f in listed if self._is_ripe(f) and f.path not in used]
+            if not suspects:
+                return OrphanReport()
+            base, fenced = self._fence_unless(lambda b: b.fence > before.fence)
+        except LakeRolledBack as error:
+            return OrphanReport(stopped=str(error))
+        if base.fence <= before.fence:
+            return OrphanReport(waiting=len(suspects), stopped="a round holds the table, or the fence did not land")
+        files, freed = self._delete(suspects)
+        return OrphanReport(files=files, bytes=freed, fenced=fenced)
+
+    def _fence_unless(self, is_enough: Callable[[LakeBase], bool]) -> tuple[LakeBase, bool]:
+        """The base as it then is, and whether this call fenced. Reconciles first; fences only while the table is held."""
+        base = self._reader.load_base()
+        if is_enough(base):
+            return base, False
+        with self._hold() as is_idle:
+            if not is_idle:
+                return base, False
+            base = self._reader.load_base()
+            if is_enough(base):
+                return base, False
+            self._adopt(base)
+            fault_point("orphans.before-fence", table=str(self._table.path))
+            fenced = self._commit_fence(base)
+            fault_point("orphans.fenced", table=str(self._table.path))
+            return self._reader.load_base(), fenced
+
+    def _commit_fence(self, base: LakeBase) -> bool:
+        """A conflict or a lost answer is no trouble: what counts is what the lake says when it is read again."""
+        try:
+            self._upkeep.fence(base, new_round_id(), int(base.epoch))
+        except (CommitConflict, CommitUnknown):
+            return False
+        return True
+
+    def _delete(self, listed: Iterable[StoredFile]) -> tuple[int, int]:
+        """(files, bytes). References are read here, after the fence."""
+        used = self._upkeep.references()
+        victims = sorted(f.path for f in listed if self._is_ripe(f) and f.path not in used)
+        fault_point("orphans.before-delete", table=str(self._table.path), files=victims)
+        freed = self._upkeep.delete(victims) if victims else 0
+        fault_point("orphans.deleted", table=str(self._table.path), bytes=freed)
+        return len(victims), freed
+
+    def _forget(self, intents: IntentStore, found: Sequence[Intent], base: LakeBase) -> int:
+        """Lets go of intents whose writer cannot commit, is surely over, and has left nothing."""
+        used = self._upkeep.references()
+        over = [i for i in found if is_stopped(i, base) and self._is_over(i)]
+        gone = [i for i in over if all(f.path in used for f in self._upkeep.list_files(i.prefix))]
+        for intent in gone:
+            fault_point("orphans.before-forget", round_id=intent.round_id)
+            intents.forget(intent.round_id)
+        return len(gone)
+
+    def _is_ripe(self, file: StoredFile) -> bool:
+        return file.modified_at_ms <= self._clock.now_ms() - self._options.grace_ms
+
+    def _is_over(self, intent: Intent) -> bool:
+        """A committed round has ended; of any other a writer may sleep as long as a round may live."""
+        wait = self._options.grace_ms if intent.state is IntentState.COMMITTED else self._options.max_age_ms
+        return intent.recorded_at_ms <= self._clock.now_ms() - wait
+
+
+def is_stopped(intent: Intent, base: LakeBase) -> bool:
+    """Can this intent's writer no longer commit? A compaction re-bases over rounds: only a higher fence stops it."""
+    if intent.kind is IntentKind.COMPACTION:
+        return base.fence > intent.fence
+    return base.token != intent.token
