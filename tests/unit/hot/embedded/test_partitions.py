@@ -80,6 +80,8 @@ def test_a_dropped_partition_never_gives_its_offsets_again(yard: Yard, store: Em
             store.drop_partition(table, "a")
         crashed = yard.crash(store)
     assert list((crashed / "tables" / table.table_id).iterdir())
+    store.create_partition(table, "a")
+    assert store.append(table, Bucket("a", 0), row(9, "a")).start == 5
     again = yard.open(crashed)
     assert list(again.partitions(table)) == []
     assert not list((crashed / "tables" / table.table_id).iterdir()), "the drop was completed"
