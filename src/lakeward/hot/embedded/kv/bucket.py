@@ -36,8 +36,6 @@ _SCAN_ROWS = 8192
 
 IMAGE_KEY = "table.changelog.image"
 _SETTLE_BYTES = 1 << 20
-FLUSH_BYTES = 32 << 20
-"""Bytes of values after which memtables go to disk: what a start after a crash has to roll forward, a second or less."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +45,9 @@ class KvOptions:
 
     snapshots_retained: int = 2
     """The newest are kept, and all that are leased."""
+
+    flush_bytes: int = 32 << 20
+    """Bytes of values after which memtables go to disk: what a start after a crash has to roll forward, a second or less."""
 
     lease_s: float = DEFAULT_LEASE_S
 
@@ -120,7 +121,7 @@ class KvBucket:
             if database.state.applied != self._log.end:
                 self._stop()
             raise
-        if self._unflushed > FLUSH_BYTES:
+        if self._unflushed > self._options.flush_bytes:
             self._flush(database)
         return appended
 

@@ -60,11 +60,14 @@ class ChangePlan:
     @property
     def leaves_row(self) -> Mask:
         """Records after which KV holds their row: +I and +U."""
-        return np.isin(self.kinds, (ChangeType.INSERT, ChangeType.UPDATE_AFTER))
+        leaves: Mask = (self.kinds == ChangeType.INSERT) | (self.kinds == ChangeType.UPDATE_AFTER)
+        return leaves
 
 
 def group_keys(keys: pa.BinaryArray) -> Indices | None:
     """For each row a number that rows of the same key share; None when every key is there once."""
+    if len(keys) <= 1:
+        return None
     codes = keys.dictionary_encode()
     if len(codes.dictionary) == len(keys):
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -61,8 +62,8 @@ class _SortedKeys:
 
     @classmethod
     def of(cls, keys: pa.BinaryArray) -> _SortedKeys:
-        order = pc.array_sort_indices(keys)
-        return cls(keys, order.to_numpy().astype(np.int64), keys.take(order).to_pylist())
+        order = pc.array_sort_indices(keys).to_numpy().astype(np.int64)
+        return cls(keys, order, _take(keys, order).to_pylist())
 
     @property
     def back(self) -> Indices:
@@ -102,14 +103,14 @@ class PutBuilder:
         bodies = self.codec.encode(rows)
         groups = group_keys(keys.array)
         plan = plan_upsert(bodies, groups, self._before(image), base, with_before_images=self._with_before_images)
-        after = np.full(len(bodies), ABSENT, np.int64)
-        after[plan.rows[plan.leaves_row]] = plan.offsets[plan.leaves_row]
+        after, last = np.full(len(bodies), ABSENT, np.int64), plan.leaves_row
+        after[plan.rows[last]] = plan.offsets[last]
         written = keys.order[after[keys.order] != ABSENT]
         return Put(
             rows=self._changelog(plan, rows, image),
             kinds=plan.kinds,
             keys=keys.pick(written),
-            bodies=bodies.take(pa.array(written)),
+            bodies=_take(bodies, written),
             offsets=after[written],
             growth=plan.inserted,
         )
@@ -136,7 +137,7 @@ class PutBuilder:
         return self.keys.encode(rows).to_pylist(), self.codec.encode(rows), kinds[kept] == ChangeType.DELETE
 
     def _read_image(self, keys: _SortedKeys, read: Read) -> _Image:
-        values = pa.array(read(keys.listed), pa.binary()).take(pa.array(keys.back))
+        values = _take(pa.array(read(keys.listed), pa.binary()), keys.back)
         present = values.is_valid().to_numpy(zero_copy_only=False)
         return _Image(present, self.codec.unpack(values if present.all() else values.drop_null()))
 
@@ -169,13 +170,14 @@ class PutBuilder:
         count = rows.num_rows
         from_kv = plan.images >= count
         if not from_kv.any():
-            same = _is_identity(plan.images, count)
-            return list((rows if same else rows.take(pa.array(plan.images))).columns)
+            return list(_take(rows, plan.images).columns)
         # each stored row is named by one record, and those stand in the order of the put
         at = np.where(from_kv, count + np.cumsum(from_kv) - 1, plan.images)
         stored = self._stored_images(plan, image)
         return [pa.concat_arrays([new, old]).take(pa.array(at)) for new, old in zip(rows.columns, stored, strict=True)]
 
 
-def _is_identity(images: npt.NDArray[np.int64], count: int) -> bool:
-    return len(images) == count and bool((images == np.arange(count)).all())
+def _take(values: Any, at: Indices) -> Any:
+    """`values.take`, which copies, only where it changes anything: rows often come in order, and all of them count."""
+    same = len(at) == len(values) and bool((at == np.arange(len(at))).all())
+    return values if same else values.take(pa.array(at))

@@ -12,6 +12,7 @@ import pytest
 
 from lakeward.errors import BucketStopped, KvFailed
 from lakeward.hot.embedded.appended import WriterSequence
+from lakeward.hot.embedded.kv.bucket import KvOptions
 from lakeward.testing.faults import Faults
 
 
@@ -220,3 +221,16 @@ def test_a_rebuild_passes_over_a_snapshot_that_rots(table: Any) -> None:
     (newest / "db" / "CURRENT").write_bytes(b"nonsense")
     table.kv = table._open()
     assert seen(table) == {1: (1, 0), 2: (1, 1)}
+
+
+def test_flushes_put_the_log_on_disk_first_and_their_failure_costs_no_put(table: Any) -> None:
+    table.options = KvOptions(flush_bytes=1)
+    table.reopen()
+    table.upsert(row(1, 1))
+    assert table.log.synced_end == 1
+    with Faults() as faults:
+        faults.arm("kv.flush", error=disk_error)
+        table.upsert(row(1, 2))
+    assert seen(table) == {1: (2, 2)}
+    table.upsert(row(1, 3))
+    assert seen(table) == {1: (3, 4)}
