@@ -58,8 +58,9 @@ def test_right_imports_pass(tmp_path: Path) -> None:
         ("coordinator/round.py", "import lakeward.tiering\n", "lakeward.coordinator"),
         ("lake/files.py", "def f():\n    import lakeward.hot\n", "lakeward.lake"),
         ("client/door.py", "import pyspark\n", "pyspark"),
+        ("read/plan.py", "import pyspark\n", "lakeward.read.plan"),
     ],
-    ids=["upwards", "upwards-from-the-coordinator", "sibling", "sibling-inside-a-function", "pyspark-where-it-does-not-belong"],
+    ids=["upwards", "upwards-from-the-coordinator", "sibling", "sibling-inside-a-function", "pyspark-in-the-client", "pyspark-in-a-plan"],
 )
 def test_a_wrong_import_fails(tmp_path: Path, module: str, code: str, words: str) -> None:
     run = lint(make_tree(tmp_path, {module: code}))
