@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,11 +18,12 @@ from lakeward.errors import BucketStopped, KvFailed, SchemaChanged
 from lakeward.hot.embedded.appended import Appended, WriterSequence
 from lakeward.hot.embedded.kv.changelog_log import ChangelogLog
 from lakeward.hot.embedded.kv.database import KvDatabase, KvResources
+from lakeward.hot.embedded.kv.kvoptions import KvOptions
 from lakeward.hot.embedded.kv.put import Put, PutBuilder
 from lakeward.hot.embedded.kv.recovery import Recovery, is_damage
 from lakeward.hot.embedded.kv.rowcodec import RowCodec, StoredRows
 from lakeward.hot.embedded.kv.rows import align_keys
-from lakeward.hot.embedded.kv.snapshot import DEFAULT_LEASE_S, KvSnapshots, StoredSnapshot
+from lakeward.hot.embedded.kv.snapshot import KvSnapshots, StoredSnapshot
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock
 from lakeward.model.faults import fault_point
@@ -31,25 +31,13 @@ from lakeward.model.schema import Schema
 from lakeward.model.table import TableInfo
 from lakeward.spi.hot import KvSnapshot
 
+__all__ = ["KvBucket", "KvOptions"]
+
 _SCAN_ROWS = 8192
 """Rows of a snapshot decoded at once: about a megabyte."""
 
-IMAGE_KEY = "table.changelog.image"
 _SETTLE_BYTES = 1 << 20
-
-
-@dataclass(frozen=True, kw_only=True)
-class KvOptions:
-    snapshot_interval_s: float = 600.0
-    """Also bounds how far back retention must keep the log."""
-
-    snapshots_retained: int = 2
-    """The newest are kept, and all that are leased."""
-
-    flush_bytes: int = 32 << 20
-    """Bytes of values after which memtables go to disk: what a start after a crash has to roll forward, a second or less."""
-
-    lease_s: float = DEFAULT_LEASE_S
+"""Below this a checkpoint's own flush is over in a moment."""
 
 
 class KvBucket:
@@ -70,7 +58,7 @@ class KvBucket:
         self.bucket = bucket
         self._table, self._log, self._clock, self._options = table, log, clock, options or KvOptions()
         self._lock = threading.RLock()
-        self._builder = _builder(table, schemas)
+        self._builder = _builder(table, schemas, self._options)
         self.snapshots = KvSnapshots(folder / "snapshots", str(table.path), resources, clock, self._options.snapshots_retained)
         self._recovery = Recovery(str(table.path), str(bucket), folder / "db", log, self.snapshots, resources)
         self._unflushed = 0
@@ -213,7 +201,7 @@ class KvBucket:
     def set_table(self, table: TableInfo, schemas: Mapping[int, Schema]) -> None:
         """After ALTER TABLE: puts from now on are of the new schema."""
         with self._lock:
-            self._table, self._builder = table, _builder(table, schemas)
+            self._table, self._builder = table, _builder(table, schemas, self._options)
 
     def close(self) -> None:
         """Flushes, so that the next start has nothing to roll forward. Safe to repeat."""
@@ -286,6 +274,6 @@ class KvBucket:
         return BucketStopped(table=str(self._table.path), bucket=str(self.bucket), what=what, reason=reason)
 
 
-def _builder(table: TableInfo, schemas: Mapping[int, Schema]) -> PutBuilder:
-    image = table.descriptor.properties.get(IMAGE_KEY, "full").lower()
-    return PutBuilder(str(table.path), RowCodec(schemas), table.descriptor.primary_key, with_before_images=image != "wal")
+def _builder(table: TableInfo, schemas: Mapping[int, Schema], options: KvOptions) -> PutBuilder:
+    with_before_images = options.has_before_images(table.descriptor)
+    return PutBuilder(str(table.path), RowCodec(schemas), table.descriptor.primary_key, with_before_images=with_before_images)

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 
 from lakeward.hot.embedded.appended import Appended, WriterSequence
-from lakeward.hot.embedded.kv.bucket import KvBucket, KvOptions
+from lakeward.hot.embedded.kv.bucket import KvBucket
 from lakeward.hot.embedded.kv.database import KvResources
+from lakeward.hot.embedded.kv.kvoptions import KvOptions
 from lakeward.hot.embedded.kv.memorylog import MemoryChangelogLog
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.bucket import Bucket

@@ -12,7 +12,7 @@ import pytest
 
 from lakeward.errors import BucketStopped, KvFailed
 from lakeward.hot.embedded.appended import WriterSequence
-from lakeward.hot.embedded.kv.bucket import KvOptions
+from lakeward.hot.embedded.kv.kvoptions import KvOptions
 from lakeward.testing.faults import Faults
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lakeward.errors import InvalidRequest, KvFailed, SchemaChanged, SnapshotGone
-from lakeward.hot.embedded.kv.bucket import KvOptions
+from lakeward.hot.embedded.kv.kvoptions import KvOptions
 from lakeward.model.schema import Column
 from lakeward.model.types import StringType
 from lakeward.testing.faults import Faults
