@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from weakref import WeakSet
 
 from lakeward.client.columns import as_names, parse_columns
 from lakeward.client.table import Table
@@ -28,6 +29,7 @@ class Client:
         self.server = ServerConnection(url, token=token, ca=ca)
         self.plugin = EmbeddedPlugin({SERVER: url, **({CA: ca} if ca else {})}, self.server)
         self.store = self.plugin.store()
+        self._tables: WeakSet[Table] = WeakSet()
 
     @property
     def url(self) -> str:
@@ -94,13 +96,16 @@ class Client:
 
     def table(self, path: str) -> Table:
         """A table to write to and read from. Raises `TableNotFound`."""
-        return Table(self, self.show_table(path))
+        return self._table(self.server.call(TableAnswer, "GET", _path(path)))
 
     def read(self, path: str, **options: Any) -> Any:
         """A union read: the lake's history plus the hot tail, as Arrow. See `lakeward.read.arrow`."""
         return self.table(path).read(**options)
 
     def close(self) -> None:
+        """Ends every connection. The client and its tables can be used again afterwards."""
+        for table in list(self._tables):
+            table.close()
         self.store.close()
         self.server.close()
 
@@ -111,7 +116,9 @@ class Client:
         self.close()
 
     def _table(self, answer: TableAnswer) -> Table:
-        return Table(self, answer.table, warnings=answer.warnings)
+        made = Table(self, answer.table, warnings=answer.warnings)
+        self._tables.add(made)
+        return made
 
 
 def _path(path: str) -> str:

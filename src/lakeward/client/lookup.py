@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -23,13 +24,19 @@ def look_up(table: Table, keys: pa.Table) -> pa.Table:
     if not info.is_pk:
         raise InvalidRequest(what=f"lookup in {info.path}", reason="the table has no primary key")
     names = list(info.descriptor.primary_key)
-    wanted = keys.append_column("__at", pa.array(range(keys.num_rows), pa.int64()))
-    parts = [_look_up_bucket(table, bucket, batch.select(names)) for bucket, batch in table.router.route(wanted)]
+    parts = [_look_up_bucket(table, bucket, batch) for bucket, batch in table.router.route(keys)]
     found = pa.concat_tables(parts) if parts else snapshot_schema(info, None).empty_table()
-    if len(parts) <= 1:
-        return found
-    ordered = found.join(wanted, names, join_type="inner").sort_by("__at")
-    return ordered.select(found.column_names)
+    return found if len(parts) <= 1 else found.take(_order(keys.select(names), found.select(names)))
+
+
+def _order(keys: pa.Table, found: pa.Table) -> pa.Array:
+    """Per key that was found, in the order of the keys, its row in `found`."""
+    rows = {key: row for row, key in enumerate(_tuples(found))}
+    return pa.array([rows[key] for key in _tuples(keys) if key in rows], pa.int64())
+
+
+def _tuples(table: pa.Table) -> Iterator[tuple[object, ...]]:
+    return zip(*(column.to_pylist() for column in table.columns), strict=True)
 
 
 def _look_up_bucket(table: Table, bucket: Bucket, keys: pa.RecordBatch) -> pa.Table:

@@ -16,7 +16,7 @@ from lakeward.client.rows import fit_rows
 from lakeward.client.sender import PutSender
 from lakeward.client.subscription import Start, Subscription
 from lakeward.client.writer import BufferedWriter
-from lakeward.errors import InvalidRequest
+from lakeward.hot.embedded.flight.putplan import check_put
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.table import TableInfo
@@ -111,11 +111,8 @@ class Table:
         return self.info.schema.names if columns is None else columns
 
     def fit(self, kind: PutKind, rows: Any, columns: Columns) -> pa.Table:
-        if (kind is PutKind.APPEND) == self.info.is_pk:
-            advice = "upsert or delete" if self.info.is_pk else "append"
-            raise InvalidRequest(
-                what=f"{kind} to {self.path}", reason=f"to a table with{'' if self.info.is_pk else 'out'} a primary key: {advice}"
-            )
+        """The rows as the table's Arrow columns. Raises `InvalidRows`, and `InvalidRequest` for a put that the table cannot take."""
+        check_put(self.info, kind, columns)
         return fit_rows(rows, self.info, self.names_of(kind, columns))
 
     def new_sender(self, kind: PutKind, columns: Columns) -> PutSender:

@@ -33,7 +33,7 @@ class PutPlan:
 
 def plan_put(table: TableInfo, command: PutCommand, sent: pa.Schema) -> PutPlan:
     """Raises `InvalidRequest` when the stream's schema or kind does not fit the table."""
-    _check_kind(table, command)
+    check_put(table, command.kind, command.columns)
     known = table if command.columns is not None else as_of(table, command.schema_id, len(sent))
     names = _names(known, command)
     schema = row_schema(table, names)
@@ -53,16 +53,17 @@ def _names(known: TableInfo, command: PutCommand) -> tuple[str, ...]:
     return command.columns if command.columns is not None else known.schema.names
 
 
-def _check_kind(table: TableInfo, command: PutCommand) -> None:
-    what = f"{command.kind} to {table.path}"
-    if (command.kind is PutKind.APPEND) == table.is_pk:
+def check_put(table: TableInfo, kind: PutKind, columns: tuple[str, ...] | None) -> None:
+    """Raises `InvalidRequest` when a table of this kind does not take such a put. Both sides ask it."""
+    what = f"{kind} to {table.path}"
+    if (kind is PutKind.APPEND) == table.is_pk:
         reason = "it has a primary key: upsert or delete" if table.is_pk else "it has no primary key: rows are appended"
         raise InvalidRequest(what=what, reason=reason)
-    if command.columns is None:
+    if columns is None:
         return
-    if command.kind is not PutKind.UPSERT:
+    if kind is not PutKind.UPSERT:
         raise InvalidRequest(what=what, reason="columns are named in a partial upsert only")
-    missing = [name for name in table.descriptor.primary_key if name not in command.columns]
+    missing = [name for name in table.descriptor.primary_key if name not in columns]
     if missing:
         raise InvalidRequest(what=what, reason=f"a partial upsert names all key columns; missing: {', '.join(missing)}")
 
