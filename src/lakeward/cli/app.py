@@ -6,11 +6,14 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from lakeward.cli.commands import COMMANDS, Command
+from lakeward.config.sources import FILE_VARIABLE
 from lakeward.errors import InvalidInput, LakewardError, NotFound, Refused, Unavailable
 
 EXIT_CODES = (
@@ -41,10 +44,7 @@ def build(arguments: Sequence[str]) -> typer.Typer:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one call and returns its exit code. A stack trace appears only with `--debug`."""
-    arguments = list(arguments)
-    if "--debug" in arguments:
-        arguments.remove("--debug")
-        os.environ[DEBUG] = "1"
+    arguments = take_common(arguments, os.environ)
     try:
         result = build(arguments)(args=arguments, prog_name="lakeward", standalone_mode=True)
     except SystemExit as exit:
@@ -56,6 +56,21 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return 130
     return result if isinstance(result, int) else 0
+
+
+def take_common(arguments: Sequence[str], environment: MutableMapping[str, str]) -> list[str]:
+    """Takes `--debug` and `--config FILE` out, wherever they stand, and hands them on as variables, to child processes too."""
+    rest, waiting = [], iter(arguments)
+    for argument in waiting:
+        if argument == "--debug":
+            environment[DEBUG] = "1"
+        elif argument == "--config":
+            environment[FILE_VARIABLE] = next(waiting, "")
+        elif argument.startswith("--config="):
+            environment[FILE_VARIABLE] = argument.partition("=")[2]
+        else:
+            rest.append(argument)
+    return rest
 
 
 def exit_code(error: LakewardError) -> int:
@@ -79,8 +94,12 @@ def _report_missing(error: ModuleNotFoundError) -> int:
     return 2
 
 
-def _root() -> None:
+def _root(
+    config: Annotated[Path | None, typer.Option("--config", help="Settings file, in place of ./lakeward.toml.")] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the stack trace of an error.")] = False,
+) -> None:
     """Keeps lake tables as fresh as you asked for."""
+    # Both were taken by `take_common`; they stand here for the help page.
 
 
 def _announce(app: typer.Typer, command: Command) -> None:

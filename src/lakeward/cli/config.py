@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,14 +20,13 @@ def register(app: typer.Typer) -> None:
 
 def show(
     key: Annotated[str | None, typer.Argument(help="One option; without it all of them.")] = None,
-    config: Annotated[Path | None, typer.Option("--config", help="The file to read in place of ./lakeward.toml.")] = None,
     scope: Annotated[Scope | None, typer.Option("--scope", help="Only options of the server, job, table or client.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Settings now in force here, and where each came from: file, environment or default.
 
     Example: lakeward config table.datalake.freshness"""
-    rows = resolve(file=config).resolved([scope] if scope else Scope)
+    rows = resolve().resolved([scope] if scope else Scope)
     if key is not None:
         rows = [row for row in rows if row.key == key]
         if not rows:

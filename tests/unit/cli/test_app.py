@@ -63,6 +63,19 @@ def test_an_error_is_one_paragraph_and_an_exit_code(capsys: pytest.CaptureFixtur
     assert "Traceback" not in shown
 
 
+def test_a_settings_file_may_be_named_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("LAKEWARD_CONFIG", "")
+    (tmp_path / "mine.toml").write_text("server.port = 7")
+    for arguments in (
+        ["--config", f"{tmp_path}/mine.toml", "config", "server.port"],
+        ["config", "server.port", f"--config={tmp_path}/mine.toml"],
+    ):
+        assert app.run(arguments) == 0
+        assert f"server.port = 7  (from: file {tmp_path}/mine.toml)" in capsys.readouterr().out
+    assert app.run(["config", "--config", f"{tmp_path}/none.toml"]) == 2
+    assert "none.toml" in capsys.readouterr().err
+
+
 def test_debug_shows_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(app.DEBUG, "")
     with pytest.raises(LakewardError):
