@@ -191,9 +191,11 @@ class Enumerator:
                     self._act(work, verdict)
 
     def _act(self, work: Work, verdict: TableVerdict) -> None:
+        if verdict.verdict is Verdict.OK or work.control.stopped_by is not None:
+            return
+        if verdict.verdict is Verdict.FORCE_FINISH and work.control.forced:
+            return
         match verdict.verdict:
-            case Verdict.OK:
-                return
             case Verdict.FORCE_FINISH:
                 work.control.force()
             case Verdict.DROPPED:

@@ -163,7 +163,7 @@ def run_job(options: TieringOptions) -> None:
         dispatcher = SparkDispatcher(session.spark.sparkContext, start_inheritable)
         with hold_name(options.name, options.cache_dir) as held:
             job = TieringJob(options, hot, plugins, dispatcher, name=held.name, start_thread=start_inheritable)
-            _run_until_signal(job)
+            run_until_signal(job)
     finally:
         session.close()
 
@@ -177,7 +177,8 @@ def start_inheritable(target: Callable[[], None], name: str) -> None:
     thread.start()
 
 
-def _run_until_signal(job: TieringJob) -> None:
+def run_until_signal(job: TieringJob) -> None:
+    """SIGTERM and Ctrl-C end the job cleanly. Called from the main thread."""
     before = {number: signal.signal(number, lambda *_: job.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         job.run()
