@@ -24,6 +24,7 @@ from lakeward.hot.embedded.kv.recovery import Recovery, is_damage
 from lakeward.hot.embedded.kv.rowcodec import RowCodec, StoredRows
 from lakeward.hot.embedded.kv.rows import align_keys
 from lakeward.hot.embedded.kv.snapshot import KvSnapshots, StoredSnapshot
+from lakeward.hot.embedded.kv.structcodec import binary_of
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock
 from lakeward.model.faults import fault_point
@@ -119,6 +120,7 @@ class KvBucket:
             packed = self._builder.codec.pack(put.bodies, put.offsets, appended.timestamp_ms)
             self._unflushed += packed.nbytes
             values = packed.to_pylist()
+        self._unflushed += sum(map(len, put.keys))
         state = database.state.after(stop=appended.stop, growth=put.growth, records=put.rows.num_rows, at_ms=appended.timestamp_ms)
         database.write(put.keys, values, state)
 
@@ -129,7 +131,7 @@ class KvBucket:
         wanted = builder.keys.encode(align_keys(str(self._table.path), builder.codec.arrow, keys, builder.keys.names))
         with self._noting_damage():
             found = self._open_database("lookups").get(wanted.to_pylist())
-        return builder.codec.decode_batch(builder.codec.unpack(pa.array(found, pa.binary()).drop_null()), columns)
+        return builder.codec.decode_batch(builder.codec.unpack(binary_of(found).drop_null()), columns)
 
     @property
     def rows(self) -> int:
@@ -157,7 +159,7 @@ class KvBucket:
         known = codec.schema if planned is None else planned
         names = known.names if columns is None else columns
         for values in self.snapshots.scan(snapshot_id, _SCAN_ROWS):
-            rows = codec.unpack(pa.array(values, pa.binary()))
+            rows = codec.unpack(binary_of(values))
             self._check_schema(rows, known)
             yield codec.decode_batch(rows, names)
 

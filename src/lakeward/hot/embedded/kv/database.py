@@ -110,8 +110,12 @@ class KvDatabase:
             fault_point("kv.open", path=path)
             access = AccessType.read_only(False) if read_only else AccessType.read_write()
             self._db = Rdict(str(path), resources.options(), access_type=access)
-            found = self._db.get(STATE_KEY)
-            self.state = KvState() if found is None else KvState.from_bytes(found)
+            try:
+                found = self._db.get(STATE_KEY)
+                self.state = KvState() if found is None else KvState.from_bytes(found)
+            except BaseException:
+                self._db.close()  # else its lock would stand in the way of the next attempt
+                raise
 
     def get(self, keys: list[bytes]) -> list[bytes | None]:
         with self._guarded("reading"):

@@ -16,6 +16,7 @@ from lakeward.hot.embedded.kv.changes import ABSENT, Before, ChangePlan, Indices
 from lakeward.hot.embedded.kv.keycodec import KeyCodec
 from lakeward.hot.embedded.kv.rowcodec import RowCodec, StoredRows
 from lakeward.hot.embedded.kv.rows import align_keys, align_rows, check_others_nullable
+from lakeward.hot.embedded.kv.structcodec import binary_of
 from lakeward.model.change import ChangeType
 from lakeward.model.offsetset import Offsets
 from lakeward.model.schema import PREV_OFFSET, Schema
@@ -137,7 +138,7 @@ class PutBuilder:
         return self.keys.encode(rows).to_pylist(), self.codec.encode(rows), kinds[kept] == ChangeType.DELETE
 
     def _read_image(self, keys: _SortedKeys, read: Read) -> _Image:
-        values = _take(pa.array(read(keys.listed), pa.binary()), keys.back)
+        values = _take(binary_of(read(keys.listed)), keys.back)
         present = values.is_valid().to_numpy(zero_copy_only=False)
         return _Image(present, self.codec.unpack(values if present.all() else values.drop_null()))
 

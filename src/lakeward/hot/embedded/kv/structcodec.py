@@ -100,6 +100,14 @@ def binary_parts(array: pa.BinaryArray) -> tuple[npt.NDArray[np.int32], memoryvi
     return starts, view
 
 
+def binary_of(values: Sequence[bytes | None]) -> pa.BinaryArray:
+    """Python bytes as one Arrow array. Raises `InvalidRequest` above 2 GiB."""
+    array = pa.array(values, pa.binary())
+    if isinstance(array, pa.ChunkedArray):
+        raise InvalidRequest(what=f"{len(values)} rows", reason=f"KV holds more than {_MAX_BYTES} bytes for them; take fewer at once")
+    return array
+
+
 def heads_of(array: pa.BinaryArray, width: int) -> memoryview:
     """The first `width` bytes of every value, side by side; no value is null or shorter."""
     return binary_parts(_cut(array, width).take(pa.array(np.arange(len(array), dtype=np.int64) * 2)))[1]

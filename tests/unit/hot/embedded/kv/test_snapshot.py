@@ -149,3 +149,10 @@ def test_unknown_columns_are_refused(table: Any) -> None:
     table.upsert(row(1))
     with pytest.raises(InvalidRequest, match="zz"):
         table.kv.lookup(table.batch([{"k": 1}]), ["zz"])
+
+
+def test_two_readers_of_one_snapshot(table: Any) -> None:
+    table.kv.upsert(table.batch([row(k) for k in range(20_000)]))
+    snapshot = table.kv.take_snapshot("round")
+    readers = [table.kv.read_snapshot(snapshot.snapshot_id, ["k"]) for _ in range(2)]
+    assert [a.equals(b) for a, b in zip(*readers, strict=True)] == [True] * 3
