@@ -19,7 +19,7 @@ from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.read.lease import HeldLease
-from lakeward.read.plan import AsOf, ReadMode, UnionPlan, choose_snapshot, parse_as_of, plan_lake, plan_union
+from lakeward.read.plan import AsOf, ReadMode, UnionPlan, choose_snapshot, parse_as_of, plan_hot, plan_lake, plan_union
 from lakeward.read.predicate import Filter, Predicate, parse_filter
 from lakeward.read.result import ReadBound, ReadResult
 from lakeward.read.tail import TailFold, fold_tail, read_live
@@ -115,8 +115,9 @@ def open_read(plugin: HotPlugin, request: ReadRequest, open_lake: LakeOpener | N
         try:
             _check_columns(request, plan.table)
             lake = (open_lake or _open_lake)(plan)
-            union = _plan(request, plan, lake)
-            return OpenRead(request=request, plan=plan, union=union, lease=lease, hot=plugin.store(), lake=lake)
+            hot = plugin.store()
+            union = plan_hot(hot.freeze(plan.table)) if request.mode is ReadMode.HOT else _plan(request, plan, lake)
+            return OpenRead(request=request, plan=plan, union=union, lease=lease, hot=hot, lake=lake)
         except SnapshotGone:
             lease.close()
             if request.as_of is not None or attempt == PLAN_ATTEMPTS - 1:
@@ -256,11 +257,11 @@ def _hot_state(opened: OpenRead, wanted: Sequence[str]) -> Iterator[pa.RecordBat
     """A PK table by the hot store alone: each bucket's KV snapshot."""
     holder = f"read-{opened.plan.lease_id}"
     try:
-        for tail in opened.plan.tails:
-            snapshot = opened.hot.take_snapshot(opened.table, tail.bucket, holder)
+        for bucket in opened.union.tails:
+            snapshot = opened.hot.take_snapshot(opened.table, bucket, holder)
             if snapshot is not None:
                 for batch in opened.hot.read_snapshot(opened.table, snapshot, wanted):
-                    yield append_bucket(batch, tail.bucket)
+                    yield append_bucket(batch, bucket)
     finally:
         opened.hot.release_snapshots(opened.table, holder)
 

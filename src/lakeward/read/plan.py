@@ -13,6 +13,7 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.protocol.readplan import ReadPlan
+from lakeward.spi.hot import LogBounds
 from lakeward.spi.lake import LakeSnapshot
 
 
@@ -53,14 +54,19 @@ def plan_union(plan: ReadPlan, snapshot: LakeSnapshot | None, mode: ReadMode = R
     A bucket the snapshot does not know starts where its log does; a bucket only the lake knows has no tail."""
     if mode is ReadMode.LAKE:
         return plan_lake(snapshot)
-    known = OffsetMap() if snapshot is None or mode is ReadMode.HOT else snapshot.offsets or OffsetMap()
+    known = OffsetMap() if snapshot is None else snapshot.offsets or OffsetMap()
     tails = {}
     for tail in plan.tails:
-        start = known.get(tail.bucket, tail.range.start) if mode is ReadMode.UNION else tail.range.start
+        start = known.get(tail.bucket, tail.range.start)
         if start < tail.range.stop:
             tails[tail.bucket] = OffsetRange(start, tail.range.stop)
-    use_lake = snapshot is not None and mode is ReadMode.UNION
-    return UnionPlan(snapshot_id=snapshot.snapshot_id if use_lake and snapshot else None, lake_offsets=known, tails=tails)
+    return UnionPlan(snapshot_id=None if snapshot is None else snapshot.snapshot_id, lake_offsets=known, tails=tails)
+
+
+def plan_hot(bounds: Mapping[Bucket, LogBounds]) -> UnionPlan:
+    """The hot store alone: what its logs still hold."""
+    tails = {b: OffsetRange(v.start, v.end) for b, v in bounds.items() if v.start < v.end}
+    return UnionPlan(snapshot_id=None, lake_offsets=OffsetMap({b: r.start for b, r in tails.items()}), tails=tails)
 
 
 def plan_lake(snapshot: LakeSnapshot | None) -> UnionPlan:

@@ -15,7 +15,8 @@ from lakeward.model.schema import Column, Schema
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.model.types import Int64Type
 from lakeward.protocol.readplan import HotRange, ReadPlan
-from lakeward.read.plan import ReadMode, choose_snapshot, parse_as_of, plan_union
+from lakeward.read.plan import ReadMode, choose_snapshot, parse_as_of, plan_hot, plan_union
+from lakeward.spi.hot import LogBounds
 from lakeward.spi.lake import LakeSnapshot
 
 TABLE = TableInfo(
@@ -71,7 +72,7 @@ def test_without_a_snapshot_everything_is_hot() -> None:
 
 def test_modes_take_one_side_only() -> None:
     assert not plan_union(read_plan(a=OffsetRange(0, 4)), snapshot(a=1), ReadMode.LAKE).tails
-    hot = plan_union(read_plan(a=OffsetRange(0, 4)), snapshot(a=1), ReadMode.HOT)
+    hot = plan_hot({A: LogBounds(start=0, end=4), B: LogBounds(start=3, end=3)})
     assert hot.snapshot_id is None
     assert hot.tails == {A: OffsetRange(0, 4)}
     with pytest.raises(InvalidRequest, match="union, lake, hot"):

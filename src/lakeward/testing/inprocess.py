@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole Lakeward in one process: the real embedded store, coordinator and lake, and rounds without Spark. For tests and tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from lakeward.client.columns import as_names, parse_columns
+from lakeward.client.routing import Router
+from lakeward.client.rows import fit_rows
+from lakeward.coordinator.coordinator import Coordinator
+from lakeward.coordinator.federation import Federation
+from lakeward.coordinator.options import CoordinatorOptions
+from lakeward.coordinator.statestore import StateStore
+from lakeward.hot.embedded.store import EmbeddedStore
+from lakeward.model.bucket import Bucket
+from lakeward.model.clock import Clock
+from lakeward.model.ids import InstanceId, JobName, LeaseId, RoundId, TableId, new_instance_id, new_round_id
+from lakeward.model.intent import Intent
+from lakeward.model.ledger import LedgerEntry
+from lakeward.model.offsets import OffsetMap
+from lakeward.model.round import RoundOwner
+from lakeward.model.schema import Schema
+from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
+from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
+from lakeward.protocol.heartbeat import (
+    HandedOut,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    LeaseCheck,
+    LeaseVerdict,
+    TableFailed,
+    TableFinished,
+)
+from lakeward.protocol.readplan import ReadPlan
+from lakeward.protocol.tables import AlterTable, CreateTable
+from lakeward.protocol.writetoken import WriteToken
+from lakeward.read.arrow import read, request_of
+from lakeward.read.result import ReadResult
+from lakeward.spi.coordinator import CoordinatorClient
+from lakeward.spi.hot import HotPlugin, HotStore, KvSnapshot, LogBounds
+from lakeward.spi.lake import LakeStorage
+from lakeward.testing.clock import ManualClock
+from lakeward.tiering.control import RoundControl
+from lakeward.tiering.dispatch import DirectDispatcher
+from lakeward.tiering.options import TieringOptions
+from lakeward.tiering.plugins import PluginCache
+from lakeward.tiering.round import Round, RoundEnd, RoundWorld
+
+JOB = JobName("in-process")
+
+
+class LocalStore(HotStore):
+    """An embedded store as a round sees one, without the network."""
+
+    has_prev_offset = True
+
+    def __init__(self, store: EmbeddedStore) -> None:
+        self._store = store
+
+    def load_table(self, path: TablePath) -> TableInfo:
+        return self._store.load_table(path)
+
+    def list_tables(self) -> Sequence[TablePath]:
+        return [t.path for t in self._store.list_tables()]
+
+    def freeze(self, table: TableInfo) -> Mapping[Bucket, LogBounds]:
+        return self._store.freeze(table)
+
+    def read_log(
+        self, table: TableInfo, bucket: Bucket, start: int, stop: int, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        return self._store.read_log(table, bucket, start, stop, columns)
+
+    def offset_at(self, table: TableInfo, bucket: Bucket, at_ms: int) -> int:
+        return self._store.offset_at(table, bucket, at_ms)
+
+    def take_snapshot(self, table: TableInfo, bucket: Bucket, holder: str) -> KvSnapshot | None:
+        return self._store.take_snapshot(table, bucket, holder)
+
+    def read_snapshot(self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        return self._store.read_snapshot(table, snapshot, columns)
+
+    def release_snapshots(self, table: TableInfo, holder: str) -> None:
+        self._store.release_snapshots(table, holder)
+
+    def close(self) -> None:
+        """The store belongs to whoever opened it."""
+
+
+class LocalCoordinator(CoordinatorClient):
+    """A coordinator's client without the network. `before` runs ahead of each call by its name: to raise, or to count."""
+
+    def __init__(self, coordinator: Coordinator, before: Callable[[str], None]) -> None:
+        self._coordinator, self._before = coordinator, before
+
+    def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
+        self._before("heartbeat")
+        return self._coordinator.heartbeat(request)
+
+    def check_lease(self, check: LeaseCheck) -> LeaseVerdict:
+        self._before("check_lease")
+        return self._coordinator.check_lease(check)
+
+    def committed(self, path: TablePath) -> Committed:
+        self._before("committed")
+        return self._coordinator.committed(path)
+
+    def commit(self, report: CommitReport) -> CommitAnswer:
+        self._before("commit")
+        return self._coordinator.commit(report)
+
+    def knows_round(self, table_id: TableId, round_id: RoundId) -> bool:
+        self._before("knows_round")
+        return self._coordinator.knows_round(table_id, round_id)
+
+    def ledger(self, path: TablePath) -> Sequence[LedgerEntry]:
+        entries: tuple[LedgerEntry, ...] = ()
+        before: int | None = None
+        while True:
+            page = self._coordinator.ledger(path, before=before)
+            entries = (*page.entries, *entries)
+            if page.next_before is None:
+                return entries
+            before = page.next_before
+
+    def record_intent(self, intent: Intent) -> None:
+        self._before("record_intent")
+        self._coordinator.record_intent(intent)
+
+    def abandon_intent(self, round_id: RoundId) -> None:
+        self._coordinator.abandon_intent(round_id)
+
+    def read_plan(self, path: TablePath, *, lease_s: float = 60.0, at_least: str | None = None) -> ReadPlan:
+        return self._coordinator.read_plan(path, lease_s=lease_s, at_least=at_least)
+
+    def renew_read(self, lease_id: LeaseId, lease_s: float) -> None:
+        self._coordinator.renew_read(lease_id, lease_s)
+
+    def release_read(self, lease_id: LeaseId) -> None:
+        self._coordinator.release_read(lease_id)
+
+
+class LocalPlugin(HotPlugin):
+    name = "in-process"
+
+    def __init__(self, parts: InProcessLakeward) -> None:
+        self._parts = parts
+        self.options: Mapping[str, str] = {}
+
+    def store(self) -> HotStore:
+        return LocalStore(self._parts.store)
+
+    def coordinator(self) -> CoordinatorClient:
+        return LocalCoordinator(self._parts.coordinator, lambda call: self._parts.before_call(call))
+
+    def lake_options(self, table: TableInfo) -> tuple[str, Mapping[str, str]]:
+        return self._parts.lake.name, {}
+
+
+class InProcessLakeward:
+    """Real parts over real files. `restart` closes and opens everything but the lake; `tier` runs rounds to the end."""
+
+    def __init__(self, folder: Path, lake: LakeStorage, clock: Clock | None = None, **options: Any) -> None:
+        self.folder, self.lake = folder, lake
+        self.clock = clock or ManualClock()
+        self.instance: InstanceId = new_instance_id()
+        self.options = CoordinatorOptions(lake_format=lake.name, **options)
+        self.before_call: Callable[[str], None] = lambda _call: None
+        self.plugin = LocalPlugin(self)
+        self._open()
+
+    def _open(self) -> None:
+        self.store = EmbeddedStore.open(self.folder / "hot", clock=self.clock)
+        state = StateStore.open(self.folder / "coordinator.db")
+        self.coordinator = Coordinator(state, self.store, lambda _name: self.lake, self.clock, self.options)
+        self.coordinator.open()
+        self.federation = Federation(self.coordinator)
+        plugins = PluginCache(open_hot=lambda _n, _o: self.plugin, open_lake=lambda _n, _o: self.lake)
+        self.dispatcher = DirectDispatcher(plugins, self.clock)
+        self.world = RoundWorld(
+            hot=self.plugin, plugins=plugins, dispatcher=self.dispatcher, clock=self.clock, options=TieringOptions(server="in-process")
+        )
+
+    def close(self) -> None:
+        self.dispatcher.close()
+        self.coordinator.close()
+        self.store.close()
+
+    def restart(self) -> None:
+        self.close()
+        self.instance = new_instance_id()
+        self._open()
+
+    # ---- tables and rows -------------------------------------------------------------------------------------------
+    def create(
+        self, path: str, columns: Any, *, primary_key: str = "", partition_by: str = "", buckets: int = 1, **properties: str
+    ) -> TableInfo:
+        key = as_names(primary_key)
+        descriptor = TableDescriptor(
+            schema=Schema(columns=parse_columns(columns)),
+            primary_key=key,
+            partition_keys=as_names(partition_by),
+            bucket_count=buckets,
+            bucket_function=BucketFunction.FLUSS,
+            properties=properties,
+        )
+        return self.federation.create(CreateTable(path=TablePath.parse(path), descriptor=descriptor)).table
+
+    def add_column(self, path: str, spelled: str) -> TableInfo:
+        added = tuple(c.to_json() for c in parse_columns(spelled))
+        return self.federation.alter(TablePath.parse(path), AlterTable(add_columns=added)).table
+
+    def append(self, path: str, rows: Any) -> WriteToken:
+        table = self.store.load_table(TablePath.parse(path))
+        return self._put(table, fit_rows(rows, table, table.schema.names), self.store.append)
+
+    def upsert(self, path: str, rows: Any, columns: Sequence[str] | None = None) -> WriteToken:
+        table = self.store.load_table(TablePath.parse(path))
+        names = table.schema.names if columns is None else tuple(columns)
+        return self._put(table, fit_rows(rows, table, names), lambda t, b, batch: self.store.upsert(t, b, batch, columns))
+
+    def delete(self, path: str, keys: Any) -> WriteToken:
+        table = self.store.load_table(TablePath.parse(path))
+        return self._put(table, fit_rows(keys, table, table.descriptor.primary_key), self.store.delete)
+
+    def _put(self, table: TableInfo, rows: pa.Table, put: Callable[..., Any]) -> WriteToken:
+        ends: dict[Bucket, int] = {}
+        for bucket, batch in Router(table, turn=0).route(rows):
+            ends[bucket] = put(table, bucket, batch).stop
+        return WriteToken(table_id=table.table_id, offsets=OffsetMap(ends))
+
+    def read(self, path: str, **options: Any) -> ReadResult:
+        return read(self.plugin, request_of(path, **options), lambda plan: self.lake.open_reader(plan.table) if plan.lake_format else None)
+
+    # ---- rounds ----------------------------------------------------------------------------------------------------
+    def tier(self, path: str) -> list[RoundEnd]:
+        """Rounds of this table until the lake has everything acknowledged now."""
+        asked = self.coordinator.ask_now(TablePath.parse(path))
+        ends: list[RoundEnd] = []
+        while self.coordinator.check_asked(asked) is None:
+            handed = self.take(path)
+            if handed is None:
+                break
+            ends.append(self.run(handed))
+        return ends
+
+    def take(self, path: str) -> HandedOut | None:
+        """Hands a due table to this process's job."""
+        self.coordinator.tick()
+        answer = self.coordinator.heartbeat(HeartbeatRequest(job=JOB, instance=self.instance, slots=1, room=1))
+        return next((h for h in answer.tables if str(h.path) == path), None)
+
+    def run(self, handed: HandedOut, control: RoundControl | None = None) -> RoundEnd:
+        """One round, its end reported."""
+        owner = RoundOwner(job=JOB, instance=self.instance, epoch=handed.epoch)
+        end = Round(world=self.world, handed=handed, owner=owner, control=control or RoundControl(), round_id=new_round_id()).run()
+        finished = (end,) if isinstance(end, TableFinished) else ()
+        failed = (end,) if isinstance(end, TableFailed) else ()
+        self.coordinator.heartbeat(HeartbeatRequest(job=JOB, instance=self.instance, slots=1, finished=finished, failed=failed))
+        return end
