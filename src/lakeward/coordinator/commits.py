@@ -10,7 +10,7 @@ from lakeward.errors import LakeBehind, TableNotFound
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, TableId
 from lakeward.model.ledger import LedgerEntry, LedgerKind
-from lakeward.model.offsets import OffsetRange
+from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.round import LakeBase
 from lakeward.model.table import TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
@@ -63,9 +63,9 @@ class Commits:
             board.store.add_known_round(report.table_id, report.round_id, now_ms)
             board.store.save_offsets(record.table_id, change.offsets)
         if change.generation > record.generation:
-            record.repair, record.confirmed, record.confirmed_at = None, change.offsets, None
+            record.repair, record.broken, record.confirmed, record.confirmed_at = None, None, OffsetMap(), None
         record.committed, record.generation = change.offsets, change.generation
-        record.last_round = report.round_id
+        record.last_round = report.round_id if fresh else record.last_round
         record.epoch = Epoch(max(record.epoch, report.epoch)) if record.lease is None else record.epoch
         self._take_figures(record, report)
         record.waiting = board.hot.waiting(record.info, record.committed)
@@ -85,6 +85,7 @@ class Commits:
             offsets=record.committed,
             generation=record.generation,
             repairing=record.repair is not None,
+            repair_offsets=record.repair_offsets,
             log_starts={b: v.start for b, v in bounds.items()},
         )
 
@@ -112,8 +113,9 @@ class Commits:
         self._board.touch(record)
         if base.token is None:
             return False
+        moved = base.token != record.last_round and not self._board.store.is_known_round(record.table_id, RoundId(base.token))
         ahead = base.generation > record.generation or any(o > record.committed.get(b, -1) for b, o in base.offsets.items())
-        if not ahead:
+        if not ahead and not moved:
             return False
         report = CommitReport(
             table_id=record.table_id,

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from lakeward.coordinator.board import Board
 from lakeward.coordinator.commits import Commits
 from lakeward.coordinator.desk import Desk
+from lakeward.coordinator.explain import explain
 from lakeward.coordinator.intents import BoardIntents
 from lakeward.coordinator.jobs import JobRecord
 from lakeward.coordinator.lakes import Lakes
+from lakeward.coordinator.operations import Asked, Operations
 from lakeward.coordinator.options import CoordinatorOptions
 from lakeward.coordinator.readleases import ReadLeases
 from lakeward.coordinator.readplan import ReadPlans
@@ -19,13 +21,17 @@ from lakeward.coordinator.registry import Registry
 from lakeward.coordinator.retention import BoardRetention
 from lakeward.coordinator.schedule import Schedule
 from lakeward.coordinator.statestore import StateStore
+from lakeward.coordinator.status import StatusDesk
+from lakeward.coordinator.upkeep import Upkeep
 from lakeward.model.clock import Clock
 from lakeward.model.ids import LeaseId, RoundId, TableId
 from lakeward.model.intent import Intent
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
+from lakeward.protocol.operate import CoordinatorStatus, LedgerAnswer, QueueEntry, RepairChoice, TierNowAnswer
 from lakeward.protocol.readplan import ReadPlan
+from lakeward.protocol.views import JobStatus, LagExplanation, RoundStatus, TableStatus
 from lakeward.spi.hotadmin import HotAdmin
 from lakeward.spi.lake import LakeStorage
 
@@ -51,6 +57,9 @@ class Coordinator:
         self.lakes = Lakes(self.board, self.commits)
         self.registry = Registry(self.board)
         self.retention = BoardRetention(self.board, self.leases)
+        self.operations = Operations(self.board)
+        self.views = StatusDesk(self.board, self.schedule, self.lakes)
+        self.upkeep = Upkeep(self.board, self.schedule, self.lakes, self.leases, self.intents, self.views)
 
     def open(self) -> None:
         """Loads the state, meets it with the hot store's tables, and checks the lakes. Raises `InvalidConfig`."""
@@ -66,8 +75,13 @@ class Coordinator:
         board.hot.set_retention(self.retention)
         self.lakes.check()
 
+    def start(self) -> None:
+        """Runs scheduling, lake reading and upkeep in threads until `close`."""
+        self.upkeep.start()
+
     def close(self) -> None:
         """Safe to repeat."""
+        self.upkeep.stop()
         with self.board.lock:
             self.board.store.close()
 
@@ -132,3 +146,51 @@ class Coordinator:
     def read_lakes(self) -> int:
         """Reads the lake side of every table that was not read since start; returns how many answered."""
         return sum(self.lakes.read(record) for record in self.lakes.unseen())
+
+    # ---- for people --------------------------------------------------------------------------------------------------
+    def status(self) -> CoordinatorStatus:
+        return self.views.status()
+
+    def table_status(self, path: TablePath) -> TableStatus:
+        return self.views.table(path)
+
+    def table_figures(self) -> dict[TableId, dict[str, float]]:
+        return self.views.table_figures()
+
+    def jobs(self) -> list[JobStatus]:
+        return self.views.jobs()
+
+    def rounds(self, path: TablePath | None = None, limit: int = 100) -> list[RoundStatus]:
+        return self.views.rounds(path, limit)
+
+    def queue(self) -> list[QueueEntry]:
+        return self.views.queue()
+
+    def ledger(self, path: TablePath, limit: int = 1_000, before: int | None = None) -> LedgerAnswer:
+        return self.views.ledger(path, limit, before)
+
+    def explain(self, path: TablePath) -> LagExplanation:
+        last = next(iter(self.views.rounds(path, 1)), None)
+        with self.board.lock:
+            record = self.board.find(path)
+            return explain(record, self.board.clock.now_ms(), last, self.views.is_served(record))
+
+    # ---- for operators -----------------------------------------------------------------------------------------------
+    def pause(self, path: TablePath) -> None:
+        self.operations.pause(path)
+
+    def resume(self, path: TablePath) -> None:
+        self.operations.resume(path)
+
+    def ask_now(self, path: TablePath) -> Asked:
+        return self.operations.ask_now(path)
+
+    def check_asked(self, asked: Asked, limit_s: float | None = None) -> TierNowAnswer | None:
+        """None before the lake has it; `TimedOut` at the limit."""
+        done = self.operations.check_asked(asked)
+        if done is None and limit_s is not None:
+            self.operations.check_limit(asked, limit_s)
+        return done
+
+    def repair(self, path: TablePath, choice: RepairChoice) -> None:
+        self.operations.repair(path, choice)

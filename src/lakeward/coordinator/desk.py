@@ -157,7 +157,7 @@ class Desk:
         record.last_finish = (finished.epoch, request.instance)
         record.last_tiered_at_ms, record.last_duration_ms = board.clock.now_ms(), int(duration_ms)
         record.caught_up_at_ms = max(record.caught_up_at_ms, finished.caught_up_at_ms or 0)
-        record.failures_in_a_row, record.error, record.asked_now = 0, None, False
+        record.failures_in_a_row, record.error = 0, None
         if finished.result is not None:
             record.estimate = record.estimate.with_sample(RoundSample(duration_ms=duration_ms, backlog_bytes=lease.backlog_bytes))
             record.lake.rows = finished.result.lake_rows if finished.result.lake_rows is not None else record.lake.rows
@@ -166,6 +166,8 @@ class Desk:
         board.enter(record, _S.TIERED)
         board.enter(record, _S.PENDING if finished.force_finished else _S.SCHEDULED)
         record.waiting = board.hot.waiting(record.info, record.committed)
+        if record.asked is not None and (record.covers(record.asked) or record.waiting.oldest_at_ms is None):
+            record.asked = None
 
     def _fail(self, request: HeartbeatRequest, failed: TableFailed) -> TableVerdict:
         record = self._board.tables.get(failed.table_id)

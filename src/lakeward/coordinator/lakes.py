@@ -9,6 +9,9 @@ from lakeward.coordinator.record import TableRecord
 from lakeward.errors import InvalidConfig, LakeBehind, LakeError, LakeUnavailable, LakewardError, PluginNotFound, to_wire
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.round import LakeBase
+from lakeward.model.state import TableState
+
+_S = TableState
 
 
 class Lakes:
@@ -75,6 +78,21 @@ class Lakes:
             record.confirmed = base.offsets
             record.waiting = self._board.hot.waiting(record.info, record.committed)
             self._board.touch(record)
+            self._check_reach(record)
+
+    def _check_reach(self, record: TableRecord) -> None:
+        """The lake was off for longer than the log is kept: rows between the two are in neither. An operator chooses."""
+        starts = {b: v.start for b, v in self._board.hot.bounds(record.info).items()}
+        short = [b for b, offset in record.committed.items() if starts.get(b, 0) > offset]
+        if not short or record.repair is not None or record.state in (_S.PAUSED, _S.DISABLED):
+            return
+        first = short[0]
+        record.broken = (
+            f"bucket {first}: the lake ends at {record.committed[first]} and the log begins at {starts[first]}; "
+            + ("resync it from a KV snapshot" if record.info.is_pk else "accept the gap")
+            + f" with `lakeward table resync {record.name}`"
+        )
+        self._board.enter(record, _S.PAUSED, record.broken)
 
     def _note(self, record: TableRecord, error: LakewardError) -> None:
         with self._board.change():

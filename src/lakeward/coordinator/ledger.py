@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lakeward.errors import InvalidRequest, LedgerGap
 from lakeward.model.bucket import Bucket
@@ -22,6 +22,7 @@ class LedgerState:
     offsets: OffsetMap
     generation: int = 0
     repairing: bool = False
+    repair_offsets: Mapping[Bucket, int] = field(default_factory=dict)
     log_starts: Mapping[Bucket, int] | None = None
 
 
@@ -41,7 +42,7 @@ def plan_commit(state: LedgerState, report: CommitReport, now_ms: int) -> Ledger
             what=f"commit of {state.name}", reason=f"generation {report.generation} was not asked for, {state.generation} is current"
         )
     if report.generation > state.generation:
-        return _begin_generation(report, now_ms)
+        return _begin_generation(state, report, now_ms)
     if report.kind is LedgerKind.ROUND:
         return _add_round(state, report, now_ms)
     return adopt(state, report.offsets, report, now_ms)
@@ -52,11 +53,22 @@ def _may_begin(state: LedgerState, report: CommitReport) -> bool:
     return state.repairing or report.kind is LedgerKind.ADOPTED
 
 
-def _begin_generation(report: CommitReport, now_ms: int) -> LedgerChange:
+def _begin_generation(state: LedgerState, report: CommitReport, now_ms: int) -> LedgerChange:
     """The offsets are the report's own, whatever they were before: this is the one place where they may be lower."""
-    kind = LedgerKind.ADOPTED if report.kind is LedgerKind.ROUND else report.kind
-    rows = {r.bucket: r.rows for r in report.ranges}
-    entries = [_entry(report, b, OffsetRange(0, stop), kind, now_ms, rows=rows.get(b)) for b, stop in report.offsets.items()]
+    entries: list[LedgerEntry] = []
+    ranges = {r.bucket: r for r in report.ranges}
+    for bucket, stop in report.offsets.items():
+        had = min(state.repair_offsets.get(bucket, 0), stop)
+        added = ranges.get(bucket)
+        start = stop if added is None else added.range.start
+        if added is None and report.kind is not LedgerKind.ROUND:
+            had = stop
+        if had and start >= had:
+            entries.append(_entry(report, bucket, OffsetRange(0, had), LedgerKind.ADOPTED, now_ms))
+        if start > had:
+            entries.append(_entry(report, bucket, OffsetRange(had, start), LedgerKind.GAP, now_ms, rows=0))
+        if added is not None:
+            entries.append(_entry(report, bucket, added.range, LedgerKind.ROUND, now_ms, rows=added.rows))
     return LedgerChange(entries=tuple(entries), offsets=report.offsets, generation=report.generation)
 
 
@@ -74,11 +86,15 @@ def _add_round(state: LedgerState, report: CommitReport, now_ms: int) -> LedgerC
         entries += _gap_before(state, report, added, offsets, now_ms)
         entries.append(_entry(report, added.bucket, added.range, LedgerKind.ROUND, now_ms, rows=added.rows))
         offsets[added.bucket] = added.range.stop
+    touched = {r.bucket for r in report.ranges}
     for bucket, stop in report.offsets.items():
-        if stop != offsets.get(bucket, 0) and bucket in {r.bucket for r in report.ranges}:
-            raise InvalidRequest(
-                what=f"commit of {state.name}", reason=f"bucket {bucket}: ranges end at {offsets[bucket]}, offsets say {stop}"
-            )
+        if bucket in touched and stop != offsets[bucket]:
+            reason = f"bucket {bucket}: ranges end at {offsets[bucket]}, offsets say {stop}"
+            raise InvalidRequest(what=f"commit of {state.name}", reason=reason)
+        if bucket not in touched and stop > offsets.get(bucket, -1):
+            # The snapshot's map names a round that was never reported to us.
+            entries.append(_entry(report, bucket, OffsetRange(offsets.get(bucket, 0), stop), LedgerKind.ADOPTED, now_ms))
+            offsets[bucket] = stop
     return LedgerChange(entries=tuple(entries), offsets=OffsetMap(offsets), generation=state.generation)
 
 

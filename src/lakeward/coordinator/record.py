@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from lakeward.coordinator.estimate import DurationEstimate, RoundSample
@@ -14,17 +13,8 @@ from lakeward.model.offsets import OffsetMap
 from lakeward.model.state import TableState
 from lakeward.model.table import TableInfo
 from lakeward.protocol.heartbeat import Progress
+from lakeward.protocol.operate import RepairChoice
 from lakeward.spi.hotadmin import Waiting
-
-
-class Repair(StrEnum):
-    """What an operator chose for a table whose lake or log does not reach the other any more."""
-
-    RESYNC = "resync"
-    """PK tables: from a KV snapshot. Log tables: from the lake's offset while the log is there."""
-
-    GAP = "gap"
-    """Log tables: go on where the log begins; the offsets between are recorded as a gap."""
 
 
 @dataclass
@@ -82,7 +72,15 @@ class TableRecord:
     confirmed: OffsetMap = field(default_factory=OffsetMap)
     last_round: RoundId | None = None
     generation: int = 0
-    repair: Repair | None = None
+    repair: RepairChoice | None = None
+    """What an operator chose; done with the first commit of the next generation."""
+
+    repair_offsets: OffsetMap = field(default_factory=OffsetMap)
+    """What the lake held when the repair was chosen."""
+
+    broken: str | None = None
+    """Why lake and log do not meet any more; the table is paused until an operator chooses."""
+
     estimate: DurationEstimate = field(default_factory=DurationEstimate)
     failures: int = 0
     failures_in_a_row: int = 0
@@ -101,8 +99,8 @@ class TableRecord:
     lake_seen: bool = False
     lake_error: dict[str, Any] | None = None
     confirmed_at: float | None = None
-    asked_now: bool = False
-    """Somebody waits for this table's data: start as soon as there is a slot."""
+    asked: OffsetMap | None = None
+    """Somebody waits until the lake has these: start as soon as there is a slot."""
 
     caught_up_at_ms: int = 0
     counted_deadline_ms: int | None = None
@@ -111,6 +109,13 @@ class TableRecord:
     @property
     def table_id(self) -> TableId:
         return self.info.table_id
+
+    @property
+    def asked_now(self) -> bool:
+        return self.asked is not None
+
+    def covers(self, offsets: OffsetMap) -> bool:
+        return all(self.committed.get(b, 0) >= o for b, o in offsets.items())
 
     @property
     def name(self) -> str:
@@ -122,6 +127,8 @@ class TableRecord:
             "last_round": self.last_round,
             "generation": self.generation,
             "repair": self.repair,
+            "repair_offsets": self.repair_offsets.to_json(),
+            "broken": self.broken,
             "samples": [[s.duration_ms, s.backlog_bytes] for s in self.estimate.samples],
             "failures": self.failures,
             "failures_in_a_row": self.failures_in_a_row,
@@ -141,7 +148,9 @@ class TableRecord:
         for name in _PLAIN:
             setattr(self, name, body.get(name, getattr(self, name)))
         self.lease = Lease.from_json(body["lease"]) if body.get("lease") else None
-        self.repair = Repair(body["repair"]) if body.get("repair") else None
+        self.repair = RepairChoice(body["repair"]) if body.get("repair") else None
+        if "repair_offsets" in body:
+            self.repair_offsets = OffsetMap.from_json(body["repair_offsets"])
         self.estimate = DurationEstimate(tuple(RoundSample(duration_ms=d, backlog_bytes=b) for d, b in body.get("samples", ())))
         finish = body.get("last_finish")
         self.last_finish = (Epoch(finish[0]), InstanceId(finish[1])) if finish else None
@@ -149,6 +158,7 @@ class TableRecord:
 
 
 _PLAIN = (
+    "broken",
     "last_round",
     "generation",
     "failures",

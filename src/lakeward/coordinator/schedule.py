@@ -90,7 +90,9 @@ class Schedule:
     def _is_demand(self, record: TableRecord) -> bool:
         if record.state is _S.PENDING:
             return True
-        return record.state is _S.SCHEDULED and record.lake_seen and (record.asked_now or record.waiting.oldest_at_ms is not None)
+        if record.state is not _S.SCHEDULED or not record.lake_seen:
+            return False
+        return record.asked_now or record.repair is not None or record.waiting.oldest_at_ms is not None
 
     def _demand(self, record: TableRecord) -> Demand:
         oldest = record.waiting.oldest_at_ms
@@ -101,7 +103,7 @@ class Schedule:
             freshness_ms=record.options.freshness_ms,
             priority=record.options.priority,
             queued=record.state is _S.PENDING,
-            urgent=record.asked_now,
+            urgent=record.asked_now or record.repair is not None,
         )
 
     def _running(self, record: TableRecord, lease: Lease) -> Running:
@@ -148,5 +150,5 @@ class Schedule:
             limit_ms=record.options.round_limit_ms,
             waited_s=waited / 1_000,
             resync=record.repair is not None,
-            generation=record.generation,
+            generation=record.generation + (record.repair is not None),
         )

@@ -167,13 +167,13 @@ class StateStore:
             ],
         )
 
-    def load_ledger(self, table_id: TableId, *, limit: int | None = None, before: int | None = None) -> list[LedgerEntry]:
-        """Oldest first; with `limit` the newest so many."""
+    def load_ledger(self, table_id: TableId, *, limit: int | None = None, before: int | None = None) -> list[tuple[int, LedgerEntry]]:
+        """(number, entry), oldest first; with `limit` the newest so many below number `before`."""
         rows = self.connection.execute(
             "select * from (select * from ledger where table_id = ? and seq < ? order by seq desc limit ?) order by seq",
             (table_id, before if before is not None else 2**62, -1 if limit is None else limit),
         )
-        return [_ledger_entry(row) for row in rows]
+        return [(row[0], _ledger_entry(row)) for row in rows]
 
     def merge_ledger(self, before_ms: int) -> int:
         """Entries older than that become one per table, generation, bucket and kind, as long as their ranges touch."""

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the coordinator does in the background: the scheduling tick, reading lakes, snapshot expiry, orphan removal, pruning."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from lakeward.coordinator.board import Board
+from lakeward.coordinator.intents import BoardIntents
+from lakeward.coordinator.lakes import Lakes
+from lakeward.coordinator.readleases import ReadLeases
+from lakeward.coordinator.record import TableRecord
+from lakeward.coordinator.schedule import Schedule
+from lakeward.coordinator.status import StatusDesk
+from lakeward.errors import LakewardError
+from lakeward.model.state import TableState
+
+log = logging.getLogger(__name__)
+
+
+class Upkeep:
+    """`run` does one round of upkeep and is safe to repeat; `start` does it in threads. Lakes are asked without the lock."""
+
+    def __init__(
+        self, board: Board, schedule: Schedule, lakes: Lakes, leases: ReadLeases, intents: BoardIntents, status: StatusDesk
+    ) -> None:
+        self._board, self._schedule, self._lakes, self._leases = board, schedule, lakes, leases
+        self._intents, self._status = intents, status
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    # ---- threads ----
+    def start(self) -> None:
+        options = self._board.options
+        self._spawn("lakeward-tick", self._schedule.tick, options.tick_s)
+        self._spawn("lakeward-lakes", self.read_lakes, min(1.0, options.upkeep_s))
+        self._spawn("lakeward-upkeep", self.run, options.upkeep_s)
+
+    def _spawn(self, name: str, work: Callable[[], None], every_s: float) -> None:
+        thread = threading.Thread(target=self._loop, args=(name, work, every_s), name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _loop(self, name: str, work: Callable[[], None], every_s: float) -> None:
+        while not self._stop.is_set():
+            try:
+                work()
+            except Exception:
+                log.exception("%s failed; it goes on", name)
+            self._stop.wait(every_s)
+
+    def stop(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(timeout=30)
+        self._threads.clear()
+
+    # ---- one round ----
+    def read_lakes(self) -> None:
+        """Tables whose lake was not read since start, then those whose offsets retention waits for."""
+        for record in [*self._lakes.unseen(), *self._lakes.unconfirmed()]:
+            if self._stop.is_set():
+                return
+            self._lakes.read(record)
+
+    def run(self) -> None:
+        self._leases.sweep()
+        with self._board.lock:
+            records = [r for r in self._board.tables.values() if r.options.enabled and r.options.maintained and r.lake_seen]
+        for record in records:
+            if self._stop.is_set():
+                return
+            self._try(record, self.expire)
+        self.prune()
+        if self._lakes.trouble:
+            self._lakes.check()
+
+    def _try(self, record: TableRecord, work: Callable[[TableRecord], int]) -> None:
+        """Trouble with one table's lake is noted and keeps no other from its upkeep."""
+        try:
+            work(record)
+        except LakewardError as error:
+            log.warning("upkeep of %s: %s", record.name, error)
+
+    def expire(self, record: TableRecord) -> int:
+        """Marks what may go where read leases are kept, then lets it go; returns the bytes freed. Marks left by a crash are
+        carried out first: nobody can lease those any more."""
+        storage = self._board.lake_of(record)
+        if storage is None or not storage.capabilities.snapshot_expiry:
+            return 0
+        maintenance = storage.open_maintenance(record.info)
+        wanted = maintenance.expirable(self._board.clock.now_ms())
+        marked = self._leases.mark(record.table_id, wanted)
+        if not marked:
+            self._leases.unmark(record.table_id, self._leases.marked(record.table_id))
+            return 0
+        freed = maintenance.expire(marked)
+        self._leases.unmark(record.table_id, self._leases.marked(record.table_id))
+        with self._board.lock:
+            self._status.counters["expiredBytesReclaimed"] += freed
+        return freed
+
+    def prune(self) -> None:
+        board, now_ms = self._board, self._board.clock.now_ms()
+        with board.lock, board.store.transaction():
+            board.store.merge_ledger(now_ms - int(1_000 * board.options.ledger_kept_s))
+            board.store.prune_rounds(board.options.rounds_kept)
+            board.store.forget_tables(TableState.DROPPED, now_ms - int(1_000 * board.options.ledger_kept_s))
+            now = board.clock.monotonic()
+            for job in [j for j in board.jobs.values() if now - j.seen > board.options.jobs_kept_s]:
+                board.store.forget_job(job.name)
+                del board.jobs[job.name]
