@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeward.errors import BucketStopped, KvFailed
+from lakeward.hot.embedded.durable import write_whole
 from lakeward.hot.embedded.kv.changelog_log import ChangelogLog
 from lakeward.hot.embedded.kv.database import KvDatabase, KvResources, KvState
 from lakeward.hot.embedded.kv.put import PutBuilder
@@ -40,7 +41,7 @@ class Recovery:
         if self.folder.exists() and not damaged:
             database, damaged = self._find_usable()
         if database is None:
-            database = self._rebuild(from_log=damaged and self.log.start == 0)
+            database = self._rebuild(damaged=damaged)
         try:
             roll_forward(database, self.log, builder)
         except BaseException:
@@ -62,18 +63,30 @@ class Recovery:
         database.close()
         return None, False
 
-    def _rebuild(self, *, from_log: bool) -> KvDatabase:
+    def _rebuild(self, *, damaged: bool) -> KvDatabase:
         """From the newest snapshot that can be read, else from the log's first record."""
+        from_log = damaged and self.log.start <= self._load_origin()
         snapshots = [] if from_log else [s for s in reversed(self.snapshots.all()) if s.log_offset >= self.log.start]
         for snapshot in snapshots:
             self._put_in_place(snapshot)
             database, _ = self._find_usable()
             if database is not None:
                 return database
-        if self.log.start > 0:
+        if self.log.start > self._load_origin():
             raise self._lost()
         self._put_in_place(None)
-        return KvDatabase(self.folder, self.resources)
+        database = KvDatabase(self.folder, self.resources)
+        database.write([], [], KvState(applied=self.log.start))
+        return database
+
+    def _load_origin(self) -> int:
+        """The offset of the bucket's first record ever: a partition that was dropped and made again goes on where it was.
+
+        Noted when KV is first made, before anything is put: retention takes no record before there is a snapshot."""
+        path = self.folder.with_name("origin")
+        if self.log.start == self.log.end and not self.snapshots.all():
+            write_whole(path, str(self.log.start).encode())
+        return int(path.read_bytes()) if path.exists() else 0
 
     def _put_in_place(self, snapshot: StoredSnapshot | None) -> None:
         """Never changes the database in place: a crash in the middle leaves none, and the next start builds it again."""

@@ -234,3 +234,16 @@ def test_flushes_put_the_log_on_disk_first_and_their_failure_costs_no_put(table:
     assert seen(table) == {1: (2, 2)}
     table.upsert(row(1, 3))
     assert seen(table) == {1: (3, 4)}
+
+
+def test_a_log_that_begins_above_zero_is_rebuilt_from_its_first_record(table: Any) -> None:
+    """A partition that was dropped and made again."""
+    table.lookup(1)
+    table.log.start = 50
+    table.upsert(row(1, 1))
+    table.upsert(row(1, 2), row(2, 2))
+    assert seen(table) == {1: (2, 52), 2: (2, 53)}
+    table.kv.close()
+    shutil.rmtree(table.folder / "db")
+    table.kv = table._open()
+    assert seen(table) == {1: (2, 52), 2: (2, 53)}
