@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from lakeward.config import check_alter
 from lakeward.errors import InvalidAlter
+from lakeward.hot.logbatch.header import MAX_SCHEMA_ID
 from lakeward.model.table import TableInfo
 
 
@@ -37,6 +38,8 @@ def _check_columns(old: TableInfo, new: TableInfo) -> None:
     for column in added:
         if not column.type.nullable:
             raise _wrong(old, f"column {column.name} {column.type} added", "older rows have no value for it: make it nullable")
+    if after.schema_id > MAX_SCHEMA_ID:
+        raise _wrong(old, f"schema id to {after.schema_id}", f"a log batch has room for {MAX_SCHEMA_ID} of them; make a new table")
     due = before.schema_id + (1 if added else 0)
     if after.schema_id != due:
         raise _wrong(old, f"schema id {before.schema_id} to {after.schema_id}", f"{due} is due")

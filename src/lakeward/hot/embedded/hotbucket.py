@@ -10,6 +10,7 @@ from pathlib import Path
 
 from lakeward.config import options as option
 from lakeward.errors import BucketStopped
+from lakeward.hot.embedded.active import find_mark
 from lakeward.hot.embedded.kv.bucket import KvBucket, KvOptions
 from lakeward.hot.embedded.log import BucketLog
 from lakeward.hot.embedded.services import Services
@@ -74,6 +75,13 @@ class HotBucket:
         if self._oldest[0] != offset or self._oldest[1] is None:
             self._oldest = (offset, self.log.files.time_of(offset))
         return self._oldest[1]
+
+    def known_end(self) -> int:
+        """Where the log ends; of a damaged one, how far it was known to be on disk."""
+        if isinstance(self._opened, BucketLog):
+            return self._opened.end
+        mark = find_mark(self._folder / "log")
+        return 0 if mark is None else mark.offset
 
     def close(self) -> None:
         with self._kv_lock:

@@ -154,7 +154,7 @@ class HotTable:
         return [*self.remote_parts(), f"p{self._partitions.get(bucket.partition, 0)}", f"b{bucket.number}"]
 
     def remote_parts(self) -> list[str]:
-        return [self.info.path.database, f"{self.info.path.table}-{self.info.table_id}"]
+        return remote_parts(self.info)
 
     # ---- partitions ----------------------------------------------------------------------------------------------
     @property
@@ -191,22 +191,23 @@ class HotTable:
         return auto is not None and is_expired(auto, str(self.info.path), name, self._services.clock.now_ms())
 
     def drop_partition(self, name: str) -> None:
-        """Its ends are remembered first; a crash after that is completed at the next start. Raises `PartitionNotFound`."""
+        """Its ends are remembered; its files are removed by upkeep. Raises `PartitionNotFound`."""
         with self._lock:
             if name not in self._partitions:
                 raise PartitionNotFound(table=str(self.info.path), partition=name)
-            doomed = [b for b in self._buckets if b.partition == name]
-            ends = {b: self._buckets[b].log.end for b in doomed}
-            for bucket in doomed:
-                self._buckets.pop(bucket).close()
+            ends = {}
+            for bucket in [b for b in self._buckets if b.partition == name]:
+                hot = self._buckets.pop(bucket)
+                hot.close()  # first, so that no put comes after its end was noted
+                ends[bucket] = max(hot.known_end(), self.first_offset(bucket))
             self._services.meta.mark_partition_dropping(self.info.table_id, name, ends)
             for bucket, end in ends.items():
                 self.raise_end(bucket, end)
-            partition_id = self._partitions.pop(name)
-        fault_point("hotlog.before-drop-partition", partition=name)
-        self.remove_partition_files(partition_id)
+            del self._partitions[name]
 
     def remove_partition_files(self, partition_id: int) -> None:
+        """Of a dropped one. Raises `ServerUnavailable` when the remote tier does not answer. Safe to repeat."""
+        fault_point("hotlog.before-drop-partition", partition_id=partition_id)
         shutil.rmtree(self.folder / f"p{partition_id}", ignore_errors=True)
         if self._services.remote is not None:
             self._services.remote.remove([*self.remote_parts(), f"p{partition_id}"])
@@ -245,3 +246,8 @@ class HotTable:
             for bucket in self._buckets.values():
                 bucket.close()
             self._buckets.clear()
+
+
+def remote_parts(info: TableInfo) -> list[str]:
+    """Where a table's segments lie in the remote tier."""
+    return [info.path.database, f"{info.path.table}-{info.table_id}"]

@@ -12,7 +12,7 @@ from contextlib import closing
 import pyarrow as pa
 
 from lakeward.config.options import Fsync
-from lakeward.errors import BucketStopped, CorruptBatch, DiskFull, OffsetOutOfRange
+from lakeward.errors import BucketStopped, CorruptBatch, DiskFull, InvalidRequest, OffsetOutOfRange
 from lakeward.hot.embedded.active import ActiveSegment, MarkFile, SyncedMark
 from lakeward.hot.embedded.appended import Appended, WriterSequence
 from lakeward.hot.embedded.disk import DiskReserve
@@ -27,7 +27,7 @@ from lakeward.hot.embedded.segment import index_path, pack_index, remove_files, 
 from lakeward.hot.embedded.stored import LocalBytes, iter_batches
 from lakeward.hot.embedded.tableoptions import TableOptions
 from lakeward.hot.logbatch.codec import EncodedBatch, encode_batch
-from lakeward.hot.logbatch.header import NO_SEQUENCE, NO_WRITER
+from lakeward.hot.logbatch.header import MAX_BATCH_BYTES, NO_SEQUENCE, NO_WRITER
 from lakeward.model.clock import Clock
 from lakeward.model.faults import fault_point
 from lakeward.model.schema import Schema
@@ -66,8 +66,9 @@ class BucketLog:
         self._stopped: str | None = None
         self._closing = self._closed = self._doubtful = False
         self._mark_file = MarkFile(place.folder)
-        self._mark = SyncedMark(recovered.active.base, 0, recovered.active.base)
-        self._group = GroupCommit(self._flush, recovered.active.base, self._progress.tell)
+        base = recovered.active.base
+        self._mark = SyncedMark(base, 0, base)
+        self._group = GroupCommit(self._flush, recovered.active.stop if recovered.is_synced else base, self._progress.tell)
         self.sync()
         (place.folder / CLEAN).unlink(missing_ok=True)
 
@@ -117,7 +118,7 @@ class BucketLog:
         """Appends one batch, whole or not at all. `rows` has the stored schema of `schema_id` (default: the newest).
 
         Times never go back within a log: an earlier one than the last becomes the last. Raises `OutOfSequence`,
-        `DiskFull`, `BucketStopped`."""
+        `DiskFull`, `BucketStopped`, `InvalidRequest` for a batch that is too big."""
         encoded = encode_batch(
             rows,
             schema_id=self.shape.newest.schema_id if schema_id is None else schema_id,
@@ -127,6 +128,8 @@ class BucketLog:
             compression=self.options.compression,
             level=self.options.compression_level,
         )
+        if encoded.size > MAX_BATCH_BYTES:
+            raise InvalidRequest(what=f"batch for {self.place.table}", reason=f"{encoded.size} bytes; {MAX_BATCH_BYTES} fit into a batch")
         with self._lock:
             self._check_open()
             duplicate = self._writers.find(writer)

@@ -36,12 +36,13 @@ CLEAN = "clean"
 
 @dataclass(frozen=True, kw_only=True)
 class RecoveredLog:
-    """`cut_bytes`: what lay behind the last whole batch and is gone now."""
+    """`cut_bytes`: what lay behind the last whole batch and is gone now. `is_synced`: all of it is known to be on disk."""
 
     closed: tuple[Segment, ...]
     active: ActiveSegment
     writers: WriterTable
     cut_bytes: int = 0
+    is_synced: bool = False
 
 
 def recover(folder: Path, bucket: str, first_offset: int, index_bytes: int = INTERVAL_BYTES) -> RecoveredLog:
@@ -53,7 +54,7 @@ def recover(folder: Path, bucket: str, first_offset: int, index_bytes: int = INT
         make_folder(folder)
         active = ActiveSegment.create(folder, first_offset, 0, index_bytes)
         sync_folder(folder)
-        return RecoveredLog(closed=(), active=active, writers=WriterTable(bucket))
+        return RecoveredLog(closed=(), active=active, writers=WriterTable(bucket), is_synced=True)
     clean = _find_clean(folder, bases, index_bytes)
     if clean is not None:
         return _reopen(folder, bucket, bases, *clean)
@@ -61,8 +62,8 @@ def recover(folder: Path, bucket: str, first_offset: int, index_bytes: int = INT
 
 
 def save_clean(folder: Path, active: ActiveSegment, writers: WriterTable) -> None:
-    """At an orderly close, after the last fsync: the next start need not read the active segment."""
-    write_whole(folder / CLEAN, _pack_clean(active, writers))
+    """At an orderly close, after the last fsync: the next start need not read the active segment. Sealed, so it needs no fsync."""
+    write_whole(folder / CLEAN, _pack_clean(active, writers), sync=False)
 
 
 def save_writers(folder: Path, base: int, writers: WriterTable) -> None:
@@ -93,7 +94,7 @@ def _reopen(folder: Path, bucket: str, bases: Sequence[int], segment: Segment, i
     table = WriterTable(bucket)
     table.load(json.loads(writers))
     closed = tuple(load_segment(folder, base)[0] for base in bases[:-1])
-    return RecoveredLog(closed=closed, active=ActiveSegment(folder, segment, index), writers=table)
+    return RecoveredLog(closed=closed, active=ActiveSegment(folder, segment, index), writers=table, is_synced=True)
 
 
 class _Scan:

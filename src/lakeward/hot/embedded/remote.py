@@ -80,7 +80,7 @@ class RemoteLog:
         self._change = threading.Lock()
         self._indexes: OrderedDict[str, SparseIndex] = OrderedDict()
         self._manifest = self._load_copy()
-        self._reconciled = False
+        self._reconciled = self._swept = False
 
     # ---- what there is -------------------------------------------------------------------------------------------
     @property
@@ -159,6 +159,12 @@ class RemoteLog:
         """Takes the remote's newest manifest for the truth: at the start on a restored folder."""
         with self._change, self._tier.errors_named():
             self._reconcile()
+
+    def sweep_once(self) -> None:
+        """Crashes leave something at most once per start."""
+        if not self._swept:
+            self.sweep()
+            self._swept = True
 
     def sweep(self) -> int:
         """Removes what crashed uploads and removals left; returns how many segments' files."""

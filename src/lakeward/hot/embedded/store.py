@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,6 @@ from lakeward.hot.embedded.sizes import TableSizes, measure
 from lakeward.hot.embedded.upkeep import Upkeep
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock, SystemClock
-from lakeward.model.faults import fault_point
 from lakeward.model.ids import TableId
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.table import TableInfo, TablePath
@@ -79,7 +77,7 @@ class EmbeddedStore(HotAdmin):
         except BaseException:
             data.close()
             raise
-        store._finish_drops()
+        store.upkeep.finish_drops()
         if options.upkeep:
             store.upkeep.start()
         return store
@@ -129,21 +127,7 @@ class EmbeddedStore(HotAdmin):
             self._services.meta.mark_table_dropping(hot.info.table_id)
             self._tables.pop(hot.info.table_id)
         hot.close()
-        fault_point("hotlog.before-drop-table", table=str(path))
-        self._remove_table(hot.info)
-
-    def _remove_table(self, info: TableInfo) -> None:
-        hot = HotTable(StoredTable(info=info, schemas=(info.schema,), partitions={}, stopped={}, ends={}), self._services)
-        shutil.rmtree(hot.folder, ignore_errors=True)
-        if self._services.remote is not None:
-            self._services.remote.remove(hot.remote_parts())
-        self._services.meta.forget_table(info.table_id)
-
-    def _finish_drops(self) -> None:
-        for info in self._services.meta.dropping_tables():
-            self._remove_table(info)
-        for table_id, partition_id in self._services.meta.dropping_partitions():
-            self._tables[table_id].remove_partition_files(partition_id)
+        self.upkeep.finish_drops()
 
     def load_table(self, path: TablePath) -> TableInfo:
         with self._lock:
@@ -166,6 +150,7 @@ class EmbeddedStore(HotAdmin):
     def drop_partition(self, table: TableInfo, name: str) -> None:
         """Removes the hot side of it, whatever the lake has. Raises `PartitionNotFound`."""
         self.hot_table(table).drop_partition(name)
+        self.upkeep.finish_drops()
 
     # ---- puts ----------------------------------------------------------------------------------------------------
     def append(self, table: TableInfo, bucket: Bucket, batch: pa.RecordBatch, writer: WriterSequence | None = None) -> Appended:

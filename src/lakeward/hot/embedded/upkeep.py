@@ -7,20 +7,23 @@ Each kind can be run by hand, which is what tests do. One table's or the remote 
 from __future__ import annotations
 
 import logging
+import shutil
 import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 from lakeward.config import Option, options
 from lakeward.config.options import Fsync
 from lakeward.errors import LakewardError
 from lakeward.hot.embedded.hotbucket import HotBucket
-from lakeward.hot.embedded.hottable import HotTable
+from lakeward.hot.embedded.hottable import HotTable, remote_parts
 from lakeward.hot.embedded.partitions import plan_precreate
 from lakeward.hot.embedded.retention import plan_drop_local, plan_expiry, plan_upload
 from lakeward.hot.embedded.services import Services
 from lakeward.model.faults import fault_point
+from lakeward.model.table import TableInfo
 from lakeward.spi.hotadmin import RetentionGuard
 
 _log = logging.getLogger(__name__)
@@ -68,12 +71,12 @@ class Upkeep:
 
     def _each_table(self, task: str, run: Callable[[HotTable], None]) -> None:
         for table in self._tables():
-            self._guarded(f"{task} {table.info.path}", lambda table=table: run(table))  # type: ignore[misc]
+            self._guarded(f"{task} {table.info.path}", partial(run, table))
 
     def _each_bucket(self, task: str, table: HotTable, run: Callable[[HotTable, HotBucket], None]) -> None:
         for bucket in table.opened():
             if bucket.failure is None:
-                self._guarded(f"{task} {table.info.path} {bucket.bucket}", lambda bucket=bucket: run(table, bucket))  # type: ignore[misc]
+                self._guarded(f"{task} {table.info.path} {bucket.bucket}", partial(run, table, bucket))
 
     def _guarded(self, name: str, run: Callable[[], None]) -> None:
         try:
@@ -93,6 +96,7 @@ class Upkeep:
 
     def upload(self) -> None:
         """Copies closed segments to the remote tier, then lets go of local copies beyond the newest."""
+        self.finish_drops()
         if self._services.remote is not None:
             self._each_table("upload", lambda table: self._each_bucket("upload", table, self._upload_bucket))
 
@@ -102,6 +106,7 @@ class Upkeep:
         assert remote is not None
         if log.synced_end < log.end:
             log.sync()
+        remote.sweep_once()
         uploaded = {s.base for s in remote.segments}
         for segment in plan_upload(files.view.closed, uploaded, log.synced_end, self._services.options.upload_segments):
             remote.upload(log.place.folder, segment)
@@ -114,6 +119,23 @@ class Upkeep:
         gone = plan_drop_local(files.view.closed, uploaded, table.options.local_segments, now, table.options.local_ttl_ms)
         if gone:
             log.drop_local([s.base for s in gone])
+
+    def finish_drops(self) -> None:
+        """Removes the files of dropped tables and partitions; what the remote tier keeps back is tried again."""
+        meta = self._services.meta
+        for info in meta.dropping_tables():
+            self._guarded(f"drop {info.path} {info.table_id}", partial(self._remove_table, info))
+        tables = {t.info.table_id: t for t in self._tables()}
+        for table_id, partition_id in meta.dropping_partitions():
+            if table_id in tables:
+                self._guarded(f"drop partition {partition_id}", partial(tables[table_id].remove_partition_files, partition_id))
+
+    def _remove_table(self, info: TableInfo) -> None:
+        fault_point("hotlog.before-drop-table", table=str(info.path))
+        shutil.rmtree(self._services.folder.tables / info.table_id, ignore_errors=True)
+        if self._services.remote is not None:
+            self._services.remote.remove(remote_parts(info))
+        self._services.meta.forget_table(info.table_id)
 
     def expire(self) -> None:
         """Segments past `table.log.ttl` of which the lake, leases and KV need nothing."""
@@ -161,6 +183,7 @@ class Upkeep:
         for name in table.partitions:
             if guard is not None and table.is_expired(name) and self._is_free(guard, table, name):
                 table.drop_partition(name)
+        self.finish_drops()
 
     def _is_free(self, guard: RetentionGuard, table: HotTable, name: str) -> bool:
         table_id = table.info.table_id

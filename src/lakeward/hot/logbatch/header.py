@@ -29,6 +29,8 @@ HEADER_SIZE = 48
 PREFIX_SIZE = 12
 """baseOffset and length: enough to step to the next batch."""
 
+MAX_BATCH_BYTES = 2**31 - 1
+MAX_SCHEMA_ID = 2**15 - 1
 APPEND_ONLY = 0x01
 _LENGTH_END = 12
 _OUTER = struct.Struct("<qibqI")

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from lakeward.errors import (
-    FaultInjected,
     InvalidAlter,
     InvalidOptionValue,
     InvalidRequest,
     SchemaChanged,
+    ServerUnavailable,
     TableAlreadyExists,
     TableNotFound,
     WritesPaused,
@@ -65,13 +65,28 @@ def test_a_drop_cut_off_is_completed_at_the_next_start(yard: Yard, store: Embedd
     store.append(table, B0, rows(1))
     with Faults() as faults:
         faults.arm("hotlog.before-drop-table")
-        with pytest.raises(FaultInjected):
-            store.drop_table(table.path)
+        store.drop_table(table.path)
         crashed = yard.crash(store)
     assert list((crashed / "tables").iterdir())
     again = yard.open(crashed)
     assert again.list_tables() == []
     assert not list((crashed / "tables").iterdir())
+
+
+def test_a_drop_does_not_wait_for_the_remote_tier(yard: Yard, store: EmbeddedStore) -> None:
+    table = yard.table()
+    store.create_table(table)
+    for n in range(40):
+        store.append(table, B0, rows(n))
+    store.upkeep.upload()
+    with Faults() as faults:
+        faults.arm("hotlog.before-drop-table", error=lambda: ServerUnavailable(address="remote log", reason="away"), times=None)
+        store.drop_table(table.path)
+        assert len(store.upkeep.failures) == 1
+    store.create_table(yard.table())
+    store.upkeep.upload()
+    assert store.upkeep.failures == {}
+    assert not list((yard.folder / "remote").rglob("*.log"))
 
 
 def test_added_columns_read_as_nulls_in_old_batches(yard: Yard, store: EmbeddedStore) -> None:
