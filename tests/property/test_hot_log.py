@@ -174,4 +174,4 @@ class HotLog(RuleBasedStateMachine):
 
 
 TestHotLog = HotLog.TestCase
-TestHotLog.settings = settings(max_examples=settings().max_examples // 3, stateful_step_count=40)
+TestHotLog.settings = settings(max_examples=settings().max_examples // 5, stateful_step_count=30)
