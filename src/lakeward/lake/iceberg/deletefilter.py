@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rows of a data file its deletes leave alive. Delete files are read once per scan."""
+"""Which rows of a data file its deletes leave alive. Delete files never change: their positions are kept."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ from pyiceberg.schema import Schema
 from pyroaring import BitMap64
 
 from lakeward.errors import LakeTampered
+from lakeward.lake.iceberg.kept import Kept
 from lakeward.lake.iceberg.location import canonical
 from lakeward.lake.iceberg.snapshotfiles import DeleteEntry, PlannedFile
 from lakeward.lake.iceberg.types import FIELD_ID
 from lakeward.model.offsetset import Offsets
 
 Mask = npt.NDArray[np.bool_]
+_POSITIONS: Kept[dict[str, Offsets]] = Kept(4_000_000, lambda found: sum(map(len, found.values())))
+"""Positions per delete file, by data file: 32 MB of them."""
+
 _VECTOR_MAGIC = b"\xd1\xd3\x39\x64"
 
 
@@ -46,7 +50,6 @@ class Keeper:
 class DeleteFilter:
     def __init__(self, io: FileIO, schema: Schema) -> None:
         self._io, self._schema = io, schema
-        self._positions: dict[str, dict[str, Offsets]] = {}
         self._keys: dict[str, pa.Table] = {}
 
     def of(self, planned: PlannedFile) -> Keeper:
@@ -64,21 +67,20 @@ class DeleteFilter:
         return Keeper(positions, keys)
 
     def _load_positions(self, path: str) -> dict[str, Offsets]:
-        if path not in self._positions:
-            with self._io.new_input(path).open() as source:
-                table = pq.read_table(source, columns=["file_path", "pos"])
-            names = table.column("file_path").combine_chunks().dictionary_encode()
-            positions, index = table.column("pos").to_numpy(), names.indices.to_numpy()
-            self._positions[path] = {
-                canonical(name): positions[index == at].astype(np.int64) for at, name in enumerate(names.dictionary.to_pylist())
-            }
-        return self._positions[path]
+        return _POSITIONS.load(path, lambda: self._read_positions(path))
+
+    def _read_positions(self, path: str) -> dict[str, Offsets]:
+        with self._io.new_input(path).open() as source:
+            table = pq.ParquetFile(source).read(columns=["file_path", "pos"], use_threads=False)
+        names = table.column("file_path").combine_chunks().dictionary_encode()
+        positions, index = table.column("pos").to_numpy(), names.indices.to_numpy()
+        return {canonical(name): positions[index == at].astype(np.int64) for at, name in enumerate(names.dictionary.to_pylist())}
 
     def _load_keys(self, delete: DeleteEntry, names: tuple[str, ...]) -> pa.Table:
         path = delete.file.file_path
         if path not in self._keys:
             with self._io.new_input(path).open() as source:
-                table = pq.read_table(source)
+                table = pq.ParquetFile(source).read()
             by_id = {int(f.metadata[FIELD_ID]): f.name for f in table.schema if f.metadata and FIELD_ID in f.metadata}
             columns = [table.column(by_id[i]) for i in delete.file.equality_ids or ()]
             self._keys[path] = pa.table(columns, names=list(names))

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import struct
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -15,6 +13,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 
+from lakeward.lake.iceberg.kept import Kept
 from lakeward.lake.iceberg.manifests import load_entries
 from lakeward.lake.iceberg.partition import bucket_of
 from lakeward.model.bucket import Bucket
@@ -56,11 +55,10 @@ class FileIndex:
                 yield from self.of_manifest(io, manifest)
 
     def of_manifest(self, io: FileIO, manifest: ManifestFile) -> tuple[IndexedFile, ...]:
-        found = _INDEX.find(manifest.manifest_path)
-        if found is None:
-            found = tuple(self._indexed(e, manifest.partition_spec_id) for e in load_entries(io, manifest))
-            _INDEX.put(manifest.manifest_path, found)
-        return found
+        def index() -> tuple[IndexedFile, ...]:
+            return tuple(self._indexed(e, manifest.partition_spec_id) for e in load_entries(io, manifest))
+
+        return _INDEX.load(manifest.manifest_path, index)
 
     def _indexed(self, entry: ManifestEntry, spec_id: int) -> IndexedFile:
         file = entry.data_file
@@ -73,25 +71,4 @@ def _bound(bounds: dict[int, bytes] | None, field_id: int) -> int | None:
     return None if raw is None or len(raw) != 8 else int(struct.unpack("<q", raw)[0])
 
 
-class _IndexCache:
-    def __init__(self) -> None:
-        self._kept: OrderedDict[str, tuple[IndexedFile, ...]] = OrderedDict()
-        self._size = 0
-        self._lock = threading.Lock()
-
-    def find(self, path: str) -> tuple[IndexedFile, ...] | None:
-        with self._lock:
-            found = self._kept.get(path)
-            if found is not None:
-                self._kept.move_to_end(path)
-            return found
-
-    def put(self, path: str, files: tuple[IndexedFile, ...]) -> None:
-        with self._lock:
-            self._size += len(files) - len(self._kept.pop(path, ()))
-            self._kept[path] = files
-            while self._size > _KEPT_FILES and len(self._kept) > 1:
-                self._size -= len(self._kept.popitem(last=False)[1])
-
-
-_INDEX = _IndexCache()
+_INDEX: Kept[tuple[IndexedFile, ...]] = Kept(_KEPT_FILES, len)

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -33,6 +32,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 
+from lakeward.lake.iceberg.kept import Kept
+
 _READ_VERSION = 3
 """The newest layout knows every older field: deletion vectors need referenced file, offset and size."""
 
@@ -46,30 +47,8 @@ _CODEC = "deflate"
 _CACHED_ENTRIES = 200_000
 
 
-class ManifestCache:
-    """Live entries per manifest path, bounded by entries, for the whole process: rounds of a table share most manifests."""
-
-    def __init__(self, limit: int = _CACHED_ENTRIES) -> None:
-        self._limit, self._size = limit, 0
-        self._entries: OrderedDict[str, tuple[ManifestEntry, ...]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def find(self, path: str) -> tuple[ManifestEntry, ...] | None:
-        with self._lock:
-            found = self._entries.get(path)
-            if found is not None:
-                self._entries.move_to_end(path)
-            return found
-
-    def put(self, path: str, entries: tuple[ManifestEntry, ...]) -> None:
-        with self._lock:
-            self._size += len(entries) - len(self._entries.pop(path, ()))
-            self._entries[path] = entries
-            while self._size > self._limit and len(self._entries) > 1:
-                self._size -= len(self._entries.popitem(last=False)[1])
-
-
-CACHE = ManifestCache()
+CACHE: Kept[tuple[ManifestEntry, ...]] = Kept(_CACHED_ENTRIES, len)
+"""Live entries per manifest path: rounds of a table share most manifests."""
 
 
 def load_manifests(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
@@ -86,11 +65,8 @@ def load_manifests(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
 
 def load_entries(io: FileIO, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
     """Live entries, with what they inherit. Not to be changed: they are shared."""
-    found = CACHE.find(manifest.manifest_path)
-    if found is None:
-        found = tuple(e for e in read_entries(io, manifest) if e.status != ManifestEntryStatus.DELETED)
-        CACHE.put(manifest.manifest_path, found)
-    return found
+    live = lambda: tuple(e for e in read_entries(io, manifest) if e.status != ManifestEntryStatus.DELETED)  # noqa: E731
+    return CACHE.load(manifest.manifest_path, live)
 
 
 def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:

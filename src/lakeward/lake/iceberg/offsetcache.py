@@ -72,7 +72,7 @@ def load_column(io: FileIO, data_path: str, field_id: int) -> Offsets:
     with io.new_input(data_path).open() as source:
         file = pq.ParquetFile(source)
         name = offset_column(file.schema_arrow, field_id)
-        return np.asarray(file.read(columns=[name]).column(0).to_numpy(), np.int64)
+        return np.asarray(file.read(columns=[name], use_threads=False).column(0).to_numpy(), np.int64)
 
 
 def offset_column(schema: pa.Schema, field_id: int) -> str:

@@ -6,8 +6,7 @@ A file in ascending offset order gives a position by rank; any other by reading 
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -16,6 +15,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
 
 from lakeward.lake.iceberg.files import IndexedFile
+from lakeward.lake.iceberg.kept import Kept
 from lakeward.lake.iceberg.location import is_ours
 from lakeward.lake.iceberg.offsetcache import find_cache, load_column
 from lakeward.model.bucket import Bucket
@@ -129,33 +129,11 @@ class OffsetLoader:
         return Candidate(file, indexed.spec_id, indexed.bucket, indexed.first, indexed.last, lambda: self.load(file))
 
     def load(self, file: DataFile) -> Offsets:
-        kept = _KEPT.find(file.file_path)
-        if kept is None:
-            cached = find_cache(self._io, file.file_path, file.record_count) if is_ours(file.file_path) else None
-            kept = cached.values if cached is not None else load_column(self._io, file.file_path, self._offset_id)
-            _KEPT.put(file.file_path, kept)
-        return kept
+        return _KEPT.load(file.file_path, lambda: self._read(file))
+
+    def _read(self, file: DataFile) -> Offsets:
+        cached = find_cache(self._io, file.file_path, file.record_count) if is_ours(file.file_path) else None
+        return cached.values if cached is not None else load_column(self._io, file.file_path, self._offset_id)
 
 
-class _OffsetMemory:
-    def __init__(self) -> None:
-        self._kept: OrderedDict[str, Offsets] = OrderedDict()
-        self._size = 0
-        self._lock = threading.Lock()
-
-    def find(self, path: str) -> Offsets | None:
-        with self._lock:
-            found = self._kept.get(path)
-            if found is not None:
-                self._kept.move_to_end(path)
-            return found
-
-    def put(self, path: str, offsets: Offsets) -> None:
-        with self._lock:
-            self._size += len(offsets) - len(self._kept.pop(path, ()))
-            self._kept[path] = offsets
-            while self._size > _KEPT_OFFSETS and self._kept:
-                self._size -= len(self._kept.popitem(last=False)[1])
-
-
-_KEPT = _OffsetMemory()
+_KEPT: Kept[Offsets] = Kept(_KEPT_OFFSETS, len)

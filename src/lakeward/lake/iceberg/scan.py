@@ -49,7 +49,10 @@ class Scan:
         with self._table.io.new_input(planned.file.file_path).open() as source:
             file = pq.ParquetFile(source)
             physical = self._physical(file.schema_arrow, needed)
-            for batch in file.iter_batches(_BATCH_ROWS, columns=sorted({p for p in physical.values() if p is not None})):
+            columns = sorted({p for p in physical.values() if p is not None})
+            # Handing columns to threads costs more than decoding a small file.
+            threads = planned.file.record_count > _BATCH_ROWS
+            for batch in file.iter_batches(_BATCH_ROWS, columns=columns, use_threads=threads):
                 table = self._project(batch, needed, physical)
                 keep = keeper.mask(table, start)
                 start += batch.num_rows

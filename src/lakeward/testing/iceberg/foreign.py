@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
+from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.update import SetSnapshotRefUpdate
@@ -31,13 +32,18 @@ class ForeignEngine:
             pass
 
     def rewrite(self, seed: int = 1) -> None:
-        """All live rows into new files, in another order; offsets stay a column."""
+        """All live rows into new files in one snapshot, in another order; offsets stay a column."""
         table = self.load()
         rows = table.scan().to_arrow()
         order = list(range(rows.num_rows))
         random.Random(seed).shuffle(order)  # noqa: S311 - an order, not a secret
-        with _without_warnings():
-            table.overwrite(rows.take(pa.array(order, pa.int64())))
+        old = [task.file for task in table.scan().plan_files()]
+        new = _dataframe_to_data_files(table.metadata, rows.take(pa.array(order, pa.int64())), table.io)
+        with table.transaction() as change, change.update_snapshot().overwrite() as overwrite:
+            for file in old:
+                overwrite.delete_data_file(file)
+            for file in new:
+                overwrite.append_data_file(file)
 
     def append(self, rows: pa.Table) -> None:
         self.load().append(rows)
