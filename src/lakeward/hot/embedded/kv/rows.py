@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lakeward.errors import InvalidRows
 from lakeward.hot.embedded.kv.changes import Mask
+from lakeward.hot.embedded.kv.nestednulls import find_nested_null
 
 
 def align_rows(
@@ -39,6 +40,8 @@ def check_not_null(table: str, batch: pa.RecordBatch) -> None:
         if not field.nullable and column.null_count:
             row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
             raise InvalidRows(table=table, row=row, column=field.name, reason="null in a NOT NULL column")
+        if (nested := find_nested_null(column)) is not None:
+            raise InvalidRows(table=table, row=nested, column=field.name, reason=f"a null inside, which {field.type} forbids")
 
 
 def check_others_nullable(table: str, schema: pa.Schema, others: Sequence[str], absent: Mask) -> None:

@@ -78,13 +78,15 @@ def test_partitions_have_keys_of_their_own(yard: Yard, store: EmbeddedStore) -> 
 def test_columns_that_are_added_later(yard: Yard, store: EmbeddedStore) -> None:
     table = make(yard, store)
     store.upsert(table, B0, batch({"id": 1, "text": "a"}, {"id": 2, "text": "b"}))
-    schema = table.schema.with_added([Column(name="more", type=parse_type("ARRAY<INT>"))])
+    schema = table.schema.with_added([Column(name="more", type=parse_type("ARRAY<INT NOT NULL>"))])
     altered = table.with_descriptor(replace(table.descriptor, schema=schema))
     store.alter_table(altered)
-    store.upsert(altered, B0, batch({"id": 1, "more": [1, None]}), ["more"])
+    store.upsert(altered, B0, batch({"id": 1, "more": [1, 2]}), ["more"])
+    with pytest.raises(InvalidRows, match="null inside"):
+        store.upsert(altered, B0, batch({"id": 2, "more": [1]}, {"id": 1, "more": [None]}), ["more"])
     again = yard.open(yard.crash(store))
     rows = again.lookup(altered, B0, batch({"id": 1}, {"id": 2})).to_pylist()
-    assert [(r["text"], r["more"], r["__offset"]) for r in rows] == [("a", [1, None], 3), ("b", None, 1)]
+    assert [(r["text"], r["more"], r["__offset"]) for r in rows] == [("a", [1, 2], 3), ("b", None, 1)]
 
 
 def test_a_full_disk_refuses_puts_and_heals(yard: Yard) -> None:
