@@ -8,8 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from lakeward.config import Config
 from lakeward.errors import InvalidRows, OutOfSequence
 from lakeward.hot.embedded.appended import WriterSequence
+from lakeward.hot.embedded.kv.kvoptions import KvOptions
 from lakeward.model.schema import Column
 from lakeward.model.types import Int32Type, StringType
 
@@ -62,6 +64,14 @@ def test_wal_image_has_no_before_images_and_dense_offsets(make_table: Any) -> No
         (3, "+U", 1, 1, "d", 1),
         (4, "-D", 3, 1, "d", 1),
     ]
+
+
+def test_options_come_from_the_configuration_and_the_table(make_table: Any) -> None:
+    settings = {"table.changelog.image": "wal", "kv.snapshot.interval": "30 s", "kv.snapshot.num-retained": 3}
+    options = KvOptions.of(Config().with_arguments(settings))
+    assert (options.snapshot_interval_s, options.snapshots_retained) == (30.0, 3)
+    assert not options.has_before_images(make_table().info.descriptor)
+    assert options.has_before_images(make_table(table__changelog__image="full").info.descriptor)
 
 
 def test_an_upsert_that_changes_nothing_keeps_row_and_offset(table: Any) -> None:
