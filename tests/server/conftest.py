@@ -26,7 +26,7 @@ def start_server(tmp_path: Path) -> Iterator[StartServer]:
 
     yield start
     for server in started:
-        server.kill()
+        server.close()
 
 
 @pytest.fixture
@@ -40,4 +40,4 @@ def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerPr
     """One for all tests of a module that only need tables of their own."""
     made = ServerProcess(tmp_path_factory.mktemp("shared") / "data").start()
     yield made
-    made.kill()
+    made.close()

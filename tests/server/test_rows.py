@@ -82,8 +82,8 @@ def test_rows_are_taken_in_every_shape(client: Client) -> None:
 
 def test_every_type_survives(client: Client) -> None:
     columns = (
-        "a BOOLEAN, b TINYINT, c SMALLINT, d INT, e BIGINT, f FLOAT, g DOUBLE, h DECIMAL(10, 2), i CHAR(3), j STRING, k BINARY(2), l BYTES, "
-        "m DATE, n TIME(3), o TIMESTAMP(6), p TIMESTAMP_LTZ(3), q ARRAY<INT>, r MAP<STRING, INT>, s ROW<x INT, y STRING>"
+        "a BOOLEAN, b TINYINT, c SMALLINT, d INT, e BIGINT, f FLOAT, g DOUBLE, h DECIMAL(10, 2), i CHAR(3), j STRING, k BINARY(2), "
+        "l BYTES, m DATE, n TIME(3), o TIMESTAMP(6), p TIMESTAMP_LTZ(3), q ARRAY<INT>, r MAP<STRING, INT>, s ROW<x INT, y STRING>"
     )
     moment = datetime(2024, 2, 29, 12, 30, 15, 123456)
     row = {

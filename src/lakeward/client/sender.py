@@ -16,6 +16,7 @@ import pyarrow.flight as flight
 from lakeward.errors import LakewardError, ServerUnavailable
 from lakeward.hot.embedded.flight.connection import Backoff, FlightConnection
 from lakeward.hot.embedded.flight.failure import calling
+from lakeward.hot.embedded.flight.tables import row_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.table import TableInfo
 from lakeward.protocol.flight import BatchHeader, PutAck, PutCommand, PutKind, from_bytes, to_bytes
@@ -52,6 +53,7 @@ class PutSender:
         """`writer` names the writer across processes: whoever sends the same batches under it again adds nothing."""
         self.connection, self.table, self.kind, self.columns = connection, table, kind, columns
         self._stream: _Stream | None = None
+        self._window = 1
         self._start_writer()
         if writer is not None:
             self._writer = writer
@@ -90,26 +92,31 @@ class PutSender:
         self._drop_stream()
 
     def _pump(self, take: Callable[[], Outgoing | None], unacked: deque[Outgoing], backoff: Backoff) -> None:
-        stream = self._open(unacked)
+        """What was not acknowledged goes first. A new stream begins with one batch under way and doubles with each
+        acknowledgement: on a connection that breaks again and again, something gets through each time."""
+        stream, under_way = self._open(), 0
         while True:
-            while len(unacked) < WINDOW:
-                item = take()
-                if item is None:
-                    break
-                self._number(item)
-                unacked.append(item)
-                stream.write(item)
+            while under_way < self._window:
+                if under_way == len(unacked):
+                    item = take()
+                    if item is None:
+                        break
+                    self._number(item)
+                    unacked.append(item)
+                stream.write(unacked[under_way])
+                under_way += 1
             if not unacked:
                 return
             ack = stream.read_ack()
             unacked.popleft().done(ack)
+            under_way -= 1
+            self._window = min(WINDOW, 2 * self._window)
             backoff.progress()
 
-    def _open(self, unacked: deque[Outgoing]) -> _Stream:
+    def _open(self) -> _Stream:
         if self._stream is None:
-            self._stream = _Stream(self.connection, self._command(), unacked[0].batch.schema if unacked else self._schema())
-            for item in unacked:
-                self._stream.write(item)
+            self._window = 1
+            self._stream = _Stream(self.connection, self._command(), self._schema())
         return self._stream
 
     def _command(self) -> PutCommand:
@@ -123,8 +130,6 @@ class PutSender:
         )
 
     def _schema(self) -> pa.Schema:
-        from lakeward.hot.embedded.flight.tables import row_schema
-
         names = self.table.descriptor.primary_key if self.kind is PutKind.DELETE else self.columns
         return row_schema(self.table, names)
 

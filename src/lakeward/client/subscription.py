@@ -69,6 +69,8 @@ class Subscription:
                 backoff.progress()
             except LakewardError as error:
                 backoff.pause(error)
+                quiet_since = time.monotonic()  # nobody was there to say that nothing is new
+                continue
             if self.idle_s is not None and time.monotonic() - quiet_since >= self.idle_s:
                 return
 

@@ -84,8 +84,8 @@ class Table:
         return Subscription(self.client.store, self.info, start, columns=columns, idle_s=idle_s)
 
     def bounds(self) -> Mapping[Bucket, LogBounds]:
-        """Per bucket the offsets there are now."""
-        return self.client.store.bounds(self.info)
+        """Per bucket the offsets there are now, everything acknowledged included."""
+        return self.client.store.freeze(self.info)
 
     def partitions(self) -> list[str]:
         return list(self.client.store.partitions(self.info))

@@ -78,9 +78,7 @@ class LakewardServer:
         coordinator = Coordinator(state, store, lakes, clock, coordinator_options)
         coordinator.open()
         self._stack.callback(coordinator.close)
-        start = getattr(coordinator, "start", None)
-        if start is not None:
-            start()
+        coordinator.start()
         services = Services(
             store=store,
             coordinator=coordinator,

@@ -30,6 +30,7 @@ class ServerProcess:
     flight_port: int = 0
     url: str = ""
     process: subprocess.Popen[bytes] | None = None
+    clients: list[Client] = field(default_factory=list)
 
     @property
     def pid(self) -> int:
@@ -55,7 +56,16 @@ class ServerProcess:
         return self
 
     def client(self, *, token: str | None = None, ca: str | None = None) -> Client:
-        return connect(self.url, token=token, ca=ca)
+        """Closed by `close`, unless the caller does it before."""
+        made = connect(self.url, token=token, ca=ca)
+        self.clients.append(made)
+        return made
+
+    def close(self) -> None:
+        """For the end of a test: its clients are closed, the process is killed."""
+        for client in self.clients:
+            client.close()
+        self.kill()
 
     def kill(self) -> None:
         """`kill -9`: no last words."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from lakeward.hot.embedded.http import ServerConnection
 from lakeward.model.ids import LeaseId, RoundId, TableId
@@ -11,11 +12,16 @@ from lakeward.model.intent import Intent
 from lakeward.model.ledger import LedgerEntry
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
-from lakeward.protocol.codec import decode
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
+from lakeward.protocol.operate import LedgerAnswer
+from lakeward.protocol.operate import LedgerAnswer
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.spi.coordinator import CoordinatorClient
+
+LEDGER_PAGE = 10_000
+
+LEDGER_PAGE = 10_000
 
 
 class HttpCoordinatorClient(CoordinatorClient):
@@ -57,4 +63,12 @@ class HttpCoordinatorClient(CoordinatorClient):
         self.server.ask("DELETE", routes.RELEASE_READ.format(lease_id=lease_id))
 
     def ledger(self, path: TablePath) -> Sequence[LedgerEntry]:
-        return [decode(LedgerEntry, body) for body in self.server.ask("GET", routes.LEDGER.format(table=path))]
+        entries: list[LedgerEntry] = []
+        before: int | None = None
+        while True:
+            params = {"limit": LEDGER_PAGE, **({} if before is None else {"before": before})}
+            page = self.server.call(LedgerAnswer, "GET", routes.LEDGER.format(table=path), params=params)
+            entries[:0] = page.entries
+            before = page.next_before
+            if before is None:
+                return entries

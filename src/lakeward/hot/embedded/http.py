@@ -38,7 +38,16 @@ class ServerConnection:
         self._pid, self._client = 0, None  # type: int, httpx.Client | None
         self._info: ServerInfo | None = None
 
-    def ask(self, method: str, path: str, body: Any = None, *, params: dict[str, Any] | None = None, repeatable: bool = True) -> Any:
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        params: dict[str, Any] | None = None,
+        repeatable: bool = True,
+        timeout_s: float | None = None,
+    ) -> Any:
         """The answer's JSON. Raises the server's typed error, or `ServerUnavailable` after retrying for `retry_s`.
 
         A call that is not `repeatable` is sent again only when it cannot have arrived."""
@@ -46,7 +55,7 @@ class ServerConnection:
         pause_s = 0.05
         while True:
             try:
-                return self._once(method, path, body, params)
+                return self._once(method, path, body, params, timeout_s)
             except ServerUnavailable as error:
                 arrived = not isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout)
                 if (arrived and not repeatable) or time.monotonic() + pause_s > give_up_at:
@@ -72,9 +81,10 @@ class ServerConnection:
                 self._client.close()
             self._client = None
 
-    def _once(self, method: str, path: str, body: Any, params: dict[str, Any] | None) -> Any:
+    def _once(self, method: str, path: str, body: Any, params: dict[str, Any] | None, timeout_s: float | None) -> Any:
         try:
-            response = self._http().request(method, path, json=None if body is None else encode(body), params=params)
+            json = None if body is None else encode(body)
+            response = self._http().request(method, path, json=json, params=params, timeout=timeout_s or self.timeout_s)
         except httpx.HTTPError as error:
             raise ServerUnavailable(address=self.url, reason=str(error) or type(error).__name__) from error
         if response.is_success:

@@ -62,12 +62,14 @@ def _bucket(ticket: Ticket) -> Bucket:
 
 
 def _tail(engine: Engine, table: TableInfo, ticket: Ticket, is_cancelled: Callable[[], bool]) -> Iterator[Streamed]:
-    """Everything there is above the reader's offsets; with nothing there, waits for the first new rows."""
+    """Everything there is above the reader's offsets; with nothing there, waits for the first new rows.
+
+    What was acknowledged and is not on disk yet (tables that fsync seldom) is forced there first, so that it can be read."""
     offsets = dict(ticket.offsets or {})
     give_up_at = time.monotonic() + min(ticket.wait_ms, LONGEST_WAIT_MS) / 1000
     while not is_cancelled():
         found = False
-        for bucket, bounds in sorted(engine.bounds(table).items()):
+        for bucket, bounds in sorted(engine.bounds(table, sync=True).items()):
             start = offsets.setdefault(bucket, bounds.start)
             if start < bounds.end:
                 header = str(bucket).encode()
