@@ -79,9 +79,8 @@ def _run(supervisor: Supervisor, seconds: float, freshness: str) -> bool:
 
 
 def _tier_now(client: Client, table: str) -> None:
-    client.server.timeout_s = TIER_LIMIT_S + 10
     path = routes.TIER_NOW.format(table=TablePath.parse(table))
-    client.server.ask("POST", path, params={"limit_s": TIER_LIMIT_S})
+    client.server.ask("POST", path, params={"limit_s": TIER_LIMIT_S}, timeout_s=TIER_LIMIT_S + 10)
 
 
 def _check(client: Client, load: DemoLoad) -> bool:

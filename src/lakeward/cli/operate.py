@@ -43,9 +43,8 @@ def tier_now(
 
     Example: lakeward tier-now shop.orders"""
     with open_client(server) as client:
-        client.server.timeout_s = limit + 10
         path = routes.TIER_NOW.format(table=TablePath.parse(table))
-        body = client.server.ask("POST", path, params={"limit_s": limit})
+        body = client.server.ask("POST", path, params={"limit_s": limit}, timeout_s=limit + 10)
     if as_json:
         print_json(body)
     else:
