@@ -43,7 +43,10 @@ class Recovery:
         if database is None:
             database = self._rebuild(damaged=damaged)
         try:
-            roll_forward(database, self.log, builder)
+            if roll_forward(database, self.log, builder):
+                # not again after the next crash; retention counts on it too when an old snapshot was the base
+                self.log.sync()
+                database.flush()
         except BaseException:
             database.close()
             raise
@@ -72,6 +75,7 @@ class Recovery:
             database, _ = self._find_usable()
             if database is not None:
                 return database
+            self.snapshots.drop(snapshot)
         if self.log.start > self._load_origin():
             raise self._lost()
         self._put_in_place(None)

@@ -106,6 +106,11 @@ class KvSnapshots:
         with self._lock:
             self._remove([s for s in self._snapshots if s.log_offset > offset])
 
+    def drop(self, snapshot: StoredSnapshot) -> None:
+        """Removes one that cannot be read, leased or not."""
+        with self._lock:
+            self._remove([snapshot])
+
     def held_from(self) -> int | None:
         """The lowest offset from which the log must stay: a rebuild starts at the newest snapshot, a reader at its own."""
         with self._lock:

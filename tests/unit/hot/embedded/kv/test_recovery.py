@@ -220,6 +220,7 @@ def test_a_rebuild_passes_over_a_snapshot_that_rots(table: Any) -> None:
     newest = table.folder / "snapshots" / table.kv.snapshots.newest().snapshot_id
     (newest / "db" / "CURRENT").write_bytes(b"nonsense")
     table.kv = table._open()
+    assert [s.log_offset for s in table.kv.snapshots.all()] == [1]
     assert seen(table) == {1: (1, 0), 2: (1, 1)}
 
 
