@@ -20,7 +20,7 @@ export function curve(samples, limit, duration, clock) {
   const plot = h - low;
   const y = (v) => plot - Math.min(v, top) / top * plot;
   const label = (v, color) => `<text x="${left - 8}" y="${Math.max(11, y(v) + 4)}" text-anchor="end" font-size="12" fill="${color}">${duration(v)}</text>`;
-  return `<svg class="big" viewBox="0 0 ${w} ${h}" preserveAspectRatio="none" role="img" aria-label="lag over time">
+  return `<svg class="big" viewBox="0 0 ${w} ${h}" preserveAspectRatio="xMinYMid meet" role="img" aria-label="lag over time">
     <g transform="translate(${left} 0)">
       <line x1="0" x2="${w - left}" y1="${plot}" y2="${plot}" stroke="var(--line)"/>
       <line x1="0" x2="${w - left}" y1="${y(limit)}" y2="${y(limit)}" stroke="var(--limit)" stroke-dasharray="5 4"/>

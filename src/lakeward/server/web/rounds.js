@@ -7,7 +7,7 @@ export const PHASES = [["wait", "wait_s"], ["plan", "plan_s"], ["write", "write_
 const total = (r) => PHASES.reduce((sum, [, key]) => sum + (r.phases?.[key] ?? 0), 0);
 
 export function phaseBar(round, longest) {
-  const width = Math.max(4, total(round) / (longest || 1) * 100);
+  const width = Math.max(2, total(round) / (longest || 1) * 100);
   const parts = PHASES.map(([name, key]) => {
     const s = round.phases?.[key] ?? 0;
     return s > 0 ? `<span class="${name}" style="flex:${s}" title="${name} ${duration(s * 1000)}"></span>` : "";
