@@ -22,7 +22,7 @@ from lakeward.lake.iceberg.failures import lake_errors
 from lakeward.lake.iceberg.mapping import MERGE_ON_READ, check_descriptor, lake_key, lake_order, lake_properties, lake_schema, lake_spec
 from lakeward.lake.iceberg.summary import summary_of
 from lakeward.lake.iceberg.types import to_iceberg_type
-from lakeward.lake.iceberg.warehouse import check_warehouse
+from lakeward.lake.iceberg.warehouse import check_scheme, check_warehouse
 from lakeward.model.ids import TableId
 from lakeward.model.schema import BUCKET, Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
@@ -42,6 +42,7 @@ class IcebergLakeCatalog(LakeCatalog):
             catalog.list_namespaces()
         warehouse = self._connection.options.get("warehouse")
         if warehouse is not None and self._connection.options.get("type") != "rest":
+            check_scheme(warehouse)
             check_warehouse(warehouse, self._connection.file_io({}, warehouse))
 
     def check_descriptor(self, path: TablePath, descriptor: TableDescriptor) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.exceptions import NotInstalledError
+from pyiceberg.exceptions import NoSuchPropertyException, NotInstalledError
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import Table
 from requests.adapters import HTTPAdapter
@@ -72,7 +72,7 @@ class IcebergConnection:
         try:
             with lake_errors("", "catalog"):
                 catalog = _open(self.name, options)
-        except (ValueError, NotInstalledError, ImportError, KeyError) as error:
+        except (ValueError, NoSuchPropertyException, NotInstalledError, ImportError, KeyError) as error:
             raise InvalidConfig(where="datalake.iceberg", reason=str(error)) from error
         if isinstance(catalog, RestCatalog):
             for scheme in ("http://", "https://"):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import uuid
 from urllib.parse import urlparse
 
-from pyiceberg.io import FileIO
+from pyiceberg.io import SCHEMA_TO_FILE_IO, FileIO
 
 from lakeward.errors import InvalidConfig, LakeUnavailable
 from lakeward.lake.iceberg.failures import describe
@@ -29,6 +29,14 @@ def check_warehouse(warehouse: str, io: FileIO) -> None:
         if urlparse(warehouse).scheme in _LOCAL or "NO_SUCH_BUCKET" in str(error) or "NoSuchBucket" in str(error):
             raise _unwritable(warehouse, error) from error
         raise LakeUnavailable(lake="iceberg", what=f"warehouse {warehouse}", reason=describe(error)) from error
+
+
+def check_scheme(warehouse: str) -> None:
+    """Raises `InvalidConfig` for a kind of storage that nobody here can write to."""
+    scheme = urlparse(warehouse).scheme
+    if scheme and scheme not in SCHEMA_TO_FILE_IO:
+        reason = f"{warehouse}: {scheme} is not one of {', '.join(sorted(SCHEMA_TO_FILE_IO))}"
+        raise InvalidConfig(where="datalake.iceberg.warehouse", reason=reason)
 
 
 def _unwritable(warehouse: str, error: OSError) -> InvalidConfig:

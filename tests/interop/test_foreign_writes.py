@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Others write to our tables between our rounds: rounds go on, or stop with an error that says what to do."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakeward.errors import CommitConflict, LakeRolledBack, LakeTampered, ReplacedRowMissing
+from lakeward.lake.iceberg.plugin import IcebergLakeStorage
+from lakeward.model.ids import SnapshotId, TableId
+from lakeward.model.offsets import OffsetMap
+from lakeward.model.offsetset import OffsetSet
+from lakeward.spi.lake import ROWS_KEY, TAG
+from lakeward.testing.iceberg.engines import read_datafusion, read_duckdb
+from lakeward.testing.iceberg.flink import FlinkJob
+from lakeward.testing.iceberg.foreign import ForeignEngine
+from lakeward.testing.lakes import LakeRound, lake_rows
+from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
+from lakeward.testing.lakes.upserts import change_randomly
+from lakeward.testing.scripted_log import ScriptedLog
+
+FAR = 10**12
+"""An offset that no log of ours reaches: a foreign row's."""
+
+
+def engine(lake: IcebergLakeStorage, log: ScriptedLog) -> ForeignEngine:
+    return ForeignEngine(lake.connection.catalog, log.table.path)
+
+
+def pk_log(lake: IcebergLakeStorage) -> ScriptedLog:
+    log = LakeSuite().make_log(lake, primary_key=("id",))
+    change_randomly(log, random.Random(1), 40)
+    LakeRound.plan(lake, log).run()
+    return log
+
+
+def system_rows(lake: IcebergLakeStorage, log: ScriptedLog, rows: list[dict[str, Any]]) -> pa.Table:
+    schema = lake.connection.load(log.table.path).schema().as_arrow()
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+@pytest.mark.parametrize(
+    "writes",
+    [
+        [ForeignEngine.rewrite],
+        [ForeignEngine.rewrite, ForeignEngine.expire],
+        [ForeignEngine.touch, ForeignEngine.rewrite, ForeignEngine.touch, ForeignEngine.expire],
+        [ForeignEngine.expire, ForeignEngine.rewrite, ForeignEngine.rewrite, ForeignEngine.expire],
+    ],
+    ids=["rewrite", "rewrite, expire", "a cut chain", "twice"],
+)
+def test_rounds_go_on_after_others_rewrote_and_expired(lake: IcebergLakeStorage, writes: list[Callable[[ForeignEngine], None]]) -> None:
+    log, chance = pk_log(lake), random.Random(2)
+    for _ in range(3):
+        for write in writes:
+            write(engine(lake, log))
+        change_randomly(log, chance, 40)
+        LakeRound.plan(lake, log).run()
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+        found = read_duckdb(lake.connection.load(log.table.path).metadata_location)
+        assert found.num_rows == len(log.expected(log.ends()))
+
+
+def test_rows_that_others_appended_stay_theirs(lake: IcebergLakeStorage) -> None:
+    log = pk_log(lake)
+    foreign = {"id": -1, "name": "theirs", "amount": None, "__bucket": 0, "__offset": FAR, "__timestamp": 0}
+    engine(lake, log).append(system_rows(lake, log, [foreign]))
+    change_randomly(log, random.Random(3), 30)
+    LakeRound.plan(lake, log).run()
+    rows = lake_rows(lake, log.table)
+    assert [r for r in rows if r[1] != FAR] == log.expected(log.ends())
+    assert len([r for r in rows if r[1] == FAR]) == 1
+
+
+def test_a_replaced_row_that_others_deleted_is_counted_and_no_error(lake: IcebergLakeStorage) -> None:
+    log = LakeSuite().make_log(lake, primary_key=("id",))
+    log.upsert(B0, row(1), row(2), row(3))
+    LakeRound.plan(lake, log).run()
+    engine(lake, log).delete("id == 2")
+    log.upsert(B0, row(2, "again"))
+    made = LakeRound.plan(lake, log)
+    snapshot = made.run()
+    assert snapshot.summary["lakeward.missing-replaced"] == "1"
+    assert lake_rows(lake, log.table) == log.expected(log.ends())
+    # The one explained row is used up: another that is nowhere has no excuse.
+    late = LakeRound.plan(lake, log)
+    late.take(B0, log.end(B0) + 1, None, OffsetSet([FAR]))
+    with pytest.raises(ReplacedRowMissing):
+        late.prepare()
+
+
+def test_a_dropped_tag_is_put_back_by_the_next_round(lake: IcebergLakeStorage) -> None:
+    log = pk_log(lake)
+    table = lake.connection.load(log.table.path)
+    table.manage_snapshots().remove_tag(TAG).commit()
+    change_randomly(log, random.Random(4), 20)
+    snapshot = LakeRound.plan(lake, log).run()
+    refs = lake.connection.load(log.table.path).metadata.refs
+    assert refs[TAG].snapshot_id == int(snapshot.snapshot_id)
+    assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+
+def test_a_rollback_names_both_snapshots_and_the_choices(lake: IcebergLakeStorage) -> None:
+    log = pk_log(lake)
+    first = lake.open_reader(log.table).load_base().head
+    change_randomly(log, random.Random(5), 20)
+    second = LakeRound.plan(lake, log).run().snapshot_id
+    assert first is not None
+    engine(lake, log).roll_back(first)
+    with pytest.raises(LakeRolledBack, match="resync") as stopped:
+        LakeRound.plan(lake, log)
+    assert (stopped.value.head, stopped.value.ours) == (first, second)
+    engine(lake, log).roll_back(SnapshotId(second))  # main is moved back
+    assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+
+def test_main_moved_away_and_back_while_a_round_was_prepared(lake: IcebergLakeStorage) -> None:
+    """Only main looks the same: the tag says that one of ours came between."""
+    log = pk_log(lake)
+    base = lake.open_reader(log.table).load_base()
+    change_randomly(log, random.Random(6), 20)
+    sleeper = LakeRound.plan(lake, log).write(B0)
+    request = sleeper.prepare()
+    LakeRound.plan(lake, log).run()
+    assert base.head is not None
+    engine(lake, log).roll_back(base.head)
+    with pytest.raises(CommitConflict):
+        sleeper.commit(request)
+
+
+def test_rows_changed_behind_a_cut_chain_are_a_rollback(lake: IcebergLakeStorage) -> None:
+    log = LakeSuite().make_log(lake)
+    log.append(B0, row(1), row(2))
+    LakeRound.plan(lake, log).run()
+    engine(lake, log).delete("id == 2")
+    engine(lake, log).touch()
+    engine(lake, log).expire()
+    with pytest.raises(LakeRolledBack):
+        lake.open_reader(log.table).load_base()
+
+
+def test_a_table_of_the_fluss_plugin_is_understood(lake: IcebergLakeStorage) -> None:
+    log = LakeSuite().make_log(lake, primary_key=("id",), table_id=TableId("42"))
+    job = FlinkJob(lake.connection.catalog, log.table.path, "42")
+    first = [{**row(i), "__bucket": 0, "__offset": i, "__timestamp": 0} for i in range(5)]
+    snapshot = job.commit(system_rows(lake, log, first), [5, -1])
+    reader = lake.open_reader(log.table)
+    base = reader.load_base()
+    assert (base.offsets, base.token, base.head) == (OffsetMap({B0: 5}), str(snapshot), str(snapshot))
+    # An update of 1 and a delete of 2, as the Flink job writes them: keys of older rows, then the new row.
+    keys = pa.table({"id": pa.array([1, 2], pa.int64())})
+    job.commit(system_rows(lake, log, [{**row(1, "new"), "__bucket": 0, "__offset": 6, "__timestamp": 0}]), [8], keys)
+    shown = lake_rows(lake, log.table)
+    assert [(offset, r["id"], r["name"]) for _, offset, r in shown] == [
+        (0, 0, "row 0"),
+        (3, 3, "row 3"),
+        (4, 4, "row 4"),
+        (6, 1, "new"),
+    ]
+    location = lake.connection.load(log.table.path).metadata_location
+    assert read_duckdb(location).num_rows == read_datafusion(location).num_rows == 4
+    (deleted,) = {d for f in reader.files(reader.load_base().head or SnapshotId("")) for d in f.deletes}
+    assert (deleted.content, deleted.equality_columns) == ("equality", ("id",))
+    # Our next round goes on where the job stopped, on the job's snapshot as token.
+    log.skip(B0, 8)
+    log.upsert(B0, row(7), row(8))
+    log.upsert(B1, row(9))
+    done = LakeRound.plan(lake, log).run()
+    assert done.offsets == OffsetMap({B0: 10, B1: 1})
+    assert ROWS_KEY not in done.summary  # nobody counted before us
+    assert len(lake_rows(lake, log.table)) == 7
+
+
+def test_a_fluss_offsets_file_that_is_gone_is_named(lake: IcebergLakeStorage) -> None:
+    log = LakeSuite().make_log(lake, table_id=TableId("42"))
+    FlinkJob(lake.connection.catalog, log.table.path, "42").commit(
+        system_rows(lake, log, [{**row(1), "__bucket": 0, "__offset": 0, "__timestamp": 0}]), [1]
+    )
+    table = lake.connection.load(log.table.path)
+    head = table.metadata.current_snapshot()
+    assert head is not None
+    assert head.summary is not None
+    table.io.delete(head.summary.additional_properties["fluss-offsets"])
+    with pytest.raises(LakeTampered, match="fluss-offsets"):
+        lake.open_reader(log.table).load_base()
