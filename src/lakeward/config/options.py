@@ -156,8 +156,6 @@ SERVER_DISK_RESERVE = _option(
 SERVER_WRITER_ID_EXPIRATION_TIME = _option(
     "server.writer-id.expiration-time", duration(minimum=_SECOND), "7 d", "How long an idle writer's sequence is remembered.", _S
 )
-DEFAULT_BUCKET_NUMBER = _option("default.bucket.number", integer(minimum=1), "1", "Buckets of a table that names no number.", _S)
-MAX_BUCKET_NUM = _option("max.bucket.num", integer(minimum=1), "10000", "Most buckets of a table or partition.", _S, fluss="128000")
 MAX_PARTITION_NUM = _option("max.partition.num", integer(minimum=1), "1000", "Most partitions of a table.", _S)
 
 # ---- lake ------------------------------------------------------------------------------------------------------------
@@ -271,9 +269,6 @@ REMOTE_LOG_TASK_INTERVAL_DURATION = _option(
 )
 REMOTE_LOG_TASK_MAX_UPLOAD_SEGMENTS = _option(
     "remote.log.task-max-upload-segments", integer(minimum=1), "5", "Most segments of a bucket copied in one go.", _S
-)
-REMOTE_LOG_CACHE_SIZE = _option(
-    "remote.log.cache-size", size(), "256 mb", "Disk space for remote segments that were read again.", _S, fluss="an index cache of 1 gb"
 )
 
 # ---- keys and partitions ---------------------------------------------------------------------------------------------

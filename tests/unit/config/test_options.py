@@ -25,7 +25,6 @@ FLUSS_DEFAULTS = {
     "kv.snapshot.num-retained": "2",
     "coordinator.lease.duration": "2 min",
     "coordinator.sweep.interval": "15 s",
-    "default.bucket.number": "1",
 }
 
 
@@ -49,6 +48,13 @@ def test_each_option_is_complete(option: Any) -> None:
     if option.default is not None:
         assert option.kind.parse(option.spell(option.default)) == option.default
     assert getattr(options, option.key.upper().replace(".", "_").replace("-", "_")) is option
+
+
+def test_every_option_is_read_by_somebody() -> None:
+    package = Path(options.__file__).parents[1]
+    sources = "".join(p.read_text() for p in package.rglob("*.py") if p.parent.name != "config")
+    unread = {key for key in options.ALL if key.upper().replace(".", "_").replace("-", "_") not in sources}
+    assert unread == {"table.log.format"}, "an option that nobody reads is a promise that nobody keeps"
 
 
 def test_the_page_in_docs_is_the_rendered_one() -> None:
