@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults: which hit acts, what it does, and how another process is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from lakeward.errors import FaultInjected, InvalidRequest, LakeUnavailable, TimedOut
+from lakeward.model.faults import FAULTS_ENV, fault_point
+from lakeward.testing import Fault, Faults, wait_until
+
+CHILD = """
+from lakeward.model.faults import fault_point
+for number in range(4):
+    print(number, flush=True)
+    fault_point("child.step", number=number)
+print("end", flush=True)
+"""
+
+
+def child(faults: Faults) -> subprocess.Popen[str]:
+    environment = {**os.environ, FAULTS_ENV: faults.to_text()}
+    return subprocess.Popen([sys.executable, "-c", CHILD], env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def hits(count: int, point: str = "a.step", **facts: object) -> list[int]:
+    """Which of so many hits raised."""
+    raised = []
+    for number in range(count):
+        try:
+            fault_point(point, **facts)
+        except FaultInjected:
+            raised.append(number)
+    return raised
+
+
+def test_without_faults_a_point_is_passed() -> None:
+    assert hits(3) == []
+
+
+def test_the_nth_hit_acts_so_many_times() -> None:
+    with Faults() as faults:
+        fault = faults.arm("a.step", hit=2, times=2)
+        assert hits(5) == [1, 2]
+        assert (fault.hits, fault.acted) == (5, 2)
+        assert hits(2, "another.step") == []
+        faults.arm("another.step", times=None)
+        assert hits(3, "another.step") == [0, 1, 2]
+    assert hits(5) == []
+
+
+def test_facts_may_choose() -> None:
+    with Faults() as faults:
+        faults.arm("a.step", times=None, when=lambda facts: facts["table"] == "x")
+        assert hits(2, table="y") == []
+        assert hits(2, table="x") == [0, 1]
+
+
+def test_any_error_can_be_raised() -> None:
+    with Faults() as faults:
+        faults.arm("a.step", error=lambda: LakeUnavailable(lake="memory", what="test", reason="told so"))
+        with pytest.raises(LakeUnavailable):
+            fault_point("a.step")
+
+
+def test_chance_is_seeded() -> None:
+    def draw(seed: int) -> list[int]:
+        with Faults(seed=seed) as faults:
+            faults.arm("a.step", times=None, chance=0.5)
+            return hits(30)
+
+    assert draw(1) == draw(1)
+    assert draw(1) != draw(2)
+    assert 0 < len(draw(1)) < 30
+
+
+def test_faults_nest_and_are_taken_out_again() -> None:
+    with Faults() as outer:
+        outer.arm("a.step", times=None)
+        with Faults():
+            assert hits(1) == []
+        assert hits(1) == [0]
+    assert outer.seen == ["a.step"]
+
+
+def test_a_pause_lasts_until_it_is_released() -> None:
+    passed = threading.Event()
+
+    def walk() -> None:
+        fault_point("a.step")
+        passed.set()
+
+    with Faults() as faults:
+        fault = faults.arm("a.step", "pause")
+        thread = threading.Thread(target=walk)
+        thread.start()
+        fault.wait_reached()
+        assert not passed.is_set()
+        fault.release()
+        thread.join(20)
+    assert passed.is_set()
+
+
+def test_the_text_form_reads_back() -> None:
+    faults = Faults(
+        Fault(point="a.b", hit=3, times=None),
+        Fault.from_text("c.d=kill,once=/tmp/x"),
+        Fault.from_text("e.f=pause,file=/tmp/y,chance=0.25"),
+        seed=9,
+    )
+    again = Faults.from_text(faults.to_text())
+    assert again.to_text() == faults.to_text()
+    assert again.seed == 9
+
+
+@pytest.mark.parametrize("text", ["a.b=explode", "a.b", "a.b=raise,often=3"])
+def test_a_wrong_text_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest, match=FAULTS_ENV):
+        Faults.from_text(text)
+
+
+def test_a_child_is_killed_at_the_point_it_was_told() -> None:
+    process = child(Faults(Fault.from_text("child.step=kill,hit=3")))
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    assert output.split() == ["0", "1", "2"]
+
+
+def test_of_several_children_one_acts(tmp_path: Path) -> None:
+    faults = Faults(Fault.from_text(f"child.step=kill,once={tmp_path / 'mark'}"))
+    children = [child(faults) for _ in range(3)]
+    for process in children:
+        process.communicate(timeout=60)
+    assert sorted(c.returncode for c in children) == [-signal.SIGKILL, 0, 0]
+
+
+def test_a_child_pauses_until_a_file_appears(tmp_path: Path) -> None:
+    pause = Fault.from_text(f"child.step=pause,hit=2,file={tmp_path / 'pause'}")
+    process = child(Faults(pause))
+    pause.wait_reached(60)
+    assert process.poll() is None
+    pause.release()
+    output, _ = process.communicate(timeout=60)
+    assert output.split()[-1] == "end"
+    assert process.returncode == 0
+
+
+def test_waiting_returns_the_first_true_answer_and_names_what_did_not_come() -> None:
+    answers = iter([0, None, "here"])
+    assert wait_until(lambda: next(answers), what="an answer") == "here"
+    with pytest.raises(TimedOut, match=r"a miracle did not end within .* still nothing"):
+        wait_until(lambda: False, limit_s=0.05, what="a miracle", state=lambda: "still nothing")
+
+
+def test_waiting_tolerates_what_it_is_told_to() -> None:
+    tries: list[int] = []
+
+    def fail_twice() -> bool:
+        tries.append(1)
+        if len(tries) < 3:
+            raise ConnectionError
+        return True
+
+    assert wait_until(fail_twice, tolerate=(ConnectionError,))
+    with pytest.raises(ValueError, match="no"):
+        wait_until(lambda: int("no"), tolerate=(ConnectionError,))
