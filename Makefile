@@ -25,7 +25,7 @@ demo: $(STAMP) ## server, one Spark tiering job and a load generator for a minut
 test: $(STAMP) ## every test but the long ones (ARGS= goes to pytest)
 	@$(BIN)/pytest $(ARGS)
 
-check: lint types imports generated wheel ## lint, types, import direction, generated docs, and the wheel in a clean environment
+check: lint types imports generated wheel ## lint, types, import direction, generated pages and links of the docs, the wheel in a clean environment
 
 lint: $(STAMP)
 	@$(BIN)/ruff check .
@@ -40,6 +40,7 @@ imports: $(STAMP)
 
 generated: $(STAMP)
 	@$(BIN)/python .ci/generate.py --check
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site
 
 wheel: $(STAMP)
 	@.ci/wheel
