@@ -97,14 +97,21 @@ class IcebergLakeCommitter(LakeCommitter):
         self._connection, self._table = connection, table
         self._reader = IcebergLakeReader(connection, table)
         self._prepared_on: Table | None = None
+        self._folder: str | None = None
 
     def begin(self, round_id: RoundId) -> bytes:
         table = self._connection.load(self._table.path)
         check_fits(self._table, table.metadata)
-        return WriteHandle.of(table).to_bytes()
+        handle = WriteHandle.of(table)
+        self._folder = handle.folder
+        return handle.to_bytes()
 
     def prefix(self, round_id: RoundId) -> str:
-        return round_prefix(round_id)
+        """The data folder's; manifests of the round have the same name's beginning in the metadata folder."""
+        if self._folder is None:
+            metadata = self._connection.load(self._table.path).metadata
+            self._folder = data_folder(metadata.location, metadata.properties)
+        return f"{self._folder}/{round_prefix(round_id)}"
 
     def prepare(
         self,

@@ -42,7 +42,8 @@ class IcebergLakeMaintenance(LakeMaintenance):
         folders = {f(metadata.location, metadata.properties) for f in (data_folder, metadata_folder)}
         io = self._arrow_io()
         with lake_errors(str(self._table.path), "list files of"):
-            return [file for folder in sorted(folders) for file in _list(io, folder, prefix or OURS)]
+            name = (prefix or "").rpartition("/")[2] or OURS
+            return [file for folder in sorted(folders) for file in _list(io, folder, name)]
 
     def _arrow_io(self) -> PyArrowFileIO:
         return PyArrowFileIO({**self._load().io.properties, **self._connection.options})
