@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import date
 
 import pyarrow.compute as pc
 import pytest
@@ -13,6 +16,7 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId, new_round_id, new_table_id
 from lakeward.model.offsets import OffsetMap
 from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, LakeStorage
+from lakeward.testing.lakes.removal import removal_of
 from lakeward.testing.lakes.rounds import LakeRound, lake_rows
 from lakeward.testing.lakes.suite import B0, B1, COLUMNS, LakeSuite, needs, row
 
@@ -65,6 +69,40 @@ class CommitContract(LakeSuite):
         only = [r for b in reader.scan(snapshot.snapshot_id, buckets=[us]) for r in b.to_pylist()]
         assert [r["id"] for r in only] == [3]
         assert [f.partition for f in reader.files(snapshot.snapshot_id, us)] == [{"region": "us"}]
+
+    @needs("partitions")
+    def test_partition_values_have_types(self, lake: LakeStorage) -> None:
+        columns = {**COLUMNS, "day": "DATE NOT NULL", "shop": "INT NOT NULL"}
+        log = self.make_log(lake, columns=columns, partition_keys=("day", "shop"))
+        for day, shop in ((date(1969, 12, 31), -1), (date(2024, 2, 29), 7)):
+            log.append(Bucket(f"{day}${shop}", 1), row(shop, day=day, shop=shop))
+        made = LakeRound.plan(lake, log)
+        snapshot = made.run()
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+        for bucket in log.ends():
+            assert [r["shop"] for b in made.reader.scan(snapshot.snapshot_id, buckets=[bucket]) for r in b.to_pylist()] == [
+                int(bucket.partition.partition("$")[2])
+            ]
+
+    def test_offsets_of_very_many_buckets_are_kept(self, lake: LakeStorage) -> None:
+        """More than fits into a snapshot's summary; also a sweep and a foreign commit leave them."""
+        log = self.make_log(lake, bucket_count=3000)
+        made = LakeRound.plan(lake, log)
+        for number in range(3000):
+            made.take(Bucket("", number), number + 1_000_000, None)
+        made.commit()
+        self.foreign_commit(lake, log.table)
+        left = LakeRound.plan(lake, log)
+        log.skip(B0, 1_000_000)
+        log.append(B0, row(1))
+        left.write(B0)
+        removal_of(lake, log).sweep()
+        wanted = OffsetMap({Bucket("", n): n + 1_000_000 for n in range(3000)})
+        assert made.reader.load_base().offsets == wanted
+        assert LakeRound.plan(lake, log).run(B0).offsets == wanted.overlaid({B0: 1_000_001})
+        found = made.committer.find(made.round_id)
+        assert found is not None
+        assert found.offsets == wanted
 
     def test_sub_splits_of_a_bucket_come_in_order_with_gaps_kept(self, lake: LakeStorage) -> None:
         log = self.make_log(lake)
@@ -169,6 +207,29 @@ class CommitContract(LakeSuite):
         assert refused.value.lost
         with pytest.raises(CommitConflict):
             zombie.prepare(late.base)
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+    @needs("conditional_commit")
+    def test_of_rounds_that_race_one_wins(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1))
+        racers = [LakeRound.plan(lake, log).write(B0) for _ in range(4)]
+        requests = [r.prepare() for r in racers]
+        lined_up = threading.Barrier(len(racers))
+
+        def race(number: int) -> str:
+            lined_up.wait(20)
+            try:
+                racers[number].commit(requests[number])
+            except (CommitConflict, CommitUnknown) as error:
+                return error.code
+            return "done"
+
+        with ThreadPoolExecutor(len(racers)) as pool:
+            told = list(pool.map(race, range(len(racers))))
+        landed = [r for r in racers if r.committer.find(r.round_id) is not None]
+        assert len(landed) == 1, told
+        assert told.count("done") <= 1
         assert lake_rows(lake, log.table) == log.expected(log.ends())
 
     @needs("conditional_commit")

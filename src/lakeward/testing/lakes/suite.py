@@ -79,11 +79,11 @@ class LakeSuite:
 
     def table_info(self, name: str = "t", **options: Any) -> TableInfo:
         """A table that is nowhere yet. `columns` maps names to SQL types; the rest goes to the descriptor."""
-        columns = options.pop("columns", COLUMNS)
+        columns, count = options.pop("columns", COLUMNS), options.pop("bucket_count", 2)
         table_id: TableId = options.pop("table_id", None) or new_table_id()
         schema = Schema(columns=tuple(Column(name=n, type=parse_type(t)) for n, t in columns.items()))
         return TableInfo(
-            path=TablePath("contract", name), table_id=table_id, descriptor=TableDescriptor(schema=schema, bucket_count=2, **options)
+            path=TablePath("contract", name), table_id=table_id, descriptor=TableDescriptor(schema=schema, bucket_count=count, **options)
         )
 
     def make_log(self, lake: LakeStorage, name: str = "t", **options: Any) -> ScriptedLog:

@@ -3,26 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from lakeward.errors import CommitConflict, SnapshotGone
-from lakeward.lake.orphans import OrphanOptions, OrphanRemoval
 from lakeward.model.ids import SnapshotId, new_round_id
-from lakeward.model.intent import Intent
 from lakeward.model.offsets import OffsetMap
 from lakeward.spi.lake import LakeStorage
-from lakeward.testing.clock import ManualClock
 from lakeward.testing.intents import MemoryIntents
+from lakeward.testing.lakes.removal import LATER_MS, intent_of, removal_of
 from lakeward.testing.lakes.rounds import LakeRound, lake_rows
 from lakeward.testing.lakes.suite import B0, LakeSuite, needs, row
 from lakeward.testing.scripted_log import ScriptedLog
-
-LATER_MS = 4_000_000_000_000
-"""Long after any snapshot that a test makes."""
 
 
 class UpkeepContract(LakeSuite):
@@ -219,24 +212,3 @@ class UpkeepContract(LakeSuite):
                 log.append(B0, row(number))
             ids.append(LakeRound.plan(lake, log).run().snapshot_id)
         return log, ids
-
-
-def intent_of(made: LakeRound) -> Intent:
-    return Intent(
-        round_id=made.round_id,
-        table_id=made.table.table_id,
-        prefix=made.committer.prefix(made.round_id),
-        token=made.base.token,
-        fence=made.base.fence,
-        recorded_at_ms=0,
-    )
-
-
-def removal_of(lake: LakeStorage, log: ScriptedLog) -> OrphanRemoval:
-    """At a time when every file is old enough, with nobody holding the table."""
-    return OrphanRemoval(lake, log.table, clock=ManualClock(LATER_MS), options=OrphanOptions(), hold=_unleased, adopt=lambda base: None)
-
-
-@contextmanager
-def _unleased() -> Iterator[bool]:
-    yield True

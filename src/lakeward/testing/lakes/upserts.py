@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pytest
 from lakeward.errors import CommitConflict, ReplacedRowMissing
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsetset import OffsetSet
+from lakeward.model.split import SnapshotSplit
 from lakeward.spi.lake import LakeStorage
 from lakeward.testing.lakes.rounds import LakeRound, lake_rows
 from lakeward.testing.lakes.suite import B0, B1, LakeSuite, needs, row
@@ -47,6 +49,28 @@ class UpsertContract(LakeSuite):
         made = LakeRound.plan(lake, log).write(B0, middle).write(B0)
         assert len(made.replaced[B0]) == 2
         made.commit()
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+    @needs("upserts", "positions")
+    def test_a_snapshot_split_is_the_ground_that_later_changes_stand_on(self, lake: LakeStorage) -> None:
+        """The first round of a PK table: live rows of the KV, sorted by offset, then the log from there."""
+        log = self.make_log(lake, **PK)
+        log.upsert(B0, row(1), row(2), row(3))
+        log.upsert(B0, row(1, "new"))
+        log.delete(B0, row(2))
+        at = log.end(B0)
+        log.delete(B0, row(3))
+        log.upsert(B0, row(1, "newest"))
+        made = LakeRound.plan(lake, log)
+        split = SnapshotSplit(bucket=B0, snapshot_id="s1", log_offset=at)
+        writer = lake.open_writer(replace(made.task(B0, 0, at), split=split))
+        live = {offset for _, offset, _ in log.expected({B0: at})}
+        whole = log.batch(B0, 0, at).select(["id", "name", "amount", "__offset", "__timestamp"])
+        writer.write(whole.filter(pa.array([o in live for o in whole.column("__offset").to_pylist()])))
+        made.take(B0, at, writer.complete())
+        made.write(B0)
+        assert len(made.replaced[B0]) == 2
+        assert made.commit().offsets == log.ends()
         assert lake_rows(lake, log.table) == log.expected(log.ends())
 
     @needs("upserts", "positions")

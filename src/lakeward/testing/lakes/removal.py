@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Orphan removal as a contract test needs it: every file is old enough and nobody holds the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lakeward.lake.orphans import OrphanOptions, OrphanRemoval
+from lakeward.model.intent import Intent
+from lakeward.spi.lake import LakeStorage
+from lakeward.testing.clock import ManualClock
+from lakeward.testing.lakes.rounds import LakeRound
+from lakeward.testing.scripted_log import ScriptedLog
+
+LATER_MS = 4_000_000_000_000
+"""Long after anything that a test makes."""
+
+
+def intent_of(made: LakeRound) -> Intent:
+    return Intent(
+        round_id=made.round_id,
+        table_id=made.table.table_id,
+        prefix=made.committer.prefix(made.round_id),
+        token=made.base.token,
+        fence=made.base.fence,
+        recorded_at_ms=0,
+    )
+
+
+def removal_of(lake: LakeStorage, log: ScriptedLog) -> OrphanRemoval:
+    """At a time when every file is old enough, with nobody holding the table."""
+    return OrphanRemoval(lake, log.table, clock=ManualClock(LATER_MS), options=OrphanOptions(), hold=_unleased, adopt=lambda base: None)
+
+
+@contextmanager
+def _unleased() -> Iterator[bool]:
+    yield True
