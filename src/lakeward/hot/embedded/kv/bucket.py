@@ -22,7 +22,6 @@ from lakeward.hot.embedded.kv.kvoptions import KvOptions
 from lakeward.hot.embedded.kv.put import Put, PutBuilder
 from lakeward.hot.embedded.kv.recovery import Recovery, is_damage
 from lakeward.hot.embedded.kv.rowcodec import RowCodec, StoredRows
-from lakeward.hot.embedded.kv.rows import align_keys
 from lakeward.hot.embedded.kv.snapshot import KvSnapshots, StoredSnapshot
 from lakeward.hot.embedded.kv.structcodec import binary_of
 from lakeward.model.bucket import Bucket
@@ -128,10 +127,9 @@ class KvBucket:
     def lookup(self, keys: pa.RecordBatch, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """The rows of those keys that are there, in the order of `keys`, with `__offset` and `__timestamp`. Blocks no put."""
         builder = self._builder
-        wanted = builder.keys.encode(align_keys(str(self._table.path), builder.codec.arrow, keys, builder.keys.names))
         with self._noting_damage():
-            found = self._open_database("lookups").get(wanted.to_pylist())
-        return builder.codec.decode_batch(builder.codec.unpack(binary_of(found).drop_null()), columns)
+            found = builder.find(keys, self._open_database("lookups").get)
+        return builder.codec.decode_batch(found, columns)
 
     @property
     def rows(self) -> int:

@@ -130,6 +130,11 @@ class PutBuilder:
             growth=-plan.deleted,
         )
 
+    def find(self, batch: pa.RecordBatch, read: Read) -> StoredRows:
+        """What is stored for the keys of `batch`, in their order, without those that are not there. Raises `InvalidRows`."""
+        keys = self.keys.encode(align_keys(self.table, self.codec.arrow, batch, self.keys.names))
+        return self._read_image(_SortedKeys.of(keys), read).stored
+
     def replay(self, batch: pa.RecordBatch, kinds: npt.NDArray[np.int8]) -> tuple[list[bytes], pa.BinaryArray, Mask]:
         """KV writes of changelog records: keys, rows, and which of them are deleted. -U records are left out."""
         kept = kinds != ChangeType.UPDATE_BEFORE
