@@ -137,7 +137,7 @@ class Job(Process):
 
 def tier_now(client: Client, table: Table, limit_s: float = ROUND_LIMIT_S) -> None:
     """Asks for a round at once; returns when everything acknowledged before is in the lake."""
-    client.server.ask("POST", routes.TIER_NOW.format(table=table.path), params={"limit_s": limit_s})
+    client.server.ask("POST", routes.TIER_NOW.format(table=table.path), params={"limit_s": limit_s}, timeout_s=limit_s + 10)
 
 
 def lake_snapshots(client: Client, table: Table) -> list[dict[str, Any]]:

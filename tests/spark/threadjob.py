@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import logging
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -28,6 +30,7 @@ def main() -> int:
         parser.add_argument(flag)
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO)
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     config = resolve(arguments={"client.server": given.server, "tiering.slots": int(given.slots), "tiering.master": given.master})
     options = TieringOptions.from_config(config)

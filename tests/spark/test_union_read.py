@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Union read in Spark: DataFrames, views, the Data Source, streaming and writes, against a real server with rounds on threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lakeward.spark
+from lakeward.client import Client, Table
+from lakeward.errors import InvalidRequest, SnapshotGone, TableNotFound
+from lakeward.tiering.session import SessionOptions, open_session
+from tests.spark.processes import Job, Server, tier_now
+
+pytestmark = [
+    pytest.mark.spark,
+    # Py4J leaves sockets to the garbage collector.
+    pytest.mark.filterwarnings("ignore:.*socket.socket.*:pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore:.*unclosed <socket.*:ResourceWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def job(server: Server) -> Iterator[Job]:
+    made = Job(server, "threads", spark=False)
+    yield made
+    made.kill()
+
+
+@pytest.fixture(scope="module")
+def spark(server: Server, job: Job) -> Iterator[Any]:
+    session = open_session(SessionOptions(master="local[2]", archive=False)).spark
+    lakeward.spark.register(session)
+    yield session
+    session.stop()
+
+
+def rows(frame: Any) -> list[tuple[Any, ...]]:
+    return sorted((tuple(r) for r in frame.collect()), key=repr)
+
+
+@pytest.fixture(scope="module")
+def state(server: Server, job: Job) -> Iterator[tuple[Table, dict[tuple[str, int], tuple[Any, ...]]]]:
+    """A partitioned PK table: several rounds with updates and deletes in the lake, and a hot tail that replaces lake rows.
+
+    Both partitions share bucket numbers and offsets; a column came in between."""
+    with server.connect() as client:
+        columns = "p string not null, id bigint not null, v string, d decimal(10, 2), small tinyint"
+        table = client.create_table("db.state", columns, primary_key="p,id", partition_by="p", buckets=2, freshness="5 min")
+        held: dict[tuple[str, int], tuple[Any, ...]] = {}
+
+        def upsert(ids: range, mark: str) -> None:
+            made: list[dict[str, Any]] = [
+                {"p": p, "id": i, "v": f"{mark}{i}", "d": Decimal(i), "small": i % 100} for p in ("a", "b") for i in ids
+            ]
+            table.upsert(made)
+            held.update({(r["p"], r["id"]): (r["p"], r["id"], r["v"], r["d"], r["small"], None) for r in made})
+
+        upsert(range(40), "first")
+        tier_now(client, table)
+        upsert(range(10, 20), "second")
+        table.delete([{"p": "a", "id": i} for i in range(5)])
+        for i in range(5):
+            del held["a", i]
+        tier_now(client, table)
+        table = client.alter_table("db.state", add_columns="extra int")
+        table.upsert([{"p": "b", "id": i, "v": "hot", "d": None, "small": 1, "extra": i} for i in range(15, 25)])
+        held.update({("b", i): ("b", i, "hot", None, 1, i) for i in range(15, 25)})
+        table.delete([{"p": "b", "id": 39}])
+        del held["b", 39]
+        yield table, held
+
+
+def test_a_pk_table_is_lake_less_replaced_rows_plus_tail(spark: Any, server: Server, state: Any) -> None:
+    table, held = state
+    frame = lakeward.spark.read(spark, table.path, server=server.url)
+    assert frame.columns == ["p", "id", "v", "d", "small", "extra"]
+    assert dict(frame.dtypes)["small"] == "tinyint"
+    assert rows(frame) == sorted(held.values(), key=repr)
+    assert frame.lakeward_bound.snapshot_id is not None
+    assert frame.lakeward_bound.tail_rows > 0
+
+
+def test_the_data_source_gives_the_same_and_takes_filters(spark: Any, server: Server, state: Any) -> None:
+    table, held = state
+    frame = spark.read.format("lakeward").option("server", server.url).load(table.path)
+    assert rows(frame) == sorted(held.values(), key=repr)
+    few = frame.filter("p = 'b' and id >= 20 and v = 'hot'")
+    assert rows(few.select("id")) == [(20,), (21,), (22,), (23,), (24,)]
+
+
+def test_filters_and_projections_reach_the_parquet_scan(spark: Any, server: Server, state: Any) -> None:
+    table, _ = state
+    frame = lakeward.spark.read(spark, table.path, server=server.url).filter("id > 30").select("v")
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    scans = [line for line in plan.splitlines() if "FileScan parquet" in line and "delete" not in line]
+    assert scans
+    assert all("GreaterThan(id,30)" in line for line in scans if "PushedFilters" in line and "v#" in line)
+    assert not any("d#" in line.split("ReadSchema")[-1] for line in scans)
+
+
+def test_modes_and_history(spark: Any, server: Server, client: Client, job: Job) -> None:
+    table = client.create_table("db.log", "id bigint not null", buckets=2, freshness="5 min")
+    table.append([{"id": i} for i in range(10)])
+    tier_now(client, table)
+    first = client.read("db.log", mode="lake").bound.snapshot_id
+    table.append([{"id": i} for i in range(10, 20)])
+    tier_now(client, table)
+    table.append([{"id": i} for i in range(20, 25)])
+
+    def count(**options: Any) -> int:
+        found: int = lakeward.spark.read(spark, "db.log", server=server.url, **options).count()
+        return found
+
+    assert count() == 25
+    assert count(mode="lake") == 20
+    assert count(mode="hot") == 25
+    assert count(as_of=first) == 10
+    lakeward.spark.view(spark, "db.log", server=server.url, name="seen")
+    assert spark.sql("select sum(id) from seen").collect()[0][0] == sum(range(25))
+    with pytest.raises(SnapshotGone):
+        count(as_of="17")
+    with pytest.raises(InvalidRequest, match="union, lake, hot"):
+        count(mode="all")
+    with pytest.raises(TableNotFound):
+        lakeward.spark.read(spark, "db.nothing", server=server.url)
+
+
+def test_a_stream_reads_lake_then_log_once_through_restarts(spark: Any, server: Server, client: Client, job: Job, tmp_path: Path) -> None:
+    table = client.create_table("db.stream", "id bigint not null", buckets=2, freshness="5 min")
+    table.append([{"id": i} for i in range(100)])
+    tier_now(client, table)
+    table.append([{"id": i} for i in range(100, 150)])
+
+    def run() -> None:
+        source = spark.readStream.format("lakeward").option("server", server.url).option("max_rows", "40").load("db.stream")
+        query = (
+            source.writeStream.format("parquet")
+            .option("path", str(tmp_path / "out"))
+            .option("checkpointLocation", str(tmp_path / "check"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(120)
+        assert query.exception() is None
+
+    run()
+    table.append([{"id": i} for i in range(150, 180)])
+    run()
+    got = [r[0] for r in spark.read.parquet(str(tmp_path / "out")).collect()]
+    assert sorted(got) == list(range(180))
+
+
+def test_a_pk_stream_gives_the_snapshot_then_the_changelog(spark: Any, server: Server, client: Client, job: Job, tmp_path: Path) -> None:
+    table = client.create_table("db.changes", "id bigint not null, v string", primary_key="id", freshness="5 min")
+    table.upsert([{"id": i, "v": "old"} for i in range(5)])
+    tier_now(client, table)
+    table.upsert([{"id": 0, "v": "new"}])
+    table.delete([{"id": 4}])
+    source = spark.readStream.format("lakeward").option("server", server.url).option("system_columns", "true").option("kind", "changelog")
+    query = (
+        source.load("db.changes")
+        .writeStream.format("parquet")
+        .option("path", str(tmp_path / "out"))
+        .option("checkpointLocation", str(tmp_path / "check"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(120)
+    assert query.exception() is None
+    got = spark.read.parquet(str(tmp_path / "out")).select("__change_type", "id", "v").collect()
+    want = [("+I", i, "old") for i in range(5)] + [("-U", 0, "old"), ("+U", 0, "new"), ("-D", 4, "old")]
+    assert sorted(map(tuple, got)) == sorted(want)
+
+
+def test_batch_writes_append_and_upsert(spark: Any, server: Server, client: Client) -> None:
+    client.create_table("db.sink", "id bigint not null, v string", buckets=2, lake=False)
+    frame = spark.range(1000).selectExpr("id", "cast(id as string) as v").repartition(4)
+    frame.write.format("lakeward").option("server", server.url).mode("append").save("db.sink")
+    assert sorted(client.read("db.sink").to_table()["id"].to_pylist()) == list(range(1000))
+    keyed = client.create_table("db.keyed", "id bigint not null, v string", primary_key="id", lake=False)
+    keyed.upsert([{"id": 1, "v": "a"}])
+    spark.createDataFrame([(1, "b"), (2, "c")], "id long, v string").write.format("lakeward").option("server", server.url).mode(
+        "append"
+    ).save("db.keyed")
+    assert keyed.lookup([{"id": 1}, {"id": 2}]).to_pylist() == [{"id": 1, "v": "b"}, {"id": 2, "v": "c"}]
+
+
+def test_a_streaming_write_that_is_run_again_adds_nothing(spark: Any, server: Server, client: Client, tmp_path: Path) -> None:
+    client.create_table("db.once", "id bigint not null", buckets=2, lake=False)
+    (tmp_path / "in").mkdir()
+    spark.range(500).write.mode("append").parquet(str(tmp_path / "in" / "one"))
+
+    def run() -> None:
+        source = spark.readStream.schema("id long").parquet(str(tmp_path / "in" / "*"))
+        query = (
+            source.writeStream.format("lakeward")
+            .option("server", server.url)
+            .option("checkpointLocation", str(tmp_path / "check"))
+            .trigger(availableNow=True)
+            .start("db.once")
+        )
+        query.awaitTermination(120)
+        assert query.exception() is None
+
+    run()
+    for file in sorted((tmp_path / "check" / "commits").glob("*")):
+        if file.name.isdigit() or file.name.startswith("."):
+            file.unlink()
+    run()
+    assert sorted(client.read("db.once").to_table()["id"].to_pylist()) == list(range(500))
