@@ -22,7 +22,7 @@ class OffsetSet:
 
     def __init__(self, offsets: Iterable[int] | Offsets = ()) -> None:
         array = offsets if isinstance(offsets, np.ndarray) else np.fromiter(offsets, np.int64)
-        self.values: Offsets = np.unique(array.astype(np.int64, copy=False))
+        self.values: Offsets = _ascending(array.astype(np.int64, copy=False))
 
     @classmethod
     def from_sorted(cls, values: Offsets) -> OffsetSet:
@@ -53,7 +53,7 @@ class OffsetSet:
         return OffsetSet(np.concatenate([self.values, other.values]))
 
     def minus(self, other: OffsetSet) -> OffsetSet:
-        return OffsetSet.from_sorted(np.setdiff1d(self.values, other.values, assume_unique=True))
+        return OffsetSet.from_sorted(self.values[~other.mask(self.values)])
 
     def mask(self, offsets: Offsets) -> npt.NDArray[np.bool_]:
         """For each of `offsets`, whether it is in the set."""
@@ -82,3 +82,9 @@ class OffsetSet:
         except (OSError, pa.ArrowException) as error:
             raise InvalidRequest(what="offset set", reason=str(error)) from error
         return cls.from_sorted(np.cumsum(np.frombuffer(raw, "<i8")).astype(np.int64))
+
+
+def _ascending(values: Offsets) -> Offsets:
+    """Sorted without doubles. numpy's `unique` hashes since 2.3 and takes twenty times as long on offsets."""
+    ordered = np.sort(values)
+    return ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])] if len(ordered) else ordered
