@@ -18,8 +18,9 @@ Changes = npt.NDArray[np.int8]
 NO_PREV = -1
 """Stands for a null `__prev_offset`; offsets start at 0."""
 
-_ADDS = (ChangeType.APPEND, ChangeType.INSERT, ChangeType.UPDATE_AFTER)
-_REPLACES = (ChangeType.UPDATE_AFTER, ChangeType.DELETE)
+# Looked up by change type.
+_ADDS = np.array([c in (ChangeType.APPEND, ChangeType.INSERT, ChangeType.UPDATE_AFTER) for c in ChangeType])
+_REPLACES = np.array([c in (ChangeType.UPDATE_AFTER, ChangeType.DELETE) for c in ChangeType])
 
 
 def offsets_of(batch: pa.RecordBatch) -> Offsets:
@@ -44,12 +45,12 @@ def prev_offsets_of(batch: pa.RecordBatch) -> Offsets:
 
 def adds_row(changes: Changes) -> Mask:
     """Records that leave a row behind: +A, +I, +U."""
-    return np.isin(changes, _ADDS)
+    return _ADDS[changes]
 
 
 def replaces_row(changes: Changes) -> Mask:
     """Records that end an older row: +U, -D."""
-    return np.isin(changes, _REPLACES)
+    return _REPLACES[changes]
 
 
 def keep_rows(batch: pa.RecordBatch, keep: Mask) -> pa.RecordBatch:
