@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from lakeward.client import Client
 from tests.spark.processes import Job, Server
+
+SMALL_SPLITS = {"LAKEWARD_TIERING__SPLIT__TARGET_BYTES": "256 kb", "LAKEWARD_TIERING__SMALL_ROUND__BYTES": "64 kb"}
+"""So that a few megabytes are a big round: cut into sub-splits, in a Spark job of its own."""
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +23,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def job(server: Server) -> Iterator[Job]:
-    made = Job(server, "shared")
+    made = Job(server, "shared", settings=SMALL_SPLITS)
     yield made
     code = made.stop()
     assert code == 0, made.text()[-3000:]
@@ -31,8 +33,3 @@ def job(server: Server) -> Iterator[Job]:
 def client(server: Server) -> Iterator[Client]:
     with server.connect() as made:
         yield made
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path

@@ -148,6 +148,12 @@ def lake_snapshots(client: Client, table: Table) -> list[dict[str, Any]]:
     return found
 
 
+def rounds(client: Client, table: Table) -> list[dict[str, Any]]:
+    """Rounds of the table that ended, oldest first."""
+    found = client.server.ask("GET", routes.ROUNDS, params={"table": table.path})["rounds"]
+    return sorted(found, key=lambda r: r["ended_at_ms"])
+
+
 def status(client: Client, table: str) -> dict[str, Any]:
     found: dict[str, Any] = client.server.ask("GET", routes.TABLE_STATUS.format(table=table))
     return found

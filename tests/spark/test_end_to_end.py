@@ -8,11 +8,14 @@ import threading
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from lakeward.cli.duckdblake import query_lake
 from lakeward.client import Client
 from lakeward.testing.waiting import wait_until
 from tests.spark.processes import Job, check_exactly_once, lake_rows, lake_snapshots, status, tier_now, wait_tiered
+from tests.spark.processes import rounds as ended
 
 pytestmark = pytest.mark.spark
 
@@ -168,3 +171,22 @@ def test_one_tables_trouble_is_its_own(client: Client, job: Job) -> None:
     wait_until(lambda: status(client, broken.path)["failures"] > 0, limit_s=30, what="the failure", state=job.text)
     assert "no longer in the catalog" in status(client, broken.path)["reason"]
     assert check_exactly_once(client, fine) == 5
+
+
+def test_a_one_row_table_does_not_wait_for_a_big_one(client: Client, job: Job) -> None:
+    big = client.create_table("e2e.big", "id BIGINT, name STRING", buckets=2, freshness="1 h")
+    for at in range(0, 200_000, 50_000):
+        big.append(pa.table({"id": range(at, at + 50_000), "name": [f"name-{i}" for i in range(50_000)]}))
+    small = client.create_table("e2e.single", "id BIGINT, name STRING", freshness="1 h")
+    asking = threading.Thread(target=lambda: tier_now(client, big))
+    asking.start()
+    wait_until(lambda: status(client, big.path)["state"] == "tiering", limit_s=30, what="the big round")
+    small.append(rows(0, 1))
+    tier_now(client, small)
+    asking.join()
+    wait_until(lambda: ended(client, big) and ended(client, small), what="both ends")
+    assert ended(client, small)[-1]["ended_at_ms"] < ended(client, big)[-1]["ended_at_ms"]
+    assert ended(client, big)[-1]["files"] > 4, "the big range was cut into sub-splits"
+    assert check_exactly_once(client, small) == 1
+    (found,) = query_lake(client, big.path, "SELECT count(*) AS rows, count(DISTINCT id) AS ids FROM lake")
+    assert found == {"rows": 200_000, "ids": 200_000}
