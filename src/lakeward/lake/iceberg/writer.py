@@ -41,14 +41,23 @@ class IcebergLakeWriter(LakeWriter):
         self._files: list[WrittenFile] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        rows = self._options.row_group_rows
-        for start in range(0, batch.num_rows, rows):
-            part = batch.slice(start, rows)
+        """Cuts batches where a row group is full, so that none outgrows the table's limits or this process's memory."""
+        row_bytes = max(1, batch.nbytes // max(1, batch.num_rows))
+        at = 0
+        while at < batch.num_rows:
+            if self._room(row_bytes) <= 0:
+                self._flush()
+            part = batch.slice(at, self._room(row_bytes))
+            at += part.num_rows
             self._pending.append(part)
             self._pending_rows += part.num_rows
-            self._pending_bytes += part.nbytes
-            if self._pending_bytes >= self._options.row_group_bytes or self._pending_rows >= rows:
-                self._flush()
+            self._pending_bytes += part.num_rows * row_bytes
+
+    def _room(self, row_bytes: int) -> int:
+        """Rows that the pending row group still takes; always one at least when it is empty."""
+        rows = self._options.row_group_rows - self._pending_rows
+        room = min(rows, (self._options.row_group_bytes - self._pending_bytes) // row_bytes)
+        return max(1, room) if not self._pending else room
 
     def _flush(self) -> None:
         """Pending rows become a row group; a file that has reached its size is closed."""

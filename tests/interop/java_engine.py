@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Java Iceberg in Spark, in an environment of its own: JSON lines in (`{"sql": ...}` or `{"path": ...}`), JSON lines out.
+
+Run by that environment's Python: `python java_engine.py JAR REST_URL`. Nothing of ours is importable there.
+"""
+
+import json
+import sys
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+def main(jar: str, url: str) -> None:
+    settings = {
+        "spark.jars": jar,
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.lake.type": "rest",
+        "spark.sql.catalog.lake.uri": url,
+        "spark.sql.catalog.lake.cache-enabled": "false",
+    }
+    builder = SparkSession.builder.master("local[2]")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    print(json.dumps({"ready": True}), flush=True)
+    for line in sys.stdin:
+        order = json.loads(line)
+        answer: dict[str, Any]
+        try:
+            frame = spark.read.format("iceberg").load(order["path"]) if "path" in order else spark.sql(order["sql"])
+            answer = {"rows": [json.loads(row) for row in frame.toJSON().collect()]}
+        except Exception as error:  # noqa: BLE001 - the other side decides
+            answer = {"error": str(error)[:2000]}
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])
