@@ -55,3 +55,28 @@ def is_fitting(given: pa.DataType, wanted: pa.DataType) -> bool:
         names = {f.name: f.type for f in given}
         return names.keys() <= {f.name for f in wanted} and all(is_fitting(names.get(f.name, pa.null()), f.type) for f in wanted)
     return any(from_(given) and to(wanted) for from_, to in _FITTING)
+
+
+def in_microseconds(kind: pa.DataType) -> pa.DataType:
+    """The type with every coarser time or timestamp in it made one of microseconds."""
+    if pt.is_timestamp(kind) and kind.unit in ("s", "ms"):
+        return pa.timestamp("us", tz=kind.tz)
+    if pt.is_time32(kind):
+        return pa.time64("us")
+    if pt.is_list(kind):
+        return pa.list_(_field_in_microseconds(kind.value_field))
+    if pt.is_struct(kind):
+        return pa.struct([_field_in_microseconds(f) for f in kind])
+    if pt.is_map(kind):
+        return pa.map_(_field_in_microseconds(kind.key_field), _field_in_microseconds(kind.item_field))
+    return kind
+
+
+def _field_in_microseconds(field: pa.Field) -> pa.Field:
+    return field.with_type(in_microseconds(field.type))
+
+
+def holds_map(kind: pa.DataType) -> bool:
+    if pt.is_struct(kind):
+        return any(holds_map(f.type) for f in kind)
+    return bool(pt.is_map(kind)) or (is_array(kind) and holds_map(kind.value_type))

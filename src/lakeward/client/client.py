@@ -10,6 +10,7 @@ from typing import Any
 from weakref import WeakSet
 
 from lakeward.client.columns import as_names, parse_columns
+from lakeward.client.options import ClientOptions
 from lakeward.client.table import Table
 from lakeward.hot.embedded.http import ServerConnection
 from lakeward.hot.embedded.plugin import CA, SERVER, EmbeddedPlugin
@@ -25,9 +26,11 @@ LAKE = "table.datalake.enabled"
 class Client:
     """Threads may share it. Connects on first use, and again after a break or a fork."""
 
-    def __init__(self, url: str, *, token: str | None = None, ca: str | None = None) -> None:
-        self.server = ServerConnection(url, token=token, ca=ca)
-        self.plugin = EmbeddedPlugin({SERVER: url, **({CA: ca} if ca else {})}, self.server)
+    def __init__(self, url: str, *, options: ClientOptions | None = None) -> None:
+        self.options = options or ClientOptions()
+        ca = self.options.ca
+        self.server = ServerConnection(url, token=self.options.token, ca=ca, timeout_s=self.options.timeout_s)
+        self.plugin = EmbeddedPlugin({SERVER: url, **({CA: ca} if ca else {})}, self.server, retry_s=self.options.retry_s)
         self.store = self.plugin.store()
         self._tables: WeakSet[Table] = WeakSet()
 

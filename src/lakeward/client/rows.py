@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.client.casts import is_fitting
+from lakeward.client.casts import holds_map, in_microseconds, is_fitting
 from lakeward.errors import InvalidRequest, InvalidRows
 from lakeward.model.arrow import to_arrow_type
 from lakeward.model.schema import Column
@@ -65,17 +65,37 @@ def _dicts(rows: Any) -> list[Mapping[str, Any]]:
     raise InvalidRequest(what="rows", reason=f"{type(rows).__name__} is neither Arrow data nor a list of dicts")
 
 
-def _array(values: list[Any], column: Column, where: str) -> pa.Array:
+def _array(values: list[Any], column: Column, where: str) -> pa.ChunkedArray:
     kind = to_arrow_type(column.type)
+    exact = in_microseconds(kind)  # Python's own precision: building coarser values directly would cut them without a word
     try:
-        return pa.array(values, type=kind)
+        made = pa.chunked_array([pa.array(values, type=exact)], type=exact)
     except _ARROW_ERRORS as error:
         for index, value in enumerate(values):
             try:
-                pa.array([value], type=kind)
+                pa.array([value], type=exact)
             except _ARROW_ERRORS as reason:
                 raise InvalidRows(table=where, row=index, column=column.name, reason=_why(value, column, reason)) from error
         raise InvalidRows(table=where, row=0, column=column.name, reason=str(error)) from error
+    _check_kinds(values, exact, column, where)
+    return made if exact == kind else _cast(made, kind, column, where)
+
+
+def _check_kinds(values: list[Any], kind: pa.DataType, column: Column, where: str) -> None:
+    """Arrow builds an integer from 1.5, a date from a datetime and text from bytes, each with a loss: what it would infer by
+    itself must be of the same kind. Maps and mixed lists cannot be inferred and are not checked here."""
+    if holds_map(kind) or _is_inferred(values, kind):
+        return
+    for index, value in enumerate(values):
+        if not _is_inferred([value], kind):
+            raise InvalidRows(table=where, row=index, column=column.name, reason=f"{value!r:.60} is no {column.type}")
+
+
+def _is_inferred(values: list[Any], kind: pa.DataType) -> bool:
+    try:
+        return is_fitting(pa.array(values).type, kind)
+    except _ARROW_ERRORS:
+        return len(values) == 1
 
 
 def _from_arrow(rows: pa.Table, columns: Sequence[Column], where: str) -> pa.Table:
@@ -99,6 +119,10 @@ def _fit(rows: pa.Table, column: Column, where: str) -> pa.ChunkedArray:
             return pa.chunked_array([pa.nulls(len(given), kind)], type=kind)
         row = _first(given, lambda part: part.null_count < len(part))
         raise InvalidRows(table=where, row=row, column=column.name, reason=f"{given.type} does not fit {column.type}")
+    return _cast(given, kind, column, where)
+
+
+def _cast(given: pa.ChunkedArray, kind: pa.DataType, column: Column, where: str) -> pa.ChunkedArray:
     try:
         return given.cast(kind)
     except _ARROW_ERRORS as error:

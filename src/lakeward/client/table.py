@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -102,7 +103,7 @@ class Table:
         """A union read: the lake's history plus the hot tail, as Arrow. See `lakeward.read.arrow`."""
         from lakeward.read.arrow import read, request_of
 
-        return read(self.client.plugin, request_of(self.path, **options))
+        return read(self.client.plugin, replace(request_of(self.path, **options), lease_s=self.client.options.read_lease_s))
 
     def names_of(self, kind: PutKind, columns: Columns) -> Sequence[str]:
         """The columns that rows of such a put have."""

@@ -44,19 +44,23 @@ class _Group:
 class BufferedWriter:
     """Use it as a context manager: leaving it sends what is left and raises what went wrong.
 
-    A group goes out at `max_rows`, at `max_bytes`, or `linger_s` after its first row. More than `max_pending_bytes` unsent
-    make the caller wait. Threads may share it."""
+    A group goes out at `max_rows`, at `max_bytes`, or `linger_s` after its first row; what is not given comes from the
+    `client.writer.*` options. More than `max_pending_bytes` unsent make the caller wait. Threads may share it."""
 
     def __init__(
         self,
         table: Table,
         *,
-        max_rows: int = 10_000,
-        max_bytes: int = 4 * MIB,
-        linger_s: float = 0.05,
+        max_rows: int | None = None,
+        max_bytes: int | None = None,
+        linger_s: float | None = None,
         max_pending_bytes: int = 64 * MIB,
     ) -> None:
-        self.table, self.max_rows, self.max_bytes, self.linger_s = table, max_rows, max_bytes, linger_s
+        options = table.client.options
+        self.table = table
+        self.max_rows = options.batch_rows if max_rows is None else max_rows
+        self.max_bytes = options.batch_bytes if max_bytes is None else max_bytes
+        self.linger_s = options.linger_s if linger_s is None else linger_s
         self.max_pending_bytes = max_pending_bytes
         self._changed = threading.Condition()
         self._groups: deque[_Group] = deque()

@@ -35,6 +35,8 @@ class CuttingProxy:
                 end.close()
 
     def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # closing alone does not wake the thread that accepts
         self._listener.close()
         self.cut()
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from lakeward.client.client import Client
 from lakeward.client.columns import parse_columns
+from lakeward.client.options import ClientOptions
 from lakeward.client.table import Table
 from lakeward.errors import OffsetOutOfRange, OutOfSequence, TableNotFound
 from lakeward.hot.embedded.appended import Appended, WriterSequence
@@ -149,15 +150,10 @@ class Served:
         self.store = store or StandInStore()
         self.service = FlightService(self.store, TokenSet.parse(tokens), tls=tls, budget=budget)
         self.port = self.service.port
+        self.tables: list[Table] = []
 
     def client(self, *, port: int | None = None, token: str | None = None, retry_s: float = 20.0) -> Client:
-        client = Client("http://127.0.0.1:1", token=token)
-        info = ServerInfo(
-            version="t", protocol=PROTOCOL, flight_uri=f"grpc://127.0.0.1:{port or self.port}", server_id="s", coordinator_epoch=1
-        )
-        client.server.info = lambda *, fresh=False: info  # type: ignore[method-assign]
-        client.store.connection.retry_s = retry_s
-        return client
+        return client_at(port or self.port, token=token, retry_s=retry_s)
 
     def table(
         self, name: str = "d.t", columns: str = "id BIGINT NOT NULL, name STRING", *, client: Client | None = None, **more: int
@@ -165,7 +161,15 @@ class Served:
         descriptor = TableDescriptor(schema=Schema(columns=parse_columns(columns)), bucket_count=more.get("buckets", 1))
         path = TablePath.parse(name)
         info = self.store.tables.setdefault(path, TableInfo(path=path, table_id=new_table_id(), descriptor=descriptor))
-        return Table(client or self.client(), info)
+        self.tables.append(Table(client or self.client(), info))
+        return self.tables[-1]
+
+    def close(self) -> None:
+        """Streams first: the server's own end waits for them."""
+        for table in self.tables:
+            table.close()
+            table.client.close()
+        self.service.shutdown()
 
 
 @contextmanager
@@ -174,4 +178,12 @@ def serving(**options: object) -> Iterator[Served]:
     try:
         yield served
     finally:
-        served.service.shutdown()
+        served.close()
+
+
+def client_at(port: int, *, token: str | None = None, retry_s: float = 20.0) -> Client:
+    """A client that knows where Flight listens without asking over HTTP."""
+    client = Client("http://127.0.0.1:1", options=ClientOptions(token=token, retry_s=retry_s))
+    info = ServerInfo(version="t", protocol=PROTOCOL, flight_uri=f"grpc://127.0.0.1:{port}", server_id="s", coordinator_epoch=1)
+    client.server.info = lambda *, fresh=False: info  # type: ignore[method-assign]
+    return client

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from lakeward.hot.embedded.http import ServerConnection
 from lakeward.model.ids import LeaseId, RoundId, TableId
@@ -14,7 +13,6 @@ from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
-from lakeward.protocol.operate import LedgerAnswer
 from lakeward.protocol.operate import LedgerAnswer
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.spi.coordinator import CoordinatorClient

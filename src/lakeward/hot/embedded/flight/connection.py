@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from lakeward.errors import LakewardError, ServerUnavailable
+from lakeward.errors import InvalidRequest, LakewardError, ServerUnavailable
 from lakeward.hot.embedded.flight.failure import calling
 from lakeward.hot.embedded.http import ServerConnection
 from lakeward.protocol.flight import Act, ActionRequest, Ticket, to_bytes
@@ -32,6 +32,23 @@ _OPTIONS = [
     ("grpc.keepalive_time_ms", 310_000),
     ("grpc.keepalive_timeout_ms", 10_000),
 ]
+
+
+class _GrpcOwner:
+    """Which process runs gRPC. Its threads do not come along in a fork: a child of a process that used it would wait for ever."""
+
+    def __init__(self) -> None:
+        self.pid: int | None = None
+
+    def check(self) -> None:
+        if self.pid is None:
+            self.pid = os.getpid()
+        elif self.pid != os.getpid():
+            reason = "the process it was forked from used Flight already; fork before the first call, or start it with spawn"
+            raise InvalidRequest(what="Flight in a forked process", reason=reason)
+
+
+_GRPC = _GrpcOwner()
 
 
 class Backoff:
@@ -53,12 +70,11 @@ class Backoff:
 
 
 class FlightConnection:
-    """Threads share it. gRPC does not survive a fork, so each process has its own client; a broken one is replaced."""
+    """Threads share it. Opened on first use, so that a process forked before (PySpark's workers) has its own; replaced when broken."""
 
     def __init__(self, server: ServerConnection, *, retry_s: float = 60.0) -> None:
         self.server, self.retry_s = server, retry_s
         self._lock = threading.Lock()
-        self._pid = 0
         self._client: flight.FlightClient | None = None
         self._headers = [(b"authorization", f"Bearer {server.token}".encode())] if server.token else []
 
@@ -71,8 +87,9 @@ class FlightConnection:
 
     def client(self) -> flight.FlightClient:
         with self._lock:
-            if self._client is None or self._pid != os.getpid():
-                self._client, self._pid = self._open(), os.getpid()
+            _GRPC.check()
+            if self._client is None:
+                self._client = self._open()
             return self._client
 
     def reset(self, broken: flight.FlightClient | None = None) -> None:
@@ -120,7 +137,7 @@ class FlightConnection:
 
     def close(self) -> None:
         with self._lock:
-            if self._client is not None and self._pid == os.getpid():
+            if self._client is not None and _GRPC.pid == os.getpid():
                 self._client.close()
             self._client = None
 

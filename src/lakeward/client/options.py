@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a client is set up with: the `client.*` options, from lakeward.toml, the environment and arguments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from lakeward.config import Config, options
+from lakeward.errors import InvalidConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientOptions:
+    """Times in seconds. The defaults are those of the options."""
+
+    token: str | None = None
+    ca: str | None = None
+    timeout_s: float = options.CLIENT_TIMEOUT.default.total_seconds()
+    batch_bytes: int = options.CLIENT_WRITER_BATCH_SIZE.default
+    batch_rows: int = options.CLIENT_WRITER_BATCH_ROWS.default
+    linger_s: float = options.CLIENT_WRITER_BATCH_TIMEOUT.default.total_seconds()
+    retry_s: float = options.CLIENT_WRITER_RETRY_TIMEOUT.default.total_seconds()
+    read_lease_s: float = options.CLIENT_READ_LEASE.default.total_seconds()
+
+    @classmethod
+    def of(cls, config: Config, *, token: str | None = None, ca: str | None = None) -> ClientOptions:
+        """`token` and `ca` given by hand come before the configured ones."""
+        configured = config.get(options.CLIENT_TLS_CA)
+        return cls(
+            token=token if token is not None else load_token(config),
+            ca=ca or (None if configured is None else str(configured)),
+            timeout_s=config.get(options.CLIENT_TIMEOUT).total_seconds(),
+            batch_bytes=config.get(options.CLIENT_WRITER_BATCH_SIZE),
+            batch_rows=config.get(options.CLIENT_WRITER_BATCH_ROWS),
+            linger_s=config.get(options.CLIENT_WRITER_BATCH_TIMEOUT).total_seconds(),
+            retry_s=config.get(options.CLIENT_WRITER_RETRY_TIMEOUT).total_seconds(),
+            read_lease_s=config.get(options.CLIENT_READ_LEASE).total_seconds(),
+        )
+
+
+def load_token(config: Config) -> str | None:
+    """The configured secret, or the one in the configured file."""
+    given, file = config.get(options.CLIENT_TOKEN), config.get(options.CLIENT_TOKEN_FILE)
+    if given is not None or file is None:
+        return given
+    try:
+        return Path(file).read_text().strip()
+    except OSError as error:
+        raise InvalidConfig(where=options.CLIENT_TOKEN_FILE.key, reason=str(error)) from error

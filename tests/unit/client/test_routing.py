@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows to buckets: every row goes to one, rows of a bucket keep their order, big tables become several batches."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakeward.bucketing import assign_buckets
+from lakeward.client import routing
+from lakeward.client.columns import parse_columns
+from lakeward.client.routing import Router
+from lakeward.errors import InvalidRows
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import new_table_id
+from lakeward.model.schema import Schema
+from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+
+
+def router(columns: str, **options: object) -> Router:
+    descriptor = TableDescriptor(schema=Schema(columns=parse_columns(columns)), **options)  # type: ignore[arg-type]
+    return Router(TableInfo(path=TablePath("d", "t"), table_id=new_table_id(), descriptor=descriptor))
+
+
+@given(
+    keys=st.lists(st.integers(-5, 5), min_size=1, max_size=60),
+    days=st.lists(st.dates(), min_size=1, max_size=3),
+    buckets=st.integers(1, 5),
+)
+def test_every_row_arrives_once_in_order(keys: list[int], days: list[object], buckets: int) -> None:
+    made = router("id BIGINT NOT NULL, day DATE, n INT", partition_keys=("day",), bucket_keys=("id",), bucket_count=buckets)
+    rows = pa.table(
+        {
+            "id": pa.array(keys, pa.int64()),
+            "day": pa.array([days[k % len(days)] for k in keys], pa.date32()),
+            "n": pa.array(range(len(keys)), pa.int32()),
+        }
+    )
+    numbers = assign_buckets(rows, made.table.descriptor).tolist() if buckets > 1 else [0] * len(keys)
+    wanted: dict[Bucket, list[int]] = defaultdict(list)
+    for n, (key, number) in enumerate(zip(keys, numbers, strict=True)):
+        wanted[Bucket(str(days[key % len(days)]), number)].append(n)
+    got: dict[Bucket, list[int]] = defaultdict(list)
+    for bucket, batch in made.route(rows):
+        got[bucket] += batch.column("n").to_pylist()
+    assert got == wanted
+
+
+def test_rows_without_a_key_take_turns() -> None:
+    made = router("id BIGINT", bucket_count=3)
+    buckets = [bucket.number for _ in range(6) for bucket, _ in made.route(pa.table({"id": [1, 2]}))]
+    assert sorted(buckets[:3]) == [0, 1, 2]
+    assert buckets[:3] == buckets[3:]
+
+
+def test_big_tables_become_batches_under_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routing, "MAX_BATCH_BYTES", 1_000)
+    made = router("text STRING")
+    rows = pa.table({"text": ["x" * 100] * 50})
+    batches = [batch for _, batch in made.route(rows)]
+    assert sum(b.num_rows for b in batches) == 50
+    assert len(batches) > 4
+    assert list(made.route(rows.slice(0, 0))) == []
+
+
+@pytest.mark.parametrize(("values", "row"), [(["a", None], 1), (["a", "b", ""], 2), (["a/b"], 0), (["a", ".."], 1), (["a$b"], 0)])
+def test_a_row_without_a_partition_is_refused_by_number(values: list[str | None], row: int) -> None:
+    made = router("p STRING", partition_keys=("p",))
+    rows = pa.table({"p": pa.array(values, pa.string())})
+    for call in (lambda: made.check(rows), lambda: list(made.route(rows))):
+        with pytest.raises(InvalidRows) as refused:
+            call()
+        assert (refused.value.row, refused.value.column) == (row, "p")
