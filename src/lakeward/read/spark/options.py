@@ -15,6 +15,9 @@ from lakeward.model.offsets import OffsetMap
 from lakeward.model.table import TablePath
 from lakeward.read.plan import AsOf, ReadMode, parse_as_of
 
+SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "outputmode", "trigger"})
+"""Options of the query itself, which Spark hands to its sources and sinks too."""
+
 KNOWN = ("server", "table", "path", "hot", "mode", "as_of", "starting", "max_rows", "system_columns", "lease_s", "columns", "kind")
 
 
@@ -46,7 +49,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """Spark hands option names over in any case. `table` may also come from `.load("db.t")`."""
     given = {k.lower(): v for k, v in options.items()}
     for key in given:
-        if key not in KNOWN:
+        if key not in KNOWN and key not in SPARKS_OWN:
             raise InvalidRequest(what=f"option {key!r} of format lakeward", reason=f"known options are {', '.join(KNOWN)}")
     table = given.get("table") or given.get("path")
     if not table:

@@ -24,8 +24,26 @@ DRIVER_ROWS = 200_000
 
 
 def arrow_schema(table: TableInfo, columns: Sequence[str]) -> pa.Schema:
-    fields = [to_arrow_schema(table.schema).field(name).remove_metadata() for name in columns]
-    return pa.schema([*fields, *SYSTEM_FIELDS])
+    """What Spark takes from Python: its own spelling of each type."""
+    fields = [*(to_arrow_schema(table.schema).field(name) for name in columns), *SYSTEM_FIELDS]
+    return pa.schema([pa.field(f.name, spark_arrow_type(f.type), f.nullable) for f in fields])
+
+
+def spark_arrow_type(kind: pa.DataType) -> pa.DataType:
+    """Spark knows one timestamp unit, one time unit and no fixed-size binary."""
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_time(kind):
+        return pa.time64("ns")
+    if pa.types.is_fixed_size_binary(kind):
+        return pa.binary()
+    if pa.types.is_map(kind):
+        return pa.map_(spark_arrow_type(kind.key_type), pa.field("value", spark_arrow_type(kind.item_type), kind.item_field.nullable))
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", spark_arrow_type(kind.value_type), kind.value_field.nullable))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(f.name, spark_arrow_type(f.type), f.nullable) for f in kind])
+    return kind
 
 
 def driver_tail(spark: Any, opened: OpenRead, columns: Sequence[str], folds: Mapping[Bucket, TailFold]) -> Any:
