@@ -129,8 +129,11 @@ def test_a_second_server_on_the_folder_refuses_to_start(server: ServerProcess) -
 
 
 def test_a_port_in_use_is_said_in_words(server: ServerProcess) -> None:
-    with pytest.raises(TimedOut, match="cannot listen"):
-        ServerProcess(server.data.with_name("other"), port=server.port).start()
+    flight_port = int(server.client().info().flight_uri.rpartition(":")[2])
+    for ports in ({"port": server.port}, {"flight_port": flight_port}):
+        with pytest.raises(TimedOut, match="cannot listen") as refused:
+            ServerProcess(server.data.with_name(f"other-{next(iter(ports))}"), **ports).start()
+        assert "Traceback" not in refused.value.state
 
 
 class Raw:

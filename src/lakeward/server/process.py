@@ -14,6 +14,7 @@ import uuid
 from contextlib import ExitStack
 from pathlib import Path
 
+import pyarrow as pa
 import uvicorn
 
 from lakeward import __version__
@@ -135,9 +136,11 @@ class LakewardServer:
             return FlightService(
                 store, settings.tokens, host=settings.host, port=settings.flight_port, tls=tls, budget=budget, is_open=False
             )
-        except OSError as error:
-            where, reason = options.SERVER_FLIGHT_PORT.key, f"Flight cannot listen on {settings.host}:{settings.flight_port}: {error}"
-            raise InvalidConfig(where=where, reason=reason) from error
+        except (pa.ArrowException, OSError) as error:
+            # gRPC does not say why; the port and the certificate are what can be wrong.
+            at = f"{settings.host}:{settings.flight_port}"
+            reason = f"Flight cannot listen on {at} ({error}): is the port in use{', is the certificate right' if tls else ''}?"
+            raise InvalidConfig(where=options.SERVER_FLIGHT_PORT.key, reason=reason) from error
 
     def _serve_http(self, services: Services, listener: socket.socket) -> None:
         tls = self.settings.tls
