@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,6 +21,8 @@ class Demand:
     priority: int = 0
     queued: bool = False
     urgent: bool = False
+    suspect: bool = False
+    """Its last round failed: it gets what slots are left, and being late earns it nothing."""
 
     @property
     def window_ms(self) -> float:
@@ -40,11 +42,6 @@ class Running:
     priority: int = 0
 
     @property
-    def next_deadline_ms(self) -> float:
-        """Rows that came right after the freeze wait for the next round."""
-        return self.started_ms + max(self.freshness_ms, 2 * self.round_ms)
-
-    @property
     def window_ms(self) -> float:
         return max(self.freshness_ms - self.round_ms, self.round_ms)
 
@@ -58,14 +55,9 @@ class PoolLoad:
     margin_share: float = 0.1
     margin_ms: float = 500.0
 
-    def padded(self) -> PoolLoad:
-        """With the margin put into every duration, and a round that overran its time about to end."""
-        demands = [replace(d, round_ms=self._pad(d.round_ms)) for d in self.demands]
-        running = [replace(r, ends_ms=max(r.ends_ms, self.now_ms)) for r in self.running]
-        return replace(self, demands=demands, running=running, margin_share=0.0, margin_ms=0.0)
-
-    def _pad(self, round_ms: float) -> float:
-        return round_ms * (1 + self.margin_share) + self.margin_ms
+    def margin_of(self, round_ms: float) -> float:
+        """How much before its deadline a round should end. It moves starts and takes no slot time: few rounds use it up."""
+        return round_ms * self.margin_share + self.margin_ms
 
     @property
     def free(self) -> int:
@@ -73,5 +65,5 @@ class PoolLoad:
 
     def utilisation(self) -> float:
         """The share of the slots that keeping every freshness takes, as far as tables are active now."""
-        work = sum(d.round_ms / d.window_ms for d in self.demands) + sum(r.round_ms / r.window_ms for r in self.running)
+        work = sum(d.round_ms / d.window_ms for d in self.demands if not d.suspect) + sum(r.round_ms / r.window_ms for r in self.running)
         return work / self.slots if self.slots else math.inf

@@ -2,8 +2,9 @@
 """Which tables are due and which start now: pure decisions over deadlines, expected durations and slots.
 
 A round starts as late as still meets its deadline. "Late" is decided for all tables together: the waiting rounds are laid out
-backwards from their deadlines over the slots, and a table is due when its place in that layout begins. Rounds that take longer
-than other tables can wait are laid out on the slots that those tables leave free.
+backwards from their deadlines over the slots, and a table is due when its place in that layout begins, less a reserve for the
+case that the slots are taken just then. Rounds longer than other tables can wait keep off the slots that those tables need, and
+start only if the slots left meet every deadline that falls inside them.
 """
 
 from __future__ import annotations
@@ -11,78 +12,106 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 from lakeward.coordinator.load import Demand, PoolLoad, Running
-from lakeward.coordinator.lookahead import FINE, Job, Outlook, look_ahead
-
-FULL = 0.9
-"""Early starts may fill the slots up to this share."""
+from lakeward.coordinator.lookahead import Job, worst_miss
 
 __all__ = ["Demand", "PoolLoad", "Running", "plan_due", "plan_latest_starts", "plan_starts"]
+
+FULL = 0.8
+"""Reserves may bring the slots to this share of their time; the rest absorbs rounds that take longer than expected."""
+
+MOST_RESERVE = 0.4
+"""Of a table's window at most: an early round is one round more for the lake."""
+
+
+SUSPECT_STEPS = 20
+"""A table whose last round failed comes so many steps of priority later."""
+
+
+class Row(NamedTuple):
+    """A table as the planner works on it: its deadline less the margin, its goal as in `lookahead.Job`."""
+
+    key: str
+    deadline_ms: float
+    round_ms: float
+    goal_ms: float
+    reserve_ms: float
+    demand: Demand
+
+    @property
+    def latest_start_ms(self) -> float:
+        return self.deadline_ms - self.round_ms
+
+    def as_job(self) -> Job:
+        return Job(0.0, self.deadline_ms, self.round_ms, self.goal_ms, self.reserve_ms)
 
 
 def plan_due(load: PoolLoad) -> tuple[list[str], float | None]:
     """(tables to queue now, when the next one falls due)."""
-    starts = plan_latest_starts(load)
-    reserve = plan_reserves(load.padded())
-    starts = {k: v - reserve.get(k, 0.0) for k, v in starts.items()}
-    due = [d.key for d in load.demands if not d.queued and (d.urgent or starts.get(d.key, math.inf) <= load.now_ms)]
-    later = [s for d in load.demands if not d.queued and not d.urgent and (s := starts.get(d.key, math.inf)) > load.now_ms]
-    soonest = min(later, default=math.inf)
-    return due, None if soonest == math.inf else soonest
+    due = [d.key for d in load.demands if d.urgent and not d.queued]
+    soonest = math.inf
+    for key, at in plan_latest_starts(load).items():
+        if at <= load.now_ms:
+            due.append(key)
+        else:
+            soonest = min(soonest, at)
+    queued = {d.key for d in load.demands if d.queued}
+    return [k for k in dict.fromkeys(due) if k not in queued], None if soonest == math.inf else soonest
 
 
 def plan_latest_starts(load: PoolLoad) -> dict[str, float]:
-    """Table -> when its round must start at the latest, all waiting rounds considered together."""
-    load = load.padded()
-    slots = max(1, load.slots)
-    busy = sorted((r.ends_ms for r in load.running), reverse=True)[:slots]
-    # until[k]: slot k is taken from then on. Long rounds may use the first slots only, so those that are busy longest come first.
-    until = [math.inf] * slots
+    """Table -> when its round should start at the latest, all waiting rounds considered together."""
+    rows, slots = _rows(load), max(1, load.slots)
+    busy = sorted((max(r.ends_ms, load.now_ms) for r in load.running), reverse=True)[:slots]
     begins = [*busy, *[load.now_ms] * (slots - len(busy))]
+    until = [math.inf] * slots
     allowed = _slots_allowed(load, slots)
     starts: dict[str, float] = {}
-    for demand in sorted((d for d in load.demands if d.deadline_ms is not None), key=lambda d: -(d.deadline_ms or 0)):
-        slot = _place(demand, until, begins, allowed[demand.key])
-        start = min(demand.deadline_ms or 0, until[slot]) - demand.round_ms
-        starts[demand.key] = start
+    for row in sorted((r for r in rows if not r.demand.suspect), key=lambda r: -r.deadline_ms):
+        slot = _place(row, until, begins, allowed[row.key])
+        start = min(row.deadline_ms, until[slot]) - row.round_ms
         until[slot] = max(start, begins[slot])
+        starts[row.key] = start - row.reserve_ms
+    starts.update({r.key: r.latest_start_ms for r in rows if r.demand.suspect})
     return starts
 
 
-def plan_reserves(load: PoolLoad) -> dict[str, float]:
-    """Table -> how much earlier than at the last moment it may start, so that a slot that is taken then is free in time: the
-    longest round that may be in its way, as far as its slots can bear the extra rounds."""
-    return {k: min(spare, longest) for k, (spare, longest) in _spares(load).items()}
-
-
-def _spares(load: PoolLoad) -> dict[str, tuple[float, float]]:
-    """Table -> (how much of its window the slots can give up, longest round that may be in its way). Rounds longer than its
-    window are not counted as in its way: they are kept off the slots that it needs."""
-    everything: list[Demand | Running] = [*load.demands, *load.running]
-    slots = max(1, load.slots)
-    by_round = sorted(everything, key=lambda x: x.round_ms)
-    durations = [x.round_ms for x in by_round]
-    total, sums = 0.0, [0.0]
-    for item in by_round:
-        total += item.round_ms / item.window_ms
-        sums.append(total)
-    found = {}
-    for item in everything:
-        below = _count_below(durations, item.window_ms)
-        held = min(slots - 1, math.ceil(total - sums[below] - 1e-9))
-        share = sums[below] / (FULL * (slots - held))
-        found[item.key] = (max(0.0, 1 - share) * item.window_ms, durations[below - 1] if below else 0.0)
+def _rows(load: PoolLoad) -> list[Row]:
+    share = _reserve_share(load)
+    found = []
+    for demand in load.demands:
+        if demand.deadline_ms is None:
+            continue
+        round_ms = demand.round_ms
+        goal = max(demand.freshness_ms, 2 * round_ms)
+        deadline = demand.deadline_ms - demand.freshness_ms + goal - load.margin_of(round_ms)
+        found.append(Row(demand.key, deadline, round_ms, goal, share * (goal - round_ms), demand))
     return found
 
 
-def _place(demand: Demand, until: Sequence[float], begins: Sequence[float], allowed: int) -> int:
+def _reserve_share(load: PoolLoad) -> float:
+    """Nothing where all rounds are alike and short beside every window: then the layout alone is exact."""
+    everything: list[Demand | Running] = [*(d for d in load.demands if not d.suspect), *load.running]
+    if len(everything) <= load.slots:
+        return 0.0
+    longest = max(x.round_ms for x in everything)
+    tightest = min(x.window_ms for x in everything)
+    needed = longest / tightest
+    return max(0.0, min(MOST_RESERVE, needed, 1 - load.utilisation() / FULL))
+
+
+def _place(row: Row, until: Sequence[float], begins: Sequence[float], allowed: int) -> int:
     """The slot on which this round may begin latest without running into a round that is in work there."""
     best, best_start = 0, -math.inf
+    ideal = row.latest_start_ms
     for slot in range(allowed):
-        start = min(demand.deadline_ms or 0, until[slot]) - demand.round_ms
+        start = min(row.deadline_ms, until[slot]) - row.round_ms
         if start < begins[slot]:
             start -= 1e12  # taken by a round in work; only if there is nothing else
+        elif start == ideal:
+            return slot
         if start > best_start:
             best, best_start = slot, start
     return best
@@ -90,19 +119,14 @@ def _place(demand: Demand, until: Sequence[float], begins: Sequence[float], allo
 
 def _slots_allowed(load: PoolLoad, slots: int) -> dict[str, int]:
     """Table -> how many slots its rounds may use: all but those that tables which cannot wait for it need."""
-    everything: list[Demand | Running] = [*load.demands, *load.running]
+    everything: list[Demand | Running] = [*(d for d in load.demands if not d.suspect), *load.running]
     by_window = sorted(everything, key=lambda x: x.window_ms)
-    work, sums = 0.0, []
+    work, sums = 0.0, [0.0]
     for item in by_window:
         work += item.round_ms / item.window_ms
         sums.append(work)
     windows = [item.window_ms for item in by_window]
-    allowed = {}
-    for demand in load.demands:
-        count = _count_below(windows, demand.round_ms)
-        reserved = math.ceil(sums[count - 1] - 1e-9) if count else 0
-        allowed[demand.key] = max(1, slots - reserved)
-    return allowed
+    return {d.key: max(1, slots - math.ceil(sums[_count_below(windows, d.round_ms)] - 1e-9)) for d in load.demands}
 
 
 def _count_below(values: Sequence[float], limit: float) -> int:
@@ -119,97 +143,86 @@ def _count_below(values: Sequence[float], limit: float) -> int:
 # ---- what starts now -------------------------------------------------------------------------------------------------
 def plan_starts(load: PoolLoad, room: int) -> list[str]:
     """Queued tables to hand out now, in order, at most `room`. Those that would make others miss wait for a better moment."""
-    padded = load.padded()
-    free = min(room, padded.free)
+    free = min(room, load.free)
     if free <= 0:
         return []
-    if padded.utilisation() > 1:
-        return [d.key for d in _in_order(padded)[:free]]
-    waiting = {d.key: d for d in padded.demands}
-    running = list(padded.running)
-    spares = {k: spare for k, (spare, _) in _spares(padded).items()}
+    rows = _rows(load)
+    nothing = [d.key for d in load.demands if d.queued and d.deadline_ms is None]
+    if load.utilisation() > 1:
+        return [*[r.key for r in _in_order(load, rows, overloaded=True)], *nothing][:free]
+    return [*_pick(load, rows, free), *nothing][:free]
+
+
+def _pick(load: PoolLoad, rows: list[Row], free: int) -> list[str]:
+    waiting = {r.key: r for r in rows}
+    ends = [max(r.ends_ms, load.now_ms) for r in load.running]
+    share = _reserve_share(load)
+    coming = [_next_job(load, r, share) for r in load.running]
     picked: list[str] = []
-    for demand in _in_order(padded):
+    for row in _in_order(load, rows, overloaded=is_overloaded(load, rows)):
         if len(picked) == free:
             break
-        if _may_start(padded, demand, waiting, running, spares):
-            picked.append(demand.key)
-            del waiting[demand.key]
-            running.append(_as_running(demand, padded.now_ms))
+        longest = math.inf if row.demand.suspect else row.round_ms
+        shorter = [r.as_job() for r in waiting.values() if r.round_ms < longest and r is not row and not r.demand.suspect]
+        shorter += [j for j in coming if j.round_ms < longest]
+        if _may_start(load, row, shorter, ends):
+            picked.append(row.key)
+            del waiting[row.key]
+            ends.append(load.now_ms + row.round_ms)
+            coming.append(row.as_job().after(load.now_ms))
     return picked
 
 
-def _in_order(load: PoolLoad) -> list[Demand]:
-    queued = [d for d in load.demands if d.queued]
-    if load.utilisation() > 1 or is_overloaded(load):
-        return sorted(queued, key=lambda d: (not d.urgent, -_aged_priority(load, d), -_ratio(load, d), d.key))
-    return sorted(queued, key=lambda d: (not d.urgent, _slack(load, d), -d.priority, d.key))
+def _in_order(load: PoolLoad, rows: list[Row], *, overloaded: bool) -> list[Row]:
+    queued = [r for r in rows if r.demand.queued]
+    if overloaded:
+        return sorted(queued, key=lambda r: (not r.demand.urgent, -_aged_priority(load, r), -_ratio(load, r), r.key))
+    return sorted(queued, key=lambda r: (not r.demand.urgent, r.demand.suspect, r.latest_start_ms, -r.demand.priority, r.key))
 
 
-def _slack(load: PoolLoad, demand: Demand) -> float:
-    return math.inf if demand.deadline_ms is None else demand.deadline_ms - load.now_ms - demand.round_ms
-
-
-def _ratio(load: PoolLoad, demand: Demand) -> float:
+def _ratio(load: PoolLoad, row: Row) -> float:
     """The lag at the end of a round that starts now, as a share of the best that this table could have."""
-    if demand.deadline_ms is None:
-        return 0.0
-    lag = load.now_ms + demand.round_ms - demand.deadline_ms + demand.freshness_ms
-    return lag / max(demand.freshness_ms, 2 * demand.round_ms)
+    return 1 + (load.now_ms + row.round_ms - row.deadline_ms) / row.goal_ms
 
 
-def _aged_priority(load: PoolLoad, demand: Demand) -> int:
-    """Each freshness that a table is late counts as one step of priority, so that nobody starves."""
-    return demand.priority + max(0, math.floor(_ratio(load, demand) - 1))
+def _aged_priority(load: PoolLoad, row: Row) -> int:
+    """Each whole goal that a table is late counts as one step of priority, so that nobody starves."""
+    aged = row.demand.priority + max(0, math.floor(_ratio(load, row) - 1))
+    return aged - SUSPECT_STEPS if row.demand.suspect else aged
 
 
-def is_overloaded(load: PoolLoad) -> bool:
-    """Would a waiting round be late even if they all ran one after the other, earliest deadline first?"""
-    ends = sorted(max(r.ends_ms, load.now_ms) for r in load.running)
-    ends = [*[load.now_ms] * max(0, load.slots - len(ends)), *ends][: max(1, load.slots)] or [load.now_ms]
-    for demand in sorted((d for d in load.demands if d.deadline_ms is not None), key=lambda d: d.deadline_ms or 0):
-        end = heappop(ends) + demand.round_ms
-        if end > (demand.deadline_ms or 0):
+def is_overloaded(load: PoolLoad, rows: Sequence[Row] | None = None) -> bool:
+    """Would a waiting round be late even if they all ran now, earliest deadline first?"""
+    slots = max(1, load.slots)
+    busy = sorted(max(r.ends_ms, load.now_ms) for r in load.running)[:slots]
+    ends = [*[load.now_ms] * (slots - len(busy)), *busy]
+    rows = _rows(load) if rows is None else rows
+    for row in sorted((r for r in rows if not r.demand.suspect), key=lambda r: r.deadline_ms):
+        end = heappop(ends) + row.round_ms
+        if end > row.deadline_ms:
             return True
         heappush(ends, end)
     return False
 
 
-def _may_start(load: PoolLoad, demand: Demand, waiting: dict[str, Demand], running: Sequence[Running], spares: dict[str, float]) -> bool:
-    """False when the slots left would miss a deadline inside this round that matters more than this one."""
-    others = [_as_job(d, spares[d.key]) for d in waiting.values() if d.key != demand.key and d.deadline_ms is not None]
-    jobs = [*others, *[_as_next_job(r, spares[r.key]) for r in running]]
-    inside = load.now_ms + demand.round_ms
-    if all(job.latest_start_ms >= inside for job in jobs):
+def _may_start(load: PoolLoad, row: Row, shorter: list[Job], ends: list[float]) -> bool:
+    """False when shorter rounds would miss a deadline inside this one, and by more than this one is late itself."""
+    inside = load.now_ms + row.round_ms
+    if row.demand.urgent or all(job.latest_start_ms >= inside for job in shorter):
         return True
-    ends = [r.ends_ms for r in running]
     slots = max(1, load.slots)
-    started = look_ahead(load.now_ms, slots, [*ends, inside], jobs, inside)
-    if started <= FINE:
+    worst = worst_miss(load.now_ms, slots, [*ends, inside], shorter, inside)
+    if worst <= 1:
         return True
-    own = Outlook(_aged_priority(load, demand), _ratio(load, demand))
-    if own.ratio > 1 and own >= started:
+    own = _ratio(load, row)
+    if own > 1 and own >= worst and not row.demand.suspect:
         return True
-    return started <= look_ahead(load.now_ms, slots, ends, jobs, inside)
+    return worst <= worst_miss(load.now_ms, slots, ends, shorter, inside)
 
 
-def _as_job(demand: Demand, spare_ms: float) -> Job:
-    assert demand.deadline_ms is not None
-    goal = max(demand.freshness_ms, 2 * demand.round_ms)
-    return Job(demand.key, 0.0, demand.deadline_ms - demand.freshness_ms + goal, demand.round_ms, goal, spare_ms, demand.priority)
-
-
-def _as_next_job(running: Running, spare_ms: float) -> Job:
-    goal = max(running.freshness_ms, 2 * running.round_ms)
-    return Job(running.key, running.ends_ms, running.started_ms + goal, running.round_ms, goal, spare_ms, running.priority)
-
-
-def _as_running(demand: Demand, now_ms: float) -> Running:
-    return Running(
-        key=demand.key,
-        started_ms=now_ms,
-        ends_ms=now_ms + demand.round_ms,
-        round_ms=demand.round_ms,
-        freshness_ms=demand.freshness_ms,
-        priority=demand.priority,
-    )
+def _next_job(load: PoolLoad, running: Running, share: float) -> Job:
+    """The round after the one in work: rows that came right after the freeze wait for it."""
+    round_ms = running.round_ms
+    goal = max(running.freshness_ms, 2 * round_ms)
+    deadline, reserve = running.started_ms + goal - load.margin_of(round_ms), share * (goal - round_ms)
+    return Job(max(running.ends_ms, deadline - round_ms - reserve), deadline, round_ms, goal, reserve)

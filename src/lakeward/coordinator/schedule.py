@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from lakeward.coordinator.board import Board
 from lakeward.coordinator.estimate import unknown_round_ms
 from lakeward.coordinator.jobs import JobRecord
-from lakeward.coordinator.planner import Demand, PoolLoad, Running, plan_due, plan_starts
+from lakeward.coordinator.load import Demand, PoolLoad, Running
+from lakeward.coordinator.planner import plan_due, plan_starts
 from lakeward.coordinator.record import Lease, TableRecord
 from lakeward.model.state import TableState
 from lakeward.protocol.heartbeat import HandedOut

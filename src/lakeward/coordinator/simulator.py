@@ -26,6 +26,8 @@ class SimTable:
     every_ms: float = 0.0
     priority: int = 0
     fails: bool = False
+    """Every round fails."""
+
     noise: float = 0.0
 
     @property
@@ -110,21 +112,25 @@ class Simulation:
             self._end(ends, arrivals)
             self._admit(arrivals)
             self.wake_ms = math.inf
-            if len(ends) < self.slots:
-                for run in self.policy(self)[: self.slots - len(ends)]:
-                    index = self.runs.index(run)
-                    run.started_ms = run.frozen_ms = self.now_ms
-                    run.ends_ms = self.now_ms + run.table.round_ms * (1 + run.table.noise * rng.uniform(-1, 1))
-                    run.queued = False
+            while len(ends) < self.slots and (picked := self.policy(self)[: self.slots - len(ends)]):
+                # Each start changes what is due: the policy is asked again until it starts nothing.
+                self.wake_ms = math.inf
+                for run in picked:
+                    self._start(run, rng)
                     busy += run.ends_ms - self.now_ms
                     rounds += 1
-                    heappush(ends, (run.ends_ms, index))
+                    heappush(ends, (run.ends_ms, self.runs.index(run)))
             soonest = min(ends[0][0] if ends else math.inf, arrivals[0][0] if arrivals else math.inf, max(self.wake_ms, self.now_ms + 1e-3))
             if soonest > self.until_ms:
                 break
             self.now_ms = soonest
         self._count_waiting()
         return SimResult(runs=self.runs, rounds=rounds, elapsed_ms=self.until_ms, slots=self.slots, busy_ms=busy)
+
+    def _start(self, run: TableRun, rng: random.Random) -> None:
+        run.started_ms = run.frozen_ms = self.now_ms
+        run.ends_ms = self.now_ms + run.table.round_ms * (1 + run.table.noise * rng.uniform(-1, 1))
+        run.queued = False
 
     def _admit(self, arrivals: list[tuple[float, int]]) -> None:
         while arrivals and arrivals[0][0] <= self.now_ms:
@@ -211,6 +217,7 @@ def _demand(run: TableRun) -> Demand:
         freshness_ms=table.freshness_ms,
         priority=table.priority,
         queued=run.queued,
+        suspect=run.failures > 0,
     )
 
 

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What operators ask of the coordinator and what it answers: status, queue, tier-now, repairs, admission."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from lakeward.model.ids import Epoch, TableId
+from lakeward.model.ledger import LedgerEntry
+from lakeward.model.offsets import OffsetMap
+from lakeward.model.state import TableState
+from lakeward.model.table import TableDescriptor, TablePath
+from lakeward.protocol.views import JobStatus, TableStatus
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoordinatorStatus:
+    """The whole, for the dashboard. `lakes`: format -> "" or why it does not answer. `figures`: plain numbers, names as in metrics."""
+
+    coordinator_epoch: int
+    now_ms: int
+    tables: tuple[TableStatus, ...] = ()
+    jobs: tuple[JobStatus, ...] = ()
+    jobs_missing: tuple[str, ...] = ()
+    pools_unserved: tuple[str, ...] = ()
+    lakes: Mapping[str, str] = field(default_factory=dict)
+    figures: Mapping[str, float] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueEntry:
+    """A table that waits for a slot, or will: `starts_at_ms` is when it must start to keep its freshness."""
+
+    path: TablePath
+    state: TableState
+    epoch: Epoch
+    pool: str
+    priority: int
+    deadline_at_ms: int | None
+    starts_at_ms: int | None
+    expected_round_ms: int
+    slack_ms: int | None = None
+    waits_since_ms: int | None = None
+    retry_at_ms: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerAnswer:
+    """Oldest first. `next_before`: pass it as `before` to read what lies further back; null at the beginning."""
+
+    path: TablePath
+    generation: int
+    committed: OffsetMap
+    entries: tuple[LedgerEntry, ...] = ()
+    next_before: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TierNowAnswer:
+    """Everything acknowledged when the call came is in the lake."""
+
+    path: TablePath
+    committed: OffsetMap
+    rounds: int = 0
+    took_ms: int = 0
+
+
+class RepairChoice(StrEnum):
+    RESYNC = "resync"
+    GAP = "gap"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResyncTable:
+    """`resync`: make the lake equal to the hot store again. `gap` (log tables): accept that rows between are in neither."""
+
+    choice: RepairChoice = RepairChoice.RESYNC
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdoptTable:
+    """Takes over a lake table that has snapshots of ours. The descriptor is needed where the hot side does not exist."""
+
+    descriptor: TableDescriptor | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdmissionQuery:
+    """What if: another number of slots, other freshness or durations, a table that is not there yet. Times in milliseconds."""
+
+    slots: int | None = None
+    pool: str = "default"
+    freshness_ms: Mapping[str, int] = field(default_factory=dict)
+    round_ms: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdmissionRow:
+    """`worst_lag_ms`: the highest lag of the simulated time; above the freshness the table breaks."""
+
+    table: str
+    freshness_ms: int
+    round_ms: int
+    worst_lag_ms: int
+    feasible: bool
+    """2 x round <= freshness: nobody can do better than max(freshness, 2 x round)."""
+
+    misses: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdmissionAnswer:
+    feasible: bool
+    slots: int
+    utilisation: float
+    rows: tuple[AdmissionRow, ...]
+    words: str
+    slots_needed: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownRound:
+    table_id: TableId
+    known: bool

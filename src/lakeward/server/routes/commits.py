@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What reached the lake: commit reports, committed offsets, the ledger, and the intents of rounds."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse, Response
+
+from lakeward.model.ids import RoundId, TableId
+from lakeward.model.intent import Intent
+from lakeward.model.table import TablePath
+from lakeward.protocol.auth import Role
+from lakeward.protocol.commit import CommitReport
+from lakeward.protocol.operate import KnownRound
+from lakeward.protocol.routes import ABANDON_INTENT, COMMITS, COMMITTED, INTENTS, KNOWN_ROUND, LEDGER
+from lakeward.server.auth import require
+from lakeward.server.messages import answer, described, read_message
+from lakeward.server.services import Services
+
+
+def router(services: Services) -> APIRouter:
+    made, coordinator = APIRouter(tags=["commits"]), services.coordinator
+    may_read, may_work = [require(services.tokens, Role.READ)], [require(services.tokens, Role.JOB)]
+
+    @made.post(COMMITS, dependencies=may_work, openapi_extra=described(CommitReport))
+    async def commit(request: Request) -> JSONResponse:
+        """Records a lake commit, or takes over what the lake holds. Idempotent per round."""
+        message = await read_message(request, CommitReport)
+        return answer(await run_in_threadpool(coordinator.commit, message))
+
+    @made.get(COMMITTED, dependencies=may_read)
+    def committed(table: str) -> JSONResponse:
+        """The offsets, round and generation that the lake stands at, as far as was reported."""
+        return answer(coordinator.committed(TablePath.parse(table)))
+
+    @made.get(LEDGER, dependencies=may_read)
+    def ledger(table: str, limit: Annotated[int, Query(ge=1, le=100_000)] = 1_000, before: int | None = None) -> JSONResponse:
+        """Which offset range of which bucket each lake snapshot added; the newest `limit` entries below `before`."""
+        return answer(coordinator.ledger(TablePath.parse(table), limit, before))
+
+    @made.get(KNOWN_ROUND, dependencies=may_read)
+    def known_round(table_id: str, round_id: str) -> JSONResponse:
+        known = coordinator.knows_round(TableId(table_id), RoundId(round_id))
+        return answer(KnownRound(table_id=TableId(table_id), known=known))
+
+    @made.post(INTENTS, dependencies=may_work, status_code=204, openapi_extra=described(Intent))
+    async def record_intent(request: Request) -> Response:
+        """Before the first file of a round is written. Recording a round twice keeps the first."""
+        message = await read_message(request, Intent)
+        await run_in_threadpool(coordinator.record_intent, message)
+        return Response(status_code=204)
+
+    @made.post(ABANDON_INTENT, dependencies=may_work, status_code=204)
+    def abandon_intent(round_id: str) -> Response:
+        coordinator.abandon_intent(RoundId(round_id))
+        return Response(status_code=204)
+
+    return made

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs: heartbeat and lease check, called by jobs; the list of jobs, for people."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
+
+from lakeward.protocol.auth import Role
+from lakeward.protocol.heartbeat import HeartbeatRequest, LeaseCheck
+from lakeward.protocol.routes import HEARTBEAT, JOBS, LEASE_CHECK
+from lakeward.server.auth import require
+from lakeward.server.messages import answer, described, read_message
+from lakeward.server.services import Services
+
+
+def router(services: Services) -> APIRouter:
+    made, coordinator = APIRouter(tags=["jobs"]), services.coordinator
+    may_read, may_work = [require(services.tokens, Role.READ)], [require(services.tokens, Role.JOB)]
+
+    @made.post(HEARTBEAT, dependencies=may_work, openapi_extra=described(HeartbeatRequest))
+    async def heartbeat(request: Request) -> JSONResponse:
+        """Reports what a job works on and takes what it may work on next. Safe to repeat."""
+        message = await read_message(request, HeartbeatRequest)
+        return answer(await run_in_threadpool(coordinator.heartbeat, message))
+
+    @made.post(LEASE_CHECK, dependencies=may_work, openapi_extra=described(LeaseCheck))
+    async def check_lease(request: Request) -> JSONResponse:
+        """Asked right before a lake commit: does this round still hold its table?"""
+        message = await read_message(request, LeaseCheck)
+        return answer(await run_in_threadpool(coordinator.check_lease, message))
+
+    @made.get(JOBS, dependencies=may_read)
+    def list_jobs() -> JSONResponse:
+        """Jobs that registered, and those that are expected and did not."""
+        return answer({"jobs": coordinator.jobs()})
+
+    return made

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read plans and the leases that hold what they name."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import JSONResponse, Response
+
+from lakeward.model.ids import LeaseId
+from lakeward.model.table import TablePath
+from lakeward.protocol.auth import Role
+from lakeward.protocol.routes import READ_PLAN, RELEASE_READ, RENEW_READ
+from lakeward.server.auth import require
+from lakeward.server.messages import answer
+from lakeward.server.services import Services
+
+Seconds = Annotated[float, Query(gt=0, allow_inf_nan=False)]
+
+
+def router(services: Services) -> APIRouter:
+    made, coordinator = APIRouter(tags=["reads"]), services.coordinator
+    may_read = [require(services.tokens, Role.READ)]
+
+    @made.get(READ_PLAN, dependencies=may_read)
+    def read_plan(table: str, lease_s: Seconds = 60.0, at_least: str | None = None) -> JSONResponse:
+        """A readable snapshot, its offsets and the hot tails, held by a lease: all that a union read needs."""
+        return answer(coordinator.read_plan(TablePath.parse(table), lease_s=lease_s, at_least=at_least))
+
+    @made.post(RENEW_READ, dependencies=may_read, status_code=204)
+    def renew_read(lease_id: str, lease_s: Seconds = 60.0) -> Response:
+        coordinator.renew_read(LeaseId(lease_id), lease_s)
+        return Response(status_code=204)
+
+    @made.delete(RELEASE_READ, dependencies=may_read, status_code=204)
+    def release_read(lease_id: str) -> Response:
+        """Safe to repeat."""
+        coordinator.release_read(LeaseId(lease_id))
+        return Response(status_code=204)
+
+    return made

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A table's tiering for people: status, explanation, rounds, queue, admission; and what operators do to it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
+
+from lakeward.coordinator.operations import POLL_S
+from lakeward.model.table import TablePath
+from lakeward.protocol import routes
+from lakeward.protocol.auth import Role
+from lakeward.protocol.operate import AdmissionQuery, AdoptTable, ResyncTable
+from lakeward.server.auth import require
+from lakeward.server.messages import answer, described, read_message
+from lakeward.server.services import Services
+
+Limit = Annotated[int, Query(ge=1, le=10_000)]
+
+
+def router(services: Services) -> APIRouter:
+    made = APIRouter(tags=["tiering"])
+    _add_views(made, services)
+    _add_operations(made, services)
+    return made
+
+
+def _add_views(made: APIRouter, services: Services) -> None:
+    coordinator, may_read = services.coordinator, [require(services.tokens, Role.READ)]
+
+    @made.get(routes.STATUS, dependencies=may_read)
+    def status() -> JSONResponse:
+        """Tables, jobs, lakes and figures in one answer."""
+        return answer(coordinator.status())
+
+    @made.get(routes.TABLE_STATUS, dependencies=may_read)
+    def table_status(table: str) -> JSONResponse:
+        return answer(coordinator.table_status(TablePath.parse(table)))
+
+    @made.get(routes.EXPLAIN, dependencies=may_read)
+    def explain(table: str) -> JSONResponse:
+        """Which part of the table's lag now is what, in numbers and in words."""
+        return answer(coordinator.explain(TablePath.parse(table)))
+
+    @made.get(routes.ROUNDS, dependencies=may_read)
+    def rounds(table: str | None = None, limit: Limit = 100) -> JSONResponse:
+        """Rounds that ended, newest first, each with its phases."""
+        return answer({"rounds": coordinator.rounds(None if table is None else TablePath.parse(table), limit)})
+
+    @made.get(routes.QUEUE, dependencies=may_read)
+    def queue() -> JSONResponse:
+        return answer({"queue": coordinator.queue()})
+
+    @made.post(routes.ADMISSION, dependencies=may_read, openapi_extra=described(AdmissionQuery))
+    async def admission(request: Request) -> JSONResponse:
+        """What if: would every table keep its freshness with these slots, durations and goals?"""
+        message = await read_message(request, AdmissionQuery)
+        return answer(await run_in_threadpool(coordinator.admission, message))
+
+
+def _add_operations(made: APIRouter, services: Services) -> None:
+    coordinator = services.coordinator
+    may_write, may_change = [require(services.tokens, Role.WRITE)], [require(services.tokens, Role.ADMIN)]
+
+    @made.post(routes.PAUSE, dependencies=may_change)
+    def pause(table: str) -> JSONResponse:
+        """Stops rounds of this table until it is resumed. Rows stay in the hot store."""
+        path = TablePath.parse(table)
+        coordinator.pause(path)
+        return answer(coordinator.table_status(path))
+
+    @made.post(routes.RESUME, dependencies=may_change)
+    def resume(table: str) -> JSONResponse:
+        """Ends a pause or a quarantine."""
+        path = TablePath.parse(table)
+        coordinator.resume(path)
+        return answer(coordinator.table_status(path))
+
+    @made.post(routes.TIER_NOW, dependencies=may_write)
+    async def tier_now(table: str, limit_s: Annotated[float | None, Query(gt=0, allow_inf_nan=False)] = None) -> JSONResponse:
+        """Answers when everything acknowledged before the call is in the lake; `timed-out` at the limit. Holds no thread."""
+        asked = await run_in_threadpool(coordinator.ask_now, TablePath.parse(table))
+        while (done := coordinator.check_asked(asked, limit_s)) is None:
+            await asyncio.sleep(POLL_S)
+        return answer(done)
+
+    @made.post(routes.ADOPT, dependencies=may_change, openapi_extra=described(AdoptTable))
+    async def adopt(table: str, request: Request) -> JSONResponse:
+        """Takes over a lake table that has snapshots of ours: same table id, its offsets."""
+        message = await read_message(request, AdoptTable)
+        return answer(await run_in_threadpool(services.federation.adopt, TablePath.parse(table), message))
+
+    @made.post(routes.RESYNC, dependencies=may_change, openapi_extra=described(ResyncTable))
+    async def resync(table: str, request: Request) -> JSONResponse:
+        """The next round makes lake and hot store meet again: by a resync, or by a gap recorded on purpose."""
+        message, path = await read_message(request, ResyncTable), TablePath.parse(table)
+        await run_in_threadpool(coordinator.repair, path, message.choice)
+        return answer(coordinator.table_status(path))
