@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from pathlib import Path
 
-from lakeward.config import options as option
 from lakeward.errors import BucketStopped
 from lakeward.hot.embedded.active import find_mark
 from lakeward.hot.embedded.kv.bucket import KvBucket, KvOptions
@@ -56,7 +54,7 @@ class HotBucket:
                     schemas=_by_id(schemas),
                     resources=self._services.kv,
                     clock=self._services.clock,
-                    options=_kv_options(self._services),
+                    options=KvOptions.of(self._services.options.config),
                 )
             return self._kv
 
@@ -93,8 +91,3 @@ class HotBucket:
 
 def _by_id(schemas: Sequence[Schema]) -> Mapping[int, Schema]:
     return {s.schema_id: s for s in schemas}
-
-
-def _kv_options(services: Services) -> KvOptions:
-    interval = services.options.config.get(option.KV_SNAPSHOT_INTERVAL)
-    return KvOptions(snapshot_interval_s=interval / timedelta(seconds=1))

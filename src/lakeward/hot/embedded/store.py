@@ -240,7 +240,7 @@ class EmbeddedStore(HotAdmin):
         hot = self.hot_table(table)
         self._check_pk(hot, "lookup")
         found = hot.find_bucket(bucket) or hot.make_bucket(bucket)
-        return found.kv(hot.schemas).lookup(keys)
+        return found.kv(hot.schemas).lookup(keys, table.schema.names)
 
     def take_snapshot(self, table: TableInfo, bucket: Bucket, holder: str) -> KvSnapshot | None:
         """As `spi.hot.HotStore.take_snapshot`."""
@@ -256,7 +256,7 @@ class EmbeddedStore(HotAdmin):
         found = hot.find_bucket(snapshot.bucket)
         if found is None:
             return iter(())
-        return found.kv(hot.schemas).read_snapshot(snapshot.snapshot_id, columns)
+        return found.kv(hot.schemas).read_snapshot(snapshot.snapshot_id, columns, planned=table.schema)
 
     def release_snapshots(self, table: TableInfo, holder: str) -> None:
         """As `spi.hot.HotStore.release_snapshots`."""

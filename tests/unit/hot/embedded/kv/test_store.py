@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeward.errors import DiskFull, InvalidRequest, InvalidRows
+from lakeward.errors import DiskFull, InvalidRequest, InvalidRows, SchemaChanged
 from lakeward.hot.embedded.appended import WriterSequence
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.bucket import Bucket
@@ -129,3 +129,27 @@ def test_keys_and_appends_do_not_mix(yard: Yard, store: EmbeddedStore) -> None:
     with pytest.raises(InvalidRows):
         store.delete(table, B0, batch({"text": "a"}))
     assert found(store, table, 1) == {}
+
+
+def test_a_reader_that_has_not_seen_an_alter(yard: Yard, store: EmbeddedStore) -> None:
+    table = make(yard, store)
+    schema = table.schema.with_added([Column(name="more", type=parse_type("INT"))])
+    altered = table.with_descriptor(replace(table.descriptor, schema=schema))
+    store.upsert(table, B0, batch({"id": 1, "text": "a"}))
+    store.alter_table(altered)
+    store.upsert(altered, B0, batch({"id": 2, "text": "b", "more": 5}))
+    assert store.lookup(table, B0, batch({"id": 2})).schema.names == ["id", "text", "__offset", "__timestamp"]
+    snapshot = store.take_snapshot(table, B0, "round")
+    assert snapshot is not None
+    with pytest.raises(SchemaChanged):
+        list(store.read_snapshot(table, snapshot))
+    assert sorted(r["id"] for b in store.read_snapshot(altered, snapshot) for r in b.to_pylist()) == [1, 2]
+
+
+def test_the_image_follows_the_servers_default(yard: Yard) -> None:
+    yard.settings["table.changelog.image"] = "wal"
+    store = yard.open()
+    table = make(yard, store)
+    for text in ("a", "b"):
+        store.upsert(table, B0, batch({"id": 1, "text": text}))
+    assert changes(store, table) == [("+I", None, 1), ("+U", 0, 1)]
