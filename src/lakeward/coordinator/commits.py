@@ -9,6 +9,7 @@ from lakeward.coordinator.record import TableRecord
 from lakeward.errors import LakeBehind, TableNotFound
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, TableId
+from lakeward.model.intent import IntentState
 from lakeward.model.ledger import LedgerEntry, LedgerKind
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.round import LakeBase
@@ -62,6 +63,8 @@ class Commits:
             board.store.append_ledger(change.entries)
             board.store.add_known_round(report.table_id, report.round_id, now_ms)
             board.store.save_offsets(record.table_id, change.offsets)
+            board.store.set_intent_state(report.round_id, IntentState.COMMITTED)
+        repaired = change.generation > record.generation
         if change.generation > record.generation:
             record.repair, record.broken, record.confirmed, record.confirmed_at = None, None, OffsetMap(), None
         record.committed, record.generation = change.offsets, change.generation
@@ -70,6 +73,8 @@ class Commits:
         self._take_figures(record, report)
         record.waiting = board.hot.waiting(record.info, record.committed)
         board.touch(record)
+        if repaired:
+            board.hot.lift_stops(record.info)
         return fresh
 
     def _take_figures(self, record: TableRecord, report: CommitReport) -> None:

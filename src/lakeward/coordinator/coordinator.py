@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from lakeward.coordinator.admission import Forecast
 from lakeward.coordinator.board import Board
 from lakeward.coordinator.commits import Commits
 from lakeward.coordinator.desk import Desk
@@ -29,7 +30,15 @@ from lakeward.model.intent import Intent
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
-from lakeward.protocol.operate import CoordinatorStatus, LedgerAnswer, QueueEntry, RepairChoice, TierNowAnswer
+from lakeward.protocol.operate import (
+    AdmissionAnswer,
+    AdmissionQuery,
+    CoordinatorStatus,
+    LedgerAnswer,
+    QueueEntry,
+    RepairChoice,
+    TierNowAnswer,
+)
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.protocol.views import JobStatus, LagExplanation, RoundStatus, TableStatus
 from lakeward.spi.hotadmin import HotAdmin
@@ -59,7 +68,8 @@ class Coordinator:
         self.retention = BoardRetention(self.board, self.leases)
         self.operations = Operations(self.board)
         self.views = StatusDesk(self.board, self.schedule, self.lakes)
-        self.upkeep = Upkeep(self.board, self.schedule, self.lakes, self.leases, self.intents, self.views)
+        self.forecast = Forecast(self.board, self.schedule)
+        self.upkeep = Upkeep(self.board, self.schedule, self.lakes, self.leases, self.intents, self.views, self.commits)
 
     def open(self) -> None:
         """Loads the state, meets it with the hot store's tables, and checks the lakes. Raises `InvalidConfig`."""
@@ -73,6 +83,8 @@ class Coordinator:
             board.store.set_meta("coordinator_epoch", str(board.coordinator_epoch))
         self.registry.load()
         board.hot.set_retention(self.retention)
+        if board.options.restored:
+            self.lakes.pause_restored()
         self.lakes.check()
 
     def start(self) -> None:
@@ -132,7 +144,7 @@ class Coordinator:
         self.registry.dropped(path)
 
     def warnings(self, path: TablePath) -> tuple[str, ...]:
-        return ()
+        return self.views.warnings_of(path)
 
     # ---- ticks ----
     def tick(self) -> None:
@@ -150,6 +162,12 @@ class Coordinator:
     # ---- for people --------------------------------------------------------------------------------------------------
     def status(self) -> CoordinatorStatus:
         return self.views.status()
+
+    def tables(self) -> tuple[TableStatus, ...]:
+        return self.views.status().tables
+
+    def admission(self, query: AdmissionQuery) -> AdmissionAnswer:
+        return self.forecast.answer(query)
 
     def table_status(self, path: TablePath) -> TableStatus:
         return self.views.table(path)
@@ -188,9 +206,12 @@ class Coordinator:
     def check_asked(self, asked: Asked, limit_s: float | None = None) -> TierNowAnswer | None:
         """None before the lake has it; `TimedOut` at the limit."""
         done = self.operations.check_asked(asked)
-        if done is None and limit_s is not None:
-            self.operations.check_limit(asked, limit_s)
+        if done is None:
+            self.operations.check_limit(asked, self.operations.limit(limit_s))
         return done
+
+    def tier_now(self, path: TablePath, limit_s: float | None = None) -> TierNowAnswer:
+        return self.operations.tier_now(path, limit_s)
 
     def repair(self, path: TablePath, choice: RepairChoice) -> None:
         self.operations.repair(path, choice)

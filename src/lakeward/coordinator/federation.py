@@ -7,6 +7,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import replace
 
+from lakeward.bucketing import check_bucket_keys, choose_function
 from lakeward.config import check_alter, check_properties
 from lakeward.config import options as keys
 from lakeward.coordinator.coordinator import Coordinator
@@ -14,12 +15,10 @@ from lakeward.coordinator.options import TableOptions, read_table_options
 from lakeward.errors import InvalidAlter, InvalidRequest, LakeForeign, TableAlreadyExists, TableNotFound
 from lakeward.model.ids import TableId, new_table_id
 from lakeward.model.schema import Column
-from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
+from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.protocol.operate import AdoptTable
 from lakeward.protocol.tables import AlterTable, CreateTable, TableAnswer
 from lakeward.spi.lake import LakeCatalog
-
-BUCKET_FUNCTIONS = {"iceberg": BucketFunction.ICEBERG, "paimon": BucketFunction.PAIMON, "hudi": BucketFunction.HUDI}
-"""Format -> its bucket function; formats without one of their own use Fluss's."""
 
 
 class Federation:
@@ -65,11 +64,10 @@ class Federation:
         check_properties(str(path), descriptor.properties, descriptor.partition_keys, self._board.options.config)
         options = read_table_options(descriptor.properties, self._board.options)
         properties = dict(descriptor.properties)
-        function = descriptor.bucket_function
         if options.format is not None:
             properties.setdefault(keys.TABLE_DATALAKE_FORMAT.key, options.format)
-            function = BUCKET_FUNCTIONS.get(options.format, BucketFunction.FLUSS)
-        completed = replace(descriptor, properties=properties, bucket_function=function)
+        completed = replace(descriptor, properties=properties, bucket_function=choose_function(options.format, descriptor))
+        check_bucket_keys(completed)
         if options.format is not None:
             self._catalog(options).check_descriptor(path, completed)
         return completed, options
@@ -88,6 +86,23 @@ class Federation:
     def _catalog(self, options: TableOptions) -> LakeCatalog:
         assert options.format is not None
         return self._board.lakes(options.format).catalog()
+
+    def adopt(self, path: TablePath, request: AdoptTable) -> TableAnswer:
+        """Takes over a lake table that carries snapshots of ours: its table id and its offsets. Where the hot side is gone the
+        descriptor makes it anew; where it stands, it must be the very table that filled the lake."""
+        found = self._find(path)
+        if found is None:
+            if request.descriptor is None:
+                raise InvalidRequest(what=f"adopting {path}", reason="the hot side does not exist: send its descriptor")
+            return self.create(CreateTable(path=path, descriptor=request.descriptor, adopt=True))
+        options = self._options_of(found)
+        if options.format is None:
+            raise InvalidRequest(what=f"adopting {path}", reason="the server has no datalake.format")
+        if not options.enabled:
+            return self.alter(path, AlterTable(properties={keys.TABLE_DATALAKE_ENABLED.key: "true"}))
+        self._enable_lake(found, options)
+        self._coordinator.read_lake(path)
+        return TableAnswer(table=found, created=False, warnings=self._coordinator.warnings(path))
 
     # ---- alter ----
     def alter(self, path: TablePath, change: AlterTable) -> TableAnswer:

@@ -35,6 +35,11 @@ class Lakes:
             except LakewardError as error:
                 self.trouble[name] = str(error)
 
+    def pause_restored(self) -> None:
+        """A restored folder may be behind its lake: no writes to a table before its lake has said where it stands."""
+        for record in self.unseen():
+            self._board.hot.pause_writes(record.info, "the data folder was restored, and its lake has not been read yet")
+
     def unseen(self) -> list[TableRecord]:
         """Tables whose lake was not read since start: overdue ones first."""
         with self._board.lock:
@@ -66,6 +71,8 @@ class Lakes:
         return True
 
     def _take(self, record: TableRecord, base: LakeBase) -> None:
+        ends = {b: v.end for b, v in self._board.hot.bounds(record.info).items()}
+        lost = [b for b, offset in base.offsets.items() if offset > ends.get(b, 0)] if record.info.is_pk else []
         gaps = self._board.hot.guard_offsets(record.info, base.offsets)
         with self._board.change():
             if self._board.tables.get(record.table_id) is not record:
@@ -73,26 +80,36 @@ class Lakes:
             self._commits.adopt_base(record, base)
             if gaps:
                 self._commits.record_gaps(record, dict(gaps), "restored")
+            if self._board.options.restored and not record.lake_seen:
+                self._board.hot.pause_writes(record.info, None)
             record.lake_seen, record.lake_error = True, None
             record.confirmed_at = self._board.clock.monotonic()
             record.confirmed = base.offsets
             record.waiting = self._board.hot.waiting(record.info, record.committed)
             self._board.touch(record)
+            if lost:
+                self._break(
+                    record, f"bucket {lost[0]}: the lake holds offset {base.offsets[lost[0]]}, the log ended at {ends.get(lost[0], 0)}"
+                )
             self._check_reach(record)
 
     def _check_reach(self, record: TableRecord) -> None:
         """The lake was off for longer than the log is kept: rows between the two are in neither. An operator chooses."""
         starts = {b: v.start for b, v in self._board.hot.bounds(record.info).items()}
         short = [b for b, offset in record.committed.items() if starts.get(b, 0) > offset]
-        if not short or record.repair is not None or record.state in (_S.PAUSED, _S.DISABLED):
+        if short:
+            first = short[0]
+            self._break(record, f"bucket {first}: the lake ends at {record.committed[first]} and the log begins at {starts[first]}")
+
+    def _break(self, record: TableRecord, why: str) -> None:
+        """Pauses the table until an operator chooses how lake and log meet again."""
+        if record.repair is not None or record.broken is not None or record.state is _S.DISABLED:
             return
-        first = short[0]
-        record.broken = (
-            f"bucket {first}: the lake ends at {record.committed[first]} and the log begins at {starts[first]}; "
-            + ("resync it from a KV snapshot" if record.info.is_pk else "accept the gap")
-            + f" with `lakeward table resync {record.name}`"
-        )
-        self._board.enter(record, _S.PAUSED, record.broken)
+        choice = "resync it from a KV snapshot" if record.info.is_pk else "accept the gap"
+        record.broken = f"{why}; {choice} with `lakeward table resync {record.name}`"
+        if record.state is not _S.PAUSED:
+            self._board.enter(record, _S.PAUSED, record.broken)
+        self._board.touch(record)
 
     def _note(self, record: TableRecord, error: LakewardError) -> None:
         with self._board.change():

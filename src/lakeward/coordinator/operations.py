@@ -91,7 +91,7 @@ class Operations:
 
     def tier_now(self, path: TablePath, limit_s: float | None = None) -> TierNowAnswer:
         """Blocks until everything acknowledged at the call is in the lake. Raises `TimedOut` at the limit."""
-        limit = self._limit(limit_s)
+        limit = self.limit(limit_s)
         asked = self.ask_now(path)
         with self._board.changed:
             while True:
@@ -109,7 +109,7 @@ class Operations:
             words = "dropped" if record is None else self._words(record)
         raise TimedOut(what=f"tiering {asked.path} now", limit_s=limit_s, state=words)
 
-    def _limit(self, limit_s: float | None) -> float:
+    def limit(self, limit_s: float | None) -> float:
         longest = self._board.options.tier_now_limit_s
         return longest if limit_s is None else min(limit_s, longest)
 

@@ -46,6 +46,10 @@ class CoordinatorOptions:
 
     orphan_s: float = 600.0
     orphan_grace_s: float = 600.0
+    sweep_all_s: float = 86_400.0
+    """How often a table's whole folder is listed for files that no intent names."""
+
+    round_max_age_s: float = 2 * 86_400.0
     confirm_s: float = 60.0
     """How often, at most, a table's reported offsets are confirmed in the lake itself before retention may use them."""
 
@@ -89,6 +93,7 @@ class CoordinatorOptions:
             "read_lease_limit_s": _s(config.get(keys.COORDINATOR_READ_LEASE_MAX)),
             "tier_now_limit_s": _s(config.get(keys.COORDINATOR_TIER_NOW_LIMIT)),
             "restored": config.get(keys.SERVER_RESTORED),
+            "round_max_age_s": _s(config.get(keys.TIERING_ROUND_MAX_AGE)),
             "lake_format": None if lake is None else lake.format,
             "lake_enabled": lake is not None and lake.enabled,
             "config": config,

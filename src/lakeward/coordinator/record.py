@@ -102,6 +102,9 @@ class TableRecord:
     asked: OffsetMap | None = None
     """Somebody waits until the lake has these: start as soon as there is a slot."""
 
+    held: int = 0
+    """Orphan removal keeps the table unleased while this is above 0."""
+
     caught_up_at_ms: int = 0
     counted_deadline_ms: int | None = None
     """The deadline whose miss was counted, so that each is counted once."""

@@ -41,9 +41,22 @@ class Schedule:
             for record, waiting, committed in fresh:
                 if record.committed is committed:
                     record.waiting = waiting
+            self._count_misses()
             self._sweep()
             self._retry_failed()
             self._queue_due()
+
+    def _count_misses(self) -> None:
+        """Once for each deadline that passed with its row still waiting, whatever state the table is in."""
+        now_ms = self._board.clock.now_ms()
+        for record in self._board.tables.values():
+            oldest = record.waiting.oldest_at_ms
+            if oldest is None or not record.options.enabled or oldest + record.options.freshness_ms >= now_ms:
+                continue
+            if record.counted_deadline_ms != oldest + record.options.freshness_ms:
+                record.counted_deadline_ms = oldest + record.options.freshness_ms
+                record.misses += 1
+                self._board.touch(record)
 
     def _sweep(self) -> None:
         now = self._board.clock.monotonic()
@@ -63,13 +76,16 @@ class Schedule:
     def _queue_due(self) -> None:
         self.next_due_ms.clear()
         for pool in {r.options.pool for r in self._board.tables.values()}:
-            due, later = plan_due(self.load(pool))
-            for key in due:
-                record = self._board.tables[key]  # type: ignore[index]
-                if record.state is _S.SCHEDULED:
-                    self._board.enter(record, _S.PENDING)
-            if later is not None:
-                self.next_due_ms[pool] = later
+            self._queue_due_of(pool)
+
+    def _queue_due_of(self, pool: str) -> None:
+        due, later = plan_due(self.load(pool))
+        for key in due:
+            record = self._board.tables[key]  # type: ignore[index]
+            if record.state is _S.SCHEDULED:
+                self._board.enter(record, _S.PENDING)
+        if later is not None:
+            self.next_due_ms[pool] = later
 
     # ---- what the planner sees ----
     def load(self, pool: str) -> PoolLoad:
@@ -89,6 +105,8 @@ class Schedule:
         return [j for j in self._board.jobs.values() if j.is_live(now, lease_s) and pool in (None, j.pool)]
 
     def _is_demand(self, record: TableRecord) -> bool:
+        if record.held:
+            return False
         if record.state is _S.PENDING:
             return True
         if record.state is not _S.SCHEDULED or not record.lake_seen:
@@ -105,6 +123,7 @@ class Schedule:
             priority=record.options.priority,
             queued=record.state is _S.PENDING,
             urgent=record.asked_now or record.repair is not None,
+            suspect=record.failures_in_a_row > 0,
         )
 
     def _running(self, record: TableRecord, lease: Lease) -> Running:
@@ -125,7 +144,11 @@ class Schedule:
     def hand_out(self, job: JobRecord, room: int) -> list[HandedOut]:
         """Under `change()`: the tables this job gets now, leased to it."""
         picked = plan_starts(self.load(job.pool), room)
-        return [self._grant(self._board.tables[key], job) for key in picked]  # type: ignore[index]
+        granted = [self._grant(self._board.tables[key], job) for key in picked]  # type: ignore[index]
+        if granted:
+            # Fewer slots are left: others may be due sooner than was thought.
+            self._queue_due_of(job.pool)
+        return granted
 
     def _grant(self, record: TableRecord, job: JobRecord) -> HandedOut:
         board = self._board

@@ -211,6 +211,9 @@ class StateStore:
         found = self.connection.execute("select 1 from known_rounds where table_id = ? and round_id = ?", (table_id, round_id)).fetchone()
         return found is not None
 
+    def set_intent_state(self, round_id: RoundId, state: str) -> None:
+        self.connection.execute("update intents set state = ? where round_id = ?", (state, round_id))
+
     # ---- rounds ----
     def append_round(self, round_id: str | None, table_id: TableId, ended_at_ms: int, body: dict[str, Any]) -> None:
         self.connection.execute(

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from lakeward.coordinator.board import Board
+from lakeward.coordinator.commits import Commits
 from lakeward.coordinator.intents import BoardIntents
 from lakeward.coordinator.lakes import Lakes
 from lakeward.coordinator.readleases import ReadLeases
@@ -15,6 +17,9 @@ from lakeward.coordinator.record import TableRecord
 from lakeward.coordinator.schedule import Schedule
 from lakeward.coordinator.status import StatusDesk
 from lakeward.errors import LakewardError
+from lakeward.lake.orphans import OrphanOptions, OrphanRemoval, OrphanReport
+from lakeward.model.ids import TableId
+from lakeward.model.round import LakeBase
 from lakeward.model.state import TableState
 
 log = logging.getLogger(__name__)
@@ -24,10 +29,18 @@ class Upkeep:
     """`run` does one round of upkeep and is safe to repeat; `start` does it in threads. Lakes are asked without the lock."""
 
     def __init__(
-        self, board: Board, schedule: Schedule, lakes: Lakes, leases: ReadLeases, intents: BoardIntents, status: StatusDesk
+        self,
+        board: Board,
+        schedule: Schedule,
+        lakes: Lakes,
+        leases: ReadLeases,
+        intents: BoardIntents,
+        status: StatusDesk,
+        commits: Commits,
     ) -> None:
         self._board, self._schedule, self._lakes, self._leases = board, schedule, lakes, leases
-        self._intents, self._status = intents, status
+        self._intents, self._status, self._commits = intents, status, commits
+        self._swept_at: dict[TableId, float] = {}
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -37,6 +50,7 @@ class Upkeep:
         self._spawn("lakeward-tick", self._schedule.tick, options.tick_s)
         self._spawn("lakeward-lakes", self.read_lakes, min(1.0, options.upkeep_s))
         self._spawn("lakeward-upkeep", self.run, options.upkeep_s)
+        self._spawn("lakeward-orphans", self.remove_orphans, options.orphan_s)
 
     def _spawn(self, name: str, work: Callable[[], None], every_s: float) -> None:
         thread = threading.Thread(target=self._loop, args=(name, work, every_s), name=name, daemon=True)
@@ -67,15 +81,21 @@ class Upkeep:
 
     def run(self) -> None:
         self._leases.sweep()
+        self._each(self.expire)
+        self.prune()
+        if self._lakes.trouble:
+            self._lakes.check()
+
+    def remove_orphans(self) -> None:
+        self._each(self.remove_orphans_of)
+
+    def _each(self, work: Callable[[TableRecord], int]) -> None:
         with self._board.lock:
             records = [r for r in self._board.tables.values() if r.options.enabled and r.options.maintained and r.lake_seen]
         for record in records:
             if self._stop.is_set():
                 return
-            self._try(record, self.expire)
-        self.prune()
-        if self._lakes.trouble:
-            self._lakes.check()
+            self._try(record, work)
 
     def _try(self, record: TableRecord, work: Callable[[TableRecord], int]) -> None:
         """Trouble with one table's lake is noted and keeps no other from its upkeep."""
@@ -101,6 +121,54 @@ class Upkeep:
         with self._board.lock:
             self._status.counters["expiredBytesReclaimed"] += freed
         return freed
+
+    def remove_orphans_of(self, record: TableRecord) -> int:
+        """By intents each time; once in a long while by listing everything, in case intents were lost. Returns the bytes freed."""
+        storage = self._board.lake_of(record)
+        if storage is None:
+            return 0
+        options = self._board.options
+        removal = OrphanRemoval(
+            storage,
+            record.info,
+            clock=self._board.clock,
+            options=OrphanOptions(grace_ms=int(1_000 * options.orphan_grace_s), max_age_ms=int(1_000 * options.round_max_age_s)),
+            hold=lambda: self.hold(record),
+            adopt=lambda base: self._adopt(record, base),
+        )
+        report = removal.by_intents(self._intents)
+        self._count(record, report)
+        now = self._board.clock.monotonic()
+        swept = self._swept_at.setdefault(record.table_id, now)
+        if now - swept < options.sweep_all_s:
+            return report.bytes
+        self._swept_at[record.table_id] = now
+        swept_report = removal.sweep()
+        self._count(record, swept_report)
+        return report.bytes + swept_report.bytes
+
+    @contextmanager
+    def hold(self, record: TableRecord) -> Iterator[bool]:
+        """While it lasts nobody gets the table; False when a round has it already."""
+        with self._board.lock:
+            is_idle = record.lease is None
+            record.held += is_idle
+        try:
+            yield is_idle
+        finally:
+            with self._board.lock:
+                record.held -= is_idle
+
+    def _adopt(self, record: TableRecord, base: LakeBase) -> None:
+        with self._board.change():
+            self._commits.adopt_base(record, base)
+
+    def _count(self, record: TableRecord, report: OrphanReport) -> None:
+        with self._board.lock:
+            self._status.counters["orphanBytesReclaimed"] += report.bytes
+            self._status.counters["orphanFilesRemoved"] += report.files
+        if report.fenced:
+            self._lakes.read(record)
 
     def prune(self) -> None:
         board, now_ms = self._board, self._board.clock.now_ms()
