@@ -196,3 +196,23 @@ def test_a_handle_carries_no_secret(tmp_path: Path) -> None:
     assert b"hidden" not in handle
     assert b"open" in handle
     lake.connection.close()
+
+
+@pytest.mark.parametrize("spell", [lambda p: p.as_uri(), lambda p: f"file://{p}", str], ids=["uri", "file://", "path"])
+def test_a_folder_with_blanks_and_signs(tmp_path: Path, spell: Any) -> None:
+    folder = tmp_path / "a b ü+=1"
+    lake = load({"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": spell(folder)})
+    log = LakeSuite().make_log(lake, primary_key=("id",))
+    log.upsert(B0, row(1), row(2))
+    LakeRound.plan(lake, log).run()
+    log.upsert(B0, row(2, "new"))
+    left = LakeRound.plan(lake, log).write(B0)
+    LakeRound.plan(lake, log).run()
+    assert lake_rows(lake, log.table) == log.expected(log.ends())
+    upkeep = lake.open_maintenance(log.table)
+    orphans = {f.path for f in upkeep.list_files()} - upkeep.references()
+    assert len(orphans) == 1
+    assert upkeep.delete(orphans) > 0
+    assert {f.path for f in upkeep.list_files()} == upkeep.references()
+    assert list(upkeep.list_files(left.committer.prefix(left.round_id))) == []
+    lake.connection.close()

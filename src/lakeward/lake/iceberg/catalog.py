@@ -11,7 +11,8 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 from pyiceberg.table import Table
-from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, UNSORTED_SORT_ORDER_ID
+from pyiceberg.table.update import AddSortOrderUpdate, RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 from pyiceberg.table.update.schema import UpdateSchema
 
 from lakeward.errors import InvalidAlter, LakeMismatch, LakeNotEmpty, LakeTableGone
@@ -54,22 +55,32 @@ class IcebergLakeCatalog(LakeCatalog):
         self._ensure_namespace(table.path)
         try:
             with lake_errors(str(table.path), "create table"):
-                self._connection.catalog.create_table(
+                made = self._connection.catalog.create_table(
                     identifier(table.path),
                     schema,
                     partition_spec=lake_spec(table.descriptor, schema),
                     sort_order=lake_order(schema),
                     properties=lake_properties(table.descriptor),
                 )
+                self._allow_unsorted(made)
             return True
         except TableAlreadyExistsError:
             self._take(table, adopt=adopt)
             return False
 
+    def _allow_unsorted(self, table: Table) -> None:
+        """Java's rewrites write files without a sort order, and refuse to where the table does not list that as one."""
+        if UNSORTED_SORT_ORDER_ID not in {o.order_id for o in table.metadata.sort_orders}:
+            order = AddSortOrderUpdate.model_validate({"sort-order": UNSORTED_SORT_ORDER})
+            self._connection.catalog.commit_table(table, (), (order,))
+
     def _take(self, table: TableInfo, *, adopt: bool) -> None:
         """An existing table: it must match, and be empty, ours or adopted on purpose."""
         found = self._connection.load(table.path)
         self._check_matches(table, found)
+        if not found.metadata.snapshots:
+            with lake_errors(str(table.path), "alter"):
+                self._allow_unsorted(found)
         if found.metadata.snapshots and not adopt and _newest_table_id(found) != table.table_id:
             raise LakeNotEmpty(table=str(table.path))
 

@@ -49,6 +49,7 @@ class IcebergConnection:
         self.name = self.options.pop(NAME_OPTION, "lakeward")
         self._limit_s = float(self.options.pop(TIMEOUT_OPTION, _TIMEOUT_S))
         self._catalog = catalog
+        self._storages: dict[tuple[Any, ...], FileIO] = {}
         self._lock = threading.Lock()
 
     @property
@@ -82,11 +83,19 @@ class IcebergConnection:
     def load(self, path: TablePath) -> Table:
         """The table as it is now. Raises `LakeTableGone`, `LakeUnavailable`."""
         with lake_errors(str(path), "load table"):
-            return self.catalog.load_table(identifier(path))
+            table = self.catalog.load_table(identifier(path))
+        table.io = self._shared(table.io)
+        return table
+
+    def _shared(self, io: FileIO) -> FileIO:
+        """One per set of properties: an object store's client is dear to make, and a round loads its table several times."""
+        key = (type(io).__name__, *sorted((k, str(v)) for k, v in io.properties.items()))
+        with self._lock:
+            return self._storages.setdefault(key, io)
 
     def file_io(self, properties: Mapping[str, str], location: str) -> FileIO:
         """Storage for a writer: this process's options and environment, and what the handle says of endpoint and region."""
-        return load_file_io({**properties, **self.options}, location)
+        return self._shared(load_file_io({**properties, **self.options}, location))
 
 
 def _open(name: str, options: dict[str, str]) -> Catalog:

@@ -7,7 +7,7 @@ import re
 import uuid
 from collections.abc import Mapping
 from hashlib import blake2b
-from urllib.parse import unquote, urlparse
+from urllib.parse import urlparse
 
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import RoundId
@@ -59,6 +59,6 @@ def canonical(path: str) -> str:
     """One spelling per file: engines write `file:/a`, `file:///a`, `/a` and `s3a://` for the same thing."""
     parsed = urlparse(path)
     if parsed.scheme in ("", "file"):
-        return "file://" + (unquote(parsed.path) if parsed.scheme and "%" in parsed.path else parsed.path)
+        return f"file://{parsed.path}"
     scheme = "s3" if parsed.scheme in ("s3a", "s3n") else parsed.scheme
     return f"{scheme}://{parsed.netloc}{parsed.path}"

@@ -26,6 +26,7 @@ from lakeward.model.table import TableInfo
 from lakeward.spi.lake import CommitProperties, LakeMaintenance, LakeSnapshot, Precondition, StoredFile
 
 FENCE_JOB = "fence"
+_ATTEMPTS = 3
 
 
 class IcebergLakeMaintenance(LakeMaintenance):
@@ -74,15 +75,25 @@ class IcebergLakeMaintenance(LakeMaintenance):
         return [SnapshotId(str(i)) for i in plan_expiry(self._load().metadata, now_ms)]
 
     def expire(self, snapshots: Sequence[SnapshotId]) -> int:
+        """Tried again when a round commits meanwhile: what may go was decided by the caller, what stays is read anew."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                return self._expire({int(s) for s in snapshots})
+            except CommitConflict:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+        return 0
+
+    def _expire(self, asked: set[int]) -> int:
         table = self._load()
-        held = {ref.snapshot_id for ref in table.metadata.refs.values()}
-        wanted = {int(s) for s in snapshots} - held
+        wanted = asked - {ref.snapshot_id for ref in table.metadata.refs.values()}
         gone = [s for s in table.metadata.snapshots if s.snapshot_id in wanted]
         if not gone:
             return 0
         remaining = [s for s in table.metadata.snapshots if s.snapshot_id not in wanted]
         with lake_errors(str(self._table.path), "expire snapshots of"):
             victims = only_in(table.io, gone, remaining)
+        fault_point("lake.before-expire", table=str(self._table.path))
         self._remove(table, [s.snapshot_id for s in gone])
         fault_point("lake.after-expire", table=str(self._table.path))
         # A snapshot made meanwhile stands on one that stayed, and references nothing else.
