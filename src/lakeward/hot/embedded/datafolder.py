@@ -1,5 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data folder: one server's at a time, with a format version; an older one is migrated after a copy was made."""
+"""The data folder: one server's at a time, with a format version; an older one is migrated after a copy was made.
+
+format.json, lock           the version; who has the folder open
+meta.db                     tables, schemas, partitions, remembered offsets (`metadb`)
+tables/TABLE_ID/pP/bB/      partition P (0: unpartitioned), bucket B
+    log/BASE.log            a segment of log batches from offset BASE on; the highest one is being appended to
+    log/BASE.index          its sparse index, log/BASE.writers the writers as they were before it; both can be made again
+    log/synced, log/clean   how far it is known to be on disk; what an orderly stop noted
+    kv/                     RocksDB and its snapshots, PK tables only
+    remote.json             the bucket's manifest of the remote tier, as last published
+remote/                     the remote tier, unless `remote.data.dir` names another place
+"""
 
 from __future__ import annotations
 

@@ -46,6 +46,7 @@ class _Opened:
     index: SparseIndex
     size: int
     stop: int
+    is_last: bool = False
 
 
 class LogFiles:
@@ -88,10 +89,11 @@ class LogFiles:
                     if batch.header.base_offset >= stop:
                         return
                     if batch.header.next_offset > offset:
+                        offset = batch.header.next_offset
                         yield batch
-            if opened.stop <= offset:
+            if opened.is_last and opened.stop <= offset:
                 return
-            offset = opened.stop
+            offset = max(offset, opened.stop)
 
     def find_time(self, at_ms: int) -> int | None:
         """The first offset of a batch at or after that time; None when there is none."""
@@ -145,7 +147,7 @@ class LogFiles:
         if local is None:
             active = view.active
             stop, size = active.stop, active.size  # the stop first: the size then covers it
-            return _Opened(LocalBytes(active.path), active.index, size, stop)
+            return _Opened(LocalBytes(active.path), active.index, size, stop, is_last=True)
         return _Opened(LocalBytes(log_path(self.place.folder, local.base)), self._index_of(local.base), local.size, local.stop)
 
     def _open_remote(self, segment: Segment) -> _Opened:

@@ -250,3 +250,38 @@ def test_waiting_for_rows(yard: Yard, store: EmbeddedStore) -> None:
         assert future.result(20)
     assert store.bounds(table)[B0].end == 1
     assert not store.wait_for(table, {B0: 1}, 0.0)
+
+
+def test_readers_beside_writers_rolls_and_uploads(yard: Yard, store: EmbeddedStore) -> None:
+    """Whatever moves meanwhile, a range reads as each of its offsets once, in order."""
+    table = yard.table(properties={"table.log.fsync": "never"})
+    store.create_table(table)
+    store.append(table, B0, rows(0, 1))
+    ended = threading.Event()
+
+    def write() -> None:
+        n = 0
+        while n < 400 or (store.sizes()[0].remote_segments <= 3 and n < 20_000):
+            n += 1
+            store.append(table, B0, rows(2 * n, 2 * n + 1))
+        ended.set()
+
+    def move() -> None:
+        while not ended.is_set():
+            store.upkeep.upload()
+
+    def check() -> int:
+        reads = 0
+        while not ended.is_set():
+            end = store.freeze(table)[B0].end
+            assert read(store, table, start=0, stop=end) == [(o, o) for o in range(end)]
+            reads += 1
+        return reads
+
+    with ThreadPoolExecutor(4) as pool:
+        readers = [pool.submit(check) for _ in range(2)]
+        for future in (pool.submit(write), pool.submit(move)):
+            future.result(60)
+        assert all(f.result(60) > 0 for f in readers)
+    assert store.upkeep.failures == {}
+    assert store.sizes()[0].remote_segments > 3
