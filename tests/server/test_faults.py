@@ -130,9 +130,10 @@ def test_a_second_server_on_the_folder_refuses_to_start(server: ServerProcess) -
 
 def test_a_port_in_use_is_said_in_words(server: ServerProcess) -> None:
     flight_port = int(server.client().info().flight_uri.rpartition(":")[2])
-    for ports in ({"port": server.port}, {"flight_port": flight_port}):
+    other = server.data.with_name("other")
+    for second in (ServerProcess(other, port=server.port), ServerProcess(other, flight_port=flight_port)):
         with pytest.raises(TimedOut, match="cannot listen") as refused:
-            ServerProcess(server.data.with_name(f"other-{next(iter(ports))}"), **ports).start()
+            second.start()
         assert "Traceback" not in refused.value.state
 
 

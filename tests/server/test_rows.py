@@ -235,6 +235,7 @@ def test_a_full_upsert_of_an_older_schema_keeps_the_newer_column(client: Client)
     new.upsert({"k": 1, "v": 1, "note": "keep"})
     old.upsert({"k": 1, "v": 2})
     assert new.lookup({"k": 1}).select(["v", "note"]).to_pylist() == [{"v": 2, "note": "keep"}]
+    assert old.lookup({"k": 1}).select(["k", "v"]).to_pylist() == [{"k": 1, "v": 2}]
 
 
 def test_tables_are_listed_shown_and_dropped(client: Client) -> None:

@@ -95,6 +95,6 @@ def _guarded(schema: pa.Schema, batches: Iterator[Streamed], what: str) -> Itera
         for item in batches:
             batch, *header = item if isinstance(item, tuple) else (item,)
             if batch.schema != schema:
-                # Arrow takes no batch whose field metadata or nullability differs from what the stream announced.
-                batch = pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+                # Arrow takes no batch that differs from what the stream announced; a reader may know fewer columns than there are.
+                batch = pa.RecordBatch.from_arrays([batch.column(name) for name in schema.names], schema=schema)
             yield (batch, *header) if header else batch

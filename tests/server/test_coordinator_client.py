@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every call of the coordinator's client against a real server with an Iceberg lake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lakeward.client import Client
+from lakeward.errors import LakeBehind, LedgerGap, ReadTooFarAhead, SnapshotGone, TableNotFound
+from lakeward.hot.embedded.plugin import load
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import InstanceId, JobName, RoundId, SnapshotId, new_round_id
+from lakeward.model.intent import Intent
+from lakeward.model.offsets import OffsetMap, OffsetRange
+from lakeward.model.table import TablePath
+from lakeward.protocol.commit import CommitReport, CommittedRange
+from lakeward.protocol.flight import Ticket, from_bytes, ticket_from_text
+from lakeward.protocol.heartbeat import HeartbeatRequest, LeaseCheck
+from lakeward.protocol.writetoken import WriteToken
+from lakeward.spi.coordinator import CoordinatorClient
+from lakeward.testing.serverprocess import ServerProcess
+from lakeward.testing.waiting import wait_until
+
+B0 = Bucket("", 0)
+JOB, INSTANCE = JobName("tier-1"), InstanceId("one")
+
+
+@pytest.fixture(scope="module")
+def lake_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    folder = tmp_path_factory.mktemp("lake") / "data"
+    made = ServerProcess(folder, settings={"datalake.format": "iceberg"}).start()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def client(lake_server: ServerProcess) -> Client:
+    return lake_server.client()
+
+
+@pytest.fixture
+def coordinator(client: Client) -> CoordinatorClient:
+    return client.plugin.coordinator()
+
+
+def test_a_job_lives_its_round_through_the_client(client: Client, coordinator: CoordinatorClient) -> None:
+    table = client.create_table("d.rounds", "id BIGINT", freshness="1 s")
+    table.append([{"id": n} for n in range(10)])
+    beat = HeartbeatRequest(job=JOB, instance=INSTANCE, room=1)
+    (given,) = wait_until(lambda: coordinator.heartbeat(beat).tables, what="a table to tier")
+    assert given.path == table.info.path
+    round_id = new_round_id()
+    coordinator.record_intent(Intent(round_id=round_id, table_id=given.table_id, prefix="data/", token=None, fence=0, recorded_at_ms=1))
+    check = LeaseCheck(job=JOB, instance=INSTANCE, table_id=given.table_id, epoch=given.epoch, round_id=round_id)
+    assert coordinator.check_lease(check).held
+    assert not coordinator.check_lease(replace(check, instance=InstanceId("other"))).held
+    assert not coordinator.knows_round(given.table_id, round_id)
+    report = CommitReport(
+        table_id=given.table_id,
+        round_id=round_id,
+        snapshot_id=SnapshotId("1"),
+        epoch=given.epoch,
+        job=JOB,
+        instance=INSTANCE,
+        offsets=OffsetMap({B0: 10}),
+        ranges=(CommittedRange(bucket=B0, range=OffsetRange(0, 10), rows=10),),
+    )
+    assert coordinator.commit(report).first
+    assert not coordinator.commit(report).first
+    with pytest.raises((LedgerGap, LakeBehind)):
+        gap = CommittedRange(bucket=B0, range=OffsetRange(12, 14))
+        coordinator.commit(replace(report, round_id=RoundId("x"), offsets=OffsetMap({B0: 14}), ranges=(gap,)))
+    assert coordinator.knows_round(given.table_id, round_id)
+    assert coordinator.committed(given.path).offsets == OffsetMap({B0: 10})
+    assert [(e.round_id, e.range) for e in coordinator.ledger(given.path)] == [(round_id, OffsetRange(0, 10))]
+    coordinator.abandon_intent(new_round_id())
+
+
+def test_a_reader_plans_under_a_lease(client: Client, coordinator: CoordinatorClient) -> None:
+    table = client.create_table("d.reads", "id BIGINT")
+    token = table.append([{"id": n} for n in range(5)])
+    plan = coordinator.read_plan(table.info.path, lease_s=30.0, at_least=str(token))
+    (tail,) = plan.tails
+    assert (tail.bucket, tail.range) == (B0, OffsetRange(0, 5))
+    ticket = from_bytes(Ticket, ticket_from_text(tail.ticket))
+    rows = [row for batch, _ in client.store.connection.stream(ticket) for row in batch.column("id").to_pylist()]
+    assert rows == [0, 1, 2, 3, 4]
+    coordinator.renew_read(plan.lease_id, 30.0)
+    coordinator.release_read(plan.lease_id)
+    coordinator.release_read(plan.lease_id)
+    with pytest.raises(SnapshotGone):
+        coordinator.renew_read(plan.lease_id, 30.0)
+    beyond = WriteToken(table_id=table.info.table_id, offsets=OffsetMap({B0: 99}))
+    with pytest.raises(ReadTooFarAhead):
+        coordinator.read_plan(table.info.path, at_least=str(beyond))
+    with pytest.raises(TableNotFound):
+        coordinator.read_plan(TablePath("d", "none"))
+    assert client.read("d.reads").to_table().num_rows == 5
+
+
+def test_the_plugin_leads_to_the_lake(lake_server: ServerProcess, client: Client, tmp_path: Path) -> None:
+    plugin = load({"server": lake_server.url})
+    table = client.create_table("d.lake", "id BIGINT").info
+    name, options = plugin.lake_options(table)
+    assert name == "iceberg"
+    assert options["uri"] == f"{lake_server.url}/iceberg"
+    assert plugin.store().load_table(table.path) == table
+    assert plugin.coordinator().committed(table.path).offsets == OffsetMap()
+    plugin.store().close()
+    plugin.server.close()
