@@ -201,8 +201,10 @@ def test_a_batch_over_the_limit_is_refused_and_the_connection_lives_on(start_ser
     big = pa.record_batch({"id": pa.array([1], pa.int64()), "name": ["x" * 2_000_000]})
     with pytest.raises(InvalidRequest, match="at most"):
         sender.send([(Bucket("", 0), big)])
-    table.append({"id": 2})
-    assert ids(table) == [2]
+    table.append([{"id": n, "name": "x" * 100_000} for n in range(50)])
+    assert ids(table) == list(range(50))
+    with pytest.raises(InvalidRequest, match="at most"):
+        table.append({"id": 99, "name": "x" * 2_000_000})
     sender.close()
 
 

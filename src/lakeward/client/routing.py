@@ -31,12 +31,13 @@ class Router:
         self.table = table
         self._turn = itertools.count(secrets.randbelow(table.descriptor.bucket_count) if turn is None else turn)
 
-    def route(self, rows: pa.Table) -> Iterator[Piece]:
+    def route(self, rows: pa.Table, max_bytes: int = MAX_BATCH_BYTES) -> Iterator[Piece]:
+        """Batches of at most about `max_bytes` with the bucket each goes to."""
         if not rows.num_rows:
             return
         for partition, part in self._partitions(rows):
             for number, piece in self._buckets(part):
-                for batch in _batches(piece):
+                for batch in _batches(piece, max_bytes):
                     yield Bucket(partition, number), batch
 
     def check(self, rows: pa.Table) -> None:
@@ -94,7 +95,18 @@ def _texts(table: TableInfo, name: str, values: pa.ChunkedArray) -> pa.ChunkedAr
     return values if pa.types.is_string(values.type) else values.cast(pa.string())
 
 
-def _batches(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+def _batches(rows: pa.Table, max_bytes: int) -> Iterator[pa.RecordBatch]:
     whole = rows.combine_chunks()
     per_row = max(1, whole.nbytes // whole.num_rows)
-    yield from whole.to_batches(max_chunksize=max(1, min(MAX_BATCH_ROWS, MAX_BATCH_BYTES // per_row)))
+    for batch in whole.to_batches(max_chunksize=max(1, min(MAX_BATCH_ROWS, max_bytes // per_row))):
+        yield from _halved(batch, max_bytes)
+
+
+def _halved(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Rows may differ much in size: what is still too big is cut until it fits or is one row."""
+    if batch.num_rows <= 1 or batch.nbytes <= max_bytes:
+        yield batch
+        return
+    middle = batch.num_rows // 2
+    yield from _halved(batch.slice(0, middle), max_bytes)
+    yield from _halved(batch.slice(middle), max_bytes)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lakeward.client.asyncwriter import AsyncWriter
 from lakeward.client.lookup import look_up
-from lakeward.client.routing import Router
+from lakeward.client.routing import MAX_BATCH_BYTES, Router
 from lakeward.client.rows import fit_rows
 from lakeward.client.sender import PutSender
 from lakeward.client.subscription import Start, Subscription
@@ -116,6 +116,10 @@ class Table:
         check_put(self.info, kind, columns)
         return fit_rows(rows, self.info, self.names_of(kind, columns))
 
+    def route(self, rows: pa.Table) -> Iterator[tuple[Bucket, pa.RecordBatch]]:
+        """Fitted rows as batches for their buckets, well below what the server takes at once."""
+        return self.router.route(rows, min(MAX_BATCH_BYTES, self.client.server.info().max_batch_bytes // 2))
+
     def new_sender(self, kind: PutKind, columns: Columns) -> PutSender:
         return PutSender(self.client.store.connection, self.info, kind, columns)
 
@@ -133,7 +137,7 @@ class Table:
             self._senders.clear()
 
     def _put(self, kind: PutKind, rows: Any, columns: Columns) -> WriteToken:
-        batches = list(self.router.route(self.fit(kind, rows, columns)))
+        batches = list(self.route(self.fit(kind, rows, columns)))
         with self._lock:
             sender = self._senders.get((kind, columns)) or self._senders.setdefault((kind, columns), self.new_sender(kind, columns))
             return self.token(sender.send(batches))

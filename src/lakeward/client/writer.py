@@ -164,7 +164,7 @@ class BufferedWriter:
     def _route(self, group: _Group) -> list[Outgoing]:
         rows = pa.concat_tables(group.parts)
         group.parts.clear()
-        batches = list(self.table.router.route(rows))
+        batches = list(self.table.route(rows))
         group.unsent = len(batches)
         if not batches:
             self._finish(group)

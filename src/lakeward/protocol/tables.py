@@ -48,3 +48,6 @@ class ServerInfo:
     iceberg_uri: str | None = None
     lake_options: Mapping[str, str] = field(default_factory=dict)
     """Options of that lake for peers, secrets left out."""
+
+    max_batch_bytes: int = 64 * 1024 * 1024
+    """The largest record batch that a put may hold."""

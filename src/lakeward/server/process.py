@@ -174,6 +174,7 @@ class LakewardServer:
             lake_format=lake.format if lake is not None and lake.enabled else None,
             iceberg_uri=f"{self.url}/iceberg" if lakes.has_embedded_catalog else None,
             lake_options={} if lake is None else lakes.peer_options(self.url)[lake.format],
+            max_batch_bytes=min(self.config.get(options.SERVER_REQUEST_MAX_SIZE), self.config.get(options.SERVER_MEMORY_MAX_IN_FLIGHT)),
         )
 
 

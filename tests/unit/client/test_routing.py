@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeward.bucketing import assign_buckets
-from lakeward.client import routing
 from lakeward.client.columns import parse_columns
 from lakeward.client.routing import Router
 from lakeward.errors import InvalidRows
@@ -57,13 +56,12 @@ def test_rows_without_a_key_take_turns() -> None:
     assert buckets[:3] == buckets[3:]
 
 
-def test_big_tables_become_batches_under_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routing, "MAX_BATCH_BYTES", 1_000)
+def test_big_tables_become_batches_under_the_limit() -> None:
     made = router("text STRING")
-    rows = pa.table({"text": ["x" * 100] * 50})
-    batches = [batch for _, batch in made.route(rows)]
-    assert sum(b.num_rows for b in batches) == 50
-    assert len(batches) > 4
+    rows = pa.table({"text": ["x" * 100] * 50 + ["y" * 900] * 3 + ["z" * 5_000]})
+    batches = [batch for _, batch in made.route(rows, 1_000)]
+    assert pa.Table.from_batches(batches).equals(rows.combine_chunks())
+    assert all(b.nbytes <= 1_000 or b.num_rows == 1 for b in batches)
     assert list(made.route(rows.slice(0, 0))) == []
 
 
