@@ -327,6 +327,30 @@ class LakeReader(ABC):
         """Live rows of a snapshot, deletes applied, columns by the schema of today (field ids), system columns included
         when named in `columns` (default: the user's columns). Constant memory. Raises `SnapshotGone`, `LakeUnavailable`."""
 
+    def scan_buckets(
+        self,
+        snapshot_id: SnapshotId,
+        *,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,
+        buckets: Iterable[Bucket] | None = None,
+    ) -> Iterator[tuple[Bucket | None, pa.RecordBatch]]:
+        """As `scan`, each batch with the bucket it is of; None where its file does not say (others wrote it under another spec)."""
+        known = {f.bucket for f in self.files(snapshot_id)}
+        chosen = known if buckets is None else known & set(buckets)
+        for bucket in sorted(b for b in chosen if b is not None):
+            for batch in self.scan(snapshot_id, columns=columns, filter=filter, buckets=[bucket]):
+                yield bucket, batch
+
+    def pinned(self) -> LakeReader:
+        """A reader for one union read: it may answer from the table as it was loaded by this call. Default: itself."""
+        return self
+
+    def deleted_offsets(self, file: LakeFile) -> OffsetSet | None:
+        """Offsets of the rows that a file's positional deletes and vectors take out of it, for engines that scan the file by
+        themselves. None: not known. Equality deletes do not count. Raises `LakeUnavailable`."""
+        return None
+
     def field_ids(self) -> Mapping[str, int]:
         """Column name of today -> field id in the data files, for engines that scan them by themselves. Empty: by name."""
         return {}
