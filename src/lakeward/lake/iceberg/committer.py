@@ -43,7 +43,15 @@ from lakeward.lake.iceberg.failures import describe, lake_errors
 from lakeward.lake.iceberg.files import FileIndex
 from lakeward.lake.iceberg.handle import WriteHandle
 from lakeward.lake.iceberg.location import data_folder, metadata_folder, round_prefix
-from lakeward.lake.iceberg.manifests import ManifestTarget, added, load_manifests, merge_manifests, write_manifest, write_manifest_list
+from lakeward.lake.iceberg.manifests import (
+    ManifestTarget,
+    added,
+    load_manifests,
+    merge_manifests,
+    remember,
+    write_manifest,
+    write_manifest_list,
+)
 from lakeward.lake.iceberg.partition import partition_record
 from lakeward.lake.iceberg.reader import IcebergLakeReader
 from lakeward.lake.iceberg.request import CommitRequest
@@ -271,13 +279,15 @@ class IcebergLakeCommitter(LakeCommitter):
         self, target: ManifestTarget, ground: Ground, data: Sequence[DataFile], deletes: Sequence[tuple[int, DataFile]]
     ) -> list[ManifestFile]:
         metadata = ground.table.metadata
-        specs = metadata.specs()
-        new = []
-        if data:
-            new.append(write_manifest(target, metadata.spec(), ManifestContent.DATA, added(data, target.snapshot_id)))
+        specs, sequence = metadata.specs(), metadata.next_sequence_number()
+        groups = [(metadata.spec(), ManifestContent.DATA, list(data))] if data else []
         for spec_id in sorted({s for s, _ in deletes}):
-            files = [f for s, f in deletes if s == spec_id]
-            new.append(write_manifest(target, specs[spec_id], ManifestContent.DELETES, added(files, target.snapshot_id)))
+            groups.append((specs[spec_id], ManifestContent.DELETES, [f for s, f in deletes if s == spec_id]))
+        new = []
+        for spec, content, files in groups:
+            entries = added(files, target.snapshot_id)
+            new.append(write_manifest(target, spec, content, entries))
+            remember(new[-1], entries, sequence)
         # New manifests are merged by a later commit: until this one lands they have no sequence number.
         return new + merge_manifests(target, load_manifests(target.io, ground.head), specs)
 

@@ -12,6 +12,7 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
 from lakeward.lake.iceberg.ancestry import walk
+from lakeward.lake.iceberg.kept import Kept
 from lakeward.lake.iceberg.location import canonical
 from lakeward.lake.iceberg.manifests import load_manifests, read_entries
 from lakeward.lake.iceberg.mapping import DEFAULTS
@@ -54,43 +55,36 @@ def _number(properties: Mapping[str, str], key: str) -> int:
     return int(text) if text.isdigit() else int(DEFAULTS[key])
 
 
+_PATHS: Kept[frozenset[str]] = Kept(1_000_000, len)
+"""Data and delete files per manifest, removed ones included."""
+
+
 class Reachable:
     """Files that snapshots reference: lists, manifests, offset files, data and delete files, in canonical spelling."""
 
     def __init__(self, io: FileIO) -> None:
         self._io = io
-        self._entries: dict[str, frozenset[str]] = {}
 
-    def files(self, snapshots: Iterable[Snapshot], *, without: frozenset[str] = frozenset()) -> set[str]:
-        """`without`: manifests that need not be read, because what they hold is known to stay."""
+    def files(self, snapshots: Iterable[Snapshot]) -> set[str]:
         found: set[str] = set()
+        manifests: dict[str, ManifestFile] = {}
         for snapshot in snapshots:
             found.add(canonical(snapshot.manifest_list))
             offsets = summary_of(snapshot).get(OFFSETS_KEY, "{")
             if not offsets.lstrip().startswith("{"):
                 found.add(canonical(offsets))
-            for manifest in load_manifests(self._io, snapshot):
-                found.add(canonical(manifest.manifest_path))
-                if manifest.manifest_path not in without:
-                    found |= self._paths(manifest)
-        return found
-
-    def manifests(self, snapshots: Iterable[Snapshot]) -> frozenset[str]:
-        return frozenset(m.manifest_path for s in snapshots for m in load_manifests(self._io, s))
+            manifests |= {m.manifest_path: m for m in load_manifests(self._io, snapshot)}
+        found |= {canonical(path) for path in manifests}
+        return found.union(*(self._paths(m) for m in manifests.values()))
 
     def _paths(self, manifest: ManifestFile) -> frozenset[str]:
-        known = self._entries.get(manifest.manifest_path)
-        if known is None:
-            known = frozenset(canonical(e.data_file.file_path) for e in read_entries(self._io, manifest))
-            self._entries[manifest.manifest_path] = known
-        return known
+        def read() -> frozenset[str]:
+            return frozenset(canonical(e.data_file.file_path) for e in read_entries(self._io, manifest))
+
+        return _PATHS.load(manifest.manifest_path, read)
 
 
 def only_in(io: FileIO, gone: list[Snapshot], remaining: list[Snapshot]) -> set[str]:
-    """Files that the first reference and the second do not. Manifests that stay are read only when data files may go."""
+    """Files that the first reference and the second do not."""
     reachable = Reachable(io)
-    shared = reachable.manifests(remaining)
-    candidates = reachable.files(gone, without=shared)
-    if not candidates:
-        return set()
-    return candidates - reachable.files(remaining)
+    return reachable.files(gone) - reachable.files(remaining)

@@ -51,16 +51,23 @@ CACHE: Kept[tuple[ManifestEntry, ...]] = Kept(_CACHED_ENTRIES, len)
 """Live entries per manifest path: rounds of a table share most manifests."""
 
 
+_LISTS: Kept[tuple[ManifestFile, ...]] = Kept(_CACHED_ENTRIES, len)
+"""Manifests per manifest list."""
+
+
 def load_manifests(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
-    if snapshot is None:
-        return []
+    """Not to be changed: they are shared."""
+    return [] if snapshot is None else list(_LISTS.load(snapshot.manifest_list, lambda: _read_list(io, snapshot.manifest_list)))
+
+
+def _read_list(io: FileIO, path: str) -> tuple[ManifestFile, ...]:
     with AvroFile[ManifestFile](
-        io.new_input(snapshot.manifest_list),
+        io.new_input(path),
         MANIFEST_LIST_FILE_SCHEMAS[_READ_VERSION],
         read_types={-1: ManifestFile, 508: PartitionFieldSummary},
         read_enums={517: ManifestContent},
     ) as reader:
-        return list(reader)
+        return tuple(reader)
 
 
 def load_entries(io: FileIO, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
@@ -161,7 +168,9 @@ def write_manifest_list(target: ManifestTarget, parent_id: int | None, sequence:
     }
     schema = MANIFEST_LIST_FILE_SCHEMAS[_WRITE_VERSION]
     with AvroOutputFile[ManifestFile](target.io.new_output(path), schema, "manifest_file", metadata=metadata) as writer:
-        writer.write_block([_numbered(m, sequence) for m in manifests])
+        numbered = [_numbered(m, sequence) for m in manifests]
+        writer.write_block(numbered)
+    _LISTS.put(path, tuple(numbered))
     return path
 
 
@@ -179,6 +188,15 @@ def _numbered(manifest: ManifestFile, sequence: int) -> ManifestFile:
 def added(files: Iterable[DataFile], snapshot_id: int) -> list[ManifestEntry]:
     """Entries of new files; their sequence number is the snapshot's, inherited."""
     return [ManifestEntry(ManifestEntryStatus.ADDED, snapshot_id, None, None, f) for f in files]
+
+
+def remember(manifest: ManifestFile, entries: Sequence[ManifestEntry], sequence: int) -> None:
+    """Keeps the entries of a manifest just written, with what they will inherit. If its snapshot never lands, nobody asks."""
+    made = []
+    for entry in entries:
+        entry.data_file.spec_id = manifest.partition_spec_id
+        made.append(ManifestEntry(entry.status, manifest.added_snapshot_id, sequence, sequence, entry.data_file))
+    CACHE.put(manifest.manifest_path, tuple(made))
 
 
 def existing(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
