@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from lakeward.client.casts import holds_map, in_microseconds, is_fitting
 from lakeward.errors import InvalidRequest, InvalidRows
+from lakeward.hot.embedded.kv.nestednulls import find_nested_null
 from lakeward.model.arrow import to_arrow_type
 from lakeward.model.schema import Column
 from lakeward.model.table import TableInfo
@@ -134,10 +135,23 @@ def _check_values(values: pa.ChunkedArray, column: Column, where: str) -> None:
     if not column.type.nullable and values.null_count:
         row = pc.index(values.is_null(), True).as_py()
         raise InvalidRows(table=where, row=row, column=column.name, reason="null in a NOT NULL column")
+    row = _find_nested_null(values)
+    if row is not None:
+        raise InvalidRows(table=where, row=row, column=column.name, reason=f"a null inside, where {column.type} has none")
     if isinstance(column.type, CharType):
         row = pc.index(pc.greater(pc.utf8_length(values), column.type.length), True).as_py()
         if row >= 0:
             raise InvalidRows(table=where, row=row, column=column.name, reason=f"longer than {column.type.sql}")
+
+
+def _find_nested_null(values: pa.ChunkedArray) -> int | None:
+    start = 0
+    for chunk in values.chunks:
+        row = find_nested_null(chunk)
+        if row is not None:
+            return start + row
+        start += len(chunk)
+    return None
 
 
 def _casts(part: pa.ChunkedArray, kind: pa.DataType) -> bool:

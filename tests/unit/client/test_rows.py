@@ -122,6 +122,22 @@ def test_python_values_of_the_right_kind_are_taken() -> None:
     assert fit([{}, row, {"a": None}], columns).num_rows == 3
 
 
+@pytest.mark.parametrize(
+    ("columns", "fine", "wrong"),
+    [
+        ("a ARRAY<INT NOT NULL>", [1], [1, None]),
+        ("a ROW<x INT NOT NULL, y INT>", {"x": 1}, {"y": 1}),
+        ("a MAP<STRING, INT NOT NULL>", [("k", 1)], [("k", None)]),
+        ("a ARRAY<ROW<x INT NOT NULL>>", [None, {"x": 1}], [{"x": None}]),
+    ],
+)
+def test_nulls_inside_values_are_found_too(columns: str, fine: Any, wrong: Any) -> None:
+    assert fit([{"a": fine}, {"a": None}, {"a": fine}], columns).num_rows == 3
+    with pytest.raises(InvalidRows) as refused:
+        fit([{"a": fine}, {"a": None}, {"a": wrong}], columns)
+    assert (refused.value.row, refused.value.column) == (2, "a")
+
+
 def test_zones_are_brought_to_utc() -> None:
     moment = datetime(2024, 7, 1, 12, tzinfo=UTC)
     given = pa.table({"a": pa.array([moment], pa.timestamp("us", tz="Europe/Berlin"))})

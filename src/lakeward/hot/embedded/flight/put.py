@@ -18,6 +18,7 @@ from lakeward.hot.embedded.flight.engine import Engine
 from lakeward.hot.embedded.flight.gate import CallGate
 from lakeward.hot.embedded.flight.putplan import plan_put
 from lakeward.hot.embedded.flight.tables import find_table
+from lakeward.hot.embedded.kv.nestednulls import find_nested_null
 from lakeward.model.bucket import Bucket
 from lakeward.protocol.flight import BatchHeader, PutAck, PutCommand, PutKind, from_bytes, to_bytes
 
@@ -44,9 +45,14 @@ class PutStream:
         for index in self.plan.required:
             column = batch.column(index)
             if column.null_count:
-                row = column.is_null().index(pa.scalar(True)).as_py()
-                name = self.plan.schema[index].name
-                raise InvalidRows(table=str(self.command.table), row=row, column=name, reason="null in a NOT NULL column")
+                raise self._refuse(column.is_null().index(pa.scalar(True)).as_py(), index, "null in a NOT NULL column")
+        for index, column in enumerate(batch.columns):
+            row = find_nested_null(column)
+            if row is not None:
+                raise self._refuse(row, index, "a null inside, where its type has none")
+
+    def _refuse(self, row: int, index: int, reason: str) -> InvalidRows:
+        return InvalidRows(table=str(self.command.table), row=row, column=self.plan.schema[index].name, reason=reason)
 
     def _writer(self, header: BatchHeader) -> WriterSequence | None:
         if self.command.writer is None or header.sequence is None:
