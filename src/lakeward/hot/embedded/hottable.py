@@ -115,7 +115,7 @@ class HotTable:
         opened: BucketLog | Exception
         try:
             opened = self._open_log(bucket, folder)
-        except LakewardError as error:
+        except (LakewardError, OSError) as error:
             _log.error("table %s, bucket %s is stopped: %s", self.info.path, bucket, error)
             opened = error
         hot = HotBucket(bucket, self.info, self._services, folder, opened)

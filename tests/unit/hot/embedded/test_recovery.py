@@ -225,3 +225,18 @@ def test_a_put_cut_off_at_any_step_lands_once_when_it_is_retried(yard: Yard, sto
     again = reopen(yard, store, crashed)
     again.append(table, B0, rows(n, text="x" * 300), WriterSequence(1, n))
     assert [i for _, i in read(again, table)] == list(range(n + 1))
+
+
+def test_a_bucket_whose_files_cannot_be_opened_stops_alone(yard: Yard, store: EmbeddedStore, table: TableInfo) -> None:
+    other = yard.table(name="other")
+    store.create_table(other)
+    store.append(table, B0, rows(1))
+    store.append(other, B0, rows(1))
+    store.close()
+    path = log_path(log_folder(yard.folder, table), 0)
+    path.unlink()
+    path.mkdir()
+    again = yard.open()
+    with pytest.raises(BucketStopped, match="Is a directory"):
+        again.append(table, B0, rows(2))
+    assert again.append(other, B0, rows(2)).start == 1
