@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from pyiceberg.exceptions import (
+    CommitFailedException,
     NamespaceAlreadyExistsError,
     TableAlreadyExistsError,
 )
@@ -15,11 +17,11 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, UNSORTED_SORT_ORDER_ID
 from pyiceberg.table.update import AddSortOrderUpdate, RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 from pyiceberg.table.update.schema import UpdateSchema
 
-from lakeward.errors import InvalidAlter, LakeMismatch, LakeNotEmpty, LakeTableGone
+from lakeward.errors import InvalidAlter, LakeMismatch, LakeNotEmpty, LakeTableGone, LakeUnavailable
 from lakeward.lake.iceberg.ancestry import walk
 from lakeward.lake.iceberg.connection import IcebergConnection, identifier
 from lakeward.lake.iceberg.diff import diff_table
-from lakeward.lake.iceberg.failures import lake_errors
+from lakeward.lake.iceberg.failures import describe, lake_errors
 from lakeward.lake.iceberg.mapping import MERGE_ON_READ, check_descriptor, lake_key, lake_order, lake_properties, lake_schema, lake_spec
 from lakeward.lake.iceberg.summary import summary_of
 from lakeward.lake.iceberg.types import to_iceberg_type
@@ -79,7 +81,7 @@ class IcebergLakeCatalog(LakeCatalog):
         found = self._connection.load(table.path)
         self._check_matches(table, found)
         if not found.metadata.snapshots:
-            with lake_errors(str(table.path), "alter"):
+            with _altering(table):
                 self._allow_unsorted(found)
         if found.metadata.snapshots and not adopt and _newest_table_id(found) != table.table_id:
             raise LakeNotEmpty(table=str(table.path))
@@ -109,7 +111,7 @@ class IcebergLakeCatalog(LakeCatalog):
         if not diff_table(after.descriptor, found.metadata):
             return  # a repeated call
         self._check_matches(table, found)
-        with lake_errors(str(table.path), "alter"), found.update_schema() as update:
+        with _altering(table), found.update_schema() as update:
             for column in columns:
                 _add_column(update, column)
 
@@ -124,7 +126,7 @@ class IcebergLakeCatalog(LakeCatalog):
         updates: list[TableUpdate] = [SetPropertiesUpdate(updates=put)] if put else []
         updates += [RemovePropertiesUpdate(removals=drop)] if drop else []
         if updates:
-            with lake_errors(str(table.path), "alter"):
+            with _altering(table):
                 self._connection.catalog.commit_table(found, (), tuple(updates))
 
     def exists(self, path: TablePath) -> bool:
@@ -136,6 +138,16 @@ class IcebergLakeCatalog(LakeCatalog):
 
     def table_id(self, path: TablePath) -> TableId | None:
         return _newest_table_id(self._connection.load(path))
+
+
+@contextmanager
+def _altering(table: TableInfo) -> Iterator[None]:
+    """A commit that others kept winning over is worth another try, by whoever asked."""
+    try:
+        with lake_errors(str(table.path), "alter"):
+            yield
+    except CommitFailedException as error:
+        raise LakeUnavailable(lake="iceberg", what=f"alter {table.path}", reason=describe(error)) from error
 
 
 def _with_added(descriptor: TableDescriptor, columns: Sequence[Column]) -> TableDescriptor:

@@ -36,6 +36,10 @@ _KEPT = 256
 """Parsed metadata of so many tables; each holds every retained snapshot of its table."""
 
 
+_ATTEMPTS = 8
+"""A round's commit, an expiry and an ALTER may meet; each checks its own requirements again and goes on."""
+
+
 class IcebergSqlCatalog(SqlCatalog):
     def __init__(self, name: str, **properties: str) -> None:
         self._parsed: OrderedDict[str, TableMetadata] = OrderedDict()
@@ -81,9 +85,20 @@ class IcebergSqlCatalog(SqlCatalog):
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
         try:
-            current = self.load_table(table.name())
+            self.load_table(table.name())
         except NoSuchTableError:
             return super().commit_table(table, requirements, updates)
+        for _ in range(_ATTEMPTS):
+            made = self._try_commit(table.name(), requirements, updates)
+            if made is not None:
+                return made
+        raise CommitFailedException(f"Table has been updated by others {_ATTEMPTS} times in a row: {'.'.join(table.name())}")
+
+    def _try_commit(
+        self, name: tuple[str, ...], requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse | None:
+        """None when somebody else's commit came between: what was required is then checked again, on what they left."""
+        current = self.load_table(name)
         for requirement in requirements:
             requirement.validate(current.metadata)
         metadata = _updated(current.metadata, updates, current.metadata_location)
@@ -93,12 +108,15 @@ class IcebergSqlCatalog(SqlCatalog):
         location = load_location_provider(metadata.location, metadata.properties).new_table_metadata_file_location(version)
         io = self._load_file_io(metadata.properties, location)
         self._write_metadata(metadata, io, location)
-        self._swap(table.name(), current.metadata_location, location, io)
+        if not self._swap(name, current.metadata_location, location):
+            with suppress(OSError):
+                io.delete(location)  # nobody but this call ever knew of it
+            return None
         self._keep(location, metadata, instead_of=current.metadata_location)
         self._delete_old_metadata(io, current.metadata, metadata)
         return _response(metadata, location)
 
-    def _swap(self, name: tuple[str, ...], before: str, after: str, io: FileIO) -> None:
+    def _swap(self, name: tuple[str, ...], before: str, after: str) -> bool:
         """The commit itself: one row changes if it still says `before`."""
         statement = (
             update(IcebergTables)
@@ -111,13 +129,10 @@ class IcebergSqlCatalog(SqlCatalog):
             .values(metadata_location=after, previous_metadata_location=before)
         )
         with Session(self.engine) as session:
-            changed = session.execute(statement).rowcount  # type: ignore[attr-defined]
+            changed = bool(session.execute(statement).rowcount)  # type: ignore[attr-defined]
             if changed:
                 session.commit()
-        if not changed:
-            with suppress(OSError):
-                io.delete(after)  # nobody but this call ever knew of it
-            raise CommitFailedException(f"Table has been updated by another process: {'.'.join(name)}")
+        return changed
 
 
 _STORAGE_PREFIXES = ("s3.", "gcs.", "adls.", "hdfs.", "oss.", "client.", "py-io-impl", "warehouse")
