@@ -224,6 +224,7 @@ class Desk:
             files=0 if result is None else result.files,
             error=None if failed is None else failed.error,
         )
+        record.totals.add(status)
         self._board.store.append_round(status.round_id, record.table_id, status.ended_at_ms, encode(status))
 
     # ---- lease check ----

@@ -14,6 +14,7 @@ from lakeward.model.state import TableState
 from lakeward.model.table import TableInfo
 from lakeward.protocol.heartbeat import Progress
 from lakeward.protocol.operate import RepairChoice
+from lakeward.protocol.views import RoundStatus
 from lakeward.spi.hotadmin import Waiting
 
 
@@ -57,6 +58,26 @@ class LakeFigures:
     files: int | None = None
     delete_files: int | None = None
     snapshots: int | None = None
+
+
+@dataclass
+class RoundTotals:
+    """What rounds of a table did since this coordinator started: counters for metrics, not stored."""
+
+    rounds: int = 0
+    rows: int = 0
+    deletes: int = 0
+    bytes: int = 0
+    wait_s: float = 0.0
+    commit_s: float = 0.0
+
+    def add(self, ended: RoundStatus) -> None:
+        self.rounds += 1
+        self.rows += ended.rows
+        self.deletes += ended.deletes
+        self.bytes += ended.bytes_written
+        self.wait_s += ended.phases.wait_s
+        self.commit_s += ended.phases.commit_s
 
 
 @dataclass
@@ -105,6 +126,7 @@ class TableRecord:
     held: int = 0
     """Orphan removal keeps the table unleased while this is above 0."""
 
+    totals: RoundTotals = field(default_factory=RoundTotals)
     caught_up_at_ms: int = 0
     counted_deadline_ms: int | None = None
     """The deadline whose miss was counted, so that each is counted once."""

@@ -219,13 +219,20 @@ class StatusDesk:
             "fileSize": _known(record.lake.bytes),
             "recordCount": _known(record.lake.rows),
             "fileCount": _known(record.lake.files),
+            "deleteFileCount": _known(record.lake.delete_files),
             "snapshotCount": _known(record.lake.snapshots),
             "freshness": record.options.freshness_ms,
             "lag": shown.lag_ms,
             "waitingRows": shown.waiting_rows,
             "waitingBytes": record.waiting.bytes,
             "deadlineMisses": record.misses,
-            "slack": _known(shown.slack_ms),
+            **({} if shown.slack_ms is None else {"slack": shown.slack_ms}),
+            "roundsEnded": record.totals.rounds,
+            "rowsOut": record.totals.rows,
+            "deletesOut": record.totals.deletes,
+            "bytesOut": record.totals.bytes,
+            "queueWaitSeconds": record.totals.wait_s,
+            "commitSeconds": record.totals.commit_s,
         }
 
 

@@ -4,49 +4,82 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from lakeward.hot.embedded.sizes import TableSizes
+from lakeward.model.ids import TableId
+from lakeward.model.table import TablePath
 from lakeward.server.services import Services
 
-SERVER_FIGURES = {
-    "pendingTablesCount": "Tables that are due and wait for a slot. Fluss: pendingTablesCount.",
-    "runningTablesCount": "Tables whose round runs. Fluss: runningTablesCount.",
-    "lakeTableCount": "Tables with the lake enabled. Fluss: lakeTableCount.",
-    "quarantinedTablesCount": "Tables whose rounds stopped after too many failures.",
-    "jobsLive": "Tiering jobs that beat within their lease.",
-    "jobsExpected": "Tiering jobs named in jobs.expected.",
-    "slots": "Rounds that live jobs can run at once.",
-    "orphanBytesReclaimed": "Bytes freed by orphan removal since start.",
-    "orphanFilesRemoved": "Files removed by orphan removal since start.",
-    "expiredBytesReclaimed": "Bytes freed by snapshot expiry since start.",
-}
-TABLE_FIGURES = {
-    "tierLag": "Milliseconds since the last accepted finish. Fluss: tierLag.",
-    "tierDuration": "Milliseconds of the last round; -1 before the first. Fluss: tierDuration.",
-    "pendingTime": "Milliseconds the table has been waiting for a slot. Fluss: pendingTime.",
-    "failuresTotal": "Rounds that failed. Fluss: failuresTotal.",
-    "fileSize": "Bytes of the lake table; -1 unknown. Fluss: fileSize.",
-    "recordCount": "Rows of the lake table; -1 unknown. Fluss: recordCount.",
-    "fileCount": "Data files of the lake table; -1 unknown.",
-    "deleteFileCount": "Delete files of the lake table; -1 unknown.",
-    "snapshotCount": "Snapshots the lake table keeps; -1 unknown.",
-    "freshness": "Milliseconds a row may wait at most. Fluss: freshness.",
-    "lag": "Milliseconds the oldest waiting row has waited.",
-    "waitingRows": "Rows the lake does not have yet.",
-    "waitingBytes": "Bytes the lake does not have yet.",
-    "deadlineMisses": "Rounds that landed after their deadline.",
-    "slack": "Milliseconds a round may still wait before it must start; -1 when nothing waits.",
-}
-COUNTERS = frozenset({"failuresTotal", "deadlineMisses", "orphanBytesReclaimed", "orphanFilesRemoved", "expiredBytesReclaimed"})
+
+@dataclass(frozen=True)
+class Figure:
+    """One metric. A name in Fluss's spelling becomes `lakeward_` and snake case; Prometheus adds `_total` to counters."""
+
+    name: str
+    help: str
+    counter: bool = False
+
+    @property
+    def metric(self) -> str:
+        snake = re.sub(r"(?<!^)(?=[A-Z])", "_", self.name).lower()
+        return f"lakeward_{snake.removesuffix('_total')}"
+
+    def family(self, labels: Iterable[str], rows: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
+        kind = CounterMetricFamily if self.counter else GaugeMetricFamily
+        family = kind(self.metric, self.help, labels=list(labels))
+        for values, figure in rows:
+            family.add_metric(list(values), figure)
+        return family
 
 
-def metric_name(name: str) -> str:
-    """`tierLag` -> `lakeward_tier_lag`; counters get their `_total` from the client library."""
-    snake = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
-    return f"lakeward_{snake.removesuffix('_total')}"
+SERVER_FIGURES = (
+    Figure("pendingTablesCount", "Tables that are due and wait for a slot. Fluss: pendingTablesCount."),
+    Figure("runningTablesCount", "Tables whose round runs. Fluss: runningTablesCount."),
+    Figure("lakeTableCount", "Tables with the lake enabled."),
+    Figure("quarantinedTablesCount", "Tables whose rounds stopped after too many failures in a row."),
+    Figure("jobsLive", "Tiering jobs that beat within their lease."),
+    Figure("jobsExpected", "Tiering jobs named in jobs.expected."),
+    Figure("slots", "Rounds that live jobs can run at once."),
+    Figure("orphanBytesReclaimed", "Bytes freed by orphan removal since the server started.", counter=True),
+    Figure("orphanFilesRemoved", "Files removed by orphan removal since the server started.", counter=True),
+    Figure("expiredBytesReclaimed", "Bytes freed by snapshot expiry since the server started.", counter=True),
+)
+TABLE_FIGURES = (
+    Figure("tierLag", "Milliseconds since the last accepted finish; -1 before the first. Fluss: tierLag."),
+    Figure("tierDuration", "Milliseconds of the last round, from hand-out to finish; -1 before the first. Fluss: tierDuration."),
+    Figure("pendingTime", "Milliseconds the table has been waiting for a slot; 0 when it does not wait. Fluss: pendingTime."),
+    Figure("failuresTotal", "Rounds that failed. Fluss: failuresTotal.", counter=True),
+    Figure("fileSize", "Bytes of the lake table; -1 unknown. Fluss: fileSize."),
+    Figure("recordCount", "Rows of the lake table; -1 unknown. Fluss: recordCount."),
+    Figure("freshness", "Milliseconds a row may wait at most. Fluss: freshness."),
+    Figure("lag", "Milliseconds the oldest waiting row has waited; 0 when nothing waits."),
+    Figure("slack", "Milliseconds until a round must start to keep the freshness, below 0 when it is late; absent when nothing waits."),
+    Figure("deadlineMisses", "Deadlines that passed before the lake had the row.", counter=True),
+    Figure("waitingRows", "Rows the lake does not have yet."),
+    Figure("waitingBytes", "Bytes of log the lake does not have yet."),
+    Figure("roundsEnded", "Rounds that ended, failed ones included, since the server started.", counter=True),
+    Figure("rowsOut", "Rows that rounds wrote into the lake since the server started.", counter=True),
+    Figure("deletesOut", "Rows that rounds deleted in the lake since the server started.", counter=True),
+    Figure("bytesOut", "Bytes that rounds wrote into the lake since the server started.", counter=True),
+    Figure("queueWaitSeconds", "Seconds that rounds waited for a slot since the server started.", counter=True),
+    Figure("commitSeconds", "Seconds that rounds spent in their commit since the server started.", counter=True),
+    Figure("fileCount", "Data files of the lake table; -1 unknown."),
+    Figure("deleteFileCount", "Delete files of the lake table; -1 unknown."),
+    Figure("snapshotCount", "Snapshots the lake table keeps; -1 unknown."),
+)
+HOT_FIGURES = (
+    (Figure("rowsIn", "Records in the table's logs since it was made; an update of a PK table is two.", True), "appended_records"),
+    (Figure("bytesIn", "Bytes appended to the table's logs since the server started.", True), "appended_bytes"),
+    (Figure("localLogBytes", "Bytes of log on the server's disk."), "local_bytes"),
+    (Figure("remoteLogBytes", "Bytes of log in the remote tier."), "remote_bytes"),
+    (Figure("stoppedBuckets", "Buckets that take no writes."), "stopped_buckets"),
+)
+JOB_LIVE = Figure("jobLive", "1 while the job beats within its lease.")
 
 
 class ServerCollector(Collector):
@@ -56,44 +89,24 @@ class ServerCollector(Collector):
         self._services = services
 
     def collect(self) -> Iterator[Metric]:
-        figures = self._services.coordinator.status().figures
-        for name, help in SERVER_FIGURES.items():
-            yield _family(name, help, (), [((), figures.get(name, 0))])
-        yield from self._tables()
-        yield from self._hot()
-        yield from self._jobs()
-
-    def _tables(self) -> Iterator[Metric]:
-        shown = {t.table_id: t for t in self._services.coordinator.status().tables}
-        figures = self._services.coordinator.table_figures()
-        for name, help in TABLE_FIGURES.items():
-            rows = [
-                ((shown[i].path.database, shown[i].path.table, str(i)), values[name])
-                for i, values in figures.items()
-                if i in shown and name in values
-            ]
-            yield _family(name, help, ("database", "table", "tableId"), rows)
-
-    def _hot(self) -> Iterator[Metric]:
-        sizes = self._services.store.sizes()
-        labels = ("database", "table")
-        parts = (
-            ("localLogBytes", "Bytes of log on the server's disk.", [s.local_bytes for s in sizes]),
-            ("remoteLogBytes", "Bytes of log in the remote tier.", [s.remote_bytes for s in sizes]),
-            ("stoppedBuckets", "Buckets that take no writes.", [s.stopped_buckets for s in sizes]),
-        )
-        for name, help, values in parts:
-            rows = [((s.path.database, s.path.table), float(v)) for s, v in zip(sizes, values, strict=True)]
-            yield _family(name, help, labels, rows)
-
-    def _jobs(self) -> Iterator[Metric]:
-        rows = [((j.name, j.pool), float(j.live)) for j in self._services.coordinator.jobs()]
-        yield _family("jobLive", "1 while the job beats within its lease.", ("job", "pool"), rows)
+        status = self._services.coordinator.status()
+        for figure in SERVER_FIGURES:
+            yield figure.family((), [((), status.figures.get(figure.name, 0))])
+        yield from table_metrics({t.table_id: t.path for t in status.tables}, self._services.coordinator.table_figures())
+        yield from hot_metrics(self._services.store.sizes())
+        yield JOB_LIVE.family(("job", "pool"), [((j.name, j.pool), float(j.live)) for j in status.jobs])
 
 
-def _family(name: str, help: str, labels: Iterable[str], rows: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
-    kind = CounterMetricFamily if name in COUNTERS else GaugeMetricFamily
-    family = kind(metric_name(name), help, labels=list(labels))
-    for values, figure in rows:
-        family.add_metric(list(values), figure)
-    return family
+def table_metrics(paths: Mapping[TableId, TablePath], figures: Mapping[TableId, Mapping[str, float]]) -> Iterator[Metric]:
+    """A table that was dropped between the two questions is left out."""
+    known = [((paths[i].database, paths[i].table, str(i)), values) for i, values in figures.items() if i in paths]
+    for figure in TABLE_FIGURES:
+        rows = [(labels, values[figure.name]) for labels, values in known if figure.name in values]
+        yield figure.family(("database", "table", "tableId"), rows)
+
+
+def hot_metrics(sizes: Iterable[TableSizes]) -> Iterator[Metric]:
+    listed = list(sizes)
+    for figure, field in HOT_FIGURES:
+        rows = [((s.path.database, s.path.table), float(getattr(s, field))) for s in listed]
+        yield figure.family(("database", "table"), rows)

@@ -50,13 +50,17 @@ class JobMetrics:
                 "failed": self.failed,
                 "given_back": self.given_back,
             }
-            lines = ["# TYPE lakeward_job_rounds_total counter"]
+            lines = _head("rounds", "Rounds of this job that ended, by outcome.")
             lines += [f'lakeward_job_rounds_total{{outcome="{k}"}} {v}' for k, v in rounds.items()]
-            lines += ["# TYPE lakeward_job_rows_total counter", f"lakeward_job_rows_total {self.rows}"]
-            lines += ["# TYPE lakeward_job_bytes_total counter", f"lakeward_job_bytes_total {self.bytes_written}"]
-            lines += ["# TYPE lakeward_job_phase_seconds_total counter"]
+            lines += [*_head("rows", "Rows this job wrote into the lake."), f"lakeward_job_rows_total {self.rows}"]
+            lines += [*_head("bytes", "Bytes this job wrote into the lake."), f"lakeward_job_bytes_total {self.bytes_written}"]
+            lines += _head("phase_seconds", "Seconds this job's rounds spent, by phase.")
             lines += [f'lakeward_job_phase_seconds_total{{phase="{k}"}} {v:.6f}' for k, v in self.seconds.items()]
         return "\n".join(lines) + "\n"
+
+
+def _head(name: str, help: str) -> list[str]:
+    return [f"# HELP lakeward_job_{name}_total {help}", f"# TYPE lakeward_job_{name}_total counter"]
 
 
 class MetricsServer:

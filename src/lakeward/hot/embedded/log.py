@@ -58,6 +58,7 @@ class BucketLog:
         self._progress = progress or Progress()
         recovered = recover(place.folder, place.bucket, first_offset, options.index_bytes)
         self.cut_bytes = recovered.cut_bytes
+        self.appended_bytes = 0
         self.files = LogFiles(place, LocalView(recovered.closed, recovered.active), remote)
         self._lock = threading.Lock()
         self._writers = recovered.writers
@@ -147,6 +148,7 @@ class BucketLog:
         self._write(active, encoded, appended)
         fault_point("hotlog.after-write", bucket=self.place.bucket, offset=appended.start)
         self._last_at_ms = at_ms
+        self.appended_bytes += encoded.size
         if writer is not None:
             self._writers.record(writer.writer_id, writer.sequence, appended)
         return appended

@@ -12,6 +12,8 @@ from lakeward.model.table import TablePath
 
 @dataclass(frozen=True, kw_only=True)
 class TableSizes:
+    """`appended_records`: ever, by the logs' ends. `appended_bytes`: since this process opened the table."""
+
     path: TablePath
     table_id: TableId
     local_bytes: int
@@ -20,6 +22,8 @@ class TableSizes:
     remote_segments: int
     buckets: int
     stopped_buckets: int
+    appended_records: int = 0
+    appended_bytes: int = 0
 
 
 def measure(table: HotTable) -> TableSizes:
@@ -35,4 +39,6 @@ def measure(table: HotTable) -> TableSizes:
         remote_segments=sum(len(r.segments) for r in remote),
         buckets=len(buckets),
         stopped_buckets=sum(1 for b in buckets if b.failure is not None or b.log.stopped is not None),
+        appended_records=sum(b.log.end for b in buckets if b.failure is None),
+        appended_bytes=sum(b.log.appended_bytes for b in buckets if b.failure is None),
     )
