@@ -68,7 +68,7 @@ def test_writes_through_cut_connections_are_stored_exactly_once(server: ServerPr
     proxy.close()
 
 
-def test_clients_go_on_after_a_kill(server: ServerProcess) -> None:
+def test_clients_go_on_after_a_kill_and_after_a_stop(server: ServerProcess) -> None:
     client = server.client()
     log = client.create_table("d.log", COLUMNS)
     keyed = client.create_table("d.keyed", "k INT, v INT", primary_key="k")
@@ -88,10 +88,10 @@ def test_clients_go_on_after_a_kill(server: ServerProcess) -> None:
     producer.start()
     follower = client.table("d.log").subscribe(idle_s=60.0)
     followed: list[int] = []
-    for _ in range(2):
+    for end in (server.kill, server.stop):
         reached = len(acknowledged) + 20
         wait_until(lambda reached=reached: len(acknowledged) >= reached, what="writes")  # type: ignore[misc]
-        server.kill()
+        end()
         server.restart()
     reached = len(acknowledged) + 20
     wait_until(lambda: len(acknowledged) >= reached, what="writes after the last kill")

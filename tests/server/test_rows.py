@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from lakeward.client import Client, Table
-from lakeward.errors import InvalidRequest, InvalidRows, InvalidTable, OffsetOutOfRange, TableAlreadyExists, TableNotFound
+from lakeward.errors import InvalidRequest, InvalidRows, InvalidTable, OffsetOutOfRange, SchemaChanged, TableAlreadyExists, TableNotFound
 from lakeward.model.bucket import Bucket
 from lakeward.protocol.flight import PutKind
 from lakeward.testing.serverprocess import ServerProcess
@@ -222,11 +222,17 @@ def test_a_subscription_sees_partitions_that_come_later(client: Client) -> None:
 def test_columns_are_added_under_a_client_that_does_not_know(client: Client) -> None:
     old = make(client)
     old.append({"id": 1})
+    follow, narrow = old.subscribe(idle_s=30.0), old.subscribe(idle_s=30.0, columns=["id"])
+    assert next(follow).column("id").to_pylist() == next(narrow).column("id").to_pylist() == [1]
     new = client.alter_table(old.path, add_columns="note STRING")
     old.append({"id": 2, "name": "still here"})
     new.append({"id": 3, "note": "new"})
     assert [r["note"] for r in new.scan(0).to_pylist()] == [None, None, "new"]
-    assert [r["id"] for r in client.table(old.path).scan(0).to_pylist()] == [1, 2, 3]
+    assert [r["id"] for r in old.scan(0).to_pylist()] == [1, 2, 3]
+    assert [r["note"] for _ in range(2) for r in next(follow).to_pylist()] == [None, "new"]
+    assert [r["id"] for _ in range(2) for r in next(narrow).to_pylist()] == [2, 3]
+    with pytest.raises(SchemaChanged):
+        list(client.store.read_log(old.info, Bucket("", 0), 0, 3))
 
 
 def test_a_full_upsert_of_an_older_schema_keeps_the_newer_column(client: Client) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeward.errors import InvalidRequest, LakewardError
+from lakeward.errors import InvalidRequest, SchemaChanged, ServerUnavailable, TableNotFound
 from lakeward.hot.embedded.flight.connection import Backoff
 from lakeward.hot.embedded.storeclient import EmbeddedStoreClient
 from lakeward.model.bucket import Bucket
@@ -67,12 +67,22 @@ class Subscription:
                     yield batch
                     quiet_since = time.monotonic()
                 backoff.progress()
-            except LakewardError as error:
+            except SchemaChanged:
+                self._refresh()
+                continue
+            except ServerUnavailable as error:
                 backoff.pause(error)
                 quiet_since = time.monotonic()  # nobody was there to say that nothing is new
                 continue
             if self.idle_s is not None and time.monotonic() - quiet_since >= self.idle_s:
                 return
+
+    def _refresh(self) -> None:
+        """A column was added: from here on batches have it too, unless the reader named its columns."""
+        table = self.store.load_table(self.table.path)
+        if table.table_id != self.table.table_id:
+            raise TableNotFound(table=str(self.table.path))
+        self.table = table
 
     def _ticket(self, wait_s: float) -> Ticket:
         return Ticket(

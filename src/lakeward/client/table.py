@@ -17,7 +17,9 @@ from lakeward.client.rows import fit_rows
 from lakeward.client.sender import PutSender
 from lakeward.client.subscription import Start, Subscription
 from lakeward.client.writer import BufferedWriter
+from lakeward.errors import SchemaChanged
 from lakeward.hot.embedded.flight.putplan import check_put
+from lakeward.hot.embedded.flight.tables import log_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.table import TableInfo
@@ -70,8 +72,11 @@ class Table:
         named = bucket if isinstance(bucket, Bucket) else Bucket("", bucket)
         bounds = self.bounds().get(named, LogBounds(start=0, end=0))
         begin, end = bounds.start if start is None else start, bounds.end if stop is None else stop
-        batches = self.client.store.read_log(self.info, named, begin, end, columns)
-        return pa.Table.from_batches(batches, schema=log_schema_of(self.info, columns))
+        try:
+            return self._read(self.info, named, begin, end, columns)
+        except SchemaChanged:
+            # A column was added since this table was asked for; what is read has it, what is written here goes on without.
+            return self._read(self.client.show_table(self.path), named, begin, end, columns)
 
     def subscribe(
         self,
@@ -136,14 +141,12 @@ class Table:
                 sender.close()
             self._senders.clear()
 
+    def _read(self, info: TableInfo, bucket: Bucket, start: int, stop: int, columns: Sequence[str] | None) -> pa.Table:
+        batches = list(self.client.store.read_log(info, bucket, start, stop, columns))
+        return pa.Table.from_batches(batches, schema=log_schema(info, None if columns is None else tuple(columns)))
+
     def _put(self, kind: PutKind, rows: Any, columns: Columns) -> WriteToken:
         batches = list(self.route(self.fit(kind, rows, columns)))
         with self._lock:
             sender = self._senders.get((kind, columns)) or self._senders.setdefault((kind, columns), self.new_sender(kind, columns))
             return self.token(sender.send(batches))
-
-
-def log_schema_of(table: TableInfo, columns: Sequence[str] | None) -> pa.Schema:
-    from lakeward.hot.embedded.flight.tables import log_schema
-
-    return log_schema(table, None if columns is None else tuple(columns))

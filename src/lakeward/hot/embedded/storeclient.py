@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeward.errors import LakewardError
+from lakeward.errors import ServerUnavailable
 from lakeward.hot.embedded.flight.connection import Backoff, FlightConnection
 from lakeward.hot.embedded.http import ServerConnection
 from lakeward.model.bucket import Bucket
@@ -60,7 +60,7 @@ class EmbeddedStoreClient(HotStore):
                         start = batch.column(OFFSET)[-1].as_py() + 1
                     yield batch
                 return
-            except LakewardError as error:
+            except ServerUnavailable as error:
                 backoff.pause(error)
 
     def read_tail(self, ticket: Ticket) -> Iterator[tuple[Bucket, pa.RecordBatch]]:

@@ -109,9 +109,8 @@ class FlightConnection:
             try:
                 client = self.client()
                 return call(client)
-            except LakewardError as error:
-                if isinstance(error, ServerUnavailable):
-                    self.reset(client)
+            except ServerUnavailable as error:
+                self.reset(client)
                 backoff.pause(error)
 
     def stream(self, ticket: Ticket) -> Iterator[tuple[pa.RecordBatch, bytes]]:
