@@ -31,14 +31,17 @@ def plans(draw: st.DrawFn) -> tuple[list[Split], list[WriteOutcome]]:
         if draw(st.booleans()):
             splits.append(SnapshotSplit(bucket=bucket, snapshot_id="s", log_offset=at))
             index = 1
-        for size in draw(st.lists(st.integers(1, 9), max_size=5)):
+        for size in draw(st.lists(st.integers(1, 9), min_size=1, max_size=6)):
             splits.append(LogSplit(bucket=bucket, range=OffsetRange(at, at + size), index=index))
             at, index = at + size, index + 1
     for split in splits:
-        what = draw(st.sampled_from(("whole", "whole", "whole", "short", "failed", "skipped", "unmoved")))
+        what = draw(st.sampled_from(("whole", "whole", "whole", "whole", "short", "short", "failed", "skipped", "unmoved")))
         if what == "skipped":
             continue
-        stop = {"whole": split.stop, "short": draw(st.integers(split.start, split.stop))}.get(what, split.start)
+        stop = {
+            "whole": split.stop,
+            "short": draw(st.integers(min(split.start + 1, split.stop), max(split.start + 1, split.stop - 1))),
+        }.get(what, split.start)
         outcomes.append(
             WriteOutcome(
                 split=split,

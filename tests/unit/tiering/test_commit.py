@@ -14,6 +14,7 @@ from lakeward.lake.memory.committer import MemoryLakeCommitter
 from lakeward.lake.memory.foreign import ForeignEngine
 from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.model.faults import set_injector
+from lakeward.model.ids import new_round_id
 from lakeward.model.intent import IntentState
 from lakeward.model.ledger import LedgerKind
 from lakeward.model.table import TableInfo
@@ -110,6 +111,24 @@ def test_a_zombie_that_wakes_after_another_round_commits_nothing(world: World, i
     assert end.given_back
     assert world.lake_rows() == world.store.rows()
     assert world.snapshots() == 1
+
+
+def test_the_fence_of_orphan_removal_breaks_a_paused_rounds_precondition(world: World, inject: Any) -> None:
+    """No offset moved, only the token: the files of the paused round may be gone by now."""
+    world.run()
+    world.store.append(rows(5, 9))
+
+    def fence() -> None:
+        base = world.reader.load_base()
+        world.lake.open_maintenance(world.table).fence(base, new_round_id(), 1)
+
+    inject(at_point("round.before-resolve", fence))
+    end = world.run()
+    assert isinstance(end, TableFailed)
+    assert end.given_back
+    assert len(world.lake_rows()) == 5
+    assert isinstance(world.run(), TableFinished)
+    assert world.lake_rows() == world.store.rows()
 
 
 def test_an_answer_that_was_lost_after_the_commit_took_effect_is_found(world: World) -> None:

@@ -246,6 +246,23 @@ def test_force_finish_commits_the_prefix_and_the_rest_comes_next() -> None:
     assert world.lake_rows() == world.store.rows()
 
 
+@pytest.mark.parametrize("held_rows", [0, 20_000], ids=["two passes", "in memory"])
+def test_a_pk_split_that_comes_due_replaces_only_what_it_saw(held_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that only records behind the stop replace are live still."""
+    monkeypatch.setattr("lakeward.tiering.write.HELD_ROWS", held_rows)
+    world = World(make_table(*PK, key=("id",)))
+    world.store.upsert(rows(0, 5))
+    done(world.run())
+    for n in range(4):
+        world.store.upsert(rows(0, 5, f"u{n}-"))
+    end = done(world.run(limit_ms=0))
+    assert end.force_finished
+    assert world.coordinator.offsets[BUCKET] == 15
+    assert sorted(row[4] for row in world.lake_rows()) == [f"u0-{i}" for i in range(5)]
+    done(world.run())
+    assert world.lake_rows() == world.store.rows()
+
+
 def test_a_lake_that_is_ahead_is_adopted_never_redone() -> None:
     world = World()
     world.store.append(rows(0, 5))
