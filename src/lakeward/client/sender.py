@@ -30,7 +30,8 @@ SEQUENCES = 2**31
 
 @dataclass
 class Outgoing:
-    """A batch for a bucket. `sequence` is given when it is first sent and stays; `done` hears its acknowledgement."""
+    """A batch for a bucket. `sequence` is given when it is first sent, unless the caller numbers its own, and stays; `done`
+    hears its acknowledgement."""
 
     bucket: Bucket
     batch: pa.RecordBatch
@@ -134,11 +135,12 @@ class PutSender:
         return row_schema(self.table, names)
 
     def _number(self, item: Outgoing) -> None:
-        item.sequence = self._next.get(item.bucket, 0)
+        if item.sequence is None:
+            item.sequence = self._next.get(item.bucket, 0)
         self._next[item.bucket] = (item.sequence + 1) % SEQUENCES
 
-    def _start_writer(self) -> None:
-        self._writer = secrets.randbits(63)
+    def _start_writer(self, writer: int | None = None) -> None:
+        self._writer = secrets.randbits(63) if writer is None else writer
         self._next: dict[Bucket, int] = {}
 
     def _drop_stream(self) -> None:

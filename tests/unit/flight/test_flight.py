@@ -12,6 +12,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
+from lakeward.client.sender import Outgoing, PutSender
 from lakeward.errors import (
     BucketStopped,
     DiskFull,
@@ -268,3 +269,17 @@ def test_a_put_is_planned_on_the_table_as_it_is() -> None:
     ):
         with pytest.raises(InvalidRequest):
             plan_put(table, command(kind, schema_id), schema)
+
+
+def test_a_task_that_runs_again_with_its_own_numbers_stores_nothing_twice() -> None:
+    with serving() as served:
+        table = served.table()
+        batch = pa.record_batch({"id": pa.array([1]), "name": pa.array(["x"])})
+        for _ in range(2):
+            sender = PutSender(table.client.store.connection, table.info, PutKind.APPEND, writer=77)
+            acks: list[int] = []
+            items = iter([Outgoing(B0, batch, lambda ack, acks=acks: acks.append(ack.stop), n) for n in range(3)])  # type: ignore[misc]
+            sender.drive(lambda items=items: next(items, None))  # type: ignore[misc]
+            sender.close()
+            assert acks == [1, 2, 3]
+    assert len(served.store.rows()) == 3
