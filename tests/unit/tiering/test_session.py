@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the Spark session is made of, and what is refused before it starts. No session is started here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lakeward.config.java import Java
+from lakeward.errors import InvalidConfig, SparkUnsupported, UnsafeLake
+from lakeward.tiering.arguments import parse_conf
+from lakeward.tiering.classarchive import find_archive
+from lakeward.tiering.order import Plugin, WriteOrder
+from lakeward.tiering.session import SessionOptions, check_location, check_master, is_same_machine, session_conf
+from tests.unit.tiering.world import World
+
+
+@pytest.mark.parametrize(
+    ("master", "conf"), [("sc://host:15002", {}), ("local[2]", {"spark.remote": "sc://host"}), (None, {"spark.api.mode": "connect"})]
+)
+def test_spark_connect_is_refused_in_words(master: str | None, conf: dict[str, str]) -> None:
+    with pytest.raises(SparkUnsupported, match="RDD"):
+        check_master(master, conf)
+
+
+def test_ordinary_masters_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    for master in ("local[*,4]", "spark://host:7077", "yarn", None):
+        check_master(master, {})
+
+
+@pytest.mark.parametrize(
+    ("master", "expected"),
+    [
+        ("local", True),
+        ("local[*,4]", True),
+        ("local-cluster[2,1,512]", True),
+        ("spark://127.0.0.1:7077", True),
+        ("spark://far:7077", False),
+        ("yarn", False),
+    ],
+)
+def test_which_masters_share_this_machines_disk(master: str, expected: bool) -> None:
+    assert is_same_machine(master) is expected
+
+
+def test_a_file_warehouse_with_executors_elsewhere_is_refused() -> None:
+    for location in ("file:///lake/db/t", "/lake/db/t"):
+        check_location("iceberg", location, "local[2]")
+        with pytest.raises(UnsafeLake, match="shared storage"):
+            check_location("iceberg", location, "spark://far:7077")
+    check_location("iceberg", "s3://bucket/t", "spark://far:7077")
+
+
+def test_the_sessions_settings(tmp_path: Path) -> None:
+    java = Java(home=Path("/java"), version=17, origin="test")
+    archive = find_archive(java, tmp_path)
+    assert archive is not None
+    given = {"spark.executor.memory": "2g", "spark.driver.extraJavaOptions": "-Dmine=1", "spark.ui.enabled": "true"}
+    conf = session_conf(SessionOptions(master="local[2,4]", conf=given), java, archive)
+    assert conf["spark.scheduler.mode"] == "FAIR"
+    assert conf["spark.master"] == "local[2,4]"
+    assert conf["spark.ui.enabled"] == "true", "the user's word wins"
+    assert "-Dmine=1" in conf["spark.driver.extraJavaOptions"]
+    assert "ArchiveClassesAtExit" in conf["spark.driver.extraJavaOptions"]
+    assert "token" in conf["spark.redaction.regex"]
+    submitted = session_conf(SessionOptions(), None, None, is_submitted=True)
+    assert "spark.master" not in submitted, "spark-submit has chosen it"
+
+
+def test_an_archive_is_kept_by_the_first_and_used_by_the_next(tmp_path: Path) -> None:
+    java = Java(home=Path("/java"), version=17, origin="test")
+    first = find_archive(java, tmp_path)
+    assert first is not None
+    assert first.draft is not None
+    first.draft.write_bytes(b"classes")
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        first.keep(process)
+    second = find_archive(java, tmp_path)
+    assert second is not None
+    assert second.draft is None
+    assert "SharedArchiveFile" in " ".join(second.java_options)
+    other = find_archive(Java(home=Path("/other"), version=17, origin="test"), tmp_path)
+    assert other is not None
+    assert other.draft is not None, "another Java needs its own"
+
+
+def test_conf_pairs_are_checked() -> None:
+    assert parse_conf(["spark.a=b=c"]) == {"spark.a": "b=c"}
+    for wrong in ("spark.a", "a=b"):
+        with pytest.raises(InvalidConfig, match=r"spark\.key=value"):
+            parse_conf([wrong])
+
+
+def test_a_write_order_travels_as_bytes() -> None:
+    world = World()
+    order = WriteOrder(
+        round_id=world.round().round_id,
+        owner=world.owner(3),
+        table=world.table,
+        handle=b"\x00\xff",
+        hot=Plugin(name="embedded", options={"server": "http://here"}),
+        lake=Plugin(name="iceberg"),
+        deadline_at_ms=17,
+        flag="/tmp/flag",
+    )
+    assert WriteOrder.from_bytes(order.to_bytes()) == order
