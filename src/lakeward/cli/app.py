@@ -55,6 +55,12 @@ def run(arguments: Sequence[str]) -> int:
         return _report_missing(error)
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        return _end_of_pipe()
+    except OSError as error:
+        return _report_system(error)
+    except Exception as error:  # noqa: BLE001 - people get one paragraph, whatever broke
+        return _report_unexpected(error)
     return result if isinstance(result, int) else 0
 
 
@@ -92,6 +98,29 @@ def _report_missing(error: ModuleNotFoundError) -> int:
         raise error
     print(f"lakeward: this command needs the package {error.name}: pip install 'lakeward[all]'", file=sys.stderr)
     return 2
+
+
+def _report_system(error: OSError) -> int:
+    """A file that cannot be read, a port that is taken: the system's own words say which."""
+    if os.environ.get(DEBUG):
+        raise error
+    where = f"{error.filename}: " if error.filename else ""
+    print(f"lakeward: {where}{error.strerror or error}", file=sys.stderr)
+    return 2
+
+
+def _report_unexpected(error: Exception) -> int:
+    if os.environ.get(DEBUG):
+        raise error
+    words = " ".join(str(error).split()) or "no more is known"
+    print(f"lakeward: this should not have happened ({type(error).__name__}: {words}). --debug shows where it was.", file=sys.stderr)
+    return 1
+
+
+def _end_of_pipe() -> int:
+    """Whoever read our output has enough, as `head` does. Python would complain again when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
 
 
 def _root(

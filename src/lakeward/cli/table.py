@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +17,10 @@ from lakeward.protocol import routes
 from lakeward.protocol.codec import encode
 from lakeward.protocol.operate import AdoptTable, RepairChoice, ResyncTable
 
+if TYPE_CHECKING:
+    from lakeward.client import Client
+
+DEFAULT_POOL = "default"
 Property = Annotated[list[str] | None, typer.Option("--property", help="A table property, key=value; may be given many times.")]
 
 
@@ -59,10 +63,13 @@ def create(
         raise InvalidRequest(what="table create", reason='give a name and columns ("id bigint not null, name string"), or --file')
     with open_client(server) as client:
         made = client.create_table(table, columns, freshness=freshness, lake=False if no_lake else None, **given)
+        advice = _unserved(client, made.path)
         for warning in made.warnings:
             note(f"warning: {warning}")
+        if advice is not None:
+            note(f"start a job for it: {advice}")
         if as_json:
-            print_json({"table": made.info.to_json(), "warnings": list(made.warnings)})
+            print_json({"table": made.info.to_json(), "warnings": list(made.warnings), "advice": advice})
         else:
             print(f"made {made.path}, {made.info.descriptor.bucket_count} buckets")
 
@@ -95,6 +102,7 @@ def drop(
     table: Table,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     server: Server = None,
+    as_json: Json = False,
 ) -> None:
     """Removes the hot side of a table. The lake table stays as it is.
 
@@ -105,7 +113,10 @@ def drop(
         raise InvalidRequest(what=f"drop of {table}", reason="rows not yet in the lake are lost; say --yes")
     with open_client(server) as client:
         client.drop_table(table)
-    print(f"dropped {table}; its lake table is untouched")
+    if as_json:
+        print_json({"dropped": table})
+    else:
+        print(f"dropped {table}; its lake table is untouched")
 
 
 def list_tables(server: Server = None, as_json: Json = False) -> None:
@@ -192,6 +203,15 @@ def _from_file(file: Path, given: dict[str, Any]) -> tuple[str, str, dict[str, A
         "if_not_exists": given["if_not_exists"] or statement.if_not_exists,
     }
     return statement.path, statement.columns, merged
+
+
+def _unserved(client: Client, path: str) -> str | None:
+    """The command that would serve the table's pool; None where a live job does, or where the table has no lake."""
+    status = next((t for t in client.server.ask("GET", routes.STATUS)["tables"] if t["path"] == path), None)
+    if status is None or status["served"] or status["state"] == "disabled":
+        return None
+    pool = "" if status["pool"] == DEFAULT_POOL else f" --pool {status['pool']}"
+    return f"lakeward tier --server {client.url}{pool}"
 
 
 def _brief(status: dict[str, Any] | None) -> tuple[str, str, str]:

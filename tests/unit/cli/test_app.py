@@ -104,3 +104,38 @@ def test_without_typer_version_works_and_the_rest_says_what_to_install() -> None
     run = subprocess.run([sys.executable, "-c", program.format("status")], capture_output=True, text=True)
     assert run.returncode == 2
     assert "lakeward[cli]" in run.stderr
+
+
+def groups_of(name: str) -> list[list[str]]:
+    made = app.build([name])
+    found = [
+        [name, str(c.name)]
+        for g in made.registered_groups
+        if g.name == name and g.typer_instance
+        for c in g.typer_instance.registered_commands
+    ]
+    return found or [[name]]
+
+
+@pytest.mark.parametrize("command", commands.COMMANDS, ids=lambda c: c.name)
+def test_every_help_page_has_an_example(command: commands.Command, capsys: pytest.CaptureFixture[str]) -> None:
+    for call in groups_of(command.name):
+        assert app.run([*call, "--help"]) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        assert f"Example: lakeward {' '.join(call)}" in shown, call
+
+
+def test_a_broken_disk_or_a_bug_is_one_paragraph_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv(app.DEBUG, "")
+    assert app.run(["table", "create", "--file", "/does/not/exist"]) == 2
+    assert capsys.readouterr().err == "lakeward: /does/not/exist: No such file or directory\n"
+
+
+def test_completion_knows_commands_and_their_options() -> None:
+    def complete(words: str, at: int) -> list[str]:
+        environment = {"_LAKEWARD_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(at), "PATH": "", "HOME": "/"}
+        run = subprocess.run([sys.executable, "-m", "lakeward.cli"], env=environment, capture_output=True, text=True, timeout=120)
+        return run.stdout.split()
+
+    assert sorted(complete("lakeward tier", 1)) == ["tier", "tier-now"]
+    assert "create" in complete("lakeward table c", 2)
