@@ -15,7 +15,7 @@ from pyiceberg.typedef import Record
 
 from lakeward.errors import InvalidRequest
 from lakeward.lake.iceberg.location import cache_path, canonical, data_name, round_prefix
-from lakeward.lake.iceberg.offsetcache import decode_offsets, encode_offsets, find_cache, write_cache
+from lakeward.lake.iceberg.offsetcache import decode_offsets, encode_offsets, find_cache, join_encoded, write_cache
 from lakeward.lake.iceberg.resolve import Candidate, positions_of, resolve
 from lakeward.lake.iceberg.result import WriteResult, WrittenFile
 from lakeward.model.bucket import Bucket
@@ -31,6 +31,13 @@ offset_sets = st.sets(st.integers(0, 2**40) | st.integers(0, 300), max_size=60).
 def test_offsets_survive_encoding(offsets: list[int]) -> None:
     values = np.array(offsets, np.int64)
     assert decode_offsets(encode_offsets(values)).values.tolist() == offsets
+
+
+@given(offset_sets, st.integers(1, 7))
+def test_parts_are_one_set(offsets: list[int], size: int) -> None:
+    parts = [encode_offsets(np.array(offsets[i : i + size], np.int64)) for i in range(0, len(offsets), size)]
+    if parts:
+        assert decode_offsets(join_encoded(parts)).values.tolist() == offsets
 
 
 def test_a_dense_set_is_small() -> None:

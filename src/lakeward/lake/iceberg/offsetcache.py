@@ -7,6 +7,7 @@ A lost, torn or stale cache costs a read of the `__offset` column and nothing el
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -36,9 +37,17 @@ def encode_offsets(values: Offsets) -> bytes:
     return pack(_KIND, _VERSION, {**body, "crc": zlib.crc32(blob)}, [blob])
 
 
+def join_encoded(parts: Sequence[bytes]) -> bytes:
+    """Sets of ascending, separate ranges as one: a writer encodes each row group and holds no plain offsets."""
+    return parts[0] if len(parts) == 1 else pack(_KIND, _VERSION, {"form": "parts"}, parts)
+
+
 def decode_offsets(data: bytes) -> OffsetSet:
     """Raises `InvalidRequest` for bytes that are not whole."""
-    _, body, (blob,) = unpack(_KIND, _VERSION, data)
+    _, body, blobs = unpack(_KIND, _VERSION, data)
+    if body["form"] == "parts":
+        return OffsetSet.from_sorted(np.concatenate([decode_offsets(part).values for part in blobs]))
+    (blob,) = blobs
     if zlib.crc32(blob) != body["crc"]:
         raise InvalidRequest(what="offset cache", reason="the checksum is wrong")
     if body["form"] == "deltas":

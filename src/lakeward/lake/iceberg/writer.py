@@ -12,7 +12,7 @@ from lakeward.lake.iceberg.connection import IcebergConnection
 from lakeward.lake.iceberg.failures import lake_errors
 from lakeward.lake.iceberg.handle import WriteHandle
 from lakeward.lake.iceberg.location import data_name
-from lakeward.lake.iceberg.offsetcache import encode_offsets, write_cache
+from lakeward.lake.iceberg.offsetcache import encode_offsets, join_encoded, write_cache
 from lakeward.lake.iceberg.parquet import FileStatistics, ParquetOptions, ParquetOutput
 from lakeward.lake.iceberg.result import WriteResult, WrittenFile
 from lakeward.lake.iceberg.types import to_arrow_schema
@@ -37,7 +37,9 @@ class IcebergLakeWriter(LakeWriter):
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = self._pending_bytes = 0
         self._output: ParquetOutput | None = None
-        self._offsets: list[Offsets] = []
+        self._encoded: list[bytes] = []
+        self._first: int | None = None
+        self._last = 0
         self._files: list[WrittenFile] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -71,9 +73,16 @@ class IcebergLakeWriter(LakeWriter):
                 self._output = ParquetOutput(self._io, f"{self._handle.folder}/{name}", self._schema, self._options)
             fault_point("lake.before-row-group", path=self._output.path)
             self._output.write(table)
-        self._offsets.append(np.asarray(table.column(OFFSET).to_numpy(), np.int64))
+        self._note(np.asarray(table.column(OFFSET).to_numpy(), np.int64))
         if self._output.size >= self._target:
             self._close_file()
+
+    def _note(self, offsets: Offsets) -> None:
+        """What the file must say of its offsets, in a few bytes for each row group."""
+        self._first = int(offsets[0]) if self._first is None else self._first
+        self._last = int(offsets[-1])
+        if self._task.table.is_pk:
+            self._encoded.append(encode_offsets(offsets))
 
     def _conform(self, table: pa.Table) -> pa.Table:
         """The batch's columns as the lake table has them: by name, cast, a newer lake column filled with nulls."""
@@ -96,24 +105,24 @@ class IcebergLakeWriter(LakeWriter):
 
     def _close_file(self) -> None:
         assert self._output is not None
+        assert self._first is not None
         with lake_errors(str(self._task.table.path), "close a file of"):
             metadata = self._output.close()
-        offsets = np.concatenate(self._offsets)
-        encoded = encode_offsets(offsets) if self._task.table.is_pk else b""
+        encoded = join_encoded(self._encoded) if self._encoded else b""
         if encoded:
             write_cache(self._io, self._output.path, encoded)
         statistics = self._statistics.of(metadata)
         file = WrittenFile(
             path=self._output.path,
             size_bytes=self._output.size,
-            first_offset=int(offsets[0]),
-            last_offset=int(offsets[-1]),
+            first_offset=self._first,
+            last_offset=self._last,
             sort_order_id=self._handle.sort_order_id,
             offsets=encoded,
             **{k: v for k, v in statistics.items() if v is not None},
         )
         self._files.append(file)
-        self._output, self._offsets = None, []
+        self._output, self._encoded, self._first = None, [], None
         fault_point("lake.after-file", path=file.path)
 
     def complete(self) -> bytes | None:

@@ -55,7 +55,7 @@ def s3_store() -> Iterator[S3Store]:
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ))  # noqa: S603
     endpoint = f"http://127.0.0.1:{port}"
     try:
-        wait_until(lambda: httpx.get(endpoint), limit_s=60, what="the S3 server", tolerate=(httpx.TransportError,))
+        wait_until(lambda: httpx.get(endpoint), limit_s=120, what="the S3 server", tolerate=(httpx.TransportError,))
         yield S3Store(endpoint)
     finally:
         process.terminate()

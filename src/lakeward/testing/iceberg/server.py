@@ -39,7 +39,7 @@ def serving(options: Mapping[str, str], tokens: Sequence[str] = (), environment:
     process = subprocess.Popen(command, env={**os.environ, **(environment or {})})  # noqa: S603 - our own module
     url = f"http://127.0.0.1:{port}/iceberg"
     try:
-        wait_until(lambda: _answers(process, url), limit_s=40, what="the catalog server", tolerate=(httpx.TransportError,))
+        wait_until(lambda: _answers(process, url), limit_s=120, what="the catalog server", tolerate=(httpx.TransportError,))
         yield url
     finally:
         process.terminate()
