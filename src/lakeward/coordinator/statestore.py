@@ -63,12 +63,13 @@ class StateStore:
         self._depth = 0
 
     @classmethod
-    def open(cls, path: Path | str) -> StateStore:
-        """Opens or creates. Raises `DataFolderVersion` for a file of a newer version."""
+    def open(cls, path: Path | str, *, sync: bool = True) -> StateStore:
+        """Opens or creates. Without `sync` a power cut may lose the newest transactions: for simulations. Raises
+        `DataFolderVersion` for a file of a newer version."""
         connection = sqlite3.connect(str(path), isolation_level=None, check_same_thread=False)
         connection.execute("pragma journal_mode = wal")
         # FULL: an epoch that was handed out survives a power cut too.
-        connection.execute("pragma synchronous = full")
+        connection.execute(f"pragma synchronous = {'full' if sync else 'off'}")
         connection.executescript(_TABLES)
         store = cls(connection)
         version = int(store.meta("format_version") or FORMAT_VERSION)

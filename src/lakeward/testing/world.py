@@ -34,8 +34,9 @@ B0 = Bucket("", 0)
 class CoordinatorWorld:
     """One server's worth of parts; `restart` throws away everything but the files."""
 
-    def __init__(self, folder: Path, lake: LakeStorage | None = None, **options: Any) -> None:
+    def __init__(self, folder: Path, lake: LakeStorage | None = None, *, sync: bool = True, **options: Any) -> None:
         self.folder, self.lake = folder, lake or load_lake("memory", {"name": str(folder)})
+        self.sync = sync
         self.clock = ManualClock()
         self.hot = MemoryHotAdmin(self.clock)
         self.options = CoordinatorOptions(lake_format="memory", **options)
@@ -43,7 +44,7 @@ class CoordinatorWorld:
         self.federation = Federation(self.coordinator)
 
     def _open(self) -> Coordinator:
-        store = StateStore.open(self.folder / "state.db")
+        store = StateStore.open(self.folder / "state.db", sync=self.sync)
         coordinator = Coordinator(store, self.hot, lambda name: self.lake, self.clock, self.options)
         coordinator.open()
         return coordinator

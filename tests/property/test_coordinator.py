@@ -1,0 +1,392 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The coordinator as a state machine: jobs that beat, stall, die, come back, run twice under one name, lie and finish twice,
+while the clock jumps, the coordinator restarts (also with its file lost) and tables come, change and go.
+
+After every step invariants 4, 5 and 9 of design.md are checked, against the lake itself and against what was seen before."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import event, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+
+from lakeward.errors import (
+    CommitConflict,
+    IllegalTransition,
+    InvalidRequest,
+    LakeError,
+    LakeNotEmpty,
+    LedgerGap,
+    Superseded,
+    TableAlreadyExists,
+    TableBusy,
+    TableNotFound,
+)
+from lakeward.model.ids import InstanceId, JobName, RoundId, TableId, new_round_id
+from lakeward.model.ledger import LedgerKind
+from lakeward.model.offsets import OffsetMap, OffsetRange
+from lakeward.model.round import LakeBase
+from lakeward.model.state import TableState
+from lakeward.model.table import TableInfo, TablePath
+from lakeward.protocol.commit import CommitReport, CommittedRange
+from lakeward.protocol.heartbeat import HandedOut, HeartbeatRequest, LeaseCheck, TableFailed, TableFinished, TableInWork, Verdict
+from lakeward.protocol.tables import AlterTable
+from lakeward.spi.lake import CommitProperties, Precondition
+from lakeward.testing.world import B0, CoordinatorWorld
+
+NAMES = ("a", "b", "c")
+SLOTS = 2
+ENABLED = "table.datalake.enabled"
+
+
+@dataclass
+class Round:
+    table: HandedOut
+    info: TableInfo
+    round_id: RoundId | None = None
+    base: LakeBase | None = None
+    stop: int = 0
+    landed: bool = False
+
+
+@dataclass
+class Instance:
+    """One process of a job. It works on what it was handed until it learns otherwise, which a stalled one never does."""
+
+    name: JobName
+    instance: InstanceId
+    rounds: dict[TableId, Round] = field(default_factory=dict)
+    over: list[Round] = field(default_factory=list)
+
+
+class CoordinatorMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="coordinator-"))
+        self.world = CoordinatorWorld(self.folder, sync=False, lease_s=30.0, sweep_s=5.0, quarantine_after=3)
+        self.instances: list[Instance] = []
+        self.epochs: dict[TableId, int] = {}
+        self.offsets: dict[TableId, tuple[int, int]] = {}
+        self.lake_ends: dict[TableId, int] = {}
+        self.made = 0
+
+    def teardown(self) -> None:
+        self.world.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # ---- tables ----
+    @initialize()
+    def begin(self) -> None:
+        for name in NAMES[:2]:
+            self.world.create(name, table__datalake__freshness="20 s")
+        self._new_instance("job-1")
+
+    @rule(name=st.sampled_from(NAMES), what=st.sampled_from(["create", "adopt", "alter", "on", "off", "drop", "pause", "resume"]))
+    def change_table(self, name: str, what: str) -> None:
+        world, path = self.world, TablePath("db", name)
+        with contextlib.suppress(TableNotFound, IllegalTransition, TableBusy, LakeError):
+            if what in ("create", "adopt"):
+                self._create(name, what == "adopt")
+            elif what == "drop":
+                world.federation.drop(path)
+            elif what == "pause":
+                world.coordinator.pause(path)
+            elif what == "resume":
+                world.coordinator.resume(path)
+            else:
+                changes = {"alter": {"table.datalake.freshness": "30 s"}, "on": {ENABLED: "true"}, "off": {ENABLED: "false"}}
+                world.federation.alter(path, AlterTable(properties=changes[what]))
+
+    def _create(self, name: str, adopt: bool) -> None:
+        try:
+            self.world.create(name, adopt=adopt, table__datalake__freshness="20 s")
+        except LakeNotEmpty:
+            assert not adopt, "a lake table with snapshots is refused unless it is adopted"
+        except TableAlreadyExists:
+            pass
+
+    # ---- time and the coordinator ----
+    @rule(seconds=st.sampled_from([0.5, 3, 11, 25, 40]), jump=st.sampled_from([0, 0, -3_600, -5, 60, 86_400]))
+    def pass_time(self, seconds: float, jump: int) -> None:
+        self.world.clock.advance(seconds)
+        self.world.clock.jump(jump)
+        self.world.coordinator.tick()
+
+    @rule(lose_file=st.booleans())
+    def restart(self, lose_file: bool) -> None:
+        self.world.restart(lose_file=lose_file)
+        if lose_file:
+            # What is left is the lake: epochs and offsets begin there again.
+            for table_id in list(self.epochs):
+                self.epochs[table_id] = self._lake_epoch(table_id)
+            self.offsets.clear()
+
+    @rule()
+    def upkeep(self) -> None:
+        self.world.clock.advance(61)
+        self.world.coordinator.upkeep.read_lakes()
+        self.world.coordinator.upkeep.run()
+
+    # ---- jobs ----
+    @rule(data=st.data(), name=st.sampled_from(["job-1", "job-2"]), dies=st.booleans())
+    def change_jobs(self, data: st.DataObject, name: str, dies: bool) -> None:
+        """One dies without a word, or one starts: under a new name, or under one that is taken."""
+        if dies and len(self.instances) > 1:
+            self.instances.remove(data.draw(st.sampled_from(self.instances)))
+        else:
+            self._new_instance(name)
+
+    def _new_instance(self, name: str) -> Instance:
+        self.made += 1
+        made = Instance(JobName(name), InstanceId(f"i{self.made}"))
+        self.instances.append(made)
+        return made
+
+    @precondition(lambda self: bool(self.instances))
+    @rule(data=st.data(), room=st.integers(0, SLOTS))
+    def beat(self, data: st.DataObject, room: int) -> None:
+        self._beat(data.draw(st.sampled_from(self.instances)), room)
+
+    def _beat(self, job: Instance, room: int) -> None:
+        working = tuple(TableInWork(table_id=r.table.table_id, epoch=r.table.epoch, round_id=r.round_id) for r in job.rounds.values())
+        answer = self._send(job, tiering=working, room=room)
+        if answer is None:
+            return
+        for verdict in answer.verdicts:
+            if verdict.verdict not in (Verdict.OK, Verdict.FORCE_FINISH):
+                job.over.append(job.rounds.pop(verdict.table_id))
+        for table in answer.tables:
+            self._handed(job, table)
+
+    def _handed(self, job: Instance, table: HandedOut) -> None:
+        assert table.epoch > self.epochs.get(table.table_id, 0), "an epoch is handed out once"
+        assert table.epoch > self._lake_epoch(table.table_id), "and lies above the lake's"
+        self.epochs[table.table_id] = table.epoch
+        job.rounds[table.table_id] = Round(table=table, info=self.world.hot.load_table(table.path))
+
+    def _send(self, job: Instance, **more: Any) -> Any:
+        try:
+            return self.world.coordinator.heartbeat(HeartbeatRequest(job=job.name, instance=job.instance, slots=SLOTS, **more))
+        except Superseded:
+            # An honest one exits; its rounds live on as a zombie's.
+            job.over += job.rounds.values()
+            job.rounds.clear()
+            return None
+
+    @precondition(lambda self: bool(self.instances))
+    @rule(data=st.data(), rows=st.integers(1, 9), steps=st.integers(1, 5), check=st.booleans())
+    def work(self, data: st.DataObject, rows: int, steps: int, check: bool) -> None:
+        """A round from its rows to its end, or up to where the job stalls."""
+        job = data.draw(st.sampled_from(self.instances))
+        for table in self.world.hot.list_tables():
+            self.world.hot.append(table.path, rows)
+        self.world.clock.advance(19)
+        self._beat(job, SLOTS)
+        for work in list(job.rounds.values()):
+            event("a round was handed out")
+            if steps > 1:
+                self._plan(job, work)
+            if steps > 2:
+                self._commit_to_lake(job, work, check)
+            if steps > 3 and work.landed:
+                event("a round landed")
+                self._report(job, work)
+            if steps > 4:
+                self._finish(job, work, False, 1)
+
+    @rule(data=st.data(), what=st.sampled_from(["plan", "commit", "commit unchecked", "report", "finish", "fail"]), times=st.integers(1, 2))
+    def step(self, data: st.DataObject, what: str, times: int) -> None:
+        """One step of any round, also of one that was fenced long ago."""
+        pairs = [(j, r) for j in self.instances for r in (*j.rounds.values(), *j.over)]
+        if not pairs:
+            return
+        job, work = data.draw(st.sampled_from(pairs))
+        if what == "plan" and not work.landed:
+            self._plan(job, work)
+        elif what.startswith("commit"):
+            self._commit_to_lake(job, work, what == "commit")
+        elif what == "report" and work.landed:
+            self._report(job, work)
+        elif what == "finish":
+            self._finish(job, work, data.draw(st.booleans()), times)
+        elif what == "fail":
+            self._fail(job, work, data.draw(st.booleans()), times)
+
+    def _plan(self, job: Instance, work: Round) -> None:
+        try:
+            base = self.world.lake.open_reader(work.info).load_base()
+            bounds = self.world.hot.bounds(work.info)
+            known = self.world.coordinator.committed(work.info.path)
+        except (LakeError, TableNotFound):
+            return
+        if known.table_id != work.info.table_id or B0 not in bounds:
+            return
+        if base.token is not None and base.offsets != known.offsets:
+            self._commit(job, work, RoundId(base.token), base.offsets, (), LedgerKind.ADOPTED)
+        work.base, work.stop, work.round_id = base, bounds[B0].end, new_round_id()
+
+    def _commit_to_lake(self, job: Instance, work: Round, check: bool) -> None:
+        """Without the check: a zombie, or a job that does not care. The lake must not."""
+        if work.base is None or work.round_id is None or work.landed or work.stop <= work.base.offsets.get(B0, 0):
+            return
+        if check and not self._holds(job, work):
+            return
+        properties = CommitProperties(round_id=work.round_id, epoch=work.table.epoch, job=job.name, offsets={B0: work.stop})
+        start = work.base.offsets.get(B0)
+        committer = self.world.lake.open_committer(work.info)
+        try:
+            committable = committer.prepare([], {}, work.base, properties)
+            committer.commit(committable, Precondition(table_id=work.info.table_id, token=work.base.token, starts={B0: start}))
+        except (CommitConflict, LakeError):
+            return
+        assert (start or 0) == self.lake_ends.get(work.info.table_id, 0), "the lake holds each offset once, without a gap"
+        self.lake_ends[work.info.table_id] = work.stop
+        work.landed = True
+
+    def _holds(self, job: Instance, work: Round) -> bool:
+        assert work.round_id is not None
+        check = LeaseCheck(
+            job=job.name, instance=job.instance, table_id=work.table.table_id, epoch=work.table.epoch, round_id=work.round_id
+        )
+        return self.world.coordinator.check_lease(check).held
+
+    def _report(self, job: Instance, work: Round) -> None:
+        assert work.base is not None
+        assert work.round_id is not None
+        start = work.base.offsets.get(B0, 0)
+        ranges = (CommittedRange(bucket=B0, range=OffsetRange(start, work.stop), rows=work.stop - start),)
+        self._commit(job, work, work.round_id, OffsetMap({B0: work.stop}), ranges, LedgerKind.ROUND)
+
+    def _commit(
+        self, job: Instance, work: Round, round_id: RoundId, offsets: OffsetMap, ranges: tuple[CommittedRange, ...], kind: LedgerKind
+    ) -> None:
+        report = CommitReport(
+            table_id=work.table.table_id,
+            round_id=round_id,
+            snapshot_id=None,
+            epoch=work.table.epoch,
+            job=job.name,
+            instance=job.instance,
+            offsets=offsets,
+            ranges=ranges,
+            kind=kind,
+        )
+        try:
+            before = self.world.coordinator.commit(report)
+        except (LedgerGap, TableNotFound, InvalidRequest, LakeError):
+            return
+        again = self.world.coordinator.commit(report)
+        assert not again.first, "a round is recorded once"
+        assert again.offsets == before.offsets
+
+    def _finish(self, job: Instance, work: Round, force: bool, times: int) -> None:
+        done = TableFinished(table_id=work.table.table_id, epoch=work.table.epoch, round_id=work.round_id, force_finished=force)
+        for _ in range(times):
+            self._send(job, finished=(done,))
+        self._end(job, work)
+
+    def _fail(self, job: Instance, work: Round, given_back: bool, times: int) -> None:
+        failed = TableFailed(
+            table_id=work.table.table_id,
+            epoch=work.table.epoch,
+            round_id=work.round_id,
+            error={"code": "lake-unavailable", "message": "down"},
+            given_back=given_back,
+        )
+        for _ in range(times):
+            self._send(job, failed=(failed,))
+        self._end(job, work)
+
+    def _end(self, job: Instance, work: Round) -> None:
+        if job.rounds.get(work.table.table_id) is work:
+            job.over.append(job.rounds.pop(work.table.table_id))
+
+    @precondition(lambda self: bool(self.instances))
+    @rule(data=st.data(), name=st.sampled_from(NAMES), epoch=st.integers(0, 9), stop=st.integers(0, 60))
+    def lie(self, data: st.DataObject, name: str, epoch: int, stop: int) -> None:
+        """Reports for a table it never had, offsets that the lake never saw."""
+        job = data.draw(st.sampled_from(self.instances))
+        try:
+            info = self.world.hot.load_table(TablePath("db", name))
+        except TableNotFound:
+            return
+        known = self.world.coordinator.committed(info.path).offsets.get(B0, 0)
+        handed = HandedOut(table_id=info.table_id, path=info.path, epoch=epoch, freshness_ms=1)  # type: ignore[arg-type]
+        work = Round(table=handed, info=info)
+        ranges = (CommittedRange(bucket=B0, range=OffsetRange(known, max(known, stop))),)
+        self._send(job, finished=(TableFinished(table_id=info.table_id, epoch=handed.epoch),))
+        self._commit(job, work, new_round_id(), OffsetMap({B0: max(known, stop)}), ranges, LedgerKind.ROUND)
+
+    # ---- what always holds ----
+    @invariant()
+    def one_holder_per_table(self) -> None:
+        holders: dict[TableId, set[InstanceId]] = {}
+        for job in self.instances:
+            for work in (*job.rounds.values(), *job.over):
+                record = self.world.coordinator.board.tables.get(work.table.table_id)
+                lease = None if record is None else record.lease
+                if lease is not None and (lease.job, lease.instance) == (job.name, job.instance) and record is not None:
+                    holders.setdefault(work.table.table_id, set()).add(job.instance)
+        assert all(len(h) == 1 for h in holders.values())
+        for name in {j.name for j in self.instances}:
+            held = [r for r in self.world.coordinator.board.tables.values() if r.lease is not None and r.lease.job == name]
+            assert len(held) <= SLOTS, "a job holds no more tables than it has slots"
+
+    @invariant()
+    def epochs_and_offsets_never_go_back(self) -> None:
+        for record in self.world.coordinator.board.tables.values():
+            assert record.epoch >= self.epochs.get(record.table_id, 0) or not record.lake_seen
+            generation, offset = self.offsets.get(record.table_id, (0, 0))
+            now = record.committed.get(B0, 0)
+            assert record.generation > generation or now >= offset
+            self.offsets[record.table_id] = (record.generation, now)
+
+    @invariant()
+    def the_ledger_is_without_gap_or_overlap(self) -> None:
+        board = self.world.coordinator.board
+        for record in board.tables.values():
+            end = 0
+            for _, entry in board.store.load_ledger(record.table_id):
+                if entry.generation == record.generation and entry.kind is not LedgerKind.GAP:
+                    assert entry.range.start == end, f"{entry} does not begin at {end}"
+                    end = entry.range.stop
+            assert end == record.committed.get(B0, 0)
+
+    @invariant()
+    def retention_believes_the_lake_alone(self) -> None:
+        for record in self.world.coordinator.board.tables.values():
+            offset = self.world.coordinator.retention.lake_offset(record.table_id, B0)
+            assert offset is None or offset <= self.lake_ends.get(record.table_id, 0)
+
+    @invariant()
+    def only_tiering_tables_are_leased(self) -> None:
+        for record in self.world.coordinator.board.tables.values():
+            assert (record.lease is not None) == (record.state is TableState.TIERING)
+            assert record.state is not TableState.DISABLED or not record.options.enabled
+
+    # ---- help ----
+    def _lake_epoch(self, table_id: TableId) -> int:
+        for info in self.world.hot.list_tables():
+            if info.table_id == table_id:
+                try:
+                    return int(self.world.lake.open_reader(info).load_base().epoch)
+                except LakeError:
+                    return 0
+        return 0
+
+
+def test_invariants_hold_on_every_path() -> None:
+    run_state_machine_as_test(CoordinatorMachine, settings=settings(max_examples=200, stateful_step_count=25))
+
+
+@pytest.mark.soak
+def test_invariants_hold_on_long_paths() -> None:
+    run_state_machine_as_test(CoordinatorMachine, settings=settings(max_examples=2_000, stateful_step_count=60))

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Leases, restarts, failures: who holds a table, for how long, and what ends it."""
+
+from __future__ import annotations
+
+from lakeward.coordinator.backoff import backoff_ms
+from lakeward.model.ids import InstanceId, JobName, RoundId
+from lakeward.model.state import TableState
+from lakeward.protocol.heartbeat import HandedOut, LeaseCheck, Verdict
+from lakeward.testing.world import PATH, CoordinatorWorld, ScriptedJob
+
+S = TableState
+
+
+def start_round(world: CoordinatorWorld, job: ScriptedJob) -> HandedOut:
+    world.hot.append(PATH, 10)
+    world.clock.advance(200)
+    (table,) = job.take()
+    return table
+
+
+def check(world: CoordinatorWorld, table: HandedOut, round_id: str = "r", instance: str = "i1") -> bool:
+    asked = LeaseCheck(
+        job=JobName("job"), instance=InstanceId(instance), table_id=table.table_id, epoch=table.epoch, round_id=RoundId(round_id)
+    )
+    return world.coordinator.check_lease(asked).held
+
+
+def test_a_silent_job_loses_its_table_after_the_lease_without_a_failure(world: CoordinatorWorld) -> None:
+    world.create()
+    table = start_round(world, world.job())
+    world.clock.advance(119)
+    world.coordinator.tick()
+    assert check(world, table), "a check is a sign of life"
+    world.clock.advance(121)
+    world.coordinator.tick()
+    record = world.coordinator.board.find(PATH)
+    assert (record.state, record.epoch, record.failures) == (S.PENDING, table.epoch + 1, 0)
+    (verdict,) = world.job().work(table).verdicts
+    assert verdict.verdict is Verdict.FENCED
+    assert "silent for 120 s" in verdict.reason
+
+
+def test_leases_do_not_notice_the_wall_clock(world: CoordinatorWorld) -> None:
+    world.create()
+    table = start_round(world, world.job())
+    world.clock.jump(86_400)
+    world.coordinator.tick()
+    assert check(world, table)
+
+
+def test_a_restart_keeps_leases_with_a_full_period_of_grace(world: CoordinatorWorld) -> None:
+    world.create()
+    table = start_round(world, world.job())
+    world.clock.advance(110)
+    world.restart()
+    world.clock.advance(110)
+    world.coordinator.tick()
+    assert check(world, table)
+    assert [v.verdict for v in world.job().finish(table).verdicts] == [Verdict.OK]
+
+
+def test_overdue_tables_are_queued_at_once_after_a_restart(world: CoordinatorWorld) -> None:
+    world.create()
+    world.hot.append(PATH)
+    world.clock.advance(600)
+    world.restart()
+    assert len(world.job().take()) == 1
+
+
+def test_a_lost_file_takes_epochs_and_ledger_from_the_lake(world: CoordinatorWorld) -> None:
+    info = world.create().table
+    table = start_round(world, world.job())
+    world.commit_to_lake(info, 10, epoch=41)
+    world.restart(lose_file=True)
+    committed = world.coordinator.committed(PATH)
+    assert (dict(committed.offsets.to_json()["offsets"]), committed.epoch) == ({"": [[0, 10]]}, 41)
+    (entry,) = world.coordinator.ledger(PATH).entries
+    assert (str(entry.kind), str(entry.range)) == ("adopted", "[0, 10)")
+    world.hot.append(PATH)
+    world.clock.advance(200)
+    (again,) = world.job(instance="i2").take()
+    assert again.epoch == 42 > table.epoch
+
+
+def test_no_table_is_queued_before_its_lake_was_read(world: CoordinatorWorld) -> None:
+    world.create()
+    world.hot.append(PATH)
+    world.clock.advance(600)
+    world.restart(lose_file=True, read_lakes=False)
+    assert world.job().take() == []
+    world.coordinator.read_lakes()
+    world.clock.advance(1)
+    assert len(world.job().take()) == 1
+
+
+def test_a_clean_leave_gives_back_at_once(world: CoordinatorWorld) -> None:
+    world.create()
+    job = world.job()
+    table = start_round(world, job)
+    job.beat(leaving=True)
+    (again,) = world.job("other").take()
+    assert again.epoch == table.epoch + 1
+    assert not world.coordinator.status().jobs[0].live
+
+
+def test_a_round_over_its_limit_is_told_to_finish_and_goes_straight_back(world: CoordinatorWorld) -> None:
+    world.create(table__datalake__freshness="60 s")
+    job = world.job()
+    table = start_round(world, job)
+    world.clock.advance(29)
+    assert [v.verdict for v in job.work(table).verdicts] == [Verdict.OK]
+    world.clock.advance(2)
+    assert [v.verdict for v in job.work(table).verdicts] == [Verdict.FORCE_FINISH]
+    job.finish(table, force=True)
+    record = world.coordinator.board.find(PATH)
+    assert (record.state, record.epoch) == (S.PENDING, table.epoch + 1)
+
+
+def test_a_lease_goes_on_with_a_new_round_and_never_back_to_the_old_one(world: CoordinatorWorld) -> None:
+    world.create()
+    table = start_round(world, world.job())
+    assert check(world, table, "r1")
+    assert check(world, table, "r2")
+    assert not check(world, table, "r1")
+
+
+def test_failures_back_off_and_end_in_quarantine_until_resumed(world: CoordinatorWorld) -> None:
+    world.set_options(quarantine_after=3)
+    world.create()
+    job = world.job()
+    world.hot.append(PATH)
+    world.clock.advance(200)
+    waits = []
+    for _ in range(3):
+        tries = 0
+        while not (tables := job.take()):
+            world.clock.advance(0.1)
+            tries += 1
+        waits.append(tries)
+        job.fail(tables[0])
+    assert waits[0] <= 1
+    assert 5 <= waits[1] < waits[2]
+    status = world.coordinator.table_status(PATH)
+    assert (status.state, status.failures) == (S.QUARANTINED, 3)
+    assert status.reason == "3 rounds failed in a row, the last one: lake-unavailable happened"
+    world.coordinator.resume(PATH)
+    world.clock.advance(1)
+    assert len(job.take()) == 1
+
+
+def test_a_lost_race_is_no_failure(world: CoordinatorWorld) -> None:
+    world.create()
+    job = world.job()
+    table = start_round(world, job)
+    job.fail(table, given_back=True)
+    record = world.coordinator.board.find(PATH)
+    assert (record.state, record.failures, record.failures_in_a_row) == (S.PENDING, 0, 0)
+
+
+def test_back_off_doubles_up_to_its_limit_and_repeats_with_its_seed() -> None:
+    waits = [backoff_ms(n, first_s=1, limit_s=300, jitter=0.2, seed="t") for n in range(1, 40)]
+    assert waits == [backoff_ms(n, first_s=1, limit_s=300, jitter=0.2, seed="t") for n in range(1, 40)]
+    assert all(0.8 * min(300, 2**n) * 1_000 <= w <= 1.2 * min(300, 2**n) * 1_000 for n, w in enumerate(waits))
+
+
+def test_a_job_gets_no_more_tables_than_it_has_slots_and_only_of_its_pool(world: CoordinatorWorld) -> None:
+    for n in range(5):
+        world.create(f"t{n}", table__datalake__pool="fast" if n == 4 else "default")
+    for table in world.hot.list_tables():
+        world.hot.append(table.path)
+    world.clock.advance(600)
+    job = world.job(slots=3)
+    assert len(job.take(10)) == 3
+    assert job.take(10) == []
+    (other,) = world.job("fast", pool="fast").take(10)
+    assert str(other.path) == "db.t4"
+
+
+def test_expected_jobs_and_unserved_pools_are_named(world: CoordinatorWorld) -> None:
+    world.set_options(jobs_expected=("job", "night"))
+    answer = world.create(table__datalake__pool="night")
+    assert "no live job serves pool 'night'" in answer.warnings[0]
+    world.job().beat()
+    status = world.coordinator.status()
+    assert (status.jobs_missing, status.pools_unserved) == (("night",), ("night",))
+    assert [(j.name, j.live, j.expected) for j in status.jobs] == [("job", True, True), ("night", False, True)]
