@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -39,7 +41,7 @@ def verify(
             from lakeward.verify.spark import spark_runner
 
             runner = spark_runner(spark, client.plugin)
-        certificates = [verify_table(client.plugin, path, deep=deep, run=runner) for path in paths]
+        certificates = [_certificate(path, partial(verify_table, client.plugin, deep=deep, run=runner)) for path in paths]
     if as_json:
         print_json([{**encode(c), "totals": c.totals, "holds": c.holds} for c in certificates])
     else:
@@ -47,6 +49,18 @@ def verify(
             print_certificate(certificate)
     if not all(c.holds for c in certificates):
         raise typer.Exit(1)
+
+
+def _certificate(path: TablePath, verify: Callable[[TablePath], Certificate]) -> Certificate:
+    """One table that cannot be checked (its lake does not answer) keeps no other from being checked."""
+    from lakeward.errors import LakeError
+    from lakeward.verify.certificate import Certificate, Finding, FindingKind
+
+    try:
+        return verify(path)
+    except LakeError as error:
+        finding = Finding(kind=FindingKind.UNREADABLE, words=str(error))
+        return Certificate(table=str(path), table_id="", snapshot_id=None, deep=False, findings=(finding,))
 
 
 def print_certificate(certificate: Certificate) -> None:

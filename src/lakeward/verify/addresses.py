@@ -1,63 +1,121 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which offsets are there, against which should be: counts over numpy arrays, pure."""
+"""Which offsets are there, against which should be: bitmaps in blocks, pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.offsetset import Offsets, OffsetSet
 from lakeward.verify.certificate import SHOWN, Finding, FindingKind
 
+BLOCK = 1 << 16
+"""Offsets to a block. A batch of a lake scan is about as long and, in our files, in order: it touches one or two blocks."""
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass
+class _Tally:
+    """How many offsets, and the first of them."""
+
+    count: int = 0
+    first: list[int] = field(default_factory=list)
+
+    def add(self, offsets: Offsets) -> None:
+        self.count += len(offsets)
+        self.first = sorted([*self.first, *(int(o) for o in np.sort(offsets)[:SHOWN])])[:SHOWN]
+
 
 class AddressCount:
-    """Counts rows per offset of one bucket. One byte for each offset up to `stop`, whatever the number of rows."""
+    """Sees the row addresses of one bucket, in any order. One bit for each offset in a block that has any."""
 
     def __init__(self, stop: int) -> None:
-        self._counts = np.zeros(stop, np.uint8)
-        self._strays: list[Offsets] = []
+        self._stop = stop
+        self._blocks: dict[int, npt.NDArray[np.uint8]] = {}
+        self._doubled, self._outside = _Tally(), _Tally()
         self.rows = 0
 
     def see(self, offsets: Offsets) -> None:
-        inside = (offsets >= 0) & (offsets < len(self._counts))
-        held = offsets[inside]
-        unique, counts = np.unique(held, return_counts=True)
-        self._counts[unique] = np.minimum(self._counts[unique] + counts, 255).astype(np.uint8)
-        if len(held) < len(offsets):
-            self._strays.append(offsets[~inside])
         self.rows += len(offsets)
+        inside = (offsets >= 0) & (offsets < self._stop)
+        self._outside.add(offsets[~inside])
+        unique, counts = np.unique(offsets[inside], return_counts=True)
+        self._doubled.add(unique[counts > 1])
+        for number, part in _by_block(unique):
+            self._mark(number, part[0], counts[part[1]] == 1)
+
+    def _mark(self, number: int, offsets: Offsets, is_single: Mask) -> None:
+        seen = self._seen(number)
+        local = offsets - number * BLOCK
+        again = seen[local] & is_single
+        self._doubled.add(offsets[again])
+        seen[local] = True
+        self._blocks[number] = np.packbits(seen)
+
+    def _seen(self, number: int) -> Mask:
+        packed = self._blocks.get(number)
+        return np.zeros(BLOCK, np.bool_) if packed is None else np.unpackbits(packed).astype(np.bool_)
 
     def check_ranges(self, bucket: Bucket, expected: Iterable[OffsetRange]) -> list[Finding]:
         """A log table: every offset of the ranges once, nothing elsewhere."""
-        wanted = np.zeros(len(self._counts), np.bool_)
-        for part in expected:
-            wanted[part.start : part.stop] = True
-        return self._findings(bucket, wanted)
+        ranges = sorted(expected)
+        return self._findings(bucket, lambda start: _mask_of_ranges(ranges, start))
 
     def check_set(self, bucket: Bucket, expected: OffsetSet) -> list[Finding]:
         """A PK table: exactly the offsets of the rows that are live."""
-        wanted = np.zeros(len(self._counts), np.bool_)
-        wanted[expected.values] = True
-        return self._findings(bucket, wanted)
+        return self._findings(bucket, lambda start: _mask_of_set(expected, start))
 
-    def _findings(self, bucket: Bucket, wanted: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> list[Finding]:
-        missing = np.flatnonzero(wanted & (self._counts == 0))
-        twice = np.flatnonzero(self._counts > 1)
-        stray = np.concatenate([np.flatnonzero(~wanted & (self._counts > 0)), *self._strays]).astype(np.int64)
+    def _findings(self, bucket: Bucket, wanted: Callable[[int], Mask]) -> list[Finding]:
+        missing, stray = _Tally(), _Tally()
+        for number in range(-(-self._stop // BLOCK)):
+            start, seen = number * BLOCK, self._seen(number)
+            should = wanted(start)
+            missing.add(np.flatnonzero(should & ~seen) + start)
+            stray.add(np.flatnonzero(seen & ~should) + start)
+        stray.add(np.array(self._outside.first, np.int64))
+        stray.count += self._outside.count - len(self._outside.first)
         parts = (
             (FindingKind.MISSING, missing, "offsets are not in the lake"),
-            (FindingKind.DUPLICATE, twice, "offsets are in the lake more than once"),
+            (FindingKind.DUPLICATE, self._doubled, "offsets are in the lake more than once"),
             (FindingKind.STRAY, stray, "offsets are in the lake and should not be"),
         )
-        return [_finding(kind, bucket, at, words) for kind, at, words in parts if len(at)]
+        return [_finding(kind, bucket, tally, words) for kind, tally, words in parts if tally.count]
 
 
-def _finding(kind: FindingKind, bucket: Bucket, at: Sequence[int] | Offsets, words: str) -> Finding:
-    first = tuple(int(o) for o in at[:SHOWN])
-    return Finding(kind=kind, bucket=bucket, count=len(at), offsets=first, words=f"{len(at)} {words}")
+def _by_block(offsets: Offsets) -> Iterable[tuple[int, tuple[Offsets, slice]]]:
+    """Ascending offsets, cut where the block changes."""
+    if not len(offsets):
+        return
+    numbers = offsets // BLOCK
+    cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(offsets)]
+    for low, high in pairwise(cuts):
+        yield int(numbers[low]), (offsets[low:high], slice(low, high))
+
+
+def _mask_of_ranges(ranges: Sequence[OffsetRange], start: int) -> Mask:
+    mask = np.zeros(BLOCK, np.bool_)
+    for part in ranges:
+        if part.start < start + BLOCK and part.stop > start:
+            mask[max(0, part.start - start) : part.stop - start] = True
+    return mask
+
+
+def _mask_of_set(expected: OffsetSet, start: int) -> Mask:
+    mask = np.zeros(BLOCK, np.bool_)
+    low, high = np.searchsorted(expected.values, (start, start + BLOCK))
+    mask[expected.values[low:high] - start] = True
+    return mask
+
+
+def _finding(kind: FindingKind, bucket: Bucket, tally: _Tally, words: str) -> Finding:
+    return Finding(kind=kind, bucket=bucket, count=tally.count, offsets=tuple(tally.first), words=f"{tally.count} {words}")
 
 
 def expected_live(kv_offsets: Offsets, replaced_after: OffsetSet, committed: int) -> OffsetSet:

@@ -3,51 +3,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.changelog import Fold
-from lakeward.model.bucket import Bucket
-from lakeward.model.change import ChangeType
-from lakeward.model.ids import SnapshotId
+from lakeward.errors import BucketStopped, LakeError, NotFound, SnapshotGone
 from lakeward.model.offsets import OffsetRange
-from lakeward.model.offsetset import Offsets, OffsetSet
-from lakeward.model.schema import CHANGE_TYPE, OFFSET, PREV_OFFSET
-from lakeward.model.table import TableInfo
-from lakeward.spi.hot import HotStore, KvSnapshot, LogBounds
+from lakeward.model.offsetset import Offsets
+from lakeward.model.schema import OFFSET
+from lakeward.spi.hot import HotStore
 from lakeward.spi.lake import LakeFile, LakeReader
-from lakeward.verify.addresses import AddressCount, expected_live
+from lakeward.verify.addresses import AddressCount
 from lakeward.verify.certificate import SHOWN, BucketReport, Finding, FindingKind
+from lakeward.verify.keyed import check_keyed
 from lakeward.verify.rows import altered_offsets
+from lakeward.verify.task import BucketTask, Part, altered, as_table
 
-WINDOW_ROWS = 500_000
-"""Offsets compared at a time in depth: bounds memory at two windows of rows."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BucketTask:
-    """`expected`: ranges a log table's bucket must hold; unused for PK tables. `bounds` None: the hot side has no such bucket."""
-
-    table: TableInfo
-    bucket: Bucket
-    snapshot_id: SnapshotId
-    committed: int
-    expected: tuple[OffsetRange, ...]
-    bounds: LogBounds | None
-    deep: bool
+HOT_GONE = (NotFound, BucketStopped)
+"""The hot side no longer has it: retention went on, the partition was dropped, the bucket waits for a repair."""
 
 
 def check_bucket(task: BucketTask, hot: HotStore, lake: LakeReader) -> BucketReport:
-    """Never blocks rounds: reads one lake snapshot, a log range, and a KV snapshot under a lease of its own."""
+    """Never blocks rounds: reads one lake snapshot, a log range, and a KV snapshot under a lease of its own.
+
+    Raises `SnapshotGone` when another engine expired the snapshot meanwhile, and what the hot store raises when it is away."""
     count = AddressCount(task.committed)
-    for batch in lake.scan(task.snapshot_id, columns=[OFFSET], buckets=[task.bucket]):
-        count.see(batch.column(OFFSET).to_numpy(zero_copy_only=False))
-    part = _check_pk(task, hot, lake, count) if task.table.is_pk else _check_log(task, hot, lake, count)
-    files = lake.files(task.snapshot_id, task.bucket)
+    part = _or_unreadable(task, lambda: _check(task, hot, lake, count))
+    files = _or_none(lambda: lake.files(task.snapshot_id, task.bucket)) if part.findings else ()
     return BucketReport(
         bucket=task.bucket,
         range=OffsetRange(0, task.committed),
@@ -58,127 +42,86 @@ def check_bucket(task: BucketTask, hot: HotStore, lake: LakeReader) -> BucketRep
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Part:
-    findings: tuple[Finding, ...]
-    compared: int = 0
-    beyond: tuple[str, ...] = ()
+def _check(task: BucketTask, hot: HotStore, lake: LakeReader, count: AddressCount) -> Part:
+    for batch in lake.scan(task.snapshot_id, columns=[OFFSET], buckets=[task.bucket]):
+        count.see(batch.column(OFFSET).to_numpy(zero_copy_only=False))
+    check = _check_keyed if task.table.is_pk else _check_log
+    return check(task, hot, lake, count)
 
 
-def _check_log(task: BucketTask, hot: HotStore, lake: LakeReader, count: AddressCount) -> _Part:
-    findings = tuple(count.check_ranges(task.bucket, task.expected))
-    if not task.deep:
-        return _Part(findings=findings)
-    start = task.bounds.start if task.bounds is not None else task.committed
-    beyond = (f"bucket {task.bucket}: values of offsets below {start} (the log no longer holds them)",) if start > 0 else ()
-    altered: list[Offsets] = []
-    compared = 0
-    for at in range(start, task.committed, WINDOW_ROWS):
-        window = OffsetRange(at, min(at + WINDOW_ROWS, task.committed))
-        different, rows = altered_offsets(_hot_rows(task, hot, window), _lake_rows(task, lake, window), list(task.table.schema.names))
-        compared += rows
-        altered.append(different)
-    return _Part(findings=(*findings, *_altered(task.bucket, altered)), compared=compared, beyond=beyond)
-
-
-def _check_pk(task: BucketTask, hot: HotStore, lake: LakeReader, count: AddressCount) -> _Part:
-    """From a KV snapshot taken now and the changelog between the committed offset and it."""
-    holder = f"verify-{task.snapshot_id}-{task.bucket}"
+def _check_keyed(task: BucketTask, hot: HotStore, lake: LakeReader, count: AddressCount) -> Part:
     try:
-        snapshot = hot.take_snapshot(task.table, task.bucket, holder)
-        if snapshot is None or not snapshot.has_offsets or snapshot.log_offset < task.committed:
-            why = "the hot store has no KV snapshot with offsets at or above the committed offset"
-            return _Part(findings=(), beyond=(f"bucket {task.bucket}: live rows ({why})",))
-        return _check_live(task, hot, lake, count, snapshot)
-    finally:
-        hot.release_snapshots(task.table, holder)
+        return check_keyed(task, hot, lake, count)
+    except SnapshotGone:
+        raise
+    except HOT_GONE as error:
+        return Part(beyond=(task.not_checked("live rows", str(error)),))
 
 
-def _check_live(task: BucketTask, hot: HotStore, lake: LakeReader, count: AddressCount, snapshot: KvSnapshot) -> _Part:
-    names = list(task.table.schema.names) if task.deep else []
-    kept = list(hot.read_snapshot(task.table, snapshot, names))
-    offsets = [b.column(OFFSET).to_numpy(zero_copy_only=False) for b in kept]
-    fold = Fold(task.committed, snapshot.log_offset)
-    images: list[pa.RecordBatch] = []
-    for batch in hot.read_log(task.table, task.bucket, task.committed, snapshot.log_offset, names):
-        fold.see(batch)
-        images += _before_images(batch) if task.deep else []
-    fold.seal()
-    live = expected_live(np.concatenate(offsets) if offsets else np.zeros(0, np.int64), fold.replaced, task.committed)
-    findings = tuple(count.check_set(task.bucket, live))
+def _check_log(task: BucketTask, hot: HotStore, lake: LakeReader, count: AddressCount) -> Part:
+    found = Part(findings=tuple(count.check_ranges(task.bucket, task.expected)))
     if not task.deep:
-        return _Part(findings=findings)
-    rows = _table([*(b.select([*names, OFFSET]) for b in kept), *images])
-    return _compare_live(task, lake, live, rows, findings)
+        return found
+    if task.bounds is None:
+        return replace(found, beyond=(task.not_checked("values", "the hot store has no such bucket any more"),))
+    try:
+        return _compare_log(task, OffsetRange(task.bounds.start, max(task.bounds.start, task.bounds.end)), hot, lake, found)
+    except SnapshotGone:
+        raise
+    except HOT_GONE as error:
+        return replace(found, beyond=(task.not_checked("values", str(error)),))
 
 
-def _compare_live(task: BucketTask, lake: LakeReader, live: OffsetSet, rows: pa.Table | None, findings: tuple[Finding, ...]) -> _Part:
-    if rows is None:
-        return _Part(findings=findings)
-    held = rows.filter(pa.array(live.mask(rows.column(OFFSET).to_numpy())))
-    names = list(task.table.schema.names)
-    altered: list[Offsets] = []
-    compared = 0
-    for batch in lake.scan(task.snapshot_id, columns=[*names, OFFSET], buckets=[task.bucket]):
-        different, seen = altered_offsets(held, pa.Table.from_batches([batch]), names)
-        altered.append(different)
-        compared += seen
-    lost = len(live) - held.num_rows
-    beyond = (f"bucket {task.bucket}: values of {lost} rows replaced since (no before-images in the changelog)",) if lost > 0 else ()
-    return _Part(findings=(*findings, *_altered(task.bucket, altered)), compared=compared, beyond=beyond)
-
-
-def _before_images(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-    """Rows replaced in this batch as they were, under the offset that wrote them: the -U and -D records."""
-    changes = batch.column(CHANGE_TYPE).to_numpy(zero_copy_only=False)
-    before = np.isin(changes, (ChangeType.UPDATE_BEFORE, ChangeType.DELETE))
-    if not before.any():
-        return []
-    chosen = batch.filter(pa.array(before))
-    chosen = chosen.filter(pc.is_valid(chosen.column(PREV_OFFSET)))
-    names = [n for n in chosen.schema.names if not n.startswith("__")]
-    columns = [*(chosen.column(n) for n in names), chosen.column(PREV_OFFSET)]
-    return [pa.RecordBatch.from_arrays(columns, names=[*names, OFFSET])]
+def _compare_log(task: BucketTask, kept: OffsetRange, hot: HotStore, lake: LakeReader, found: Part) -> Part:
+    """Value by value, in windows, what the log still keeps of the committed range."""
+    different: list[Offsets] = []
+    compared, stop = 0, min(task.committed, kept.stop)
+    for at in range(kept.start, stop, task.window_rows):
+        window = OffsetRange(at, min(at + task.window_rows, stop))
+        offsets, rows = altered_offsets(_hot_rows(task, hot, window), _lake_rows(task, lake, window), list(task.table.schema.names))
+        compared += rows
+        different.append(offsets)
+    beyond = []
+    if min(kept.start, task.committed) > 0:
+        beyond.append(task.not_checked(f"values of offsets below {min(kept.start, task.committed)}", "the log no longer holds them"))
+    if task.committed > kept.stop:
+        beyond.append(task.not_checked(f"values of offsets from {kept.stop} on", "the log ends there"))
+    return Part(findings=(*found.findings, *altered(task.bucket, different)), compared=compared, beyond=tuple(beyond))
 
 
 def _hot_rows(task: BucketTask, hot: HotStore, window: OffsetRange) -> pa.Table:
     names = [*task.table.schema.names, OFFSET]
     batches = [b.select(names) for b in hot.read_log(task.table, task.bucket, window.start, window.stop)]
-    return _table(batches) or pa.table({OFFSET: pa.array([], pa.int64())})
+    return _or_empty(as_table(batches))
 
 
 def _lake_rows(task: BucketTask, lake: LakeReader, window: OffsetRange) -> pa.Table:
     inside = (pc.field(OFFSET) >= window.start) & (pc.field(OFFSET) < window.stop)
     names = [*task.table.schema.names, OFFSET]
     scanned: Iterator[pa.RecordBatch] = lake.scan(task.snapshot_id, columns=names, filter=inside, buckets=[task.bucket])
-    table = _table(list(scanned))
-    return pa.table({OFFSET: pa.array([], pa.int64())}) if table is None else table.filter(inside)
+    return _or_empty(as_table(list(scanned))).filter(inside)
 
 
-def _table(batches: Sequence[pa.RecordBatch]) -> pa.Table | None:
-    if not batches:
-        return None
-    names = batches[0].schema.names
-    return pa.concat_tables([pa.Table.from_batches([b.select(names)]) for b in batches], promote_options="permissive")
+def _or_empty(table: pa.Table | None) -> pa.Table:
+    return pa.table({OFFSET: pa.array([], pa.int64())}) if table is None else table
 
 
-def _altered(bucket: Bucket, parts: list[Offsets]) -> list[Finding]:
-    at = np.concatenate(parts) if parts else np.zeros(0, np.int64)
-    if not len(at):
-        return []
-    shown = tuple(int(o) for o in at[:SHOWN])
-    words = f"{len(at)} rows differ from the hot store"
-    return [Finding(kind=FindingKind.ALTERED, bucket=bucket, count=len(at), offsets=shown, words=words)]
+def _or_unreadable(task: BucketTask, check: Callable[[], Part]) -> Part:
+    """A file that is gone or rotten is what this is for: a finding, not an exception."""
+    try:
+        return check()
+    except LakeError as error:
+        return Part(findings=(Finding(kind=FindingKind.UNREADABLE, bucket=task.bucket, words=str(error)),))
+
+
+def _or_none(load: Callable[[], Sequence[LakeFile]]) -> Sequence[LakeFile]:
+    try:
+        return load()
+    except LakeError:
+        return ()
 
 
 def _with_files(finding: Finding, files: Sequence[LakeFile]) -> Finding:
     """Names the files whose bounds hold the finding's offsets."""
     holding = [f.path for f in files if f.offsets is not None and any(f.offsets.start <= o < f.offsets.stop for o in finding.offsets)]
-    return Finding(
-        kind=finding.kind,
-        words=finding.words,
-        bucket=finding.bucket,
-        count=finding.count,
-        offsets=finding.offsets,
-        files=tuple(holding[:SHOWN]),
-    )
+    return replace(finding, files=tuple(holding[:SHOWN]))

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lakeward.model.bucket import Bucket
+from lakeward.model.ids import SnapshotId
 from lakeward.model.ledger import LedgerEntry, LedgerKind
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.spi.lake import LakeSnapshot
@@ -30,17 +30,26 @@ def by_bucket(entries: Iterable[LedgerEntry]) -> dict[Bucket, list[LedgerEntry]]
 
 
 def check_contiguous(bucket: Bucket, entries: Sequence[LedgerEntry]) -> list[Finding]:
-    """`entries` of one bucket in order: each begins where the one before ended."""
+    """`entries` of one bucket in order: from offset 0 each begins where the ones before ended.
+
+    A gap may lie over a round: the hot log was restored from before it and went on above, and the lake has the rows."""
     found = []
-    for before, after in pairwise(entries):
-        start, end = after.range.start, before.range.stop
+    if entries and entries[0].range.start > 0:
+        first = entries[0]
+        words = f"the ledger begins at {first.range.start} (round {first.round_id}), not at 0"
+        found.append(Finding(kind=FindingKind.LEDGER_GAP, bucket=bucket, words=words, count=first.range.start, offsets=(0,)))
+    reached = entries[0] if entries else None
+    for entry in entries[1:]:
+        assert reached is not None
+        start, end = entry.range.start, reached.range.stop
         if start > end:
-            words = f"the ledger jumps from {end} (round {before.round_id}) to {start} (round {after.round_id})"
+            words = f"the ledger jumps from {end} (round {reached.round_id}) to {start} (round {entry.round_id})"
             found.append(Finding(kind=FindingKind.LEDGER_GAP, bucket=bucket, words=words, count=start - end, offsets=(end,)))
-        elif start < end and len(after.range):
-            words = f"rounds {before.round_id} and {after.round_id} both claim [{start}, {min(end, after.range.stop)})"
-            overlap = min(end, after.range.stop) - start
+        elif start < end and len(entry.range) and LedgerKind.GAP not in (entry.kind, reached.kind):
+            words = f"rounds {reached.round_id} and {entry.round_id} both claim [{start}, {min(end, entry.range.stop)})"
+            overlap = min(end, entry.range.stop) - start
             found.append(Finding(kind=FindingKind.LEDGER_OVERLAP, bucket=bucket, words=words, count=overlap, offsets=(start,)))
+        reached = entry if entry.range.stop >= end else reached
     return found
 
 
@@ -56,6 +65,20 @@ def check_against_lake(grouped: Mapping[Bucket, Sequence[LedgerEntry]], lake: Of
     return found
 
 
+def ledger_ends(grouped: Mapping[Bucket, Sequence[LedgerEntry]]) -> dict[Bucket, int]:
+    return {bucket: max(e.range.stop for e in entries) for bucket, entries in grouped.items() if entries}
+
+
+def removed_snapshots(
+    grouped: Mapping[Bucket, Sequence[LedgerEntry]], retained: Iterable[LakeSnapshot]
+) -> list[tuple[SnapshotId, OffsetRange]]:
+    """Snapshots that rounds of the ledger made and the lake no longer retains, oldest first, with a range that each added."""
+    there = {s.snapshot_id for s in retained}
+    listed = sorted((e for entries in grouped.values() for e in entries), key=lambda e: e.committed_at_ms)
+    gone = {e.snapshot_id: e.range for e in listed if e.kind is LedgerKind.ROUND and e.snapshot_id and e.snapshot_id not in there}
+    return list(gone.items())
+
+
 def lake_ahead(grouped: Mapping[Bucket, Sequence[LedgerEntry]], lake: OffsetMap) -> dict[Bucket, OffsetRange]:
     """Ranges the lake has and the ledger does not know yet."""
     ahead = {}
@@ -67,30 +90,46 @@ def lake_ahead(grouped: Mapping[Bucket, Sequence[LedgerEntry]], lake: OffsetMap)
 
 
 def check_snapshots(grouped: Mapping[Bucket, Sequence[LedgerEntry]], snapshots: Iterable[LakeSnapshot]) -> list[Finding]:
-    """Each retained snapshot of ours says the same end offset as the ledger's entry of that round."""
-    ends = {(e.round_id, b): e.range.stop for b, entries in grouped.items() for e in entries if e.kind is LedgerKind.ROUND}
+    """Each retained snapshot of ours ends where the ledger's entry of that round says, or inside it: old entries are merged, and
+    the merged one keeps the first round's id."""
+    ranges = {(e.round_id, b): e.range for b, entries in grouped.items() for e in entries if e.kind is LedgerKind.ROUND}
     found = []
     for snapshot in snapshots:
-        if snapshot.round_id is None or snapshot.offsets is None:
+        if snapshot.round_id is None:
             continue
-        for bucket, offset in snapshot.offsets.items():
-            recorded = ends.get((snapshot.round_id, bucket))
-            if recorded is not None and recorded != offset:
-                words = (
+        for bucket, offset in (snapshot.offsets or {}).items():
+            recorded = ranges.get((snapshot.round_id, bucket))
+            if recorded is not None and not recorded.start <= offset <= recorded.stop:
+                story = (
                     f"snapshot {snapshot.snapshot_id} says {offset}, the ledger's entry of its round {snapshot.round_id} says {recorded}"
                 )
-                found.append(Finding(kind=FindingKind.LEDGER_MISMATCH, bucket=bucket, words=words, offsets=(offset,)))
+                found.append(Finding(kind=FindingKind.LEDGER_MISMATCH, bucket=bucket, words=story, offsets=(offset,)))
     return found
 
 
 def expected_ranges(entries: Sequence[LedgerEntry], committed: int) -> list[OffsetRange]:
-    """What the lake must hold of a log table's bucket: `[0, committed)` less the recorded gaps."""
-    gaps = sorted((e.range for e in entries if e.kind is LedgerKind.GAP), key=lambda r: r.start)
+    """What the lake must hold of a log table's bucket: `[0, committed)` less the recorded gaps that no round filled before."""
+    held = sorted(e.range for e in entries if e.kind is not LedgerKind.GAP)
+    gaps = sorted(e.range for e in entries if e.kind is LedgerKind.GAP)
     ranges, at = [], 0
-    for gap in gaps:
+    for gap in _less(gaps, held):
         if gap.start > at:
             ranges.append(OffsetRange(at, min(gap.start, committed)))
         at = max(at, gap.stop)
     if at < committed:
         ranges.append(OffsetRange(at, committed))
     return ranges
+
+
+def _less(ranges: Iterable[OffsetRange], taken: Sequence[OffsetRange]) -> Iterator[OffsetRange]:
+    """What of `ranges` is in none of `taken`; both ascending."""
+    for part in ranges:
+        at = part.start
+        for other in taken:
+            if other.stop <= at or other.start >= part.stop:
+                continue
+            if other.start > at:
+                yield OffsetRange(at, other.start)
+            at = max(at, other.stop)
+        if at < part.stop:
+            yield OffsetRange(at, part.stop)

@@ -4,23 +4,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from lakeward.config.java import use_java
+from lakeward.errors import LakewardError, from_wire, to_wire
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.table import TableInfo
 from lakeward.protocol.codec import decode, encode
 from lakeward.spi.hot import HotPlugin, LogBounds
 from lakeward.spi.registry import load_hot, load_lake
-from lakeward.verify.bucket import BucketTask, check_bucket
+from lakeward.verify.bucket import check_bucket
 from lakeward.verify.certificate import BucketReport
 from lakeward.verify.table import BucketRunner
+from lakeward.verify.task import BucketTask
 
 
 def spark_runner(master: str, plugin: HotPlugin) -> BucketRunner:
-    """One task per bucket on that master; executors open their own connections."""
-    from pyspark.sql import SparkSession
+    """One task per bucket on that master; executors open their own connections. A session that runs already is used, and stays."""
 
     def run(tasks: Sequence[BucketTask]) -> list[BucketReport]:
         if not tasks:
@@ -28,26 +33,51 @@ def spark_runner(master: str, plugin: HotPlugin) -> BucketRunner:
         lake_name, lake_options = plugin.lake_options(tasks[0].table)
         setting = {"hot": [plugin.name, dict(plugin.options)], "lake": [lake_name, dict(lake_options)]}
         orders = [json.dumps({**setting, "task": encode(task)}) for task in tasks]
-        spark = SparkSession.builder.master(master).appName("lakeward verify").config("spark.ui.enabled", "false").getOrCreate()
-        try:
+        with _session(master) as spark:
             answers = spark.sparkContext.parallelize(orders, len(orders)).map(run_order).collect()
-        finally:
-            spark.stop()
-        return [decode(BucketReport, json.loads(a)) for a in answers]
+        return [_report(json.loads(a)) for a in answers]
 
     return run
 
 
+@contextmanager
+def _session(master: str) -> Iterator[Any]:
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
+    use_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # PySpark reads the workers' Python from the environment alone
+    builder = SparkSession.builder.master(master).appName("lakeward verify").config("spark.ui.enabled", "false")
+    if master.startswith("local"):
+        builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+    spark = builder.getOrCreate()
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
 def run_order(order: str) -> str:
-    """In a Python worker: one bucket, in and out as JSON."""
+    """In a Python worker: one bucket, in and out as JSON. An error is returned: raised, it would reach the driver as text only."""
     body = json.loads(order)
     task = _task(body["task"])
     store = load_hot(*body["hot"]).store()
     try:
         lake = load_lake(*body["lake"]).open_reader(task.table)
-        return json.dumps(encode(check_bucket(task, store, lake)))
+        return json.dumps({"report": encode(check_bucket(task, store, lake))})
+    except LakewardError as error:
+        return json.dumps({"error": to_wire(error)})
     finally:
         store.close()
+
+
+def _report(answer: dict[str, Any]) -> BucketReport:
+    if "error" in answer:
+        raise from_wire(answer["error"])
+    return decode(BucketReport, answer["report"])
 
 
 def _task(body: dict[str, Any]) -> BucketTask:

@@ -71,3 +71,19 @@ def test_expected_ranges_leave_recorded_gaps_out_and_old_generations_do_not_coun
     entries = [entry(0, 5), entry(5, 8, kind=LedgerKind.GAP), entry(8, 12)]
     assert expected_ranges(entries, 12) == [OffsetRange(0, 5), OffsetRange(8, 12)]
     assert newest_generation([entry(0, 9), entry(0, 4, generation=1)]) == [entry(0, 4, generation=1)]
+
+
+def test_a_gap_over_rows_that_a_round_brought_before_takes_nothing_away() -> None:
+    entries = [entry(0, 5), entry(3, 5, kind=LedgerKind.GAP), entry(5, 8, kind=LedgerKind.GAP), entry(8, 12)]
+    assert expected_ranges(entries, 12) == [OffsetRange(0, 5), OffsetRange(8, 12)]
+    assert check_contiguous(B, entries) == []
+
+
+def test_a_ledger_that_does_not_begin_at_the_first_offset_is_a_finding() -> None:
+    (gap,) = check_contiguous(B, [entry(4, 9)])
+    assert (gap.kind, gap.count, gap.offsets) == (FindingKind.LEDGER_GAP, 4, (0,))
+
+
+def test_an_entry_inside_another_does_not_hide_what_follows() -> None:
+    found = check_contiguous(B, [entry(0, 10), entry(2, 3), entry(9, 11)])
+    assert [(f.kind, f.offsets) for f in found] == [(FindingKind.LEDGER_OVERLAP, (2,)), (FindingKind.LEDGER_OVERLAP, (9,))]

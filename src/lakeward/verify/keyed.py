@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks a PK table's bucket: its lake rows are those that were live at the committed offset, told from the KV of now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeward.changelog import Fold
+from lakeward.model.change import ChangeType
+from lakeward.model.offsets import OffsetRange
+from lakeward.model.offsetset import Offsets, OffsetSet
+from lakeward.model.schema import CHANGE_TYPE, OFFSET, PREV_OFFSET
+from lakeward.spi.hot import HotStore, KvSnapshot
+from lakeward.spi.lake import LakeReader
+from lakeward.verify.addresses import AddressCount, expected_live
+from lakeward.verify.rows import altered_offsets
+from lakeward.verify.task import BucketTask, Part, altered, as_table
+
+
+def check_keyed(task: BucketTask, hot: HotStore, lake: LakeReader, count: AddressCount) -> Part:
+    """From a KV snapshot taken now and the changelog between the committed offset and it. Raises what the hot store raises."""
+    holder = f"verify-{uuid4()}"
+    try:
+        snapshot = hot.take_snapshot(task.table, task.bucket, holder)
+        if snapshot is None or not snapshot.has_offsets or snapshot.log_offset < task.committed:
+            why = "the hot store has no KV snapshot with offsets at or above the committed offset"
+            return Part(beyond=(task.not_checked("live rows", why),))
+        live = _live(task, hot, snapshot)
+        found = Part(findings=tuple(count.check_set(task.bucket, live)))
+        return _compare(task, hot, lake, snapshot, live, found) if task.deep else found
+    finally:
+        hot.release_snapshots(task.table, holder)
+
+
+def _live(task: BucketTask, hot: HotStore, snapshot: KvSnapshot) -> OffsetSet:
+    """Eight bytes a row: columns are not read."""
+    offsets = [b.column(OFFSET).to_numpy(zero_copy_only=False) for b in hot.read_snapshot(task.table, snapshot, [])]
+    fold = Fold(task.committed, snapshot.log_offset)
+    for batch in hot.read_log(task.table, task.bucket, task.committed, snapshot.log_offset, []):
+        fold.see(batch)
+    fold.seal()
+    return expected_live(np.concatenate(offsets) if offsets else np.zeros(0, np.int64), fold.replaced, task.committed)
+
+
+def _compare(task: BucketTask, hot: HotStore, lake: LakeReader, snapshot: KvSnapshot, live: OffsetSet, found: Part) -> Part:
+    """Value by value, a window of live rows at a time; each window goes through KV, changelog and lake once."""
+    different: list[Offsets] = []
+    compared, lost = 0, 0
+    names = list(task.table.schema.names)
+    for window in _windows(live, task.window_rows):
+        held = as_table(list(_held(task, hot, snapshot, live, window)))
+        wanted = int(np.count_nonzero((live.values >= window.start) & (live.values < window.stop)))
+        lost += wanted - (0 if held is None else held.num_rows)
+        if held is None:
+            continue
+        inside = (pc.field(OFFSET) >= window.start) & (pc.field(OFFSET) < window.stop)
+        for batch in lake.scan(task.snapshot_id, columns=[*names, OFFSET], filter=inside, buckets=[task.bucket]):
+            offsets, rows = altered_offsets(held, pa.Table.from_batches([batch]), names)
+            different.append(offsets)
+            compared += rows
+    beyond = (task.not_checked(f"values of {lost} rows replaced since", "no before-images in the changelog"),) if lost > 0 else ()
+    return Part(findings=(*found.findings, *altered(task.bucket, different)), compared=compared, beyond=beyond)
+
+
+def _windows(live: OffsetSet, rows: int) -> Iterator[OffsetRange]:
+    values = live.values
+    for at in range(0, len(values), rows):
+        yield OffsetRange(int(values[at]), int(values[min(at + rows, len(values)) - 1]) + 1)
+
+
+def _held(task: BucketTask, hot: HotStore, snapshot: KvSnapshot, live: OffsetSet, window: OffsetRange) -> Iterator[pa.RecordBatch]:
+    """The window's live rows as the hot store has them: in the KV still, or as before-images of what replaced them since."""
+    names = [*task.table.schema.names, OFFSET]
+    for batch in hot.read_snapshot(task.table, snapshot, list(task.table.schema.names)):
+        yield from _chosen(batch.select(names), live, window)
+    for batch in hot.read_log(task.table, task.bucket, task.committed, snapshot.log_offset):
+        for image in _before_images(batch, names):
+            yield from _chosen(image, live, window)
+
+
+def _chosen(batch: pa.RecordBatch, live: OffsetSet, window: OffsetRange) -> Iterator[pa.RecordBatch]:
+    offsets = batch.column(OFFSET).to_numpy(zero_copy_only=False)
+    keep = live.mask(offsets) & (offsets >= window.start) & (offsets < window.stop)
+    if keep.any():
+        yield batch.filter(pa.array(keep))
+
+
+def _before_images(batch: pa.RecordBatch, names: list[str]) -> Iterator[pa.RecordBatch]:
+    """Rows replaced in this batch as they were, under the offset that wrote them: the -U and -D records."""
+    changes = batch.column(CHANGE_TYPE).to_numpy(zero_copy_only=False)
+    chosen = batch.filter(pa.array(np.isin(changes, (ChangeType.UPDATE_BEFORE, ChangeType.DELETE))))
+    chosen = chosen.filter(pc.is_valid(chosen.column(PREV_OFFSET)))
+    if chosen.num_rows:
+        yield pa.RecordBatch.from_arrays([*(chosen.column(n) for n in names[:-1]), chosen.column(PREV_OFFSET)], names=names)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`verify` as Spark tasks gives the certificate that one process gives, right and tampered with; and the command's exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog import load_catalog
+
+from lakeward.client import Client
+from lakeward.testing.iceberg.foreign import ForeignEngine
+from lakeward.verify import Certificate, verify_table
+from lakeward.verify.spark import spark_runner
+from tests.spark.processes import Job, Server, wait_tiered
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    server = Server(tmp_path_factory.mktemp("verify"))
+    job = Job(server, "verify", spark=False)
+    with server.connect() as made:
+        log = made.create_table("v.log", "id BIGINT NOT NULL, name STRING", buckets=2, freshness="1 s")
+        pk = made.create_table("v.pk", "id BIGINT NOT NULL, name STRING", primary_key="id", buckets=2, freshness="1 s")
+        log.append([{"id": i, "name": f"n{i}"} for i in range(300)])
+        pk.upsert([{"id": i, "name": f"n{i}"} for i in range(300)])
+        pk.delete([{"id": 7}])
+        wait_tiered(made, log, pk, state=job.text)
+        job.kill()
+        yield made
+    server.stop()
+
+
+def certificates(client: Client, path: str) -> tuple[Certificate, Certificate]:
+    table = client.table(path).info.path
+    here = verify_table(client.plugin, table, deep=True)
+    there = verify_table(client.plugin, table, deep=True, run=spark_runner("local[2]", client.plugin))
+    return replace(here, checked_at_ms=0), replace(there, checked_at_ms=0)
+
+
+@pytest.mark.spark
+def test_spark_tasks_give_the_same_certificate(client: Client) -> None:
+    for path, rows in (("v.log", 300), ("v.pk", 299)):
+        here, there = certificates(client, path)
+        assert here == there
+        assert here.holds, here.all_findings
+        assert (here.rows, sum(b.compared for b in here.buckets)) == (rows, rows)
+
+
+@pytest.mark.spark
+def test_the_command_names_a_row_that_another_engine_deleted(client: Client, tmp_path: Path) -> None:
+    path = client.table("v.log").info.path
+    catalog = load_catalog("lake", type="rest", uri=f"{client.url}/iceberg")
+    ForeignEngine(catalog, path).delete("id = 11")
+    here, there = certificates(client, "v.log")
+    assert here == there
+    assert not here.holds
+    command = [sys.executable, "-m", "lakeward.cli", "verify", "v.log", "--json", "--server", client.url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1, done.stderr
+    (told,) = json.loads(done.stdout)
+    assert told["totals"]["gaps"] == 1
+    assert told["holds"] is False
