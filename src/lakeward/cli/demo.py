@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from lakeward.cli.children import choose_port
 from lakeward.cli.demoload import CLICKS, ORDERS, DemoLoad
-from lakeward.cli.demoview import say, watch
+from lakeward.cli.demoview import Story, watch
+from lakeward.cli.output import print_json
 from lakeward.cli.up import Supervisor
 from lakeward.errors import TimedOut
 from lakeward.model.table import TablePath
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
     from lakeward.client import Client
 
 TIER_LIMIT_S = 60.0
+JOB_LIMIT_S = 90.0
+"""Spark starts in 5 to 10 s on a quiet machine."""
 
 
 def register(app: typer.Typer) -> None:
@@ -36,46 +42,66 @@ def demo(
     freshness: Annotated[str, typer.Option(help="The freshness of both tables.")] = "10 s",
     data: Annotated[Path | None, typer.Option(help="The data folder; a temporary one by default.")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave it running afterwards, until Ctrl-C.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The outcome for machines; the story goes to standard error.")] = False,
 ) -> None:
     """Shows Lakeward at work: two tables, rounds on Spark into Iceberg, and a check that nothing is lost or doubled.
 
+    Exit code 1 when hot store and lake do not agree.
+
     Example: lakeward demo --seconds 20"""
-    with tempfile.TemporaryDirectory(prefix="lakeward-demo-") as made:
-        folder = data or Path(made)
-        supervisor = Supervisor(folder, choose_port(DEFAULT_PORT), slots=2, master="local[2,4]", job_name="demo")
+    say = Story(sys.stderr if as_json else sys.stdout)
+    signal.signal(signal.SIGTERM, _stop_here)
+    with tempfile.TemporaryDirectory(prefix="lakeward-demo-", ignore_cleanup_errors=True) as made:
+        supervisor = Supervisor(data or Path(made), choose_port(DEFAULT_PORT), slots=2, master="local[2,4]", job_name="demo")
         try:
-            agreed = _run(supervisor, seconds, freshness)
+            outcome = _run(supervisor, seconds, freshness, say)
+            if as_json:
+                print_json(outcome)
             if keep:
-                _wait_for_stop(supervisor.url)
+                _wait_for_stop(supervisor, say)
         finally:
             supervisor.stop()
-    if not agreed:
+    if not outcome["agreed"]:
         raise typer.Exit(1)
 
 
-def _run(supervisor: Supervisor, seconds: float, freshness: str) -> bool:
+def _run(supervisor: Supervisor, seconds: float, freshness: str, say: Story) -> dict[str, Any]:
     from lakeward.client import connect
 
     say("Starting a server (hot store, coordinator, Iceberg catalog) and a tiering job (Spark, on this machine).")
-    url = supervisor.start()
+    url, alive = supervisor.start(), _alive(supervisor)
     say(f"Dashboard: {url}")
     with connect(url) as client:
         load = DemoLoad(client)
         load.create_tables(freshness)
         say(f"Made {CLICKS} (a log table) and {ORDERS} (a table with a primary key); the lake may be {freshness} behind, no more.")
+        _wait_for_job(client, alive)
+        say(f"The job is there. Rows come in for {seconds:g} s.")
         load.start()
-        worst = watch(client, load, url, seconds, _alive(supervisor))
-        load.stop()
+        try:
+            worst = watch(client, load, url, seconds, alive, say)
+        finally:
+            load.stop()
         if load.failure is not None:
             raise load.failure
         say(f"Load stopped: {load.clicks:,} clicks and {load.changes:,} order changes were acknowledged.")
         say(f"Worst lag seen: {worst:.2f} of the freshness. Waiting until the lake has everything.")
         for table in (CLICKS, ORDERS):
             _tier_now(client, table)
-        agreed = _check(client, load)
-        _show_queries(client)
-    _say_next(url, agreed)
-    return agreed
+        agreed = _check(client, load, say)
+        _show_queries(client, say)
+    _say_next(agreed, say)
+    return {"agreed": agreed, "url": url, "clicks": load.clicks, "orders": len(load.orders), "worst_lag_over_freshness": round(worst, 3)}
+
+
+def _wait_for_job(client: Client, alive: Callable[[], None]) -> None:
+    """Rows that came in before it is there would wait for Spark's start, and the lag would show that and nothing else."""
+    until = time.monotonic() + JOB_LIMIT_S
+    while not any(j["live"] for j in client.server.ask("GET", routes.JOBS)["jobs"]):
+        alive()
+        if time.monotonic() > until:
+            raise TimedOut(what="start of the job", limit_s=JOB_LIMIT_S, state="it has not registered with the server")
+        time.sleep(0.1)
 
 
 def _tier_now(client: Client, table: str) -> None:
@@ -83,15 +109,16 @@ def _tier_now(client: Client, table: str) -> None:
     client.server.ask("POST", path, params={"limit_s": TIER_LIMIT_S}, timeout_s=TIER_LIMIT_S + 10)
 
 
-def _check(client: Client, load: DemoLoad) -> bool:
+def _check(client: Client, load: DemoLoad, say: Story) -> bool:
     """Ledger, lake and hot store by `verify --deep`, then the lake against what the producers recorded."""
     from lakeward.cli.verify import print_certificate
     from lakeward.verify import verify_table
 
     say("")
     certificates = [verify_table(client.plugin, TablePath.parse(t), deep=True) for t in (CLICKS, ORDERS)]
-    for certificate in certificates:
-        print_certificate(certificate)
+    with contextlib.redirect_stdout(say.out):
+        for certificate in certificates:
+            print_certificate(certificate)
     orders = {r["id"]: r for r in client.read(ORDERS, mode="lake").to_table().to_pylist()}
     clicks = client.read(CLICKS, mode="lake", columns=["user_id"]).to_table().num_rows
     same = orders == load.orders and clicks == load.clicks
@@ -99,7 +126,7 @@ def _check(client: Client, load: DemoLoad) -> bool:
     return same and all(c.holds for c in certificates)
 
 
-def _show_queries(client: Client) -> None:
+def _show_queries(client: Client, say: Story) -> None:
     from lakeward.cli.duckdblake import query_lake
     from lakeward.cli.sqlquery import run_sql
 
@@ -112,7 +139,7 @@ def _show_queries(client: Client) -> None:
         say(f"  {name}: " + "  ".join(f"{r['status']} {r['orders']:,} orders {r['total']:,}" for r in rows))
 
 
-def _say_next(url: str, agreed: bool) -> None:
+def _say_next(agreed: bool, say: Story) -> None:
     say("")
     if not agreed:
         say("Hot store and lake do NOT agree; see above.")
@@ -134,9 +161,15 @@ def _alive(supervisor: Supervisor) -> Callable[[], None]:
     return check
 
 
-def _wait_for_stop(url: str) -> None:
-    say(f"Still running: {url}; Ctrl-C stops it.")
+def _wait_for_stop(supervisor: Supervisor, say: Story) -> None:
+    say(f"Still running: {supervisor.url}; Ctrl-C stops it.")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    stop.wait()
+    while not stop.wait(1.0):
+        supervisor.watch()
+
+
+def _stop_here(number: int, frame: object) -> NoReturn:
+    """SIGTERM ends it as Ctrl-C does: server and job are stopped first."""
+    raise SystemExit(128 + number)

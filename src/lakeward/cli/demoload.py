@@ -34,6 +34,12 @@ class DemoLoad:
         self.client.create_table(CLICKS, clicks, buckets=4, freshness=freshness, if_not_exists=True)
         orders = "id bigint not null, customer string, status string, total decimal(10, 2)"
         self.client.create_table(ORDERS, orders, primary_key="id", buckets=2, freshness=freshness, if_not_exists=True)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """In a data folder of an earlier demo: its rows must come out, too."""
+        self.clicks = self.client.read(CLICKS, columns=["user_id"]).to_table().num_rows
+        self.orders = {row["id"]: row for row in self.client.read(ORDERS).to_table().to_pylist()}
 
     def start(self) -> None:
         for thread in self._threads:

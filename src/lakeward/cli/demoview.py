@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TextIO
 
 from lakeward.cli.output import duration
 from lakeward.protocol import routes
@@ -17,12 +17,22 @@ if TYPE_CHECKING:
 PLAIN_EVERY_S = 10
 
 
-def watch(client: Client, load: DemoLoad, url: str, seconds: float, alive: Any) -> float:
+class Story:
+    """What the demo says, line by line."""
+
+    def __init__(self, out: TextIO) -> None:
+        self.out = out
+
+    def __call__(self, words: str) -> None:
+        print(words, flush=True, file=self.out)
+
+
+def watch(client: Client, load: DemoLoad, url: str, seconds: float, alive: Callable[[], None], say: Story) -> float:
     """Shows the run until `seconds` are over; returns the worst lag over freshness. `alive()` raises when a child died."""
     from rich.console import Console
     from rich.live import Live
 
-    console = Console(highlight=False)
+    console = Console(file=say.out, highlight=False)
     worst, started, shown = 0.0, time.monotonic(), 0
     with Live(console=console, refresh_per_second=4, transient=True, auto_refresh=console.is_terminal) as live:
         while (spent := time.monotonic() - started) < seconds:
@@ -30,12 +40,12 @@ def watch(client: Client, load: DemoLoad, url: str, seconds: float, alive: Any) 
             if load.failure is not None:
                 raise load.failure
             tables = client.server.ask("GET", routes.STATUS)["tables"]
-            worst = max([worst, *(t["lag_ms"] / t["freshness_ms"] for t in tables)])
+            worst = max([worst, *(t["lag_ms"] / t["freshness_ms"] for t in tables if t["state"] != "disabled")])
             if console.is_terminal:
                 live.update(_frame(tables, load, url, spent, seconds))
             elif spent >= shown * PLAIN_EVERY_S:
                 shown += 1
-                print(_line(tables, load, spent), flush=True)
+                say(_line(tables, load, spent))
             time.sleep(1.0)
     return worst
 
@@ -63,7 +73,3 @@ def _line(tables: list[dict[str, Any]], load: DemoLoad, spent: float) -> str:
 
 def _number(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
-
-
-def say(words: str) -> None:
-    print(words, flush=True, file=sys.stdout)

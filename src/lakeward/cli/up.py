@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 import time
@@ -30,6 +31,7 @@ def up(
     port: Annotated[int, typer.Option(help="The HTTP port; another free one when it is taken.")] = DEFAULT_PORT,
     slots: Annotated[int, typer.Option(help="Rounds at the same time.")] = 2,
     master: Annotated[str, typer.Option(help="Spark master of the job.")] = "local[*,4]",
+    as_json: Annotated[bool, typer.Option("--json", help="Say the address as JSON on standard output once it is up.")] = False,
 ) -> None:
     """Runs the server and one tiering job on this machine until Ctrl-C. A child that dies is started again.
 
@@ -41,6 +43,8 @@ def up(
     try:
         url = supervisor.start()
         note(f"Lakeward is up: {url} (dashboard), data in {data}; Ctrl-C stops it")
+        if as_json:
+            print(json.dumps({"url": url, "data": str(data)}), flush=True)
         while not stop.wait(1.0):
             supervisor.watch()
     finally:
