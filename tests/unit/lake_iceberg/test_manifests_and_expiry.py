@@ -9,13 +9,14 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.refs import SnapshotRef
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.types import LongType, NestedField
 
-from lakeward.lake.iceberg.ancestry import walk
+from lakeward.lake.iceberg.ancestry import Reconciled, walk
 from lakeward.lake.iceberg.expiry import plan_expiry
 from lakeward.lake.iceberg.manifests import live_count, plan_merges
+from lakeward.model.round import LakeBase
 
 
 def manifest(name: str, files: int, content: ManifestContent = ManifestContent.DATA, spec: int = 0) -> ManifestFile:
@@ -104,3 +105,26 @@ def test_a_chain_that_was_cut_says_so() -> None:
     assert walk(java).is_cut
     python = java.model_copy(update={"snapshots": [java.snapshots[0].model_copy(update={"parent_snapshot_id": None}), java.snapshots[1]]})
     assert walk(python).is_cut
+
+
+def with_summary(number: int, operation: str, **summary: str) -> Snapshot:
+    facts = {k.replace("_", "-"): v for k, v in summary.items()}
+    body = {"snapshot-id": number, "sequence-number": number, "timestamp-ms": 1, "manifest-list": "file:///m"}
+    return Snapshot.model_validate({**body, "summary": Summary(Operation(operation), **facts)})
+
+
+@pytest.mark.parametrize(
+    ("foreign", "removed"),
+    [
+        ([], 4),
+        ([with_summary(2, "replace", deleted_records="9", added_records="3")], 4),
+        ([with_summary(2, "append", added_records="3")], 4),
+        ([with_summary(2, "overwrite", deleted_records="9", added_records="7"), with_summary(3, "delete", added_position_deletes="5")], 11),
+        ([with_summary(2, "delete", added_equality_deletes="1")], None),
+    ],
+)
+def test_how_many_rows_others_removed(foreign: list[Snapshot], removed: int | None) -> None:
+    ours = with_summary(1, "append", **{"lakeward.foreign-removed": "4"})
+    assert Reconciled(LakeBase(), ours, tuple(foreign), None).foreign_removed() == removed
+    uncounted = with_summary(1, "append", **{"lakeward.foreign-removed": "uncounted"})
+    assert Reconciled(LakeBase(), uncounted, tuple(foreign), None).foreign_removed() is None

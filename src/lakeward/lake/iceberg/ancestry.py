@@ -14,7 +14,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from lakeward.errors import LakeForeign, LakeRolledBack
-from lakeward.lake.iceberg.summary import FOREIGN_REMOVED_KEY, SummaryReader, summary_of
+from lakeward.lake.iceberg.summary import FOREIGN_REMOVED_KEY, UNCOUNTED, SummaryReader, summary_of
 from lakeward.model.ids import Epoch, SnapshotId
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.round import LakeBase
@@ -49,7 +49,10 @@ class Reconciled:
 
     def foreign_removed(self) -> int | None:
         """How many rows others removed that no round missed yet; None: nobody can say (equality deletes)."""
-        total = 0 if self.newest is None else _number(summary_of(self.newest), FOREIGN_REMOVED_KEY)
+        known = {} if self.newest is None else summary_of(self.newest)
+        if known.get(FOREIGN_REMOVED_KEY) == UNCOUNTED:
+            return None
+        total = _number(known, FOREIGN_REMOVED_KEY)
         for snapshot in self.foreign:
             summary = summary_of(snapshot)
             if summary.get("operation") not in ("delete", "overwrite"):

@@ -58,7 +58,7 @@ from lakeward.lake.iceberg.request import CommitRequest
 from lakeward.lake.iceberg.resolve import Candidate, OffsetLoader, Resolution, resolve
 from lakeward.lake.iceberg.result import WriteResult
 from lakeward.lake.iceberg.sqlcatalog import IcebergSqlCatalog
-from lakeward.lake.iceberg.summary import FOREIGN_REMOVED_KEY, INLINE_LIMIT, MISSING_KEY
+from lakeward.lake.iceberg.summary import FOREIGN_REMOVED_KEY, INLINE_LIMIT, MISSING_KEY, UNCOUNTED
 from lakeward.model.bucket import Bucket
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import RoundId
@@ -142,8 +142,8 @@ class IcebergLakeCommitter(LakeCommitter):
             deletes = write_deletes(ground.table.io, folder, prefix, resolution.hits)
             extra = {MISSING_KEY: str(missing)} if missing else {}
             removed = ground.reconciled.foreign_removed()
-            if removed:
-                extra[FOREIGN_REMOVED_KEY] = str(max(0, removed - missing))
+            if removed is None or removed > missing:
+                extra[FOREIGN_REMOVED_KEY] = UNCOUNTED if removed is None else str(removed - missing)
             return self.build(ground, properties, [c.file for c in files], deletes, rows_gone=resolution.count, extra=extra)
 
     def load_ground(self, base: LakeBase, round_id: str, *, as_is: bool = False) -> Ground:

@@ -34,6 +34,9 @@ INLINE_LIMIT = 16 * 1024
 FOREIGN_REMOVED_KEY = "lakeward.foreign-removed"
 """Rows that others deleted and that no round of ours missed yet."""
 
+UNCOUNTED = "uncounted"
+"""In place of that number: others deleted by key, and nobody knows how many rows."""
+
 MISSING_KEY = "lakeward.missing-replaced"
 """Replaced rows of this round that were not there any more, explained by others' deletes."""
 
