@@ -22,6 +22,7 @@ class Cluster:
     """`python` is what executors run; what they may import is that Python's business."""
 
     def __init__(self, folder: Path, workers: int = 2, environment: dict[str, str] | None = None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.port = folder, free_port()
         self.master = f"spark://127.0.0.1:{self.port}"
         self._environment = {

@@ -28,11 +28,11 @@ ROUND_LIMIT_S = 90.0
 class Process:
     """A child in a process group of its own; `end` ends the whole group, JVM and Python workers included."""
 
-    def __init__(self, arguments: Iterable[str], log: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, arguments: Iterable[str], log: Path, environment: Mapping[str, str], python: str = sys.executable) -> None:
         self.log = log
         with log.open("ab") as out:
             self.child = subprocess.Popen(
-                [sys.executable, *arguments],
+                [python, *arguments],
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **environment},
@@ -118,6 +118,7 @@ class Job(Process):
         conf: Mapping[str, str] | None = None,
         faults: str | None = None,
         spark: bool = True,
+        python: str = sys.executable,
     ) -> None:
         self.name = name
         module = "lakeward.tiering" if spark else "tests.spark.threadjob"
@@ -126,7 +127,7 @@ class Job(Process):
         environment = {"LAKEWARD_TIERING__HEARTBEAT__INTERVAL": "200 ms", **(settings or {})}
         if faults is not None:
             environment["LAKEWARD_FAULTS"] = faults
-        super().__init__(arguments, server.folder / f"job-{name}.log", environment)
+        super().__init__(arguments, server.folder / f"job-{name}.log", environment, python)
 
     def stop(self, limit_s: float = 60.0) -> int:
         """SIGTERM, as an operator would."""

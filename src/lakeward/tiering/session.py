@@ -67,8 +67,8 @@ def open_session(options: SessionOptions) -> Session:
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     java = None if is_submitted else use_java()
     archive = None if java is None or not options.archive else find_archive(java, options.cache_dir)
-    if "PYSPARK_PYTHON" not in os.environ and "spark.pyspark.python" not in (options.conf or {}):
-        os.environ["PYSPARK_PYTHON"] = sys.executable
+    # PySpark reads the workers' Python from the environment alone, whatever the session's settings say.
+    os.environ["PYSPARK_PYTHON"] = (options.conf or {}).get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
     builder = SparkSession.builder
     for key, value in session_conf(options, java, archive, is_submitted=is_submitted).items():
         builder = builder.config(key, value)
