@@ -4,7 +4,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from lakeward.errors import LakeUnavailable, Unavailable
+from lakeward.model.clock import Clock
+
+T = TypeVar("T")
+
+LAKE_PATIENCE_S = 20.0
+"""A lake that does not answer for longer fails the round: the coordinator then waits with the table, and the slot is free."""
 
 
 def delays(first_s: float = 0.1, ceiling_s: float = 5.0) -> Iterator[float]:
@@ -13,3 +22,17 @@ def delays(first_s: float = 0.1, ceiling_s: float = 5.0) -> Iterator[float]:
     while True:
         yield delay * (0.5 + random.random() / 2)  # noqa: S311 - spreading retries needs no secrecy
         delay = min(delay * 2, ceiling_s)
+
+
+def patiently(call: Callable[[], T], *, clock: Clock, wait: Callable[[float], None], server_wait_s: float) -> T:
+    """The call's answer, through a server or a lake that is away for a while. `wait` may raise: the round was stopped."""
+    began = clock.monotonic()
+    for delay in delays():
+        try:
+            return call()
+        except (Unavailable, LakeUnavailable) as error:
+            limit = server_wait_s if isinstance(error, Unavailable) else min(LAKE_PATIENCE_S, server_wait_s)
+            if clock.monotonic() - began + delay > limit:
+                raise
+            wait(delay)
+    raise AssertionError("delays never end")

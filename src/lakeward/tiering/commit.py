@@ -24,7 +24,7 @@ from lakeward.protocol.commit import CommitReport, CommittedRange
 from lakeward.protocol.heartbeat import LeaseCheck
 from lakeward.spi.coordinator import CoordinatorClient
 from lakeward.spi.lake import CommitProperties, Committable, LakeCommitter, LakeReader, LakeSnapshot, LakeTotals, Precondition
-from lakeward.tiering.backoff import delays
+from lakeward.tiering.backoff import delays, patiently
 from lakeward.tiering.control import RoundControl
 from lakeward.tiering.prefix import Kept
 
@@ -99,16 +99,22 @@ class RoundCommit:
         began, waits = self.clock.monotonic(), delays()
         while True:
             self.control.check()
-            base = self.reader.load_base_as_is() if self.is_resync else self.reader.load_base()
+            base = self._patiently(self.reader.load_base_as_is if self.is_resync else self.reader.load_base)
             if self._moved(base):
                 return base, None, self.clock.monotonic() - began
             fault_point("round.before-resolve", table=self._table, round_id=self.plan.round_id)
             try:
-                committable = self.committer.prepare(self.kept.results, self.kept.replaced, base, self._properties())
+                committable = self._resolve(base)
             except CommitConflict:
                 self.control.wait(next(waits))  # somebody committed between the two reads
                 continue
             return base, committable, self.clock.monotonic() - began
+
+    def _resolve(self, base: LakeBase) -> Committable:
+        return self._patiently(lambda: self.committer.prepare(self.kept.results, self.kept.replaced, base, self._properties()))
+
+    def _patiently(self, call: Callable[[], T]) -> T:
+        return patiently(call, clock=self.clock, wait=self.control.wait, server_wait_s=self.limits.server_wait_s)
 
     def _moved(self, base: LakeBase) -> bool:
         planned = self.plan.base

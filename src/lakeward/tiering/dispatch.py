@@ -29,6 +29,10 @@ class Dispatcher(ABC):
         A split that is missing in the answer was lost with its task. Raises why the round was stopped, if it was, without
         waiting for tasks to end; stopping one round stops no other."""
 
+    def is_alive(self) -> bool:
+        """False: what runs the orders is gone for good, and the job must end."""
+        return True
+
     @abstractmethod
     def close(self) -> None:
         """Lets go of threads. Safe to repeat."""

@@ -52,6 +52,7 @@ class TieringJob:
         self._clock: Clock = SystemClock()
         self._flags = Path(tempfile.mkdtemp(prefix="lakeward-flags-")) if is_same_machine(options.master) else None
         self._stopping = threading.Event()
+        self._broken: LakewardError | None = None
         self.metrics = JobMetrics()
         self._server = None if options.metrics_port is None else MetricsServer(self.metrics, options.metrics_port)
         self.world = RoundWorld(
@@ -77,7 +78,7 @@ class TieringJob:
 
     # ---- life ----------------------------------------------------------------------------------------------------
     def run(self) -> None:
-        """Until `stop` is called or another instance takes the name: then raises `Superseded`."""
+        """Until `stop` is called. Raises `Superseded` when another instance took the name, `SplitFailed` when Spark is gone."""
         beat = threading.Thread(target=self._beat, name="lakeward-heartbeat", daemon=True)
         beat.start()
         log.info("job %s serves pool %s with %d slots", self.identity.name, self.identity.pool, self.identity.slots)
@@ -88,8 +89,8 @@ class TieringJob:
             beat.join(5)
             self.enumerator.leave()
         self._close()
-        if self.enumerator.superseded is not None:
-            raise self.enumerator.superseded
+        if ended_by := self.enumerator.superseded or self._broken:
+            raise ended_by
 
     def stop(self) -> None:
         """Safe to call from a signal handler, and to repeat."""
@@ -145,6 +146,11 @@ class TieringJob:
 
     def _note_end(self, end: RoundEnd) -> None:
         self.metrics.note(end)
+        if isinstance(end, TableFailed) and not end.given_back and not self._dispatcher.is_alive():
+            self._broken = SplitFailed(
+                table="all", split="Spark", kind="Spark", text="the Spark application has ended; start the job again"
+            )
+            self.stop()
         if isinstance(end, TableFailed):
             log.log(logging.INFO if end.given_back else logging.WARNING, "round %s: %s", end.round_id, end.error.get("message"))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from lakeward.errors import (
     CommitConflict,
@@ -28,7 +29,7 @@ from lakeward.model.table import TableInfo
 from lakeward.protocol.heartbeat import HandedOut, TableFailed, TableFinished
 from lakeward.spi.hot import HotPlugin
 from lakeward.spi.lake import LakeCommitter, LakeStorage
-from lakeward.tiering.backoff import delays
+from lakeward.tiering.backoff import delays, patiently
 from lakeward.tiering.commit import Landed, RoundCommit
 from lakeward.tiering.control import RoundControl
 from lakeward.tiering.dispatch import Dispatcher
@@ -41,6 +42,7 @@ from lakeward.tiering.prefix import Kept, keep_prefix
 from lakeward.tiering.reconcile import adoption
 
 RoundEnd = TableFinished | TableFailed
+T = TypeVar("T")
 
 NOT_A_FAILURE = (LeaseLost, FencedEpoch, Superseded)
 """Ends of a round that say nothing about its table: it goes back to the queue without a count."""
@@ -89,7 +91,7 @@ class Round:
         self.phases = replace(self.phases, wait_s=self.handed.waited_s)
         planner = Planner(world_hot=self.world.hot, handed=self.handed, owner=self.owner, round_id=self.round_id, clock=clock)
         try:
-            ground = planner.prepare(self._lake, self.world.options.target_bytes)
+            ground = self._patiently(lambda: planner.prepare(self._lake, self.world.options.target_bytes))
             self.phases = replace(self.phases, plan_s=clock.monotonic() - started)
             fault_point("round.planned", table=str(self.handed.path), round_id=self.round_id)
             if ground.plan.is_empty:
@@ -101,9 +103,9 @@ class Round:
     def _write_and_commit(self, ground: Ground, started: float) -> RoundEnd:
         self.control.check()
         self.control.show(phase="write", splits_total=len(ground.plan.splits))
-        committer = self._lake(ground.plan.table).open_committer(ground.plan.table)
+        committer = self._patiently(lambda: self._lake(ground.plan.table).open_committer(ground.plan.table))
         self.world.check_location(self._lake_plugin(ground.plan.table).name, committer.prefix(self.round_id))
-        self._record_intent(ground.plan, committer)
+        self._patiently(lambda: self._record_intent(ground.plan, committer))
         is_committed = False
         try:
             kept = self._write(ground, committer, started)
@@ -119,7 +121,7 @@ class Round:
     def _write(self, ground: Ground, committer: LakeCommitter, started: float) -> Kept:
         """Sends the splits; those whose failure may heal are sent again. A newer schema is loaded in between."""
         began, options = self.world.clock.monotonic(), self.world.options
-        order, pending = self._order(ground, committer, started), ground.plan.splits
+        order, pending = self._patiently(lambda: self._order(ground, committer, started)), ground.plan.splits
         outcomes: dict[Split, WriteOutcome] = {}
         fault_point("round.before-write", table=str(self.handed.path), round_id=self.round_id)
         for attempt, delay in zip(range(options.split_attempts), delays(), strict=False):
@@ -165,6 +167,10 @@ class Round:
         seconds = clock.monotonic() - began
         self.phases = replace(self.phases, resolve_s=landed.resolve_s, commit_s=max(0.0, seconds - landed.resolve_s))
         return landed
+
+    def _patiently(self, call: Callable[[], T]) -> T:
+        """A server that restarts costs a pause, not the round; calls before the commit are all safe to repeat."""
+        return patiently(call, clock=self.world.clock, wait=self.control.wait, server_wait_s=self.world.options.server_wait_s)
 
     # ---- pieces ----------------------------------------------------------------------------------------------------
     def _lake(self, table: TableInfo) -> LakeStorage:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lakeward.errors import LakewardError, SplitFailed
+from lakeward.errors import SplitFailed
 from lakeward.model.outcome import WriteOutcome
 from lakeward.tiering.control import RoundControl
 from lakeward.tiering.dispatch import Dispatcher, Progressed
@@ -51,10 +51,13 @@ class SparkDispatcher(Dispatcher):
             start_thread(self._share, f"lakeward-shared-{number}")
 
     def run(self, orders: Sequence[WriteOrder], control: RoundControl, *, is_small: bool, progressed: Progressed) -> list[WriteOutcome]:
-        packed = [o.to_bytes() for o in orders]
-        answers = self._run_shared(packed, control) if is_small else None
-        if answers is None:
-            answers = self._run_alone(packed, control, orders[0].round_id, progressed)
+        packed, table = [o.to_bytes() for o in orders], str(orders[0].table.path)
+        try:
+            answers = self._run_shared(packed, control) if is_small else None
+            if answers is None:
+                answers = self._run_alone(packed, control, orders[0].round_id, progressed)
+        except _JobFailed as failed:
+            raise SplitFailed(table=table, split="Spark job", kind=failed.kind, text=failed.text) from None
         outcomes = [WriteOutcome.from_bytes(data) for answer in answers for data in answer]
         progressed(len(outcomes))
         return outcomes
@@ -72,7 +75,7 @@ class SparkDispatcher(Dispatcher):
                 self._context.cancelJobGroup(group)  # queued tasks never start; running ones see the flag or their lease
                 control.check()
             progressed(self._splits_done(group))
-        return self._answers(waiting, group)
+        return self._answers(waiting)
 
     def _splits_done(self, group: str) -> int:
         tracker = self._context.statusTracker()
@@ -90,7 +93,7 @@ class SparkDispatcher(Dispatcher):
             waited += POLL_S
             if waited >= SHARED_PATIENCE_S:
                 return None
-        return self._answers(waiting, "shared")
+        return self._answers(waiting)
 
     def _share(self) -> None:
         """One of the threads that run shared jobs: takes what is there, all of it, and runs it as one job."""
@@ -125,13 +128,26 @@ class SparkDispatcher(Dispatcher):
             member.finish(answers[at : at + len(member.orders)])
             at += len(member.orders)
 
-    def _answers(self, waiting: _Waiting, group: str) -> Answers:
-        if waiting.error is None:
-            assert waiting.answers is not None
-            return waiting.answers
-        if isinstance(waiting.error, LakewardError):
-            raise waiting.error
-        raise SplitFailed(table="?", split=f"job {group}", kind=type(waiting.error).__name__, text=_first_lines(waiting.error))
+    def _answers(self, waiting: _Waiting) -> Answers:
+        if waiting.error is not None:
+            raise _JobFailed(type(waiting.error).__name__, _first_lines(waiting.error))
+        assert waiting.answers is not None
+        return waiting.answers
+
+    def is_alive(self) -> bool:
+        """Asks the JVM: a Spark application that ended, or a JVM that is gone, comes back only with a new process."""
+        try:
+            return not self._context._jsc.sc().isStopped()
+        except Exception:  # noqa: BLE001 - py4j raises what it likes when nobody answers
+            return False
+
+
+class _JobFailed(Exception):
+    """A Spark job failed as a whole: its tasks died more often than Spark retries, or Spark did."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(kind, text)
+        self.kind, self.text = kind, text
 
 
 def _first_lines(error: BaseException) -> str:

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from lakeward.errors import ServerUnavailable, Superseded
+from lakeward.errors import LakewardError, ServerUnavailable, SplitFailed, Superseded
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import JobName
 from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, TableVerdict, Verdict
 from lakeward.testing.waiting import wait_until
+from lakeward.tiering.dispatch import DirectDispatcher
 from lakeward.tiering.job import TieringJob
 from lakeward.tiering.jobname import hold_name
 from tests.unit.tiering.world import BookCoordinator, World
@@ -62,7 +63,7 @@ class Running:
     def _run(self) -> None:
         try:
             self.job.run()
-        except Superseded as error:
+        except LakewardError as error:
             self.error = error
 
     def stop(self) -> None:
@@ -212,6 +213,25 @@ def test_one_tables_error_leaves_the_job_running(world: World) -> None:
     running.stop()
     assert coordinator.told("failed")[0].error["code"] == "split-failed"
     assert world.lake_rows() == world.store.rows()
+
+
+class DeadDispatcher(DirectDispatcher):
+    def run(self, orders: Any, control: Any, *, is_small: bool, progressed: Any) -> Any:
+        raise SplitFailed(table="t", split="Spark job", kind="Py4JNetworkError", text="nobody answers")
+
+    def is_alive(self) -> bool:
+        return False
+
+
+def test_a_job_whose_spark_is_gone_ends_with_the_reason(world: World) -> None:
+    coordinator = ScriptedCoordinator(world)
+    world.dispatcher = DeadDispatcher(world.shared.plugins)
+    coordinator.due = 1
+    running = Running(world, coordinator)
+    running.thread.join(20)
+    assert isinstance(running.error, SplitFailed)
+    assert "start the job again" in str(running.error)
+    assert coordinator.beats[-1].leaving
 
 
 def test_two_jobs_on_one_host_never_share_a_default_name(tmp_path: Path) -> None:

@@ -189,6 +189,21 @@ def test_a_server_that_goes_away_in_the_middle_of_a_split_costs_no_row() -> None
     assert world.lake_rows() == world.store.rows()
 
 
+def test_a_server_that_goes_away_while_a_round_is_planned_costs_a_pause() -> None:
+    world = World()
+    world.store.append(rows(0, 5))
+    away = [1, 1]
+
+    def lose() -> None:
+        if away:
+            away.pop()
+            raise ServerUnavailable(address="here", reason="restarting")
+
+    world.store.on_freeze = lose
+    assert done(world.run()).result is not None
+    assert not away
+
+
 def test_an_error_of_a_split_fails_the_round_with_its_type_and_commits_what_others_finished() -> None:
     world = World(make_table(buckets=2))
     other = Bucket("", 1)
