@@ -148,7 +148,8 @@ def plan_starts(load: PoolLoad, room: int) -> list[str]:
         return []
     rows = _rows(load)
     nothing = [d.key for d in load.demands if d.queued and d.deadline_ms is None]
-    if load.utilisation() > 1:
+    if load.slots == 1 and load.utilisation() > 1:
+        # Any round keeps all others waiting, and holding one back only wastes the slot.
         return [*[r.key for r in _in_order(load, rows, overloaded=True)], *nothing][:free]
     return [*_pick(load, rows, free), *nothing][:free]
 
@@ -159,7 +160,7 @@ def _pick(load: PoolLoad, rows: list[Row], free: int) -> list[str]:
     share = _reserve_share(load)
     coming = [_next_job(load, r, share) for r in load.running]
     picked: list[str] = []
-    for row in _in_order(load, rows, overloaded=is_overloaded(load, rows)):
+    for row in _in_order(load, rows, overloaded=load.utilisation() > 1 or is_overloaded(load, rows)):
         if len(picked) == free:
             break
         longest = math.inf if row.demand.suspect else row.round_ms

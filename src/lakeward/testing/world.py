@@ -11,6 +11,7 @@ from lakeward.coordinator.coordinator import Coordinator
 from lakeward.coordinator.federation import Federation
 from lakeward.coordinator.options import CoordinatorOptions
 from lakeward.coordinator.statestore import StateStore
+from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import InstanceId, JobName, RoundId, SnapshotId, TableId, new_round_id
 from lakeward.model.ledger import LedgerKind
@@ -39,6 +40,8 @@ class CoordinatorWorld:
         self.sync = sync
         self.clock = ManualClock()
         self.hot = MemoryHotAdmin(self.clock)
+        if isinstance(self.lake, MemoryLakeStorage):
+            self.lake.lake.clock = self.clock
         self.options = CoordinatorOptions(lake_format="memory", **options)
         self.coordinator = self._open()
         self.federation = Federation(self.coordinator)

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DDL over lake and hot store: order, refusals, adoption, switching the lake on and off."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from lakeward.bucketing import assign_buckets
+from lakeward.errors import InvalidAlter, InvalidRequest, LakeMismatch, LakeNotEmpty, LakeUnavailable, TableAlreadyExists, TableBusy
+from lakeward.model.offsets import OffsetMap
+from lakeward.model.schema import Column, Schema
+from lakeward.model.state import TableState
+from lakeward.model.table import BucketFunction, TableDescriptor, TablePath
+from lakeward.model.types import Int32Type, Int64Type, StringType
+from lakeward.protocol.operate import AdoptTable, RepairChoice
+from lakeward.protocol.tables import AlterTable, CreateTable
+from lakeward.testing.world import B0, PATH, CoordinatorWorld
+
+S = TableState
+ENABLED = "table.datalake.enabled"
+
+
+def switch(world: CoordinatorWorld, enabled: bool) -> None:
+    world.federation.alter(PATH, AlterTable(properties={ENABLED: str(enabled).lower()}))
+
+
+def run_round(world: CoordinatorWorld, start: int, stop: int, round_id: str) -> None:
+    """A whole round: lake, coordinator, finish."""
+    world.clock.advance(200)
+    job = world.job()
+    (table,) = job.take()
+    world.commit_to_lake(world.hot.load_table(PATH), stop, epoch=table.epoch, round_id=round_id)  # type: ignore[arg-type]
+    job.commit(table, start, stop, round_id)
+    job.finish(table, round_id)
+
+
+def test_the_lake_comes_first_and_a_crash_between_is_taken_up(world: CoordinatorWorld) -> None:
+    created = world.create().table
+    world.hot.drop_table(PATH)
+    world.restart()
+    assert world.lake.catalog().exists(PATH)
+    again = world.create().table
+    assert again.table_id != created.table_id
+    with pytest.raises(TableAlreadyExists):
+        world.create()
+
+
+def test_a_mismatch_is_a_diff_and_leaves_the_hot_store_alone(world: CoordinatorWorld) -> None:
+    world.create()
+    world.federation.drop(PATH)
+    other = TableDescriptor(schema=Schema(columns=(Column(name="id", type=Int32Type(nullable=False)),)))
+    with pytest.raises(LakeMismatch) as caught:
+        world.federation.create(CreateTable(path=PATH, descriptor=other))
+    assert "column id" in caught.value.diff
+    assert world.hot.list_tables() == []
+
+
+def test_drop_never_touches_the_lake_and_a_new_life_never_takes_old_offsets(world: CoordinatorWorld) -> None:
+    first = world.create().table
+    world.hot.append(PATH, 10)
+    run_round(world, 0, 10, "r1")
+    world.federation.drop(PATH)
+    assert world.lake.catalog().table_id(PATH) == first.table_id
+    with pytest.raises(LakeNotEmpty):
+        world.create()
+    adopted = world.create(adopt=True).table
+    assert adopted.table_id == first.table_id
+    assert world.coordinator.committed(PATH).offsets == OffsetMap({B0: 10})
+    assert world.hot.append(PATH).start == 10, "an offset never names two rows"
+
+
+def test_adopting_needs_a_descriptor_where_the_hot_side_is_gone(world: CoordinatorWorld) -> None:
+    table = world.create().table
+    world.hot.append(PATH, 4)
+    run_round(world, 0, 4, "r1")
+    world.federation.drop(PATH)
+    with pytest.raises(InvalidRequest):
+        world.federation.adopt(PATH, AdoptTable())
+    answer = world.federation.adopt(PATH, AdoptTable(descriptor=table.descriptor))
+    assert answer.table.table_id == table.table_id
+    assert world.federation.adopt(PATH, AdoptTable()).created is False
+
+
+def test_alter_goes_to_the_lake_first_and_keeps_fixed_things_fixed(world: CoordinatorWorld) -> None:
+    world.create()
+    column = {"name": "w", "type": "INT", "comment": None}
+    after = world.federation.alter(PATH, AlterTable(add_columns=(column,), properties={"table.datalake.freshness": "7 s"})).table
+    assert (after.schema.schema_id, after.schema.names) == (2, ("id", "v", "w"))
+    world.lake.catalog().validate(after)
+    assert world.coordinator.table_status(PATH).freshness_ms == 7_000
+    for refused in (
+        AlterTable(add_columns=({"name": "x", "type": "INT NOT NULL"},)),
+        AlterTable(properties={"table.datalake.format": "iceberg"}),
+    ):
+        with pytest.raises(InvalidAlter):
+            world.federation.alter(PATH, refused)
+
+
+def test_enabling_later_creates_the_lake_table_and_tiers_what_is_there(world: CoordinatorWorld) -> None:
+    world.create(table__datalake__enabled="false")
+    assert not world.lake.catalog().exists(PATH)
+    world.hot.append(PATH, 5)
+    world.clock.advance(600)
+    assert world.job().take() == []
+    assert world.coordinator.table_status(PATH).state is S.DISABLED
+    switch(world, True)
+    run_round(world, 0, 5, "r1")
+    assert world.coordinator.committed(PATH).offsets == OffsetMap({B0: 5})
+
+
+def test_disabling_keeps_the_data_and_enabling_again_goes_on(world: CoordinatorWorld) -> None:
+    world.create()
+    world.hot.append(PATH, 5)
+    run_round(world, 0, 5, "r1")
+    switch(world, False)
+    world.federation.alter(PATH, AlterTable(add_columns=({"name": "w", "type": "INT"},)))
+    world.hot.append(PATH, 5)
+    world.clock.advance(600)
+    assert world.job().take() == []
+    assert not world.coordinator.retention.lake_enabled(world.hot.load_table(PATH).table_id)
+    switch(world, True)
+    assert world.coordinator.committed(PATH).offsets == OffsetMap({B0: 5})
+    run_round(world, 5, 10, "r2")
+
+
+def test_enabling_past_the_ttl_waits_for_a_choice_and_records_the_gap(world: CoordinatorWorld) -> None:
+    table = world.create().table
+    world.hot.append(PATH, 5)
+    run_round(world, 0, 5, "r1")
+    switch(world, False)
+    world.hot.append(PATH, 20)
+    world.hot.truncate(PATH, B0, 12)
+    switch(world, True)
+    status = world.coordinator.table_status(PATH)
+    assert status.state is S.PAUSED
+    assert "the lake ends at 5 and the log begins at 12; accept the gap" in (status.reason or "")
+    with pytest.raises(TableBusy):
+        world.coordinator.resume(PATH)
+    world.coordinator.repair(PATH, RepairChoice.GAP)
+    world.clock.advance(1)
+    job = world.job()
+    (handed,) = job.take()
+    assert (handed.resync, handed.generation) == (True, 1)
+    world.commit_to_lake(table, 25, epoch=handed.epoch, round_id="r2", generation=1)  # type: ignore[arg-type]
+    job.commit(handed, 12, 25, "r2", generation=1)
+    entries = [(str(e.kind), str(e.range)) for e in world.coordinator.ledger(PATH).entries if e.generation == 1]
+    assert entries == [("adopted", "[0, 5)"), ("gap", "[5, 12)"), ("round", "[12, 25)")]
+    assert not world.coordinator.committed(PATH).resync
+
+
+def test_a_pk_table_cannot_have_a_gap(world: CoordinatorWorld) -> None:
+    world.create(pk=True)
+    with pytest.raises(InvalidRequest):
+        world.coordinator.repair(PATH, RepairChoice.GAP)
+
+
+def test_a_restored_log_table_goes_on_above_the_lake_and_says_so(world: CoordinatorWorld) -> None:
+    world.create()
+    world.hot.append(PATH, 10)
+    run_round(world, 0, 10, "r1")
+    world.hot.forget_rows(PATH, B0, 6)
+    world.restart()
+    gaps = [str(e.range) for e in world.coordinator.ledger(PATH).entries if e.kind == "gap"]
+    assert gaps == ["[6, 10)"]
+    assert world.hot.append(PATH).start == 10
+
+
+def test_a_restored_pk_table_stops_for_a_resync(world: CoordinatorWorld) -> None:
+    world.create(pk=True)
+    world.hot.append(PATH, 10)
+    run_round(world, 0, 10, "r1")
+    world.hot.forget_rows(PATH, B0, 6)
+    world.restart()
+    status = world.coordinator.table_status(PATH)
+    assert status.state is S.PAUSED
+    assert "resync it from a KV snapshot" in (status.reason or "")
+
+
+def test_a_restored_server_takes_no_writes_before_the_lake_has_answered(world: CoordinatorWorld) -> None:
+    world.create()
+    world.set_options(restored=True)
+    world.restart(read_lakes=False)
+    assert PATH in world.hot.paused
+    world.coordinator.read_lakes()
+    assert PATH not in world.hot.paused
+
+
+def test_a_lake_that_does_not_answer_is_reported_and_the_hot_store_works_on(world: CoordinatorWorld) -> None:
+    world.create()
+    world.hot.append(PATH, 3)
+    lake = world.lake
+    world.lake = DeafLake()  # type: ignore[assignment]
+    world.restart()
+    assert "does not answer" in world.coordinator.status().lakes["memory"]
+    assert "does not answer" in (world.coordinator.table_status(PATH).reason or "")
+    world.hot.append(PATH, 3)
+    world.lake = lake
+    world.coordinator.upkeep.run()
+    world.coordinator.upkeep.read_lakes()
+    assert world.coordinator.status().lakes["memory"] == ""
+    world.clock.advance(200)
+    assert len(world.job().take()) == 1
+
+
+class DeafLake:
+    """Every call ends in `LakeUnavailable`."""
+
+    def __getattr__(self, name: str) -> object:
+        raise LakeUnavailable(lake="memory", what=name, reason="nobody is there")
+
+
+def test_the_bucket_function_is_fixed_at_create_even_while_the_lake_is_off(world: CoordinatorWorld) -> None:
+    world.set_options(lake_format="iceberg", lake_enabled=False)
+    columns = (Column(name="id", type=Int64Type(nullable=False)), Column(name="s", type=StringType(nullable=False)))
+    one = TableDescriptor(schema=Schema(columns=columns), bucket_keys=("id",), bucket_count=8)
+    table = world.federation.create(CreateTable(path=PATH, descriptor=one)).table
+    assert table.descriptor.bucket_function is BucketFunction.ICEBERG
+    from pyiceberg.transforms import BucketTransform
+    from pyiceberg.types import LongType
+
+    ids = list(range(-50, 50))
+    rows = pa.table({"id": ids, "s": [""] * len(ids)})
+    transform = BucketTransform(8).transform(LongType())
+    assert assign_buckets(rows, table.descriptor).tolist() == [transform(i) for i in ids]
+    both = TableDescriptor(schema=Schema(columns=columns), bucket_keys=("id", "s"), bucket_count=8)
+    path = TablePath("db", "composite")
+    assert world.federation.create(CreateTable(path=path, descriptor=both)).table.descriptor.bucket_function is BucketFunction.FLUSS

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What operators and readers ask: pause, tier now, explain, admission, read plans, upkeep."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from lakeward.errors import ReadTooFarAhead, SnapshotGone, TableBusy, TimedOut
+from lakeward.model.ids import LeaseId, RoundId
+from lakeward.model.intent import Intent, IntentKind
+from lakeward.model.offsets import OffsetMap
+from lakeward.model.state import TableState
+from lakeward.protocol.heartbeat import Verdict
+from lakeward.protocol.operate import AdmissionQuery
+from lakeward.protocol.writetoken import WriteToken
+from lakeward.spi.lake import WriteTask
+from lakeward.testing.waiting import wait_until
+from lakeward.testing.world import B0, PATH, CoordinatorWorld
+
+S = TableState
+
+
+def test_pause_stops_the_round_in_work_and_resume_goes_on(world: CoordinatorWorld) -> None:
+    world.create()
+    world.hot.append(PATH, 3)
+    world.clock.advance(200)
+    job = world.job()
+    (table,) = job.take()
+    world.coordinator.pause(PATH)
+    world.coordinator.pause(PATH)
+    assert [v.verdict for v in job.work(table).verdicts] == [Verdict.PAUSED]
+    assert job.commit(table, 0, 3, "r1").first, "what the lake holds is a fact, whoever tells it"
+    world.hot.append(PATH, 3)
+    world.clock.advance(600)
+    assert job.take() == []
+    world.coordinator.resume(PATH)
+    world.clock.advance(1)
+    assert len(job.take()) == 1
+
+
+def test_tier_now_returns_once_its_data_is_in_the_lake(world: CoordinatorWorld) -> None:
+    world.create()
+    assert world.coordinator.tier_now(PATH).rounds == 0, "nothing waits"
+    world.hot.append(PATH, 3)
+    done: list[object] = []
+    waiter = threading.Thread(target=lambda: done.append(world.coordinator.tier_now(PATH)))
+    waiter.start()
+    wait_until(lambda: world.coordinator.board.find(PATH).asked is not None)
+    world.hot.append(PATH, 3)
+    world.clock.advance(1)
+    job = world.job()
+    (table,) = job.take()
+    assert done == []
+    job.commit(table, 0, 3, "r1")
+    waiter.join(10)
+    assert done[0].committed == OffsetMap({B0: 3})  # type: ignore[attr-defined]
+
+
+def test_tier_now_ends_at_its_limit_and_refuses_what_stands(world: CoordinatorWorld) -> None:
+    world.create()
+    world.hot.append(PATH, 3)
+    asked = world.coordinator.ask_now(PATH)
+    assert world.coordinator.check_asked(asked, 10) is None
+    world.clock.advance(11)
+    with pytest.raises(TimedOut) as caught:
+        world.coordinator.check_asked(asked, 10)
+    assert "3 rows wait" in caught.value.state
+    world.coordinator.pause(PATH)
+    with pytest.raises(TableBusy):
+        world.coordinator.ask_now(PATH)
+
+
+def test_lag_is_explained_part_by_part(world: CoordinatorWorld) -> None:
+    world.create(table__datalake__freshness="100 s")
+    assert world.coordinator.explain(PATH).lag_ms == 0
+    world.hot.append(PATH, 3)
+    world.clock.advance(90)
+    world.coordinator.tick()
+    world.clock.advance(5)
+    job = world.job()
+    (table,) = job.take()
+    world.clock.advance(7)
+    shown = world.coordinator.explain(PATH)
+    assert (shown.lag_ms, {k: shown.parts_ms[k] for k in ("not_due", "queue", "round")}) == (
+        102_000,
+        {"not_due": 90_000, "queue": 5_000, "round": 7_000},
+    )
+    assert "a round of job job has run for 7.0 s" in shown.words
+    job.commit(table, 0, 3, "r1")
+    job.finish(table, "r1", rows=3)
+    (last,) = world.coordinator.rounds(PATH)
+    assert (last.outcome, last.rows, last.phases.wait_s) == ("done", 3, 5.0)
+    assert world.coordinator.table_status(PATH).misses == 0
+
+
+def test_a_passed_deadline_counts_once(world: CoordinatorWorld) -> None:
+    world.create(table__datalake__freshness="10 s")
+    world.hot.append(PATH)
+    world.clock.advance(9)
+    (table,) = world.job().take()
+    for _ in range(3):
+        world.clock.advance(2)
+        world.coordinator.tick()
+    assert world.coordinator.table_status(PATH).misses == 1
+    assert table.deadline_at_ms is not None
+
+
+def test_admission_names_who_breaks_and_how_many_slots_would_do(world: CoordinatorWorld) -> None:
+    names = [f"db.t{n}" for n in range(6)]
+    query = AdmissionQuery(slots=1, freshness_ms=dict.fromkeys(names, 60_000), round_ms=dict.fromkeys(names, 20_000))
+    answer = world.coordinator.admission(query)
+    assert not answer.feasible
+    assert answer.utilisation == pytest.approx(3.0)
+    assert answer.slots_needed in (3, 4, 5, 6)
+    enough = world.coordinator.admission(
+        AdmissionQuery(slots=answer.slots_needed, freshness_ms=query.freshness_ms, round_ms=query.round_ms)
+    )
+    assert enough.feasible
+    alone = world.coordinator.admission(AdmissionQuery(slots=9, freshness_ms={"db.x": 10_000}, round_ms={"db.x": 8_000}))
+    assert not alone.feasible
+    assert "no number of slots mends" in alone.words
+
+
+def test_a_read_plan_holds_its_snapshot_and_log_until_it_ends(world: CoordinatorWorld) -> None:
+    table = world.create().table
+    world.hot.append(PATH, 10)
+    snapshot = world.commit_to_lake(table, 4)
+    world.coordinator.read_lake(PATH)
+    plan = world.coordinator.read_plan(PATH, lease_s=60)
+    assert (plan.snapshot_id, plan.offsets) == (snapshot, OffsetMap({B0: 4}))
+    assert [(t.bucket, t.range.start, t.range.stop) for t in plan.tails] == [(B0, 4, 10)]
+    assert world.coordinator.retention.held_from(table.table_id, B0) == 4
+    assert world.coordinator.leases.mark(table.table_id, [snapshot]) == [], "a leased snapshot cannot be marked"
+    world.restart()
+    assert world.coordinator.retention.held_from(table.table_id, B0) == 4, "leases survive a restart"
+    world.clock.advance(30)
+    world.coordinator.renew_read(plan.lease_id, 60)
+    world.clock.advance(59)
+    assert world.coordinator.retention.held_from(table.table_id, B0) == 4
+    world.clock.advance(2)
+    with pytest.raises(SnapshotGone):
+        world.coordinator.renew_read(plan.lease_id, 60)
+    assert world.coordinator.retention.held_from(table.table_id, B0) is None
+    assert world.coordinator.leases.mark(table.table_id, [snapshot]) == [snapshot]
+    with pytest.raises(TableBusy):
+        world.coordinator.read_plan(PATH)
+
+
+def test_a_read_covers_the_write_it_names(world: CoordinatorWorld) -> None:
+    table = world.create().table
+    world.hot.append(PATH, 10)
+    token = WriteToken(table_id=table.table_id, offsets=OffsetMap({B0: 10}))
+    world.coordinator.release_read(world.coordinator.read_plan(PATH, at_least=str(token)).lease_id)
+    ahead = WriteToken(table_id=table.table_id, offsets=OffsetMap({B0: 11}))
+    with pytest.raises(ReadTooFarAhead):
+        world.coordinator.read_plan(PATH, at_least=str(ahead))
+    assert world.coordinator.leases.count() == 0, "a refused plan leaves no lease"
+    world.coordinator.release_read(LeaseId("unknown"))
+
+
+def test_expiry_takes_old_snapshots_but_none_that_is_read(world: CoordinatorWorld) -> None:
+    table = world.create(memory__history__expire__max_snapshot_age_ms="1000").table
+    world.hot.append(PATH, 10)
+    first = world.commit_to_lake(table, 2)
+    world.coordinator.read_lake(PATH)
+    plan = world.coordinator.read_plan(PATH, lease_s=3_000)
+    for stop in (4, 6):
+        world.clock.advance(10)
+        world.commit_to_lake(table, stop, epoch=stop)
+    world.clock.advance(600)
+    world.coordinator.upkeep.run()
+    kept = [s.snapshot_id for s in world.lake.open_reader(table).snapshots()]
+    assert first in kept
+    world.coordinator.release_read(plan.lease_id)
+    world.coordinator.upkeep.run()
+    assert first not in [s.snapshot_id for s in world.lake.open_reader(table).snapshots()]
+
+
+def test_orphans_go_after_the_grace_behind_a_fence_and_not_under_a_lease(world: CoordinatorWorld) -> None:
+    table = world.create().table
+    world.hot.append(PATH, 10)
+    world.commit_to_lake(table, 2)
+    world.coordinator.read_lake(PATH)
+    base = world.lake.open_reader(table).load_base()
+    committer, round_id = world.lake.open_committer(table), RoundId("dead")
+    intent = Intent(
+        round_id=round_id,
+        table_id=table.table_id,
+        prefix=committer.prefix(round_id),
+        token=base.token,
+        fence=base.fence,
+        recorded_at_ms=world.clock.now_ms(),
+        kind=IntentKind.ROUND,
+    )
+    world.coordinator.record_intent(intent)
+    world.coordinator.record_intent(intent)
+    write_file(world, committer.begin(round_id), round_id)
+    world.coordinator.abandon_intent(round_id)
+    world.clock.jump(3_600)
+    world.clock.advance(200)
+    (held,) = world.job().take()
+    world.coordinator.upkeep.remove_orphans()
+    assert world.coordinator.status().figures["orphanFilesRemoved"] == 0, "a round holds the table: no fence, no deletion"
+    world.job().finish(held, None)
+    world.coordinator.upkeep.remove_orphans()
+    figures = world.coordinator.status().figures
+    assert figures["orphanFilesRemoved"] == 1
+    assert figures["orphanBytesReclaimed"] > 0
+    after = world.lake.open_reader(table).load_base()
+    assert after.fence == base.fence + 1
+    assert world.coordinator.committed(PATH).round_id == after.token, "the coordinator knows its own fence"
+
+
+def write_file(world: CoordinatorWorld, handle: bytes, round_id: RoundId) -> None:
+    """What a round that died left behind."""
+    import pyarrow as pa
+
+    from lakeward.model.offsets import OffsetRange
+    from lakeward.model.split import LogSplit
+
+    table = world.hot.load_table(PATH)
+    split = LogSplit(bucket=B0, range=OffsetRange(2, 3))
+    writer = world.lake.open_writer(WriteTask(round_id=round_id, table=table, split=split, attempt=0, handle=handle))
+    at = pa.array([0], pa.timestamp("ms", "UTC"))
+    writer.write(
+        pa.record_batch({"id": pa.array([1], pa.int64()), "v": pa.array(["x"]), "__offset": pa.array([2], pa.int64()), "__timestamp": at})
+    )
+    assert writer.complete() is not None
+
+
+def test_state_stays_small(world: CoordinatorWorld) -> None:
+    world.set_options(rounds_kept=5)
+    world.create()
+    job = world.job()
+    for n in range(12):
+        world.hot.append(PATH, 1)
+        world.clock.advance(200)
+        (table,) = job.take()
+        job.commit(table, n, n + 1, f"r{n}")
+        job.finish(table, f"r{n}")
+    world.clock.advance(8 * 86_400)
+    world.coordinator.upkeep.run()
+    assert len(world.coordinator.rounds()) == 5
+    (entry,) = world.coordinator.ledger(PATH).entries
+    assert (str(entry.range), entry.rows) == ("[0, 12)", 12)
