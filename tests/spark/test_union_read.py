@@ -161,7 +161,7 @@ def test_a_pk_stream_gives_the_snapshot_then_the_changelog(spark: Any, server: S
     tier_now(client, table)
     table.upsert([{"id": 0, "v": "new"}])
     table.delete([{"id": 4}])
-    source = spark.readStream.format("lakeward").option("server", server.url).option("system_columns", "true").option("kind", "changelog")
+    source = spark.readStream.format("lakeward").option("server", server.url).option("system_columns", "true").option("changelog", "true")
     query = (
         source.load("db.changes")
         .writeStream.format("parquet")

@@ -39,6 +39,15 @@ class HeldLease:
         if self.failure is not None:
             raise self.failure
 
+    @classmethod
+    def none(cls, coordinator: CoordinatorClient) -> HeldLease:
+        """For a read that nothing has to be kept for."""
+        made = cls.__new__(cls)
+        made.lease_id, made.failure = LeaseId(""), None
+        made._coordinator, made._lease_s, made._done = coordinator, 0.0, threading.Event()
+        made._done.set()
+        return made
+
     def detach(self) -> None:
         """Stops renewing and lets the lease run to its end by itself: for reads that go on in other processes."""
         self._done.set()

@@ -13,106 +13,145 @@ import pyarrow.compute as pc
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsets import OffsetRange
-from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
 from lakeward.model.table import TableInfo
 from lakeward.model.versioned import pack, unpack
-from lakeward.read.arrow import OpenRead, append_bucket, without_replaced
-from lakeward.read.tail import fold_tail, read_live
-from lakeward.spi.hot import HotPlugin, HotStore
-from lakeward.spi.lake import LakeReader
+from lakeward.protocol.codec import decode, encode
+from lakeward.read.arrow import OpenRead, append_bucket
+from lakeward.read.request import SYSTEM_NAMES
+from lakeward.read.tail import TailFold, fold_tail, read_live, replacing, without_replaced, without_replaced_mixed
+from lakeward.spi.hot import HotPlugin, HotStore, KvSnapshot
+from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_hot, load_lake
 
-_KIND, _VERSION = "read-piece", 1
+_KIND, _VERSION = "read-piece", 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadPiece:
-    """Lake rows of `bucket` in `snapshot_id` less what the tail replaced, then the tail. Either side may be absent."""
+    """Older rows of `bucket` (from the lake's `snapshot_id`, or from `kv`) less what the tail replaced, then the tail. Any of
+    them may be absent. `bucket` None: lake files that do not say their bucket; `mixed` then has every bucket's tail."""
 
     table: TableInfo
-    bucket: Bucket
+    bucket: Bucket | None
     snapshot_id: SnapshotId | None
     tail: OffsetRange | None
     hot_name: str
     hot_options: Mapping[str, str]
     lake_name: str | None = None
     lake_options: Mapping[str, str] = field(default_factory=dict)
+    kv: KvSnapshot | None = None
+    mixed: Mapping[Bucket, OffsetRange] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         body = {
             "table": self.table.to_json(),
-            "bucket": str(self.bucket),
+            "bucket": None if self.bucket is None else str(self.bucket),
             "snapshot_id": self.snapshot_id,
             "tail": None if self.tail is None else [self.tail.start, self.tail.stop],
             "hot": [self.hot_name, dict(self.hot_options)],
             "lake": [self.lake_name, dict(self.lake_options)],
+            "kv": None if self.kv is None else encode(self.kv),
+            "mixed": {str(b): [r.start, r.stop] for b, r in self.mixed.items()},
         }
         return pack(_KIND, _VERSION, body)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ReadPiece:
         _, body, _ = unpack(_KIND, _VERSION, data)
-        tail = body["tail"]
+        tail, kv, bucket = body["tail"], body["kv"], body["bucket"]
         return cls(
             table=TableInfo.from_json(body["table"]),
-            bucket=Bucket.parse(body["bucket"]),
+            bucket=None if bucket is None else Bucket.parse(bucket),
             snapshot_id=body["snapshot_id"],
             tail=None if tail is None else OffsetRange(*tail),
             hot_name=body["hot"][0],
             hot_options=body["hot"][1],
             lake_name=body["lake"][0],
             lake_options=body["lake"][1],
+            kv=None if kv is None else decode(KvSnapshot, kv),
+            mixed={Bucket.parse(b): OffsetRange(*r) for b, r in body["mixed"].items()},
         )
 
 
-def plan_pieces(plugin: HotPlugin, opened: OpenRead) -> list[ReadPiece]:
-    """One piece per bucket that either side knows."""
-    snapshot = opened.union.snapshot_id
-    in_lake = set() if opened.lake is None or snapshot is None else {f.bucket for f in opened.lake.files(snapshot) if f.bucket is not None}
+def plan_pieces(plugin: HotPlugin, opened: OpenRead, *, lake: bool = True) -> list[ReadPiece]:
+    """One piece per bucket that either side knows; `lake` False: of the hot side alone."""
+    union = opened.union
+    in_lake = opened.lake_buckets() if lake else []
+    buckets = sorted({*(b for b in in_lake if b is not None), *union.tails, *union.kv})
+    everywhere: list[Bucket | None] = [*buckets, *([None] if None in in_lake else [])]
     return [
         ReadPiece(
             table=opened.table,
             bucket=bucket,
-            snapshot_id=snapshot if bucket in in_lake else None,
-            tail=opened.union.tails.get(bucket),
+            snapshot_id=union.snapshot_id if bucket in in_lake else None,
+            tail=None if bucket is None else union.tails.get(bucket),
             hot_name=plugin.name,
             hot_options=plugin.options,
             lake_name=opened.plan.lake_format,
             lake_options=opened.plan.lake_options,
+            kv=None if bucket is None else union.kv.get(bucket),
+            mixed=union.tails if bucket is None and opened.table.is_pk else {},
         )
-        for bucket in sorted(in_lake | set(opened.union.tails))
+        for bucket in everywhere
     ]
 
 
 def read_piece(
     piece: ReadPiece, columns: Sequence[str], filter: pc.Expression | None = None, filter_columns: Sequence[str] = ()
 ) -> Iterator[pa.RecordBatch]:
-    """Rows with `columns` (and the filter's), then `__bucket`, `__offset`, `__timestamp`. The tail is not filtered here.
+    """Rows with `columns` (and the filter's), then `__bucket`, `__offset`, `__timestamp`. The hot side is not filtered here.
 
-    Connections are kept per process; a crash leaves nothing behind."""
-    hot = _hot(piece.hot_name, tuple(sorted(piece.hot_options.items())))
+    Connections are kept per process; a crash leaves nothing behind. Raises what the lake and the hot store raise."""
+    hot = cached_hot(piece.hot_name, tuple(sorted(piece.hot_options.items()))).store()
     wanted = [n for n in piece.table.schema.names if n in {*columns, *filter_columns}]
-    folded = fold_tail(hot, piece.table, piece.bucket, piece.tail) if piece.table.is_pk and piece.tail is not None else None
+    tails = piece.mixed if piece.bucket is None else {} if piece.tail is None else {piece.bucket: piece.tail}
+    folds = {b: fold_tail(hot, piece.table, b, r) for b, r in tails.items()} if piece.table.is_pk else {}
     if piece.snapshot_id is not None and piece.lake_name is not None:
-        key = piece.table.descriptor.primary_key
-        extra = [k for k in key if folded is not None and folded.keys is not None and k not in wanted]
-        reader = _lake(piece.lake_name, tuple(sorted(piece.lake_options.items())), piece)
-        scanned = [*wanted, *extra, BUCKET, OFFSET, TIMESTAMP]
-        for batch in reader.scan(piece.snapshot_id, columns=scanned, filter=filter, buckets=[piece.bucket]):
-            yield without_replaced(batch, folded, key) if folded is not None else batch
+        yield from _lake_rows(piece, wanted, filter, replacing(folds))
+    if piece.bucket is not None:
+        yield from _hot_rows(hot, piece, piece.bucket, wanted, folds.get(piece.bucket))
+
+
+def _lake_rows(
+    piece: ReadPiece, wanted: Sequence[str], filter: pc.Expression | None, folds: Mapping[Bucket, TailFold]
+) -> Iterator[pa.RecordBatch]:
+    assert piece.snapshot_id is not None
+    assert piece.lake_name is not None
+    descriptor = piece.table.descriptor
+    keys = descriptor.primary_key if any(f.keys is not None for f in folds.values()) else ()
+    partition = descriptor.partition_keys if piece.bucket is None and folds else ()
+    reader = cached_lake(piece.lake_name, tuple(sorted(piece.lake_options.items()))).open_reader(piece.table).pinned()
+    scanned = list(dict.fromkeys((*wanted, *keys, *partition, *SYSTEM_NAMES)))
+    for _, batch in reader.scan_buckets(piece.snapshot_id, columns=scanned, filter=filter, buckets=[piece.bucket]):
+        if piece.bucket is None:
+            yield without_replaced_mixed(batch, folds.values(), piece.table)
+        else:
+            yield without_replaced(batch, folds[piece.bucket], descriptor.primary_key) if piece.bucket in folds else batch
+
+
+def _hot_rows(hot: HotStore, piece: ReadPiece, bucket: Bucket, wanted: Sequence[str], folded: TailFold | None) -> Iterator[pa.RecordBatch]:
+    table, key = piece.table, piece.table.descriptor.primary_key
+    if piece.kv is not None:
+        extra = [k for k in key if folded is not None and k not in wanted]
+        for batch in hot.read_snapshot(table, piece.kv, [*wanted, *extra]):
+            rows = append_bucket(batch, bucket)
+            yield rows if folded is None else without_replaced(rows, folded, key)
     if piece.tail is not None:
-        rows = (
-            read_live(hot, piece.table, folded, wanted)
-            if folded is not None
-            else hot.read_log(piece.table, piece.bucket, piece.tail.start, piece.tail.stop, wanted)
-        )
-        yield from (append_bucket(batch, piece.bucket) for batch in rows)
+        start, stop = piece.tail.start, piece.tail.stop
+        log = hot.read_log(table, bucket, start, stop, wanted) if folded is None else read_live(hot, table, folded, wanted)
+        yield from (append_bucket(batch, bucket) for batch in log)
+
+
+Options = tuple[tuple[str, str], ...]
 
 
 @lru_cache(maxsize=8)
-def _hot(name: str, options: tuple[tuple[str, str], ...]) -> HotStore:
-    return load_hot(name, dict(options)).store()
+def cached_hot(name: str, options: Options) -> HotPlugin:
+    """One plugin per process and set of options: connections are dear, and tasks follow one another in a process."""
+    return load_hot(name, dict(options))
 
 
-def _lake(name: str, options: tuple[tuple[str, str], ...], piece: ReadPiece) -> LakeReader:
-    return load_lake(name, dict(options)).open_reader(piece.table)
+@lru_cache(maxsize=8)
+def cached_lake(name: str, options: Options) -> LakeStorage:
+    """The same for lakes."""
+    return load_lake(name, dict(options))

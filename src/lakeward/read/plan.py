@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 
@@ -13,7 +13,7 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.protocol.readplan import ReadPlan
-from lakeward.spi.hot import LogBounds
+from lakeward.spi.hot import KvSnapshot, LogBounds
 from lakeward.spi.lake import LakeSnapshot
 
 
@@ -36,35 +36,64 @@ AsOf = int | str | datetime
 
 @dataclass(frozen=True, kw_only=True)
 class UnionPlan:
-    """`snapshot_id` None: nothing comes from the lake. `tails` hold no empty range. `lake_offsets` is L per bucket."""
+    """`snapshot_id` None: nothing comes from the lake. `tails` hold no empty range. `lake_offsets` is L per bucket.
+
+    `needs_kv`: PK buckets that the lake does not know and whose log no longer reaches back to their first row, with their ends:
+    they are read from a KV snapshot (`kv`, once it is taken) and the log from there."""
 
     snapshot_id: SnapshotId | None
     lake_offsets: OffsetMap
     tails: Mapping[Bucket, OffsetRange] = field(default_factory=dict)
+    needs_kv: Mapping[Bucket, int] = field(default_factory=dict)
+    kv: Mapping[Bucket, KvSnapshot] = field(default_factory=dict)
+    lake_at_ms: int | None = None
 
     @property
     def ends(self) -> OffsetMap:
         """Per bucket the offset this read reaches up to."""
-        return self.lake_offsets.overlaid({b: r.stop for b, r in self.tails.items()})
+        by_kv = {b: s.log_offset for b, s in self.kv.items()}
+        return self.lake_offsets.overlaid({**by_kv, **{b: r.stop for b, r in self.tails.items()}})
+
+    @property
+    def tail_rows(self) -> int:
+        """Offsets that come from the hot side; on PK tables some of them are changes of the same row."""
+        return sum(len(r) for r in self.tails.values()) + sum(s.rows or 0 for s in self.kv.values())
+
+    def with_kv(self, taken: Mapping[Bucket, KvSnapshot]) -> UnionPlan:
+        """With the snapshots that `needs_kv` asked for. One may stand for more than the planned end, or (Fluss) for less."""
+        tails = {b: OffsetRange(s.log_offset, self.needs_kv[b]) for b, s in taken.items() if s.log_offset < self.needs_kv[b]}
+        return replace(self, kv=dict(taken), tails={**self.tails, **tails})
+
+    def without(self, buckets: Iterable[Bucket]) -> UnionPlan:
+        """Without the hot side of these buckets: a filter lets none of their rows through."""
+        gone = set(buckets)
+        tails = {b: r for b, r in self.tails.items() if b not in gone}
+        return replace(self, tails=tails, needs_kv={b: e for b, e in self.needs_kv.items() if b not in gone})
 
 
-def plan_union(plan: ReadPlan, snapshot: LakeSnapshot | None, mode: ReadMode = ReadMode.UNION) -> UnionPlan:
+def plan_union(
+    plan: ReadPlan, snapshot: LakeSnapshot | None, mode: ReadMode = ReadMode.UNION, bounds: Mapping[Bucket, LogBounds] | None = None
+) -> UnionPlan:
     """`snapshot` is the plan's, as the lake itself describes it: its offsets count, never the coordinator's.
 
-    A bucket the snapshot does not know starts where its log does; a bucket only the lake knows has no tail."""
+    A bucket the snapshot does not know starts where its log does; a bucket only the lake knows has no tail. `bounds` are given for
+    PK tables: there a log that begins above 0 does not tell all rows of a bucket that the lake does not know."""
     if mode is ReadMode.LAKE:
         return plan_lake(snapshot)
     known = OffsetMap() if snapshot is None else snapshot.offsets or OffsetMap()
+    needs_kv = {b: v.end for b, v in (bounds or {}).items() if b not in known and v.start > 0}
     tails = {}
     for tail in plan.tails:
         start = known.get(tail.bucket, tail.range.start)
-        if start < tail.range.stop:
+        if start < tail.range.stop and tail.bucket not in needs_kv:
             tails[tail.bucket] = OffsetRange(start, tail.range.stop)
-    return UnionPlan(snapshot_id=None if snapshot is None else snapshot.snapshot_id, lake_offsets=known, tails=tails)
+    return replace(plan_lake(snapshot), tails=tails, needs_kv=needs_kv)
 
 
-def plan_hot(bounds: Mapping[Bucket, LogBounds]) -> UnionPlan:
-    """The hot store alone: what its logs still hold."""
+def plan_hot(bounds: Mapping[Bucket, LogBounds], *, is_pk: bool = False) -> UnionPlan:
+    """The hot store alone: what its logs still hold; of PK tables the state, from KV snapshots."""
+    if is_pk:
+        return UnionPlan(snapshot_id=None, lake_offsets=OffsetMap(), needs_kv={b: v.end for b, v in bounds.items() if v.end})
     tails = {b: OffsetRange(v.start, v.end) for b, v in bounds.items() if v.start < v.end}
     return UnionPlan(snapshot_id=None, lake_offsets=OffsetMap({b: r.start for b, r in tails.items()}), tails=tails)
 
@@ -73,7 +102,8 @@ def plan_lake(snapshot: LakeSnapshot | None) -> UnionPlan:
     """The lake alone."""
     if snapshot is None:
         return UnionPlan(snapshot_id=None, lake_offsets=OffsetMap())
-    return UnionPlan(snapshot_id=snapshot.snapshot_id, lake_offsets=snapshot.offsets or OffsetMap())
+    offsets = snapshot.offsets or OffsetMap()
+    return UnionPlan(snapshot_id=snapshot.snapshot_id, lake_offsets=offsets, lake_at_ms=snapshot.committed_at_ms)
 
 
 def choose_snapshot(table: str, snapshots: Sequence[LakeSnapshot], as_of: AsOf) -> LakeSnapshot:

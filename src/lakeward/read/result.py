@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any
 
@@ -13,11 +15,13 @@ import pyarrow as pa
 from lakeward.errors import InvalidRequest
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsets import OffsetMap
+from lakeward.read.lease import HeldLease
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadBound:
-    """How far a read reaches: every row acknowledged before `frozen_at_ms` (in lake mode: that the lake had) is in it."""
+    """How far a read reaches: every row acknowledged before `frozen_at_ms` is in it (in lake mode: every row that the snapshot
+    has, which was committed at `lake_at_ms`). `tail_rows` counts offsets of the hot side, filtered out or not."""
 
     table: str
     mode: str
@@ -25,11 +29,13 @@ class ReadBound:
     lake_offsets: OffsetMap
     ends: OffsetMap
     frozen_at_ms: int
+    lake_at_ms: int | None = None
+    tail_rows: int = 0
 
     @property
-    def tail_rows(self) -> int:
-        """Offsets that came from the hot side; on PK tables some of them are changes of the same row."""
-        return sum(end - self.lake_offsets.get(bucket, 0) for bucket, end in self.ends.items())
+    def as_of_ms(self) -> int:
+        """The moment for which the result is complete."""
+        return self.frozen_at_ms if self.mode != "lake" or self.lake_at_ms is None else self.lake_at_ms
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -39,18 +45,36 @@ class ReadBound:
             "lake_offsets": self.lake_offsets.to_json(),
             "ends": self.ends.to_json(),
             "frozen_at_ms": self.frozen_at_ms,
+            "lake_at_ms": self.lake_at_ms,
+            "as_of_ms": self.as_of_ms,
+            "tail_rows": self.tail_rows,
         }
+
+
+def describe_freshness(bound: ReadBound) -> str:
+    """One line for people: how fresh a result is."""
+    source = f"lake snapshot {bound.snapshot_id} of {_moment(bound.lake_at_ms)}" if bound.snapshot_id else "no lake snapshot"
+    if bound.mode == "lake":
+        return f"{bound.table}: lake read, {source}; newer rows are not in it"
+    tail = f"{bound.tail_rows} offsets from the hot side"
+    return f"{bound.table}: {bound.mode} read, {source}, {tail}, complete up to {_moment(bound.frozen_at_ms)}"
+
+
+def _moment(at_ms: int | None) -> str:
+    return "?" if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 class ReadResult:
     """One read, to be consumed once: as a table, as batches, or through the Arrow C stream protocol.
 
-    Holds a read lease until it is consumed or closed; use it as a context manager when you may stop early."""
+    Holds a read lease until it is consumed or closed; use it as a context manager when you may stop early. One that is
+    forgotten stops renewing its lease, which then ends by itself."""
 
-    def __init__(self, schema: pa.Schema, bound: ReadBound, batches: Iterator[pa.RecordBatch], close: Callable[[], None]) -> None:
+    def __init__(self, schema: pa.Schema, bound: ReadBound, batches: Iterator[pa.RecordBatch], lease: HeldLease) -> None:
         self.schema, self.bound = schema, bound
         self._batches: Iterator[pa.RecordBatch] | None = batches
-        self._close = close
+        self._lease = lease
+        weakref.finalize(self, lease.detach)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         batches, self._batches = self._batches, None
@@ -73,7 +97,7 @@ class ReadResult:
 
     def close(self) -> None:
         """Gives the read lease back. Safe to repeat."""
-        self._close()
+        self._lease.close()
 
     def __enter__(self) -> ReadResult:
         return self

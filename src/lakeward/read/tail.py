@@ -1,24 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hot tail of one bucket: its rows live at the end of the range, and what they replace on the lake's side."""
+"""The hot tail of one bucket: its rows live at the end of the range, and what they replace on the older side."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeward.changelog import Fold, KeyedFold
-from lakeward.model.bucket import Bucket
+from lakeward.model.bucket import Bucket, partition_values
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.offsetset import OffsetSet
+from lakeward.model.schema import BUCKET, OFFSET
 from lakeward.model.table import TableInfo
 from lakeward.spi.hot import HotStore
 
 
 @dataclass(frozen=True, kw_only=True)
 class TailFold:
-    """Pass one of a PK bucket's tail, done. `replaced` names lake rows by offset, `keys` by key where offsets are not known."""
+    """Pass one of a PK bucket's tail, done. `replaced` names older rows by offset, `keys` by key where offsets are not known."""
 
     bucket: Bucket
     range: OffsetRange
@@ -49,3 +52,45 @@ def read_live(hot: HotStore, table: TableInfo, folded: TailFold, columns: Sequen
         live = folded.fold.live(batch)
         if live.num_rows:
             yield live
+
+
+def without_replaced(batch: pa.RecordBatch, folded: TailFold, key: Sequence[str]) -> pa.RecordBatch:
+    """Older rows of one bucket less those that its tail replaced: by offset, or by key where offsets are not known."""
+    if folded.keys is not None:
+        return _without_keys(batch, folded.keys, key)
+    gone = folded.replaced.mask(batch.column(OFFSET).to_numpy(zero_copy_only=False))
+    return batch if not gone.any() else batch.filter(pa.array(~gone))
+
+
+def without_replaced_mixed(batch: pa.RecordBatch, folds: Iterable[TailFold], table: TableInfo) -> pa.RecordBatch:
+    """The same for rows of several buckets in one batch, with the partition keys among its columns."""
+    descriptor = table.descriptor
+    for folded in folds:
+        if folded.keys is not None:
+            batch = _without_keys(batch, folded.keys, descriptor.primary_key)
+            continue
+        own = _rows_of(batch, folded.bucket, descriptor.partition_keys)
+        gone = own & folded.replaced.mask(batch.column(OFFSET).to_numpy(zero_copy_only=False))
+        batch = batch.filter(pa.array(~gone)) if gone.any() else batch
+    return batch
+
+
+def replacing(folds: Mapping[Bucket, TailFold]) -> dict[Bucket, TailFold]:
+    """Those that take anything off the older side."""
+    return {b: f for b, f in folds.items() if f.replaced or (f.keys is not None and f.keys.num_rows)}
+
+
+def _rows_of(batch: pa.RecordBatch, bucket: Bucket, partition_keys: Sequence[str]) -> np.ndarray:
+    own: np.ndarray = np.asarray(batch.column(BUCKET).to_numpy(zero_copy_only=False) == bucket.number, np.bool_)
+    for name, text in zip(partition_keys, partition_values(bucket.partition), strict=True):
+        same = pc.equal(batch.column(name), pa.scalar(text).cast(batch.column(name).type))
+        own &= np.asarray(same.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
+    return own
+
+
+def _without_keys(batch: pa.RecordBatch, keys: pa.Table, key: Sequence[str]) -> pa.RecordBatch:
+    # The two sides may spell a key's type differently: TINYINT is an int in Iceberg.
+    kinds = pa.schema([(name, batch.schema.field(name).type) for name in key])
+    left = pa.Table.from_batches([batch]).join(keys.select(list(key)).cast(kinds), keys=list(key), join_type="left anti")
+    batches = left.select(batch.schema.names).combine_chunks().to_batches()
+    return batches[0] if batches else batch.slice(0, 0)

@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from lakeward.protocol.routes import DEFAULT_PORT
 from lakeward.read.arrow import request_of
 from lakeward.read.plan import AsOf
+from lakeward.read.predicate import Filter
 from lakeward.read.spark.batch import read_frame
+from lakeward.read.spark.options import find_server
 from lakeward.spi.registry import load_hot
 
 LEASE_S = 900.0
@@ -26,6 +26,7 @@ def read(
     mode: str = "union",
     as_of: AsOf | None = None,
     columns: Sequence[str] | None = None,
+    filter: Filter | None = None,
     at_least: object | None = None,
     system_columns: bool = False,
     lease_s: float = LEASE_S,
@@ -33,10 +34,11 @@ def read(
 ) -> Any:
     """The table as a DataFrame: lake history plus hot tail, as of now. `mode`: union, lake or hot.
 
-    `as_of`: a lake snapshot id or a moment: history alone. `at_least`: a write's token, to see that write. The plan holds for
-    `lease_s` seconds; read again for newer rows. How fresh it is stands in `df.lakeward_bound`."""
-    plugin = load_hot(hot, {"server": _server(server)})
-    request = request_of(table, columns=columns, mode=mode, as_of=as_of, at_least=at_least, system_columns=system_columns)
+    `as_of`: a lake snapshot id or a moment: history alone. `at_least`: a write's token, to see that write. `filter`: tuples such
+    as `[("id", "=", 5)]`; one on partition or bucket keys leaves out whole files while the read is planned, which a filter on the
+    DataFrame cannot. The plan holds for `lease_s` seconds; read again for newer rows. How fresh it is: `df.lakeward_bound`."""
+    plugin = load_hot(hot, {"server": find_server(server)})
+    request = request_of(table, columns=columns, filter=filter, mode=mode, as_of=as_of, at_least=at_least, system_columns=system_columns)
     frame, opened = read_frame(spark, plugin, replace(request, lease_s=lease_s))
     opened.lease.detach()
     frame.lakeward_bound = opened.bound
@@ -56,7 +58,3 @@ def register(spark: Any) -> None:
 
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(LakewardDataSource)
-
-
-def _server(server: str | None) -> str:
-    return server or os.environ.get("LAKEWARD_SERVER") or f"http://127.0.0.1:{DEFAULT_PORT}"

@@ -8,18 +8,18 @@ from typing import Any
 
 from pyspark.sql import datasource as ds
 
-from lakeward.model.schema import BUCKET, CHANGE_TYPE, OFFSET, TIMESTAMP
+from lakeward.errors import InvalidRequest
+from lakeward.model.schema import CHANGE_TYPE
 from lakeward.model.table import TableInfo
+from lakeward.read.request import SYSTEM_NAMES, ReadRequest, check_columns
 from lakeward.read.spark.options import SourceOptions, parse_options
 from lakeward.read.spark.schema import table_schema
 from lakeward.read.spark.source_reader import UnionSourceReader
-from lakeward.read.spark.stream import UnionStreamReader
+from lakeward.read.spark.stream import UnionStreamReader, check_stream
 from lakeward.spark.write import HotStreamWriter, HotWriter
 from lakeward.spi.registry import load_hot
 
 log = logging.getLogger(__name__)
-
-SYSTEM = (BUCKET, OFFSET, TIMESTAMP)
 
 
 class LakewardDataSource(ds.DataSource):  # type: ignore[misc]
@@ -31,14 +31,21 @@ class LakewardDataSource(ds.DataSource):  # type: ignore[misc]
         parsed = self._parsed()
         table = self._table(parsed)
         columns = parsed.columns or table.schema.names
-        return table_schema(table, columns, self._system(parsed, table))
+        check_columns(ReadRequest(path=table.path, columns=columns), table)
+        system = (*(SYSTEM_NAMES if parsed.system_columns else ()), *((CHANGE_TYPE,) if parsed.changelog else ()))
+        return table_schema(table, columns, system)
 
     def reader(self, schema: Any) -> UnionSourceReader:
         log.info("format('lakeward') reads through Python workers; lakeward.spark.read(spark, ...) uses Spark's own Parquet scan")
-        return UnionSourceReader(self._parsed(), tuple(schema.names))
+        parsed = self._parsed()
+        if parsed.changelog:
+            raise InvalidRequest(what="option changelog", reason="a batch read gives rows, not changes; use readStream")
+        return UnionSourceReader(parsed, schema)
 
     def streamReader(self, schema: Any) -> UnionStreamReader:
-        return UnionStreamReader(self._parsed(), tuple(schema.names))
+        parsed = self._parsed()
+        check_stream(parsed, self._table(parsed), tuple(schema.names))
+        return UnionStreamReader(parsed, tuple(schema.names))
 
     def writer(self, schema: Any, overwrite: bool) -> HotWriter:
         return HotWriter(self._parsed(), tuple(schema.names), overwrite)
@@ -51,8 +58,3 @@ class LakewardDataSource(ds.DataSource):  # type: ignore[misc]
 
     def _table(self, parsed: SourceOptions) -> TableInfo:
         return load_hot(parsed.hot_name, parsed.hot_options).store().load_table(parsed.table)
-
-    def _system(self, parsed: SourceOptions, table: TableInfo) -> tuple[str, ...]:
-        if not parsed.system_columns:
-            return ()
-        return (*SYSTEM, CHANGE_TYPE) if parsed.kind == "changelog" else SYSTEM

@@ -21,9 +21,10 @@ from lakeward.client import connect
 from lakeward.client.routing import Router
 from lakeward.client.sender import PutSender
 from lakeward.client.table import Table
-from lakeward.errors import InvalidRequest, SparkUnsupported
+from lakeward.errors import SparkUnsupported
 from lakeward.protocol.flight import PutKind
 from lakeward.read.spark.options import SourceOptions
+from lakeward.spark.taskput import TaskPut
 
 QUERY_PROPERTY = "sql.streaming.queryId"
 BATCH_PROPERTY = "streaming.sql.batchId"
@@ -45,10 +46,7 @@ def put_kind(options: SourceOptions, table: Table) -> PutKind:
     """What to do with the rows: append to a log table, upsert into a PK table, or what option `kind` says."""
     if options.kind is None:
         return PutKind.UPSERT if table.info.is_pk else PutKind.APPEND
-    try:
-        return PutKind(options.kind)
-    except ValueError:
-        raise InvalidRequest(what="option kind", reason=f"{options.kind!r} is not append, upsert or delete") from None
+    return PutKind(options.kind)
 
 
 def put_rows(options: SourceOptions, columns: tuple[str, ...], batches: Iterator[pa.RecordBatch], identity: int) -> int:
@@ -58,15 +56,14 @@ def put_rows(options: SourceOptions, columns: tuple[str, ...], batches: Iterator
         kind = put_kind(options, table)
         partial = columns if kind is PutKind.UPSERT and set(columns) != set(table.info.schema.names) else None
         router = Router(table.info, turn=identity % table.info.descriptor.bucket_count)
-        sender = PutSender(client.store.connection, table.info, kind, partial, writer=identity)
+        task = TaskPut(lambda: PutSender(client.store.connection, table.info, kind, partial, writer=identity))
         rows = 0
         try:
             for batch in batches:
-                fitted = table.fit(kind, pa.Table.from_batches([batch]), partial)
-                sender.send(router.route(fitted))
+                task.send(router.route(table.fit(kind, pa.Table.from_batches([batch]), partial)))
                 rows += batch.num_rows
         finally:
-            sender.close()
+            task.close()
         return rows
 
 

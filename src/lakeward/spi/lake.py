@@ -333,7 +333,7 @@ class LakeReader(ABC):
         *,
         columns: Sequence[str] | None = None,
         filter: pc.Expression | None = None,
-        buckets: Iterable[Bucket] | None = None,
+        buckets: Iterable[Bucket | None] | None = None,
     ) -> Iterator[tuple[Bucket | None, pa.RecordBatch]]:
         """As `scan`, each batch with the bucket it is of; None where its file does not say (others wrote it under another spec)."""
         known = {f.bucket for f in self.files(snapshot_id)}

@@ -10,13 +10,13 @@ import pytest
 from lakeward.errors import InvalidRequest
 from lakeward.read.predicate import parse_filter
 
-NAMES = ("id", "name", "at")
+SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("at", pa.timestamp("ms"))])
 
 
 def test_a_filter_knows_its_columns() -> None:
-    assert parse_filter(None, NAMES) is None
-    by_tuple = parse_filter([("id", ">", 1), ("name", "==", "x")], NAMES)
-    by_expression = parse_filter((pc.field("id") > 1) & (pc.field("name") == "x"), NAMES)
+    assert parse_filter(None, SCHEMA) is None
+    by_tuple = parse_filter([("id", ">", 1), ("name", "==", "x")], SCHEMA)
+    by_expression = parse_filter((pc.field("id") > 1) & (pc.field("name") == "x"), SCHEMA)
     assert by_tuple is not None
     assert by_expression is not None
     assert by_tuple.columns == by_expression.columns == ("id", "name")
@@ -27,4 +27,4 @@ def test_a_filter_knows_its_columns() -> None:
 @pytest.mark.parametrize("wrong", [[("id", "like", 1)], 17, [("other", ">", 1)]])
 def test_a_wrong_filter_is_refused_in_words(wrong: object) -> None:
     with pytest.raises(InvalidRequest, match="filter"):
-        parse_filter(wrong, NAMES)
+        parse_filter(wrong, SCHEMA)

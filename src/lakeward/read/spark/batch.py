@@ -4,22 +4,27 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import functions as F
 
 from lakeward.errors import SparkUnsupported
-from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
-from lakeward.read.arrow import OpenRead, ReadRequest, open_read
+from lakeward.model.bucket import Bucket
+from lakeward.read.arrow import OpenRead, ReadRequest, fold_tails, open_read
 from lakeward.read.piece import plan_pieces
-from lakeward.read.plan import ReadMode
-from lakeward.read.spark.lakescan import LakeScan, group_files
-from lakeward.read.spark.tailframe import DRIVER_ROWS, driver_tail, fold_tails, keys_frame, pieces_frame, replaced_frame
+from lakeward.read.request import SYSTEM_NAMES
+from lakeward.read.spark.condition import spark_condition
+from lakeward.read.spark.lakefiles import DeletedOffsets, FileGroups, group_files
+from lakeward.read.spark.lakescan import LakeScan, spark_path
+from lakeward.read.spark.tailframe import DRIVER_ROWS, dead_frame, driver_tail, empty_frame, keys_frame, pieces_frame
+from lakeward.read.tail import TailFold
 from lakeward.spi.hot import HotPlugin
 from lakeward.spi.lake import LakeFile
 
 log = logging.getLogger(__name__)
+
+FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled"
 
 
 def read_frame(spark: Any, plugin: HotPlugin, request: ReadRequest) -> tuple[Any, OpenRead]:
@@ -27,63 +32,80 @@ def read_frame(spark: Any, plugin: HotPlugin, request: ReadRequest) -> tuple[Any
     if not hasattr(spark, "_jsparkSession"):
         raise SparkUnsupported(what="Spark Connect", reason="union reads build on the session's own JVM; use a classic session")
     opened = open_read(plugin, request)
-    frame = _compose(spark, plugin, opened)
-    wanted = [*opened.columns, *((BUCKET, OFFSET, TIMESTAMP) if request.system_columns else ())]
+    try:
+        frame = _compose(spark, plugin, opened)
+    except BaseException:
+        opened.close()
+        raise
+    if opened.predicate is not None:
+        frame = frame.filter(spark_condition(opened.predicate, opened.table))
+    wanted = [*opened.columns, *(SYSTEM_NAMES if request.system_columns else ())]
     return frame.select(*[F.col(f"`{name}`") for name in wanted]), opened
 
 
 def _compose(spark: Any, plugin: HotPlugin, opened: OpenRead) -> Any:
-    if opened.request.mode is ReadMode.HOT and opened.table.is_pk:
-        raise SparkUnsupported(what="mode hot on a PK table", reason="read it with client.read(..., mode='hot'), or use union")
-    files = () if opened.lake is None or opened.union.snapshot_id is None else tuple(opened.lake.files(opened.union.snapshot_id))
-    reason = _no_native_scan(spark, files)
+    columns = tuple(opened.wanted)
+    files = opened.lake_files()
+    folds = fold_tails(opened)
+    groups = group_files(files, {b: f.replaced for b, f in folds.items() if f.replaced}, _deleted_offsets(opened))
+    reason = _no_native_scan(spark, files, groups)
     if reason is not None:
         log.warning("union read of %s goes through Python workers: %s", opened.table.path, reason)
-        return pieces_frame(spark, opened.table, plan_pieces(plugin, opened), opened.columns)
-    folds = fold_tails(opened)
-    replaced = {b: f.replaced for b, f in folds.items() if f.replaced}
-    assert opened.lake is not None or not files
-    spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
+        return pieces_frame(spark, opened.table, plan_pieces(plugin, opened), columns)
+    frames = [f for f in (_lake(spark, opened, groups, folds, columns), *_hot(spark, plugin, opened, folds, columns)) if f is not None]
+    if not frames:
+        return empty_frame(spark, opened.table, columns)
+    whole = frames[0]
+    for frame in frames[1:]:
+        whole = whole.unionByName(frame)
+    return whole
+
+
+def _deleted_offsets(opened: OpenRead) -> DeletedOffsets:
+    return (lambda _file: None) if opened.pinned is None else opened.pinned.deleted_offsets
+
+
+def _lake(spark: Any, opened: OpenRead, groups: FileGroups, folds: Mapping[Bucket, TailFold], columns: tuple[str, ...]) -> Any | None:
+    if opened.pinned is None or not (groups.clean or groups.by_offset or groups.by_path):
+        return None
+    spark.conf.set(FIELD_IDS, "true")
     scan = LakeScan(
         spark=spark,
         table=opened.table,
-        columns=tuple(opened.columns),
-        field_ids=opened.lake.field_ids() if opened.lake is not None else {},
-        replaced_frame=replaced_frame(spark, opened.table, replaced) if files else None,
-        replaced_rows=sum(len(s) for s in replaced.values()),
-        keys_frame=keys_frame(spark, folds) if files else None,
+        snapshot=str(opened.union.snapshot_id),
+        columns=columns,
+        field_ids=opened.pinned.field_ids(),
+        dead_frame=dead_frame(spark, opened.table, groups.dead),
+        dead_rows=sum(len(s) for s in groups.dead.values()),
+        keys_frame=keys_frame(spark, folds),
     )
-    lake = scan.frame(group_files(files, replaced))
-    tail = _tail(spark, plugin, opened, folds)
-    if lake is None:
-        return tail
-    return lake if tail is None else lake.unionByName(tail)
+    return scan.frame(groups)
 
 
-def _tail(spark: Any, plugin: HotPlugin, opened: OpenRead, folds: Any) -> Any:
-    rows = sum(len(r) for r in opened.union.tails.values())
-    if rows <= DRIVER_ROWS:
-        return driver_tail(spark, opened, opened.columns, folds)
-    pieces = [replace(p, snapshot_id=None) for p in plan_pieces(plugin, opened) if p.tail is not None]
-    return pieces_frame(spark, opened.table, pieces, opened.columns)
+def _hot(spark: Any, plugin: HotPlugin, opened: OpenRead, folds: Mapping[Bucket, TailFold], columns: tuple[str, ...]) -> list[Any]:
+    """Small tails come through the driver as one Arrow table; big ones and KV snapshots are read by executors."""
+    if not opened.union.tails and not opened.union.kv:
+        return []
+    if opened.union.kv or sum(len(r) for r in opened.union.tails.values()) > DRIVER_ROWS:
+        return [pieces_frame(spark, opened.table, plan_pieces(plugin, opened, lake=False), columns)]
+    return [driver_tail(spark, opened, columns, folds)]
 
 
-def _no_native_scan(spark: Any, files: tuple[LakeFile, ...]) -> str | None:
+def _no_native_scan(spark: Any, files: tuple[LakeFile, ...], groups: FileGroups) -> str | None:
     """Why Spark cannot scan these files by itself; None when it can."""
-    if any(d.content == "vector" for f in files for d in f.deletes):
-        return "the lake has deletion vectors, which Spark's Parquet scan does not read"
-    schemes = {f.path.partition("://")[0] if "://" in f.path else "" for f in files}
-    for scheme in schemes - {"file", ""}:
+    if any(d.content == "vector" for f in groups.by_path for d in f.deletes):
+        return "deletion vectors of files whose offsets overlap are beyond Spark's Parquet scan"
+    schemes = {spark_path(f.path).partition("://")[0] if "://" in f.path else "" for f in files}
+    for scheme in sorted(schemes - {"file", ""}):
         if not _has_filesystem(spark, scheme):
-            return f"no Hadoop file system for {scheme}:// is on Spark's class path (for S3: hadoop-aws)"
+            return f"no Hadoop file system for {scheme}:// is on Spark's class path (for S3: hadoop-aws, see docs/reading.md)"
     return None
 
 
 def _has_filesystem(spark: Any, scheme: str) -> bool:
-    jvm = spark._jvm
     conf = spark._jsparkSession.sessionState().newHadoopConf()
     try:
-        jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, conf)
+        spark._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, conf)
     except Exception:  # noqa: BLE001 - any Java error here means: not usable
         return False
     return True

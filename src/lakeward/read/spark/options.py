@@ -13,12 +13,29 @@ from lakeward.errors import InvalidRequest
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.table import TablePath
+from lakeward.protocol.routes import DEFAULT_PORT
 from lakeward.read.plan import AsOf, ReadMode, parse_as_of
 
 SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "outputmode", "trigger"})
 """Options of the query itself, which Spark hands to its sources and sinks too."""
 
-KNOWN = ("server", "table", "path", "hot", "mode", "as_of", "starting", "max_rows", "system_columns", "lease_s", "columns", "kind")
+KNOWN = (
+    "server",
+    "table",
+    "path",
+    "hot",
+    "mode",
+    "as_of",
+    "at_least",
+    "starting",
+    "max_rows",
+    "system_columns",
+    "changelog",
+    "lease_s",
+    "columns",
+    "kind",
+)
+KINDS = ("append", "upsert", "delete")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,12 +54,15 @@ class SourceOptions:
     hot_options: dict[str, str]
     mode: ReadMode = ReadMode.UNION
     as_of: AsOf | None = None
+    at_least: str | None = None
     starting: StartAt = StartAt(kind="earliest")
     max_rows: int | None = None
     system_columns: bool = False
+    changelog: bool = False
     lease_s: float = 900.0
     columns: tuple[str, ...] | None = None
     kind: str | None = None
+    """What a write does with its rows: append, upsert or delete; None: append to log tables, upsert into PK tables."""
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
@@ -51,6 +71,8 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     for key in given:
         if key not in KNOWN and key not in SPARKS_OWN:
             raise InvalidRequest(what=f"option {key!r} of format lakeward", reason=f"known options are {', '.join(KNOWN)}")
+    if given.get("kind", KINDS[0]) not in KINDS:
+        raise InvalidRequest(what="option kind", reason=f"{given['kind']!r} is not append, upsert or delete")
     table = given.get("table") or given.get("path")
     if not table:
         raise InvalidRequest(what="format lakeward", reason='name the table: .load("db.table") or .option("table", "db.table")')
@@ -58,16 +80,23 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     return SourceOptions(
         table=TablePath.parse(table),
         hot_name=given.get("hot", "embedded"),
-        hot_options={"server": given.get("server") or os.environ.get("LAKEWARD_SERVER", "http://127.0.0.1:9050")},
+        hot_options={"server": find_server(given.get("server"))},
         mode=ReadMode.parse(given.get("mode", "union")),
         as_of=parse_as_of(as_of) if as_of else None,
+        at_least=given.get("at_least"),
         starting=parse_start(given.get("starting", "earliest")),
         max_rows=_number("max_rows", given.get("max_rows")),
         system_columns=_flag("system_columns", given.get("system_columns", "false")),
+        changelog=_flag("changelog", given.get("changelog", "false")),
         lease_s=float(_number("lease_s", given.get("lease_s")) or 900),
         columns=tuple(c.strip() for c in given["columns"].split(",")) if given.get("columns") else None,
         kind=given.get("kind"),
     )
+
+
+def find_server(given: str | None) -> str:
+    """The server's URL: given, from the environment, or this machine's."""
+    return given or os.environ.get("LAKEWARD_SERVER") or f"http://127.0.0.1:{DEFAULT_PORT}"
 
 
 def parse_start(text: str) -> StartAt:
@@ -77,7 +106,9 @@ def parse_start(text: str) -> StartAt:
     if text.lstrip().startswith("{"):
         try:
             offsets = {Bucket.parse(str(b)): int(o) for b, o in json.loads(text).items()}
-        except (ValueError, TypeError, AttributeError) as error:
+            if any(o < 0 for o in offsets.values()):
+                raise ValueError("offsets start at 0")
+        except (ValueError, TypeError, AttributeError, InvalidRequest) as error:
             raise InvalidRequest(what="option starting", reason=f"{text!r} is no map of bucket to offset: {error}") from error
         return StartAt(kind="offsets", offsets=OffsetMap(offsets))
     moment = parse_as_of(text)

@@ -8,18 +8,16 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import datasource as ds
+from pyspark.sql.pandas.types import to_arrow_schema
 
-from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
+from lakeward.errors import InvalidRequest
 from lakeward.read.arrow import ReadRequest, conform, open_read
-from lakeward.read.piece import ReadPiece, plan_pieces, read_piece
-from lakeward.read.predicate import parse_filter
+from lakeward.read.piece import ReadPiece, cached_hot, plan_pieces, read_piece
+from lakeward.read.predicate import Condition, parse_filter
+from lakeward.read.request import SYSTEM_NAMES, filter_schema
+from lakeward.read.spark.condition import pushed_condition
 from lakeward.read.spark.options import SourceOptions
 from lakeward.read.spark.tailframe import arrow_schema
-from lakeward.spi.registry import load_hot
-
-_COMPARISONS = {"EqualTo": "==", "GreaterThan": ">", "GreaterThanOrEqual": ">=", "LessThan": "<", "LessThanOrEqual": "<=", "In": "in"}
-
-Condition = tuple[str, str, Any]
 
 
 class PiecePartition(ds.InputPartition):  # type: ignore[misc]
@@ -28,27 +26,29 @@ class PiecePartition(ds.InputPartition):  # type: ignore[misc]
 
 
 class UnionSourceReader(ds.DataSourceReader):  # type: ignore[misc]
-    """Made on the driver, pickled to executors by Spark itself; holds options and conditions only."""
+    """Made on the driver, pickled to executors by Spark itself; holds options, schema and conditions only."""
 
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
-        self.options, self.columns = options, columns
+    def __init__(self, options: SourceOptions, schema: Any) -> None:
+        self.options, self.schema, self.columns = options, schema, tuple(schema.names)
         self.conditions: list[Condition] = []
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
-        """Takes comparisons of a top-level column with a value; the rest stays with Spark."""
+        """Takes comparisons of a top-level column with a value: fewer buckets, row groups and rows are read. Spark looks at every
+        row once more: its own comparison is the one that counts."""
         for condition in filters:
-            taken = to_condition(condition)
-            if taken is None:
-                yield condition
-            else:
+            taken = pushed_condition(condition, self.schema)
+            if taken is not None and _compares(taken, self.schema):
                 self.conditions.append(taken)
+            yield condition
 
     def partitions(self) -> list[PiecePartition]:
-        plugin = load_hot(self.options.hot_name, self.options.hot_options)
+        plugin = cached_hot(self.options.hot_name, tuple(sorted(self.options.hot_options.items())))
         request = ReadRequest(
             path=self.options.table,
             mode=self.options.mode,
             as_of=self.options.as_of,
+            at_least=self.options.at_least,
+            filter=[self.conditions] if self.conditions else None,
             lease_s=self.options.lease_s,
             columns=self._user_columns,
         )
@@ -57,28 +57,25 @@ class UnionSourceReader(ds.DataSourceReader):  # type: ignore[misc]
         return [PiecePartition(p.to_bytes()) for p in plan_pieces(plugin, opened)]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        if partition is None:  # Spark's way to read a plan without partitions
+            return
         piece = ReadPiece.from_bytes(partition.piece)
-        predicate = parse_filter(self.conditions, piece.table.schema.names) if self.conditions else None
+        predicate = parse_filter([self.conditions], filter_schema(piece.table)) if self.conditions else None
         schema = arrow_schema(piece.table, self._user_columns)
-        wanted = [*self._user_columns, *[c for c in self.columns if c not in self._user_columns]]
         expression = predicate.expression if predicate else None
         for batch in read_piece(piece, self._user_columns, expression, predicate.columns if predicate else ()):
             kept = predicate.apply(batch) if predicate else batch
             if kept.num_rows:
-                yield conform(kept, schema).select(wanted)
+                yield conform(kept, schema).select(list(self.columns))
 
     @property
     def _user_columns(self) -> tuple[str, ...]:
-        return tuple(c for c in self.columns if c not in (BUCKET, OFFSET, TIMESTAMP))
+        return tuple(c for c in self.columns if c not in SYSTEM_NAMES)
 
 
-def to_condition(condition: Any) -> Condition | None:
-    """Spark's filter as (column, operator, value); None where it is of another kind."""
-    operator = _COMPARISONS.get(type(condition).__name__)
-    attribute: tuple[str, ...] = getattr(condition, "attribute", ())
-    value = getattr(condition, "value", None)
-    if operator is None or len(attribute) != 1 or value is None:
-        return None
-    if operator == "in":
-        return (attribute[0], "in", list(value)) if all(v is not None for v in value) else None
-    return (attribute[0], operator, value)
+def _compares(condition: Condition, schema: Any) -> bool:
+    """Whether Arrow can compare this column with this value."""
+    try:
+        return parse_filter([condition], to_arrow_schema(schema)) is not None
+    except InvalidRequest:
+        return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The streaming reader behind `spark.readStream.format("lakeward")`.
+"""The streaming reader behind `spark.readStream.format("lakeward")`: positions, limits, and the pieces of a micro-batch.
 
 A log table's position is an offset per bucket: a range is read from the log where the log still holds it, from the lake in
 `__offset` order where not. A PK table begins with a pinned lake snapshot as +I, then gives the changelog.
@@ -12,23 +12,20 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import datasource as ds
 
-from lakeward.errors import OffsetOutOfRange, SnapshotGone
+from lakeward.errors import InvalidRequest, SnapshotGone
 from lakeward.model.bucket import Bucket
-from lakeward.model.change import ChangeType
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.schema import BUCKET, CHANGE_TYPE, OFFSET, TIMESTAMP
+from lakeward.model.schema import CHANGE_TYPE
 from lakeward.model.table import TableInfo
-from lakeward.read.arrow import append_bucket, conform
+from lakeward.read.arrow import conform
+from lakeward.read.piece import cached_hot
 from lakeward.read.spark.options import SourceOptions, StartAt
 from lakeward.read.spark.source_reader import PiecePartition
+from lakeward.read.spark.streamrows import StreamRows, change_names
 from lakeward.read.spark.tailframe import arrow_schema
-from lakeward.spi.hot import HotPlugin, HotStore
-from lakeward.spi.lake import LakeReader
-from lakeward.spi.registry import load_hot, load_lake
 
 Position = dict[str, Any]
 """What Spark keeps in its checkpoint: {"offsets": json, "snapshot": id or "", "snapshot_read": 0 or 1}."""
@@ -60,6 +57,16 @@ def advance(start: OffsetMap, ends: Mapping[Bucket, int], max_rows: int | None) 
     return start.overlaid({b: start.get(b, 0) + n for b, n in taken.items() if n})
 
 
+def check_stream(options: SourceOptions, table: TableInfo, names: tuple[str, ...]) -> None:
+    """Raises `InvalidRequest` for a stream that would not mean anything."""
+    if table.is_pk and CHANGE_TYPE not in names:
+        reason = f"a stream of a PK table is its changelog, and without {CHANGE_TYPE} a deleted row looks like a new one"
+        raise InvalidRequest(what=f"stream of {table.path}", reason=f'{reason}; set .option("changelog", "true")')
+    for option, value in (("as_of", options.as_of), ("at_least", options.at_least)):
+        if value is not None:
+            raise InvalidRequest(what=f"option {option}", reason="a stream has no end to bind; use starting")
+
+
 def _bases() -> tuple[type, ...]:
     """Spark 4.2 and newer can be told that AvailableNow is honoured."""
     try:
@@ -76,15 +83,15 @@ class UnionStreamReader(*_bases()):  # type: ignore[misc]
 
     # ---- what Spark calls on the driver --------------------------------------------------------------------------
     def initialOffset(self) -> Position:
-        plugin, table = self._open()
-        start = self.options.starting
-        if start.kind == "earliest":
-            return self._earliest(plugin, table)
-        return position(_start_offsets(plugin.store(), table, start))
+        rows, start = self._rows(), self.options.starting
+        if start.kind != "earliest":
+            return position(start_offsets(rows, start))
+        if rows.table.is_pk:
+            return self._pinned(rows)
+        return position(rows.firsts())
 
     def prepareForTriggerAvailableNow(self) -> None:
-        plugin, table = self._open()
-        self._ends = _log_ends(plugin.store(), table)
+        self._ends = self._rows().ends()
 
     def getDefaultReadLimit(self) -> Any:
         from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
@@ -92,12 +99,11 @@ class UnionStreamReader(*_bases()):  # type: ignore[misc]
         return ReadMaxRows(self.options.max_rows) if self.options.max_rows else ReadAllAvailable()
 
     def latestOffset(self, start: Position | None = None, limit: Any = None) -> Position:
-        plugin, table = self._open()
         if start is None:
             start = self.initialOffset()
         if not start["snapshot_read"]:
             return {**start, "snapshot_read": 1}
-        ends = self._ends if self._ends is not None else _log_ends(plugin.store(), table)
+        ends = self._ends if self._ends is not None else self._rows().ends()
         return {**start, **position(advance(offsets_of(start), ends, getattr(limit, "max_rows", getattr(limit, "maxRows", None))))}
 
     def partitions(self, start: Position, end: Position) -> list[PiecePartition]:
@@ -115,105 +121,56 @@ class UnionStreamReader(*_bases()):  # type: ignore[misc]
 
     # ---- what runs on executors ----------------------------------------------------------------------------------
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        piece = json.loads(partition.piece)
-        plugin, table = self._open()
-        bucket = Bucket.parse(piece["bucket"])
+        if partition is None:
+            return
+        piece, rows = json.loads(partition.piece), self._rows()
+        bucket, names = Bucket.parse(piece["bucket"]), self._user(rows.table)
         if "snapshot" in piece:
-            batches = _lake_rows(plugin, table, SnapshotId(piece["snapshot"]), bucket, None, self._user(table))
+            batches = rows.snapshot(SnapshotId(piece["snapshot"]), bucket, names)
         else:
-            batches = _range_rows(plugin, table, bucket, OffsetRange(piece["start"], piece["stop"]), self._user(table))
+            batches = rows.range(bucket, OffsetRange(piece["start"], piece["stop"]), names)
         for batch in batches:
-            yield self._shape(table, batch)
+            yield self._shape(rows.table, batch)
 
     # ---- ours ----------------------------------------------------------------------------------------------------
-    def _open(self) -> tuple[HotPlugin, TableInfo]:
-        plugin = load_hot(self.options.hot_name, self.options.hot_options)
-        return plugin, plugin.store().load_table(self.options.table)
+    def _rows(self) -> StreamRows:
+        return StreamRows.open(cached_hot(self.options.hot_name, tuple(sorted(self.options.hot_options.items()))), self.options.table)
 
-    def _earliest(self, plugin: HotPlugin, table: TableInfo) -> Position:
-        if not table.is_pk:
-            return position(OffsetMap())
-        plan = plugin.coordinator().read_plan(table.path, lease_s=self.options.lease_s)
-        lake = _lake_reader(plugin, table)
-        snapshot = None if lake is None or plan.snapshot_id is None else lake.load_snapshot(plan.snapshot_id)
+    def _pinned(self, rows: StreamRows) -> Position:
+        """The newest lake snapshot, kept by a lease while the query begins; without one the changelog from the log's start."""
+        plan = rows.plugin.coordinator().read_plan(rows.table.path, lease_s=self.options.lease_s)
+        snapshot = None if rows.lake is None or plan.snapshot_id is None else rows.lake.load_snapshot(plan.snapshot_id)
         if snapshot is None:
-            return position(OffsetMap({t.bucket: t.range.start for t in plan.tails}))
-        return position(snapshot.offsets or OffsetMap(), snapshot.snapshot_id, 0)
+            return position(rows.firsts())
+        starts = {b: v.start for b, v in rows.bounds().items()}
+        return position(OffsetMap(starts).overlaid(snapshot.offsets or {}), snapshot.snapshot_id, 0)
 
     def _snapshot_pieces(self, snapshot: str) -> list[dict[str, Any]]:
-        plugin, table = self._open()
-        lake = _lake_reader(plugin, table)
-        if lake is None:
-            raise SnapshotGone(table=str(table.path), snapshot=snapshot, advice="the lake was switched off; start the query anew")
-        buckets = {f.bucket for f in lake.files(SnapshotId(snapshot)) if f.bucket is not None}
+        rows = self._rows()
+        if rows.lake is None:
+            raise SnapshotGone(table=str(rows.table.path), snapshot=snapshot, advice="the lake was switched off; start the query anew")
+        buckets = {f.bucket for f in rows.lake.files(SnapshotId(snapshot)) if f.bucket is not None}
         return [{"bucket": str(b), "snapshot": snapshot} for b in sorted(buckets)]
 
     def _user(self, table: TableInfo) -> list[str]:
         return [c for c in self.columns if c in table.schema.names]
 
     def _shape(self, table: TableInfo, batch: pa.RecordBatch) -> pa.RecordBatch:
-        schema = arrow_schema(table, self._user(table))
-        shaped = conform(batch, schema)
+        shaped = conform(batch, arrow_schema(table, self._user(table)))
         if CHANGE_TYPE in self.columns:
-            shaped = shaped.append_column(pa.field(CHANGE_TYPE, pa.string(), nullable=False), _change_names(batch))
+            shaped = shaped.append_column(pa.field(CHANGE_TYPE, pa.string(), nullable=False), change_names(batch))
         return shaped.select(list(self.columns))
 
 
-def _start_offsets(store: HotStore, table: TableInfo, start: StartAt) -> OffsetMap:
+def start_offsets(rows: StreamRows, start: StartAt) -> OffsetMap:
+    """Where `latest`, a map or a moment begin. Raises `InvalidRequest` for a bucket or an offset that is not there yet."""
+    ends = rows.ends()
     if start.offsets is not None:
-        return start.offsets
+        for bucket, offset in start.offsets.items():
+            if offset > ends.get(bucket, 0):
+                reason = f"bucket {bucket} ends at {ends.get(bucket, 0)}, and {offset} is above it"
+                raise InvalidRequest(what=f"option starting of {rows.table.path}", reason=reason)
+        return rows.firsts().overlaid(start.offsets)
     if start.at_ms is not None:
-        return OffsetMap({b: store.offset_at(table, b, start.at_ms) for b in store.freeze(table)})
-    return _log_ends(store, table)
-
-
-def _log_ends(store: HotStore, table: TableInfo) -> OffsetMap:
-    return OffsetMap({b: bounds.end for b, bounds in store.freeze(table).items()})
-
-
-def _change_names(batch: pa.RecordBatch) -> pa.Array:
-    """The short names (+I, -U, +U, -D); rows of a lake snapshot are inserts."""
-    if CHANGE_TYPE not in batch.schema.names:
-        return pa.array([ChangeType.INSERT.short] * batch.num_rows)
-    return pa.array([c.short for c in ChangeType]).take(batch.column(CHANGE_TYPE).cast(pa.int32()))
-
-
-def _lake_reader(plugin: HotPlugin, table: TableInfo) -> LakeReader | None:
-    name, options = plugin.lake_options(table)
-    return load_lake(name, options).open_reader(table) if name else None
-
-
-def _range_rows(plugin: HotPlugin, table: TableInfo, bucket: Bucket, wanted: OffsetRange, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """`[start, stop)` from the log; what the log no longer holds comes from the lake first (log tables)."""
-    store = plugin.store()
-    bounds = store.freeze(table).get(bucket)
-    log_start = bounds.start if bounds is not None else wanted.stop
-    if wanted.start < log_start:
-        if table.is_pk:
-            raise OffsetOutOfRange(
-                table=str(table.path), bucket=str(bucket), offset=wanted.start, start=log_start, end=bounds.end if bounds else 0
-            )
-        yield from _lake_rows(plugin, table, None, bucket, OffsetRange(wanted.start, min(log_start, wanted.stop)), columns)
-    start = max(wanted.start, log_start)
-    if start < wanted.stop:
-        for batch in store.read_log(table, bucket, start, wanted.stop, columns):
-            yield append_bucket(batch, bucket)
-
-
-def _lake_rows(
-    plugin: HotPlugin, table: TableInfo, snapshot: SnapshotId | None, bucket: Bucket, wanted: OffsetRange | None, columns: list[str]
-) -> Iterator[pa.RecordBatch]:
-    """Rows of one bucket in the lake; a range of a log table in `__offset` order."""
-    lake = _lake_reader(plugin, table)
-    head = None if lake is None else lake.load_snapshot(snapshot)
-    if lake is None or head is None:
-        raise SnapshotGone(
-            table=str(table.path), snapshot=str(snapshot), advice="the log no longer holds these offsets and the lake has none"
-        )
-    scanned = [*columns, BUCKET, OFFSET, TIMESTAMP]
-    if wanted is None:
-        yield from lake.scan(head.snapshot_id, columns=scanned, buckets=[bucket])
-        return
-    inside = (pc.field(OFFSET) >= wanted.start) & (pc.field(OFFSET) < wanted.stop)
-    rows = pa.Table.from_batches(list(lake.scan(head.snapshot_id, columns=scanned, filter=inside, buckets=[bucket])))
-    yield from rows.filter(inside).sort_by(OFFSET).to_batches() if rows.num_rows else ()
+        return OffsetMap({b: rows.offset_at(b, start.at_ms, end) for b, end in ends.items()})
+    return ends

@@ -6,18 +6,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from lakeward.errors import InvalidRequest
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.bucket import Bucket, partition_values
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.schema import BUCKET, OFFSET
 from lakeward.model.table import TableInfo
-from lakeward.read.arrow import SYSTEM_FIELDS, OpenRead, append_bucket, conform
+from lakeward.read.arrow import OpenRead, append_bucket, conform
 from lakeward.read.piece import ReadPiece, read_piece
+from lakeward.read.request import SYSTEM_FIELDS, SYSTEM_NAMES
+from lakeward.read.spark.lakescan import DEAD, dead_key
 from lakeward.read.spark.schema import SYSTEM_TYPES, table_schema
-from lakeward.read.tail import TailFold, fold_tail, read_live
+from lakeward.read.tail import TailFold, read_live
 
 DRIVER_ROWS = 200_000
 """Tails up to this many offsets go through the driver: one Arrow table costs less there than a stage of Python workers."""
@@ -51,7 +53,7 @@ def driver_tail(spark: Any, opened: OpenRead, columns: Sequence[str], folds: Map
     schema = arrow_schema(opened.table, columns)
     batches = [conform(b, schema) for b in _tail_batches(opened, columns, folds)]
     table = pa.Table.from_batches(batches, schema=schema)
-    return spark.createDataFrame(table, schema=table_schema(opened.table, columns, tuple(f.name for f in SYSTEM_FIELDS)))
+    return spark.createDataFrame(table, schema=table_schema(opened.table, columns, SYSTEM_NAMES))
 
 
 def _tail_batches(opened: OpenRead, columns: Sequence[str], folds: Mapping[Bucket, TailFold]) -> Iterator[pa.RecordBatch]:
@@ -64,10 +66,14 @@ def _tail_batches(opened: OpenRead, columns: Sequence[str], folds: Mapping[Bucke
         yield from (append_bucket(b, bucket) for b in rows)
 
 
+def empty_frame(spark: Any, table: TableInfo, columns: Sequence[str]) -> Any:
+    return spark.createDataFrame([], table_schema(table, columns, SYSTEM_NAMES))
+
+
 def pieces_frame(spark: Any, table: TableInfo, pieces: Sequence[ReadPiece], columns: Sequence[str]) -> Any:
     """Pieces read by executors, one task each."""
     schema = arrow_schema(table, columns)
-    spelled = table_schema(table, columns, tuple(f.name for f in SYSTEM_FIELDS))
+    spelled = table_schema(table, columns, SYSTEM_NAMES)
     rows = [(piece.to_bytes(),) for piece in pieces]
     seed = spark.sparkContext.parallelize(rows, max(1, len(rows))).toDF("piece binary")
     names = tuple(columns)
@@ -81,34 +87,26 @@ def pieces_frame(spark: Any, table: TableInfo, pieces: Sequence[ReadPiece], colu
     return seed.mapInArrow(read, spelled)
 
 
-def fold_tails(opened: OpenRead) -> dict[Bucket, TailFold]:
-    """Pass one of every PK tail, on the driver: only the system columns travel."""
-    if not opened.table.is_pk:
-        return {}
-    return {b: fold_tail(opened.hot, opened.table, b, tail) for b, tail in opened.union.tails.items()}
-
-
-def replaced_frame(spark: Any, table: TableInfo, replaced: Mapping[Bucket, OffsetSet]) -> Any | None:
-    """Replaced lake rows as (partition keys, `__bucket`, `__offset`); None when there are none."""
-    held = {b: s for b, s in replaced.items() if s}
+def dead_frame(spark: Any, table: TableInfo, dead: Mapping[Bucket, OffsetSet]) -> Any | None:
+    """Rows to take out: as one long each, or with partitions as (partition keys, `__bucket`, `__offset`); None without any."""
+    held = {b: s for b, s in dead.items() if s}
     if not held:
         return None
-    parts = [pa.table(_replaced_columns(table, bucket, offsets)) for bucket, offsets in held.items()]
-    names = table.descriptor.partition_keys
-    schema = table_schema(table, names)
+    if not table.descriptor.is_partitioned:
+        keys = np.concatenate([dead_key(table, offsets.values, bucket.number) for bucket, offsets in held.items()])
+        return spark.createDataFrame(pa.table({DEAD: pa.array(keys)}), schema=f"{DEAD} long not null")
+    parts = [pa.table(_dead_columns(table, bucket, offsets)) for bucket, offsets in held.items()]
+    schema = table_schema(table, table.descriptor.partition_keys)
     for name in (BUCKET, OFFSET):
         schema = schema.add(name, SYSTEM_TYPES[name], False)
     return spark.createDataFrame(pa.concat_tables(parts), schema=schema)
 
 
-def _replaced_columns(table: TableInfo, bucket: Bucket, offsets: OffsetSet) -> dict[str, pa.Array]:
-    values = partition_values(bucket.partition)
-    names = table.descriptor.partition_keys
-    if len(values) != len(names):
-        raise InvalidRequest(what=f"bucket {bucket}", reason=f"the table has {len(names)} partition keys")
-    typed = to_arrow_schema(table.schema)
-    columns = {n: pa.array([v] * len(offsets), pa.string()).cast(typed.field(n).type) for n, v in zip(names, values, strict=True)}
-    columns[BUCKET] = pa.array([bucket.number] * len(offsets), pa.int32())
+def _dead_columns(table: TableInfo, bucket: Bucket, offsets: OffsetSet) -> dict[str, pa.Array]:
+    typed, count = to_arrow_schema(table.schema), len(offsets)
+    values = zip(table.descriptor.partition_keys, partition_values(bucket.partition), strict=True)
+    columns = {n: pa.repeat(pa.scalar(v).cast(typed.field(n).type), count) for n, v in values}
+    columns[BUCKET] = pa.repeat(pa.scalar(bucket.number, pa.int32()), count)
     columns[OFFSET] = pa.array(offsets.values)
     return columns
 

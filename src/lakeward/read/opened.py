@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opens a read: lease first, then the check that the snapshot stands, else a new plan; nothing is read yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from lakeward.errors import LakeError, LakewardError, SnapshotGone
+from lakeward.model.arrow import to_arrow_schema
+from lakeward.model.bucket import Bucket
+from lakeward.model.clock import SystemClock
+from lakeward.model.ids import LeaseId, SnapshotId
+from lakeward.model.offsets import OffsetMap
+from lakeward.model.table import TableInfo
+from lakeward.protocol.readplan import ReadPlan
+from lakeward.read.lease import HeldLease
+from lakeward.read.plan import AsOf, ReadMode, UnionPlan, choose_snapshot, plan_hot, plan_lake, plan_union
+from lakeward.read.predicate import Predicate, parse_filter
+from lakeward.read.prune import prune_buckets
+from lakeward.read.request import SYSTEM_FIELDS, ReadRequest, check_columns, filter_schema
+from lakeward.read.result import ReadBound
+from lakeward.spi.coordinator import CoordinatorClient
+from lakeward.spi.hot import HotPlugin, HotStore, KvSnapshot
+from lakeward.spi.lake import LakeFile, LakeReader, LakeSnapshot
+from lakeward.spi.registry import load_lake
+
+PLAN_ATTEMPTS = 5
+"""A snapshot may be expired by another engine between plan and read; each further plan is on a newer one."""
+
+LakeOpener = Callable[[ReadPlan], LakeReader | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenRead:
+    """A read under its lease. `pinned` answers from one load of the lake's metadata."""
+
+    request: ReadRequest
+    plan: ReadPlan
+    union: UnionPlan
+    lease: HeldLease
+    hot: HotStore
+    lake: LakeReader | None
+    pinned: LakeReader | None = None
+    predicate: Predicate | None = None
+
+    @property
+    def table(self) -> TableInfo:
+        return self.plan.table
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.request.columns if self.request.columns is not None else self.table.schema.names
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns the lake does not promise (an added one in old rows) are as nullable as the table says."""
+        fields = [to_arrow_schema(self.table.schema).field(name).remove_metadata() for name in self.columns]
+        return pa.schema([*fields, *(SYSTEM_FIELDS if self.request.system_columns else ())])
+
+    @property
+    def wanted(self) -> list[str]:
+        """The user's columns that must travel: the result's, and the filter's."""
+        needed = {*self.columns, *(self.predicate.columns if self.predicate else ())}
+        return [name for name in self.table.schema.names if name in needed]
+
+    @property
+    def bound(self) -> ReadBound:
+        return ReadBound(
+            table=str(self.table.path),
+            mode="lake" if self.request.as_of is not None else str(self.request.mode),
+            snapshot_id=self.union.snapshot_id,
+            lake_offsets=self.union.lake_offsets,
+            ends=self.union.ends,
+            frozen_at_ms=self.plan.frozen_at_ms,
+            lake_at_ms=self.union.lake_at_ms,
+            tail_rows=self.union.tail_rows,
+        )
+
+    def lake_files(self) -> tuple[LakeFile, ...]:
+        """Files of the snapshot in whose bucket the filter may find a row."""
+        if self.pinned is None or self.union.snapshot_id is None:
+            return ()
+        files = self.pinned.files(self.union.snapshot_id)
+        kept = prune_buckets(self.table, self.predicate, {f.bucket for f in files if f.bucket is not None})
+        return tuple(f for f in files if f.bucket is None or f.bucket in kept)
+
+    def lake_buckets(self) -> list[Bucket | None]:
+        """Buckets of those files; None stands for files that do not say theirs."""
+        found = {f.bucket for f in self.lake_files()}
+        return [*sorted(b for b in found if b is not None), *([None] if None in found else [])]
+
+    def kv_holder(self) -> str:
+        return kv_holder(self.plan.lease_id)
+
+    def close(self) -> None:
+        """Gives everything back. Safe to repeat."""
+        self.lease.close()
+        if self.union.kv:
+            with suppress(LakewardError):
+                self.hot.release_snapshots(self.table, self.kv_holder())
+
+
+def open_read(plugin: HotPlugin, request: ReadRequest, open_lake: LakeOpener | None = None) -> OpenRead:
+    """Raises what is wrong with the request (`InvalidRequest`, `TableNotFound`, `SnapshotGone`, `ReadTooFarAhead`), and what
+    does not answer (`ServerUnavailable`, `LakeUnavailable`)."""
+    coordinator = plugin.coordinator()
+    for attempt in range(PLAN_ATTEMPTS):
+        plan, lease = _lease(plugin, coordinator, request)
+        try:
+            return _open(plugin, request, plan, lease, open_lake or _open_lake)
+        except SnapshotGone:
+            lease.close()
+            if request.as_of is not None or attempt == PLAN_ATTEMPTS - 1:
+                raise
+        except BaseException:
+            lease.close()
+            raise
+    raise AssertionError("the loop returns or raises")
+
+
+def kv_holder(lease_id: LeaseId) -> str:
+    return f"read-{lease_id}"
+
+
+def _lease(plugin: HotPlugin, coordinator: CoordinatorClient, request: ReadRequest) -> tuple[ReadPlan, HeldLease]:
+    try:
+        plan = coordinator.read_plan(request.path, lease_s=request.lease_s, at_least=request.at_least)
+    except LakeError:
+        if request.mode is not ReadMode.HOT:
+            raise
+        return _plan_without_lake(plugin, request), HeldLease.none(coordinator)
+    return plan, HeldLease(coordinator, plan.lease_id, request.lease_s)
+
+
+def _plan_without_lake(plugin: HotPlugin, request: ReadRequest) -> ReadPlan:
+    """The hot store alone can be read while the lake is in trouble; nothing has to be kept for it but the log's own TTL."""
+    table = plugin.store().load_table(request.path)
+    return ReadPlan(
+        table=table,
+        lease_id=LeaseId(f"none-{table.table_id}"),
+        lease_ends_at_ms=0,
+        frozen_at_ms=SystemClock().now_ms(),
+        snapshot_id=None,
+        offsets=OffsetMap(),
+        tails=(),
+    )
+
+
+def _open(plugin: HotPlugin, request: ReadRequest, plan: ReadPlan, lease: HeldLease, open_lake: LakeOpener) -> OpenRead:
+    check_columns(request, plan.table)
+    predicate = parse_filter(request.filter, filter_schema(plan.table))
+    hot = plugin.store()
+    lake = None if request.mode is ReadMode.HOT else open_lake(plan)
+    pinned = None if lake is None else lake.pinned()
+    union = plan_hot(hot.freeze(plan.table), is_pk=plan.table.is_pk) if request.mode is ReadMode.HOT else _plan(request, plan, pinned, hot)
+    hot_buckets = {*union.tails, *union.needs_kv}
+    union = union.without(hot_buckets - prune_buckets(plan.table, predicate, hot_buckets))
+    opened = OpenRead(request=request, plan=plan, union=union, lease=lease, hot=hot, lake=lake, pinned=pinned, predicate=predicate)
+    return replace(opened, union=union.with_kv(_take_snapshots(opened))) if union.needs_kv else opened
+
+
+def _take_snapshots(opened: OpenRead) -> dict[Bucket, KvSnapshot]:
+    holder = opened.kv_holder()
+    taken = {b: opened.hot.take_snapshot(opened.table, b, holder) for b in opened.union.needs_kv}
+    return {b: s for b, s in taken.items() if s is not None}
+
+
+def _open_lake(plan: ReadPlan) -> LakeReader | None:
+    if plan.lake_format is None:
+        return None
+    return load_lake(plan.lake_format, plan.lake_options).open_reader(plan.table)
+
+
+def _plan(request: ReadRequest, plan: ReadPlan, lake: LakeReader | None, hot: HotStore) -> UnionPlan:
+    if request.as_of is not None:
+        if lake is None:
+            raise SnapshotGone(table=str(request.path), snapshot=str(request.as_of), advice="the lake is not enabled on this table")
+        return plan_lake(_load_as_of(lake, str(request.path), request.as_of))
+    snapshot = _load_snapshot(lake, plan.snapshot_id)
+    bounds = hot.freeze(plan.table) if plan.table.is_pk and _may_miss_buckets(plan.table, snapshot) else None
+    return plan_union(plan, snapshot, request.mode, bounds)
+
+
+def _may_miss_buckets(table: TableInfo, snapshot: LakeSnapshot | None) -> bool:
+    """Whether there may be a bucket whose offset the snapshot does not tell."""
+    if snapshot is None or snapshot.offsets is None or table.descriptor.is_partitioned:
+        return True
+    return any(Bucket("", n) not in snapshot.offsets for n in range(table.descriptor.bucket_count))
+
+
+def _load_as_of(lake: LakeReader, table: str, as_of: AsOf) -> LakeSnapshot:
+    chosen = choose_snapshot(table, lake.snapshots(), as_of)
+    loaded = lake.load_snapshot(chosen.snapshot_id)
+    if loaded is None:
+        raise SnapshotGone(table=table, snapshot=str(as_of), advice="the lake has no snapshot of this table")
+    return loaded
+
+
+def _load_snapshot(lake: LakeReader | None, snapshot_id: SnapshotId | None) -> LakeSnapshot | None:
+    return None if lake is None or snapshot_id is None else lake.load_snapshot(snapshot_id)

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a reader asked for, checked as far as that is possible without the table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakeward.errors import InvalidRequest
+from lakeward.model.arrow import to_arrow_schema
+from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
+from lakeward.model.table import TableInfo, TablePath
+from lakeward.read.plan import AsOf, ReadMode, parse_as_of
+from lakeward.read.predicate import Filter
+
+SYSTEM_FIELDS = (
+    pa.field(BUCKET, pa.int32(), nullable=False),
+    pa.field(OFFSET, pa.int64(), nullable=False),
+    pa.field(TIMESTAMP, pa.timestamp("ms", tz="UTC"), nullable=False),
+)
+SYSTEM_NAMES = tuple(f.name for f in SYSTEM_FIELDS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadRequest:
+    """`columns` None: all of the user's; `system_columns`: `__bucket`, `__offset`, `__timestamp` too."""
+
+    path: TablePath
+    columns: tuple[str, ...] | None = None
+    filter: Filter | None = None
+    mode: ReadMode = ReadMode.UNION
+    as_of: AsOf | None = None
+    at_least: str | None = None
+    system_columns: bool = False
+    lease_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.as_of is not None and self.mode is ReadMode.HOT:
+            raise InvalidRequest(what="as_of", reason="it reads the lake's history; mode hot has none")
+        if self.as_of is not None and self.at_least is not None:
+            raise InvalidRequest(what="at_least", reason="it asks for the newest rows, and as_of for old ones; give one of the two")
+
+
+def request_of(
+    path: str | TablePath,
+    *,
+    columns: Sequence[str] | None = None,
+    filter: Filter | None = None,
+    mode: str = "union",
+    as_of: AsOf | None = None,
+    at_least: object | None = None,
+    system_columns: bool = False,
+) -> ReadRequest:
+    """The request from what people write: texts are parsed, and a wrong one is an error that names it."""
+    if isinstance(columns, str):
+        raise InvalidRequest(what=f"columns {columns!r}", reason="give a list of names")
+    return ReadRequest(
+        path=path if isinstance(path, TablePath) else TablePath.parse(path),
+        columns=None if columns is None else tuple(columns),
+        filter=filter,
+        mode=ReadMode.parse(mode),
+        as_of=parse_as_of(as_of) if isinstance(as_of, str) else as_of,
+        at_least=None if at_least is None else str(at_least),
+        system_columns=system_columns,
+    )
+
+
+def check_columns(request: ReadRequest, table: TableInfo) -> None:
+    """Raises `InvalidRequest` for a column that the table does not have, or that is named twice."""
+    named = request.columns or ()
+    for at, name in enumerate(named):
+        if name not in table.schema.names:
+            raise InvalidRequest(what=f"column {name!r} of {table.path}", reason=f"there are {', '.join(table.schema.names)}")
+        if name in named[:at]:
+            raise InvalidRequest(what=f"column {name!r} of {table.path}", reason="it is named twice")
+
+
+def filter_schema(table: TableInfo) -> pa.Schema:
+    """What a filter may name: the user's columns and the system's."""
+    return pa.schema([*to_arrow_schema(table.schema), *SYSTEM_FIELDS])

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sorts a snapshot's files by what has to be taken out of them. Pure but for the lake's answer which offsets are deleted."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lakeward.model.bucket import Bucket
+from lakeward.model.offsetset import OffsetSet
+from lakeward.spi.lake import LakeFile
+
+MOST_OFFSETS = 2_000_000
+"""Rows taken out by offset that go through the driver; beyond it Spark joins delete files itself."""
+
+DeletedOffsets = Callable[[LakeFile], OffsetSet | None]
+
+
+@dataclass(frozen=True)
+class FileGroups:
+    """`clean` files are scanned without any join. Rows of `dead` go out of `by_offset` files, by bucket and offset. `by_path` files
+    have deletes that only (file, row index) or a key tell; `dead` holds for them too."""
+
+    clean: tuple[LakeFile, ...]
+    by_offset: tuple[LakeFile, ...]
+    by_path: tuple[LakeFile, ...]
+    dead: Mapping[Bucket, OffsetSet]
+
+
+def group_files(files: Iterable[LakeFile], replaced: Mapping[Bucket, OffsetSet], deleted_offsets: DeletedOffsets) -> FileGroups:
+    """`replaced`: what the tail replaced on the lake's side. A file whose bounds hold none of it and that has no deletes is clean;
+    unknown bounds count as touched."""
+    clean: list[LakeFile] = []
+    touched: list[LakeFile] = []
+    by_path: list[LakeFile] = []
+    deleted: dict[str, OffsetSet] = {}
+    room = MOST_OFFSETS - sum(len(s) for s in replaced.values())
+    for file in files:
+        found = _find_deleted(file, room, deleted_offsets)
+        if file.deletes and found is None:
+            by_path.append(file)
+        elif file.deletes or _is_touched(file, replaced):
+            touched.append(file)
+            deleted[file.path] = found or OffsetSet()
+            room -= len(deleted[file.path])
+        else:
+            clean.append(file)
+    doubtful = _doubtful(touched, deleted)
+    by_path += [f for f in touched if f.path in doubtful]
+    by_offset = [f for f in touched if f.path not in doubtful]
+    dead: dict[Bucket, list[OffsetSet]] = defaultdict(list, {b: [s] for b, s in replaced.items() if s})
+    for file in by_offset:
+        if file.bucket is not None and deleted[file.path]:
+            dead[file.bucket].append(deleted[file.path])
+    return FileGroups(tuple(clean), tuple(by_offset), tuple(by_path), {b: _joined(parts) for b, parts in dead.items()})
+
+
+def _find_deleted(file: LakeFile, room: int, deleted_offsets: DeletedOffsets) -> OffsetSet | None:
+    """None where Spark has to join: keys, an unknown bucket, or too many rows for the driver."""
+    if not file.deletes or file.bucket is None or any(d.content == "equality" for d in file.deletes):
+        return None
+    vectors = any(d.content == "vector" for d in file.deletes)
+    if sum(d.record_count for d in file.deletes) > room and not vectors:
+        return None
+    return deleted_offsets(file)
+
+
+def _doubtful(files: Sequence[LakeFile], deleted: Mapping[str, OffsetSet]) -> set[str]:
+    """Files with deletes whose offsets may also stand, live, in another file of the group: another engine's UPDATE copies them.
+
+    Such a row is told apart by its file alone."""
+    by_bucket: dict[Bucket | None, list[LakeFile]] = defaultdict(list)
+    for file in files:
+        by_bucket[file.bucket].append(file)
+    found: set[str] = set()
+    for file in files:
+        gone = deleted[file.path]
+        if gone and any(_holds(other, gone) for other in (*by_bucket[file.bucket], *by_bucket[None]) if other is not file):
+            found.add(file.path)
+    return found
+
+
+def _holds(file: LakeFile, offsets: OffsetSet) -> bool:
+    """Whether the file's bounds hold any of these offsets."""
+    return file.offsets is None or len(offsets.below(file.offsets.stop)) > len(offsets.below(file.offsets.start))
+
+
+def _is_touched(file: LakeFile, replaced: Mapping[Bucket, OffsetSet]) -> bool:
+    if file.bucket is None:
+        return any(replaced.values())
+    offsets = replaced.get(file.bucket)
+    return bool(offsets) and offsets is not None and _holds(file, offsets)
+
+
+def _joined(parts: Sequence[OffsetSet]) -> OffsetSet:
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = whole.union(part)
+    return whole

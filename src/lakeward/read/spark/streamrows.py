@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of a stream: a range of a bucket from the log, from the lake what the log no longer holds, in `__offset` order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeward.config.options import TABLE_DATALAKE_ENABLED
+from lakeward.errors import LakeUnavailable, OffsetOutOfRange, SnapshotGone
+from lakeward.model.bucket import Bucket
+from lakeward.model.change import ChangeType
+from lakeward.model.ids import SnapshotId
+from lakeward.model.offsets import OffsetMap, OffsetRange
+from lakeward.model.schema import CHANGE_TYPE, OFFSET, TIMESTAMP
+from lakeward.model.table import TableInfo, TablePath
+from lakeward.read.arrow import append_bucket
+from lakeward.read.piece import cached_lake
+from lakeward.read.request import SYSTEM_NAMES
+from lakeward.spi.hot import HotPlugin, HotStore, LogBounds
+from lakeward.spi.lake import LakeFile, LakeReader
+
+
+@dataclass(frozen=True)
+class StreamRows:
+    """One table for one call of Spark. `lake` None: the table has none."""
+
+    plugin: HotPlugin
+    table: TableInfo
+    lake: LakeReader | None
+
+    @classmethod
+    def open(cls, plugin: HotPlugin, path: TablePath) -> StreamRows:
+        table = plugin.store().load_table(path)
+        return cls(plugin, table, _open_lake(plugin, table))
+
+    @property
+    def hot(self) -> HotStore:
+        return self.plugin.store()
+
+    def bounds(self) -> Mapping[Bucket, LogBounds]:
+        return self.hot.freeze(self.table)
+
+    def lake_offsets(self) -> OffsetMap:
+        head = None if self.lake is None else self.lake.load_snapshot()
+        return (head.offsets if head is not None else None) or OffsetMap()
+
+    def firsts(self) -> OffsetMap:
+        """Where each bucket's rows begin: at 0 where the lake has what the log let go, else where the log does."""
+        known = self.lake_offsets() if not self.table.is_pk else OffsetMap()
+        return OffsetMap({b: v.start for b, v in self.bounds().items() if v.start > 0 and b not in known})
+
+    def ends(self) -> OffsetMap:
+        """Up to where rows can be read: log ends, and of partitions that the hot store dropped what the lake has."""
+        ends = {b: v.end for b, v in self.bounds().items()}
+        if self.table.is_pk or not self.table.descriptor.is_partitioned:
+            return OffsetMap(ends)
+        return self.lake_offsets().overlaid(ends)
+
+    def offset_at(self, bucket: Bucket, at_ms: int, end: int) -> int:
+        """The first offset at or after a moment; the lake is asked where the log begins later than that."""
+        bounds = self.bounds().get(bucket)
+        found = end if bounds is None else self.hot.offset_at(self.table, bucket, at_ms)
+        if self.table.is_pk or self.lake is None or (bounds is not None and (found > bounds.start or bounds.start == 0)):
+            return found
+        moment = pa.scalar(datetime.fromtimestamp(at_ms / 1000, UTC), pa.timestamp("us", "UTC"))
+        head = self.lake.load_snapshot()
+        if head is None:
+            return found
+        older = self.lake.scan(head.snapshot_id, columns=[OFFSET, TIMESTAMP], filter=pc.field(TIMESTAMP) >= moment, buckets=[bucket])
+        return min((int(pc.min(b.column(0)).as_py()) for b in older if b.num_rows), default=found)
+
+    def range(self, bucket: Bucket, wanted: OffsetRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """`[start, stop)` in order. Retention may take the log's beginning away meanwhile: then the lake has it."""
+        start = wanted.start
+        while start < wanted.stop:
+            bounds = self.bounds().get(bucket)
+            log_start = bounds.start if bounds is not None else wanted.stop
+            if start < log_start:
+                stop = min(log_start, wanted.stop)
+                yield from self._lake_range(bucket, OffsetRange(start, stop), log_start, columns)
+                start = stop
+                continue
+            try:
+                for batch in self.hot.read_log(self.table, bucket, start, wanted.stop, columns):
+                    yield append_bucket(batch, bucket)
+                    start = batch.column(OFFSET)[-1].as_py() + 1 if batch.num_rows else start
+                return
+            except OffsetOutOfRange as error:
+                if error.start <= start:
+                    raise
+
+    def snapshot(self, snapshot_id: SnapshotId, bucket: Bucket, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Rows of one bucket in a pinned snapshot. Raises `SnapshotGone`."""
+        if self.lake is None:
+            raise SnapshotGone(table=str(self.table.path), snapshot=snapshot_id, advice="the lake was switched off; start the query anew")
+        yield from self.lake.scan(snapshot_id, columns=[*columns, *SYSTEM_NAMES], buckets=[bucket])
+
+    def _lake_range(self, bucket: Bucket, wanted: OffsetRange, log_start: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Files of ours are in offset order: those whose bounds do not overlap are read one after the other, never all at once."""
+        head = None if self.lake is None or self.table.is_pk else self.lake.pinned().load_snapshot()
+        if self.lake is None or head is None:
+            raise OffsetOutOfRange(table=str(self.table.path), bucket=str(bucket), offset=wanted.start, start=log_start, end=wanted.stop)
+        lake = self.lake.pinned()
+        files = lake.files(head.snapshot_id, bucket)
+        for part in windows(files, wanted):
+            inside = (pc.field(OFFSET) >= part.start) & (pc.field(OFFSET) < part.stop)
+            scanned = lake.scan(head.snapshot_id, columns=[*columns, *SYSTEM_NAMES], filter=inside, buckets=[bucket])
+            batches = [b for b in scanned if b.num_rows]
+            if batches:
+                yield from pa.Table.from_batches(batches).sort_by(OFFSET).to_batches()
+
+
+def windows(files: Sequence[LakeFile], wanted: OffsetRange) -> list[OffsetRange]:
+    """The parts of a range that files hold, in order; files whose bounds overlap are one part. Pure."""
+    if any(f.offsets is None for f in files):
+        return [wanted]
+    cut = sorted((max(f.offsets.start, wanted.start), min(f.offsets.stop, wanted.stop)) for f in files if f.offsets is not None)
+    parts: list[OffsetRange] = []
+    for start, stop in cut:
+        if start >= stop:
+            continue
+        if parts and start < parts[-1].stop:
+            parts[-1] = OffsetRange(parts[-1].start, max(stop, parts[-1].stop))
+        else:
+            parts.append(OffsetRange(start, stop))
+    return parts
+
+
+def change_names(batch: pa.RecordBatch) -> pa.Array:
+    """The short names (+I, -U, +U, -D); rows of a lake snapshot are inserts."""
+    if CHANGE_TYPE not in batch.schema.names:
+        return pa.array([ChangeType.INSERT.short] * batch.num_rows, pa.string())
+    return pa.array([c.short for c in ChangeType]).take(batch.column(CHANGE_TYPE).cast(pa.int32()))
+
+
+def _open_lake(plugin: HotPlugin, table: TableInfo) -> LakeReader | None:
+    """None for tables that are not tiered: the table says so, or the server has no lake at all."""
+    if table.descriptor.properties.get(TABLE_DATALAKE_ENABLED.key, "true").lower() == "false":
+        return None
+    try:
+        name, options = plugin.lake_options(table)
+    except LakeUnavailable as error:
+        if error.lake == "none":
+            return None
+        raise
+    return cached_lake(name, tuple(sorted(options.items()))).open_reader(table)
