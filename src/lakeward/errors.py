@@ -14,7 +14,7 @@
     ├── Refused                     Unauthorized, Forbidden, IncompatibleVersion, InsecureBinding
     ├── HotStoreError               BucketStopped, CorruptBatch, OutOfSequence, DiskFull, Overloaded, PartitionExpired,
     │                               DataFolderLocked, DataFolderVersion, WritesPaused, SchemaChanged, SnapshotBusy,
-    │                               LogTooShort, HotStoreBehind, KvFailed
+    │                               LogTooShort, HotStoreBehind, KvFailed, FlussError
     ├── CoordinatorError            FencedEpoch, LeaseLost, Superseded, LedgerGap, IllegalTransition, TableBusy
     ├── CommitError                 CommitConflict, CommitUnknown
     ├── LakeError                   LakeUnavailable, LakeRolledBack, LakeBehind, LakeForeign, LakeTampered,
@@ -464,6 +464,18 @@ class HotStoreBehind(HotStoreError):
     bucket: str
     committed: int
     end: int
+
+
+class FlussError(HotStoreError):
+    """Fluss answered with an error that has no type of its own here. `fluss_code` is Fluss's number."""
+
+    code = "fluss"
+    http_status = 502
+    template = "Fluss at {address} refused {what} with error {fluss_code}: {text}"
+    address: str
+    what: str
+    fluss_code: int
+    text: str
 
 
 # ---- coordinator -----------------------------------------------------------------------------------------------------

@@ -13,6 +13,10 @@ from lakeward.errors import InvalidTable
 from lakeward.model.ids import TableId
 from lakeward.model.schema import Schema
 
+FLUSS_PARTITIONS = "lakeward.fluss.partitions"
+"""A property that tables of an Apache Fluss cluster carry: JSON, partition id -> name. Fluss counts offsets per id: a partition
+that is dropped and made again begins at 0, under the same name."""
+
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,199}")
 
 

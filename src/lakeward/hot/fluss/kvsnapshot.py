@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""KV snapshots of a Fluss cluster: found, leased, copied from remote storage, opened with RocksDB and decoded in bulk."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lakeward.errors import IncompatibleVersion, InvalidTable, LakewardError, SchemaChanged, SnapshotGone
+from lakeward.hot.fluss.failures import Code, fluss_code_of
+from lakeward.hot.fluss.kvrows import NESTED, decode_rows, schema_ids
+from lakeward.hot.fluss.messages import ACQUIRE_KV_LEASE, DROP_KV_LEASE, KV_SNAPSHOT, LATEST_KV_SNAPSHOTS
+from lakeward.hot.fluss.protobuf import Message
+from lakeward.hot.fluss.remotefiles import copy_file
+from lakeward.hot.fluss.rowbatch import BatchShaper
+from lakeward.hot.fluss.servers import FlussServers, LogBucket, path_message
+from lakeward.hot.fluss.tables import KV_FORMAT_PROPERTY
+from lakeward.model.bucket import Bucket
+from lakeward.model.schema import Column
+from lakeward.model.table import TableInfo
+from lakeward.spi.hot import KvSnapshot
+
+CHUNK_ROWS = 32_768
+"""Rows decoded at a time: numpy's steps cost the same for one row and for a thousand, and this many stay in the cache."""
+
+LEASE_MS = 3_600_000
+_TRIES = 3
+
+Schemas = Callable[[TableInfo, int], tuple[Column, ...]]
+
+
+class KvSnapshots:
+    def __init__(self, servers: FlussServers, schemas: Schemas) -> None:
+        self._servers, self._schemas = servers, schemas
+
+    def take(self, table: TableInfo, bucket: Bucket, where: LogBucket, holder: str) -> KvSnapshot | None:
+        """The newest one, leased. None: there is none yet, or its rows cannot be decoded; then the log tells all, or fails."""
+        if not _is_readable(table):
+            return None
+        for _ in range(_TRIES):
+            found = self._latest(table, bucket)
+            if found is None:
+                return None
+            self._lease(where, found["snapshot_id"], holder)
+            try:  # a lease on a snapshot that is gone is granted all the same: look after it, not before
+                files = self._files(table, where, found["snapshot_id"])
+            except SnapshotGone:
+                continue
+            return KvSnapshot(bucket=bucket, snapshot_id=str(found["snapshot_id"]), log_offset=files["log_offset"], has_offsets=False)
+        raise self._gone(table, where, "the newest one")
+
+    def release(self, holder: str) -> None:
+        try:
+            self._servers.call_coordinator(DROP_KV_LEASE, {"lease_id": holder})
+        except IncompatibleVersion:
+            return
+
+    def read(self, table: TableInfo, snapshot: KvSnapshot, where: LogBucket, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+        """Raises `SnapshotGone`, `SchemaChanged`, `ServerUnavailable`."""
+        shaper = BatchShaper(table.schema, columns)
+        files = self._files(table, where, int(snapshot.snapshot_id))
+        with _opened(files["files"]) as database:
+            values = database.values()
+            while chunk := list(itertools.islice(values, CHUNK_ROWS)):
+                for rows in self._decode(table, chunk):
+                    yield shaper.snapshot_batch(rows)
+
+    def _decode(self, table: TableInfo, values: list[bytes]) -> Iterator[pa.RecordBatch]:
+        """One batch per schema in the chunk; almost always one."""
+        ids = schema_ids(values)
+        for schema_id in np.unique(ids).tolist():
+            if schema_id > table.schema.schema_id:
+                raise SchemaChanged(table=str(table.path), offset=-1, batch_schema=schema_id, planned_schema=table.schema.schema_id)
+            chosen = values if (ids == schema_id).all() else [v for v, i in zip(values, ids.tolist(), strict=True) if i == schema_id]
+            yield decode_rows(chosen, self._schemas(table, schema_id))
+
+    # ---- calls -----------------------------------------------------------------------------------------------------
+    def _latest(self, table: TableInfo, bucket: Bucket) -> Message | None:
+        path = path_message(table.path.database, table.path.table)
+        answer = self._servers.call_any(LATEST_KV_SNAPSHOTS, {"path": path, "partition": bucket.partition or None})
+        for found in answer.get("snapshots", []):
+            if found.get("bucket", 0) == bucket.number and "snapshot_id" in found:
+                snapshot: Message = found
+                return snapshot
+        return None
+
+    def _lease(self, where: LogBucket, snapshot_id: int, holder: str) -> None:
+        """Without it the files go when the second-next snapshot is made. A server too old for leases gives none."""
+        bucket = {"partition_id": where.partition_id, "bucket": where.number, "snapshot_id": snapshot_id}
+        tables = [{"table_id": where.table_id, "buckets": [bucket]}]
+        try:
+            self._servers.call_coordinator(ACQUIRE_KV_LEASE, {"lease_id": holder, "duration_ms": LEASE_MS, "tables": tables})
+        except IncompatibleVersion:
+            return
+
+    def _files(self, table: TableInfo, where: LogBucket, snapshot_id: int) -> Message:
+        request = {"table_id": where.table_id, "partition_id": where.partition_id, "bucket": where.number, "snapshot_id": snapshot_id}
+        try:
+            return self._servers.call_coordinator(KV_SNAPSHOT, request)
+        except LakewardError as error:
+            if fluss_code_of(error) == Code.KV_SNAPSHOT_GONE:
+                raise self._gone(table, where, str(snapshot_id)) from error
+            raise
+
+    def _gone(self, table: TableInfo, where: LogBucket, snapshot: str) -> SnapshotGone:
+        return SnapshotGone(
+            table=str(table.path), snapshot=f"KV {snapshot} of bucket {where.number}", advice="a newer one is taken next round"
+        )
+
+
+def _is_readable(table: TableInfo) -> bool:
+    """Rows of other formats and nested values are left to the log."""
+    form = table.descriptor.properties.get(KV_FORMAT_PROPERTY, "compacted").lower()
+    return form == "compacted" and not any(isinstance(c.type, NESTED) for c in table.schema.columns)
+
+
+@contextmanager
+def _opened(files: list[Message]) -> Iterator[Any]:
+    """A copy of the files under their own names: RocksDB writes into the folder it opens, even to read."""
+    try:
+        from rocksdict import AccessType, Options, Rdict
+    except ImportError as error:
+        reason = "reading KV snapshots needs RocksDB: pip install 'lakeward[fluss]'"
+        raise InvalidTable(table="?", field="KV snapshot", value="rocksdict", reason=reason) from error
+    with tempfile.TemporaryDirectory(prefix="lakeward-fluss-kv-") as name:
+        folder = Path(name)
+        for file in files:
+            copy_file(file["remote"], folder / Path(file["local"]).name)
+        database = Rdict(str(folder), Options(raw_mode=True), access_type=AccessType.read_only())
+        try:
+            yield database
+        finally:
+            database.close()

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of Fluss's remote storage, read without a Fluss server: closed log segments and the files of KV snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from lakeward.errors import ServerUnavailable
+from lakeward.hot.logbatch.header import PREFIX_SIZE, peek
+
+_WINDOW = 8 * 1024 * 1024
+_COPY = 4 * 1024 * 1024
+
+
+def segment_path(folder: str, segment_id: str, start: int) -> str:
+    return f"{folder}/{segment_id}/{start:020d}.log"
+
+
+def read_batches(path: str, position: int = 0) -> Iterator[pa.Buffer]:
+    """Whole log batches of a segment from a byte position on; a cut one at the end is left out. Constant memory."""
+    with _reading(path), _open(path) as source:
+        size = source.size()
+        while position + PREFIX_SIZE <= size:
+            window = source.read_at(min(_WINDOW, size - position), position)
+            used = 0
+            for batch in split_batches(window):
+                yield batch
+                used += batch.size
+            if not used:
+                wanted = peek(window, 0)[1]
+                if wanted <= len(window) or position + wanted > size:
+                    return
+                whole = source.read_at(wanted, position)
+                yield whole
+                used = wanted
+            position += used
+
+
+def split_batches(data: pa.Buffer) -> Iterator[pa.Buffer]:
+    """The whole batches in a run of bytes; the server may cut the last one."""
+    position, end = 0, data.size
+    while position + PREFIX_SIZE <= end:
+        _, size = peek(data, position)
+        if size <= PREFIX_SIZE or position + size > end:
+            return
+        yield data.slice(position, size)
+        position += size
+
+
+def copy_file(path: str, target: Path) -> None:
+    with _reading(path), _open(path) as source, target.open("wb") as out:
+        position, size = 0, source.size()
+        while position < size:
+            part = source.read_at(min(_COPY, size - position), position)
+            out.write(part)
+            position += len(part)
+
+
+def _open(path: str) -> pa.NativeFile:
+    """A plain path is this machine's; anything with a scheme is what pyarrow makes of it, with this process's credentials."""
+    if "://" not in path and not path.startswith("file:"):
+        return pa.memory_map(path)
+    spelled = (
+        path.replace("s3a://", "s3://", 1) if not path.startswith("file:") else "file://" + path.removeprefix("file:").replace("//", "", 1)
+    )
+    filesystem, name = pafs.FileSystem.from_uri(spelled)
+    return filesystem.open_input_file(name)
+
+
+class _reading:
+    """Storage trouble becomes `ServerUnavailable`: the read is tried again, from where it stopped."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, OSError | pa.ArrowException):
+            raise ServerUnavailable(address=self._path, reason=f"Fluss's remote storage: {error}") from error

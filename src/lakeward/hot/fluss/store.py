@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Fluss cluster as `spi.hot.HotStore`: tables, partitions, log bounds, log ranges, KV snapshots."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from lakeward.errors import LakewardError, PartitionNotFound, TableNotFound
+from lakeward.hot.fluss.failures import Code, fluss_code_of, to_error
+from lakeward.hot.fluss.kvsnapshot import KvSnapshots
+from lakeward.hot.fluss.logfetch import LogFetch
+from lakeward.hot.fluss.messages import (
+    CLIENT,
+    EARLIEST,
+    LATEST,
+    LIST_DATABASES,
+    LIST_OFFSETS,
+    LIST_PARTITIONS,
+    LIST_TABLES,
+    TABLE_INFO,
+    TABLE_SCHEMA,
+    TIMESTAMP,
+)
+from lakeward.hot.fluss.protobuf import Message
+from lakeward.hot.fluss.servers import FlussServers, LogBucket, path_message
+from lakeward.hot.fluss.tables import parse_columns, parse_partitions, parse_table, partition_ids
+from lakeward.model.bucket import Bucket
+from lakeward.model.schema import Column
+from lakeward.model.table import TableInfo, TablePath
+from lakeward.spi.hot import HotStore, KvSnapshot, LogBounds
+
+
+class FlussStore(HotStore):
+    """Connects on first use. Schemas never change once they have an id: they are kept."""
+
+    has_prev_offset = False
+
+    def __init__(self, servers: FlussServers) -> None:
+        self.servers = servers
+        self._schemas: dict[tuple[str, int], tuple[Column, ...]] = {}
+        self._lock = threading.Lock()
+        self._snapshots = KvSnapshots(servers, self.schema_columns)
+
+    # ---- tables ----------------------------------------------------------------------------------------------------
+    def load_table(self, path: TablePath) -> TableInfo:
+        """The partitions that it has now ride along: offsets are Fluss's per partition id, and later calls go by these ids."""
+        try:
+            answer = self.servers.call_any(TABLE_INFO, {"path": _path(path)})
+        except LakewardError as error:
+            raise _not_found(error, path) from error
+        keys = json.loads(bytes(answer["json"])).get("partition_key", [])
+        partitions = None if not keys else parse_partitions(self.servers.call_any(LIST_PARTITIONS, {"path": _path(path)}), keys)
+        return parse_table(path, answer, partitions)
+
+    def list_tables(self) -> Sequence[TablePath]:
+        found = []
+        for database in self.servers.call_any(LIST_DATABASES, {}).get("names", []):
+            names = self.servers.call_any(LIST_TABLES, {"database": database}).get("names", [])
+            found += [TablePath(database, name) for name in names]
+        return sorted(found)
+
+    def schema_columns(self, table: TableInfo, schema_id: int) -> tuple[Column, ...]:
+        """The columns of one schema of the table, with the types that the log has."""
+        key = (table.table_id, schema_id)
+        with self._lock:
+            known = self._schemas.get(key)
+        if known is None:
+            answer = self.servers.call_any(TABLE_SCHEMA, {"path": _path(table.path), "schema_id": schema_id})
+            known = parse_columns(json.loads(bytes(answer["json"])))
+            with self._lock:
+                self._schemas[key] = known
+        return known
+
+    # ---- the log ---------------------------------------------------------------------------------------------------
+    def freeze(self, table: TableInfo) -> Mapping[Bucket, LogBounds]:
+        """Fluss's high watermark is what survives a crash there. Partitions: those of when the table was loaded."""
+        starts, ends = self._offsets(table, EARLIEST), self._offsets(table, LATEST)
+        return {b: LogBounds(start=min(starts[b], end), end=end) for b, end in sorted(ends.items())}
+
+    def offset_at(self, table: TableInfo, bucket: Bucket, at_ms: int) -> int:
+        found = self._list_offsets(table, [self._bucket(table, bucket)], TIMESTAMP, at_ms)
+        return next(iter(found.values()))
+
+    def read_log(
+        self, table: TableInfo, bucket: Bucket, start: int, stop: int, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        fetch = LogFetch(
+            servers=self.servers,
+            table=table,
+            path=_path(table.path),
+            bucket=self._bucket(table, bucket),
+            columns=columns,
+            schemas=lambda schema_id: self.schema_columns(table, schema_id),
+        )
+        return fetch.batches(start, stop)
+
+    # ---- KV snapshots ----------------------------------------------------------------------------------------------
+    def take_snapshot(self, table: TableInfo, bucket: Bucket, holder: str) -> KvSnapshot | None:
+        return self._snapshots.take(table, bucket, self._bucket(table, bucket), holder)
+
+    def read_snapshot(self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        return self._snapshots.read(table, snapshot, self._bucket(table, snapshot.bucket), columns)
+
+    def release_snapshots(self, table: TableInfo, holder: str) -> None:
+        self._snapshots.release(holder)
+
+    def close(self) -> None:
+        self.servers.close()
+
+    # ---- pieces ----------------------------------------------------------------------------------------------------
+    def _bucket(self, table: TableInfo, bucket: Bucket) -> LogBucket:
+        if not table.descriptor.is_partitioned:
+            return LogBucket(int(table.table_id), None, bucket.number)
+        found = partition_ids(table).get(bucket.partition)
+        if found is None:
+            raise PartitionNotFound(table=str(table.path), partition=bucket.partition)
+        return LogBucket(int(table.table_id), found, bucket.number)
+
+    def _offsets(self, table: TableInfo, kind: int) -> dict[Bucket, int]:
+        numbers = range(table.descriptor.bucket_count)
+        if not table.descriptor.is_partitioned:
+            asked = {LogBucket(int(table.table_id), None, n): Bucket("", n) for n in numbers}
+        else:
+            asked = {LogBucket(int(table.table_id), i, n): Bucket(name, n) for name, i in partition_ids(table).items() for n in numbers}
+        found = self._list_offsets(table, list(asked), kind)
+        return {asked[b]: offset for b, offset in found.items()}
+
+    def _list_offsets(self, table: TableInfo, buckets: Sequence[LogBucket], kind: int, at_ms: int | None = None) -> dict[LogBucket, int]:
+        """One request per server and partition, all on their way at once; what fails is asked again bucket by bucket."""
+        path = _path(table.path)
+        pending = []
+        for connection, led in self.servers.group_by_leader(path, buckets).items():
+            for partition in dict.fromkeys(b.partition_id for b in led):
+                group = [b for b in led if b.partition_id == partition]
+                pending.append((group, connection.send(LIST_OFFSETS, _offsets_request(group, kind, at_ms))))
+        found: dict[LogBucket, int] = {}
+        for group, call in pending:
+            try:
+                found |= self._parse_offsets(group, call.result())
+            except LakewardError:
+                found |= {b: self._follow_offset(path, b, kind, at_ms) for b in group}
+        return found
+
+    def _follow_offset(self, path: Message, bucket: LogBucket, kind: int, at_ms: int | None) -> int:
+        request = _offsets_request([bucket], kind, at_ms)
+        answer = self.servers.follow(path, bucket, lambda leader: self._one(leader.call(LIST_OFFSETS, request)))
+        return self._parse_offsets([bucket], answer)[bucket]
+
+    def _one(self, answer: Message) -> Message:
+        for bucket in answer.get("buckets", []):
+            if bucket.get("error_code"):
+                raise to_error(self.servers.bootstrap, "ListOffsets", bucket["error_code"], bucket.get("error_message"))
+        return answer
+
+    def _parse_offsets(self, buckets: Sequence[LogBucket], answer: Message) -> dict[LogBucket, int]:
+        by_number = {b.get("bucket", 0): b.get("offset", 0) for b in self._one(answer).get("buckets", [])}
+        return {b: by_number[b.number] for b in buckets}
+
+
+def _offsets_request(buckets: Sequence[LogBucket], kind: int, at_ms: int | None) -> Message:
+    first = buckets[0]
+    return {
+        "follower": CLIENT,
+        "kind": kind,
+        "table_id": first.table_id,
+        "partition_id": first.partition_id,
+        "buckets": [b.number for b in buckets],
+        "timestamp": at_ms,
+    }
+
+
+def _path(path: TablePath) -> Message:
+    return path_message(path.database, path.table)
+
+
+def _not_found(error: LakewardError, path: TablePath) -> LakewardError:
+    return TableNotFound(table=str(path)) if fluss_code_of(error) == Code.TABLE_NOT_FOUND else error

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fluss's description of a table, its JSON, as our `TableInfo`; and the exact types of its log, which may be finer than the lake's."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from lakeward.errors import InvalidTable, UnsupportedType
+from lakeward.hot.fluss.protobuf import Message
+from lakeward.model import types as model
+from lakeward.model.bucket import PARTITION_SEPARATOR
+from lakeward.model.ids import TableId
+from lakeward.model.schema import Column, Schema
+from lakeward.model.table import FLUSS_PARTITIONS, BucketFunction, TableDescriptor, TableInfo, TablePath
+
+log = logging.getLogger("lakeward.fluss")
+
+FORMAT_PROPERTY = "table.datalake.format"
+LOG_FORMAT_PROPERTY = "table.log.format"
+KV_FORMAT_PROPERTY = "table.kv.format"
+MICROS = 6
+"""Fractional digits of the lake's times. Fluss's own job cuts finer ones off too."""
+
+_PLAIN: dict[str, type[model.DataType]] = {
+    "BOOLEAN": model.BooleanType,
+    "TINYINT": model.Int8Type,
+    "SMALLINT": model.Int16Type,
+    "INTEGER": model.Int32Type,
+    "INT": model.Int32Type,
+    "BIGINT": model.Int64Type,
+    "FLOAT": model.Float32Type,
+    "DOUBLE": model.Float64Type,
+    "STRING": model.StringType,
+    "BYTES": model.BytesType,
+    "DATE": model.DateType,
+}
+_warned: set[tuple[str, str]] = set()
+
+
+def parse_table(path: TablePath, answer: Message, partitions: Mapping[int, str] | None) -> TableInfo:
+    """`partitions`: id -> name of those there are now; None for an unpartitioned table. Raises `InvalidTable`, `UnsupportedType`."""
+    body = json.loads(bytes(answer["json"]))
+    schema = Schema(columns=tuple(_coarse(c, path) for c in parse_columns(body["schema"])), schema_id=answer["schema_id"])
+    properties = {**body.get("properties", {}), **body.get("custom_properties", {})}
+    _check_log_format(path, properties)
+    names = {str(i): n for i, n in sorted((partitions or {}).items())}
+    descriptor = TableDescriptor(
+        schema=schema,
+        primary_key=tuple(body["schema"].get("primary_key", ())),
+        partition_keys=tuple(body.get("partition_key", ())),
+        bucket_keys=tuple(body.get("bucket_key", ())),
+        bucket_count=body["bucket_count"],
+        bucket_function=_bucket_function(properties),
+        properties={**properties, FLUSS_PARTITIONS: json.dumps(names, separators=(",", ":"))},
+        comment=body.get("comment"),
+    )
+    return TableInfo(path=path, table_id=TableId(str(answer["table_id"])), descriptor=descriptor, created_at_ms=answer.get("created", 0))
+
+
+def partition_ids(table: TableInfo) -> dict[str, int]:
+    """Name -> id, as of when the table was loaded."""
+    return {name: int(i) for i, name in json.loads(table.descriptor.properties.get(FLUSS_PARTITIONS, "{}")).items()}
+
+
+def parse_partitions(answer: Message, keys: Sequence[str]) -> dict[int, str]:
+    """Id -> name: the values in the order of the partition keys."""
+    found = {}
+    for partition in answer.get("partitions", []):
+        values = {v["key"]: v["value"] for v in partition["spec"]["values"]}
+        found[partition["partition_id"]] = PARTITION_SEPARATOR.join(values[k] for k in keys)
+    return found
+
+
+def parse_columns(schema: Mapping[str, Any]) -> tuple[Column, ...]:
+    """The columns exactly as the log has them."""
+    return tuple(Column(name=c["name"], type=parse_type(c["data_type"], c["name"]), comment=c.get("comment")) for c in schema["columns"])
+
+
+def parse_type(body: Mapping[str, Any], where: str) -> model.DataType:
+    """Raises `UnsupportedType` for a type that this version does not know."""
+    name, nullable = body["type"], body.get("nullable", True)
+    if name in _PLAIN:
+        return _PLAIN[name](nullable=nullable)
+    match name:
+        case "CHAR":
+            return model.CharType(length=body["length"], nullable=nullable)
+        case "BINARY":
+            return model.BinaryType(length=body["length"], nullable=nullable)
+        case "DECIMAL":
+            return model.DecimalType(precision=body["precision"], scale=body.get("scale", 0), nullable=nullable)
+        case "TIME_WITHOUT_TIME_ZONE":
+            return model.TimeType(precision=body.get("precision", 0), nullable=nullable)
+        case "TIMESTAMP_WITHOUT_TIME_ZONE":
+            return model.TimestampType(precision=body.get("precision", 6), nullable=nullable)
+        case "TIMESTAMP_WITH_LOCAL_TIME_ZONE":
+            return model.TimestampLtzType(precision=body.get("precision", 6), nullable=nullable)
+        case "ARRAY":
+            return model.ArrayType(element=parse_type(body["element_type"], f"{where}.element"), nullable=nullable)
+        case "MAP":
+            key, value = parse_type(body["key_type"], f"{where}.key"), parse_type(body["value_type"], f"{where}.value")
+            return model.MapType(key=key, value=value, nullable=nullable)
+        case "ROW":
+            fields = tuple(_row_field(f, where) for f in body["fields"])
+            return model.RowType(fields=fields, nullable=nullable)
+    raise UnsupportedType(where=where, type=name, by="Lakeward", reason="this type of Fluss is not known")
+
+
+def _row_field(body: Mapping[str, Any], where: str) -> model.RowField:
+    kind = parse_type(body["field_type"], f"{where}.{body['name']}")
+    return model.RowField(name=body["name"], type=kind, comment=body.get("description"))
+
+
+def _coarse(column: Column, path: TablePath) -> Column:
+    """The column as the lake has it; said once where digits are lost."""
+    kind = _coarse_type(column.type)
+    if kind != column.type and (str(path), column.name) not in _warned:
+        _warned.add((str(path), column.name))
+        log.warning(
+            "%s.%s: %s is finer than a microsecond; the lake keeps microseconds, the rest is cut off", path, column.name, column.type
+        )
+    return replace(column, type=kind)
+
+
+def _coarse_type(kind: model.DataType) -> model.DataType:
+    match kind:
+        case model.TimeType() | model.TimestampType() | model.TimestampLtzType() if kind.precision > MICROS:
+            return replace(kind, precision=MICROS)
+        case model.ArrayType():
+            return replace(kind, element=_coarse_type(kind.element))
+        case model.MapType():
+            return replace(kind, key=_coarse_type(kind.key), value=_coarse_type(kind.value))
+        case model.RowType():
+            return replace(kind, fields=tuple(replace(f, type=_coarse_type(f.type)) for f in kind.fields))
+    return kind
+
+
+def _bucket_function(properties: Mapping[str, str]) -> BucketFunction:
+    name = properties.get(FORMAT_PROPERTY, "").lower()
+    return BucketFunction(name) if name in set(BucketFunction) else BucketFunction.FLUSS
+
+
+def _check_log_format(path: TablePath, properties: Mapping[str, str]) -> None:
+    form = properties.get(LOG_FORMAT_PROPERTY, "arrow").lower()
+    if form != "arrow":
+        reason = "only logs in Arrow format are read; Fluss's default, set when the table is created"
+        raise InvalidTable(table=str(path), field=LOG_FORMAT_PROPERTY, value=form, reason=reason)

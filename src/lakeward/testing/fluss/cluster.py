@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts and stops a Fluss cluster on free ports of this machine, with an Iceberg catalog in SQLite as its lake."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lakeward.config.java import load_java
+from lakeward.errors import InvalidConfig, TimedOut
+from lakeward.testing.fluss.jars import ICEBERG, SERVER, load_jars
+
+_ZOOKEEPER = "org.apache.fluss.shaded.zookeeper3.org.apache.zookeeper.server.quorum.QuorumPeerMain"
+_COORDINATOR = "org.apache.fluss.server.coordinator.CoordinatorServer"
+_TABLET = "org.apache.fluss.server.tablet.TabletServer"
+_OPENS = (
+    "java.base/java.nio=org.apache.arrow.memory.core,ALL-UNNAMED",
+    "java.base/java.nio=ALL-UNNAMED",
+    "java.base/java.lang=ALL-UNNAMED",
+)
+_MEMORY = {"zookeeper": ("128m", "64m"), "coordinator": ("384m", "256m"), "tablet": ("768m", "768m")}
+"""Heap and direct memory."""
+
+_LOG4J = """rootLogger.level = WARN
+rootLogger.appenderRef.out.ref = out
+appender.out.name = out
+appender.out.type = CONSOLE
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d{ISO8601} %-5p %c{2} - %m%n
+"""
+_START_LIMIT_S = 90.0
+_STOP_LIMIT_S = 20.0
+
+TEST_SETTINGS: Mapping[str, str] = {
+    "kv.snapshot.interval": "5s",
+    "log.segment.file-size": "1mb",
+    "remote.log.task-interval-duration": "2s",
+}
+"""Small and quick, so that a test sees KV snapshots and remote segments within seconds."""
+
+
+@dataclass(kw_only=True)
+class FlussCluster:
+    """One folder holds everything: data, logs, the catalog, and `cluster.json` with ports and process ids."""
+
+    home: Path
+    tablets: int = 1
+    settings: Mapping[str, str] = field(default_factory=dict)
+    processes: dict[str, int] = field(default_factory=dict)
+    ports: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.ports['coordinator']}"
+
+    @property
+    def catalog_uri(self) -> str:
+        """For PyIceberg's SQL catalog; Fluss itself is told the same file through JDBC."""
+        return f"sqlite:///{self.home / 'catalog.db'}"
+
+    @property
+    def warehouse(self) -> Path:
+        return self.home / "warehouse"
+
+    def start(self) -> FlussCluster:
+        """Fetches jars where need be. Raises `InvalidConfig`, `JavaNotFound`, `TimedOut` with the end of the log."""
+        self.home = self.home.resolve()
+        for folder in ("logs", "plugins/iceberg", "zookeeper"):
+            (self.home / folder).mkdir(parents=True, exist_ok=True)
+        for jar in load_jars(ICEBERG):
+            link = self.home / "plugins" / "iceberg" / jar.name
+            if not link.exists():
+                link.symlink_to(jar)
+        (self.home / "log4j2.properties").write_text(_LOG4J)
+        self.ports = self.ports or {name: _free_port() for name in self._names()}
+        for name in self._names():
+            self.start_process(name)
+        self._save()
+        return self
+
+    def start_process(self, name: str) -> None:
+        """One of `zookeeper`, `coordinator`, `tablet-N`: also to bring back one that was killed, on its old port."""
+        kind = name.partition("-")[0]
+        main, arguments = self._main(name, kind)
+        heap, direct = _MEMORY[kind]
+        command = [
+            str(load_java().home / "bin" / "java"),
+            f"-Xmx{heap}",
+            f"-XX:MaxDirectMemorySize={direct}",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1" if kind == "zookeeper" else "-XX:+TieredCompilation",
+            *(f"--add-opens={o}" for o in _OPENS),
+            f"-Dlog4j2.configurationFile={self.home / 'log4j2.properties'}",
+            "-cp",
+            os.pathsep.join(map(str, load_jars(SERVER))),
+            main,
+            *arguments,
+        ]
+        with (self.home / "logs" / f"{name}.log").open("ab") as log:
+            env = {**os.environ, "FLUSS_PLUGINS_DIR": str(self.home / "plugins")}
+            process = subprocess.Popen(  # noqa: S603
+                command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=env, cwd=self.home, start_new_session=True
+            )
+        self.processes[name] = process.pid
+        self._save()
+        self._wait_for_port(name, process)
+
+    def kill(self, name: str) -> None:
+        """As a crash would."""
+        _end(self.processes.pop(name), signal.SIGKILL)
+        self._save()
+
+    def stop(self) -> None:
+        """Safe to repeat; ends only processes that this cluster started."""
+        for name in sorted(self.processes, key=lambda n: ("tablet", "coordinator", "zookeeper").index(n.partition("-")[0])):
+            _end(self.processes[name], signal.SIGTERM)
+        self.processes.clear()
+        self._save()
+
+    @classmethod
+    def load(cls, home: Path) -> FlussCluster:
+        """A cluster that an earlier process started."""
+        file = home.resolve() / "cluster.json"
+        if not file.exists():
+            raise InvalidConfig(where=str(home), reason="no Fluss cluster was started there")
+        body = json.loads(file.read_text())
+        return cls(
+            home=home.resolve(), tablets=body["tablets"], settings=body["settings"], processes=body["processes"], ports=body["ports"]
+        )
+
+    # ---- pieces ----------------------------------------------------------------------------------------------------
+    def _names(self) -> list[str]:
+        return ["zookeeper", "coordinator", *(f"tablet-{n}" for n in range(self.tablets))]
+
+    def _main(self, name: str, kind: str) -> tuple[str, list[str]]:
+        if kind == "zookeeper":
+            file = self.home / "zoo.cfg"
+            limits = "maxClientCnxns=0\nadmin.enableServer=false\ntickTime=2000\n"
+            where = f"dataDir={self.home / 'zookeeper'}\nclientPort={self.ports[name]}\nclientPortAddress=127.0.0.1\n"
+            file.write_text(where + limits)
+            return _ZOOKEEPER, [str(file)]
+        folder = self.home / f"conf-{name}"
+        folder.mkdir(exist_ok=True)
+        settings = {**self._settings(name), **self.settings}
+        (folder / "server.yaml").write_text("".join(f"{k}: {v}\n" for k, v in settings.items()))
+        return (_COORDINATOR if kind == "coordinator" else _TABLET), ["--configDir", str(folder)]
+
+    def _settings(self, name: str) -> dict[str, str]:
+        shared = {
+            "zookeeper.address": f"127.0.0.1:{self.ports['zookeeper']}",
+            "remote.data.dir": str(self.home / "remote"),
+            "bind.listeners": f"FLUSS://127.0.0.1:{self.ports[name]}",
+            "datalake.format": "iceberg",
+            "datalake.iceberg.type": "jdbc",
+            "datalake.iceberg.uri": f"jdbc:sqlite:{self.home / 'catalog.db'}",
+            "datalake.iceberg.jdbc.schema-version": "V1",
+            "datalake.iceberg.warehouse": str(self.warehouse),
+        }
+        if not name.startswith("tablet"):
+            return shared
+        return {**shared, "tablet-server.id": name.partition("-")[2], "data.dir": str(self.home / f"data-{name}")}
+
+    def _wait_for_port(self, name: str, process: subprocess.Popen[bytes]) -> None:
+        until = time.monotonic() + _START_LIMIT_S
+        while time.monotonic() < until:
+            with socket.socket() as probe:
+                probe.settimeout(0.5)
+                if probe.connect_ex(("127.0.0.1", self.ports[name])) == 0:
+                    return
+            if process.poll() is not None:
+                break
+            time.sleep(0.05)
+        end = (self.home / "logs" / f"{name}.log").read_text(errors="replace")[-2000:]
+        raise TimedOut(what=f"start of Fluss's {name}", limit_s=_START_LIMIT_S, state=end)
+
+    def _save(self) -> None:
+        body = {"processes": self.processes, "ports": self.ports, "tablets": self.tablets, "settings": dict(self.settings)}
+        (self.home / "cluster.json").write_text(json.dumps(body, indent=1))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _end(pid: int, how: signal.Signals) -> None:
+    """Waits until it is gone; a child of ours is reaped."""
+    until = time.monotonic() + _STOP_LIMIT_S
+    try:
+        os.kill(pid, how)
+        while _is_alive(pid):
+            if time.monotonic() > until:
+                os.kill(pid, signal.SIGKILL)
+            time.sleep(0.05)
+    except ProcessLookupError:
+        return
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        if os.waitpid(pid, os.WNOHANG)[0] == pid:
+            return False
+    except ChildProcessError:
+        pass  # started by an earlier process
+    os.kill(pid, 0)
+    return True

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The jars of a Fluss cluster and of Fluss's own Flink job: fetched once through mvn, kept outside the repository."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from lakeward.errors import InvalidConfig
+
+VERSION = "0.9.1-incubating"
+_LOG4J = "2.25.2"
+SERVER = (
+    f"org.apache.fluss:fluss-server:{VERSION}",
+    f"org.apache.logging.log4j:log4j-api:{_LOG4J}",
+    f"org.apache.logging.log4j:log4j-core:{_LOG4J}",
+    f"org.apache.logging.log4j:log4j-slf4j-impl:{_LOG4J}",
+)
+ICEBERG = (f"org.apache.fluss:fluss-lake-iceberg:{VERSION}", "io.trino.hadoop:hadoop-apache:3.3.5-2", "org.xerial:sqlite-jdbc:3.50.3.0")
+FLINK = (
+    f"org.apache.fluss:fluss-flink-tiering:{VERSION}",
+    f"org.apache.fluss:fluss-flink-1.20:{VERSION}",
+)
+_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
+_INSTALL = "org.apache.maven.plugins:maven-install-plugin:3.1.2:install-file"
+_PARENTS = ("fluss-lake", "fluss-flink")
+"""Parent descriptors that some mirrors lack. An empty one does: the jars are whole, nothing is inherited that is needed."""
+
+_MVN_LIMIT_S = 600
+
+
+def cache_folder() -> Path:
+    """`LAKEWARD_FLUSS_JARS`, else a folder below the user's cache."""
+    chosen = os.environ.get("LAKEWARD_FLUSS_JARS")
+    return Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lakeward" / "fluss" / VERSION
+
+
+def load_jars(artifacts: Iterable[str], folder: Path | None = None) -> list[Path]:
+    """Local paths of these artifacts, in order; what is missing is fetched. Raises `InvalidConfig` when it cannot be had."""
+    folder = folder or cache_folder()
+    wanted = [folder / _name(a) for a in artifacts]
+    missing = [a for a, path in zip(artifacts, wanted, strict=True) if not path.exists()]
+    if missing:
+        _fetch(missing, folder)
+    return wanted
+
+
+def are_here(artifacts: Iterable[str], folder: Path | None = None) -> bool:
+    """Whether nothing would have to be fetched."""
+    return all(((folder or cache_folder()) / _name(a)).exists() for a in artifacts)
+
+
+def _name(artifact: str) -> str:
+    _, name, version = artifact.split(":")
+    return f"{name}-{version}.jar"
+
+
+def _fetch(artifacts: Sequence[str], folder: Path) -> None:
+    if shutil.which("mvn") is None:
+        raise InvalidConfig(where="Fluss jars", reason=f"mvn is not installed, and {folder} lacks {', '.join(map(_name, artifacts))}")
+    folder.mkdir(parents=True, exist_ok=True)
+    repository = folder / "repository"
+    if not repository.exists():
+        for parent in _PARENTS:
+            _install_parent(parent, repository)
+    for artifact in artifacts:
+        _mvn(repository, _COPY, f"-Dartifact={artifact}:jar", f"-DoutputDirectory={folder}")
+
+
+def _install_parent(name: str, repository: Path) -> None:
+    repository.mkdir(parents=True, exist_ok=True)
+    descriptor = repository / f"{name}-parent.xml"
+    coordinates = f"<groupId>org.apache.fluss</groupId><artifactId>{name}</artifactId><version>{VERSION}</version>"
+    descriptor.write_text(f"<project><modelVersion>4.0.0</modelVersion>{coordinates}<packaging>pom</packaging></project>")
+    _mvn(repository, _INSTALL, f"-Dfile={descriptor}", f"-DpomFile={descriptor}", "-Dpackaging=pom")
+
+
+def _mvn(repository: Path, goal: str, *arguments: str) -> None:
+    command = ["mvn", "-q", "-B", f"-Dmaven.repo.local={repository}", goal, *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_MVN_LIMIT_S, check=False)  # noqa: S603
+    except subprocess.TimeoutExpired as error:
+        raise InvalidConfig(where="Fluss jars", reason=f"{' '.join(command)} took longer than {_MVN_LIMIT_S} s") from error
+    if done.returncode:
+        raise InvalidConfig(where="Fluss jars", reason=f"{' '.join(command)}: {(done.stdout + done.stderr).strip()[:500]}")
