@@ -20,6 +20,7 @@ from lakeward.lake.iceberg.location import canonical
 from lakeward.lake.iceberg.snapshotfiles import DeleteEntry, PlannedFile
 from lakeward.lake.iceberg.types import FIELD_ID
 from lakeward.model.offsetset import Offsets
+from lakeward.spi.lake import LakeFile
 
 Mask = npt.NDArray[np.bool_]
 _POSITIONS: Kept[dict[str, Offsets]] = Kept(4_000_000, lambda found: sum(map(len, found.values())))
@@ -66,6 +67,16 @@ class DeleteFilter:
         positions = np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int64)
         return Keeper(positions, keys)
 
+    def positions(self, file: LakeFile) -> Offsets:
+        """Rows that positional deletes and vectors take out of a described file; keys are left aside."""
+        path, parts = canonical(file.path), [np.empty(0, np.int64)]
+        for delete in file.deletes:
+            if delete.content == "vector":
+                parts.append(self._read_vector(delete.path, delete.content_offset or 0, delete.content_size or 0))
+            elif delete.content == "positions":
+                parts.append(self._load_positions(delete.path).get(path, parts[0]))
+        return np.unique(np.concatenate(parts))
+
     def _load_positions(self, path: str) -> dict[str, Offsets]:
         return _POSITIONS.load(path, lambda: self._read_positions(path))
 
@@ -87,12 +98,15 @@ class DeleteFilter:
         return self._keys[path]
 
     def _load_vector(self, delete: DeleteEntry) -> Offsets:
-        with self._io.new_input(delete.file.file_path).open() as source:
-            source.seek(delete.content_offset or 0)
-            blob: bytes = source.read(delete.content_size or 0)
+        return self._read_vector(delete.file.file_path, delete.content_offset or 0, delete.content_size or 0)
+
+    def _read_vector(self, path: str, offset: int, size: int) -> Offsets:
+        with self._io.new_input(path).open() as source:
+            source.seek(offset)
+            blob: bytes = source.read(size)
         (length,) = struct.unpack_from(">i", blob)
         if blob[4:8] != _VECTOR_MAGIC or length + 8 != len(blob):
-            raise LakeTampered(table="?", snapshot="?", what=f"deletion vector in {delete.file.file_path}", reason="it is not whole")
+            raise LakeTampered(table="?", snapshot="?", what=f"deletion vector in {path}", reason="it is not whole")
         return np.fromiter(BitMap64.deserialize(blob[8:-4]), np.int64)
 
 

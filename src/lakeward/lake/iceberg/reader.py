@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 import pyarrow as pa
@@ -12,27 +13,39 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
-from lakeward.errors import SnapshotGone
+from lakeward.errors import LakeTampered, LakeUnavailable, SnapshotGone
 from lakeward.lake.iceberg.ancestry import Reconciled, reconcile, walk
 from lakeward.lake.iceberg.connection import IcebergConnection
+from lakeward.lake.iceberg.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.failures import lake_errors
+from lakeward.lake.iceberg.kept import Kept
+from lakeward.lake.iceberg.offsetcache import find_cache, load_column
 from lakeward.lake.iceberg.scan import Scan, same_rows
 from lakeward.lake.iceberg.snapshotfiles import plan_files
 from lakeward.lake.iceberg.summary import SummaryReader, summary_of
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.offsets import OffsetMap
+from lakeward.model.offsetset import OffsetSet
 from lakeward.model.round import LakeBase
+from lakeward.model.schema import OFFSET
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import ROUND_KEY, TABLE_ID_KEY, LakeFile, LakeReader, LakeSnapshot, LakeTotals
 
+_DELETED: Kept[OffsetSet] = Kept(4_000_000, len)
+"""Deleted offsets per file and its deletes: 32 MB of them."""
+
 
 class IcebergLakeReader(LakeReader):
-    def __init__(self, connection: IcebergConnection, table: TableInfo) -> None:
-        self._connection, self._table = connection, table
+    def __init__(self, connection: IcebergConnection, table: TableInfo, loaded: Table | None = None) -> None:
+        """`loaded`: answers come from this table, and the catalog is not asked again."""
+        self._connection, self._table, self._loaded = connection, table, loaded
 
     def load(self) -> Table:
-        return self._connection.load(self._table.path)
+        return self._loaded if self._loaded is not None else self._connection.load(self._table.path)
+
+    def pinned(self) -> IcebergLakeReader:
+        return IcebergLakeReader(self._connection, self._table, self.load())
 
     def summaries(self, table: Table) -> SummaryReader:
         return SummaryReader(str(self._table.path), self._table.table_id, table.io)
@@ -103,13 +116,40 @@ class IcebergLakeReader(LakeReader):
         filter: pc.Expression | None = None,
         buckets: Iterable[Bucket] | None = None,
     ) -> Iterator[pa.RecordBatch]:
+        return (batch for _, batch in self.scan_buckets(snapshot_id, columns=columns, filter=filter, buckets=buckets))
+
+    def scan_buckets(
+        self,
+        snapshot_id: SnapshotId,
+        *,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,
+        buckets: Iterable[Bucket | None] | None = None,
+    ) -> Iterator[tuple[Bucket | None, pa.RecordBatch]]:
         table = self.load()
         snapshot = self._snapshot(table.metadata, snapshot_id)
         names = self._table.schema.names if columns is None else tuple(columns)
         scan = Scan(table, self._table, names, filter)
         wanted = None if buckets is None else set(buckets)
-        with lake_errors(str(self._table.path), "scan"):
+        with _missing_files(str(self._table.path), snapshot_id), lake_errors(str(self._table.path), "scan"):
             yield from scan.batches(snapshot, wanted)
+
+    def deleted_offsets(self, file: LakeFile) -> OffsetSet | None:
+        """Kept per file and set of deletes: neither ever changes."""
+        table = self.load()
+        key = "\n".join((file.path, *sorted(f"{d.path}@{d.content_offset}" for d in file.deletes)))
+        with lake_errors(str(self._table.path), "read deletes of"):
+            return _DELETED.load(key, lambda: self._deleted_offsets(table, file))
+
+    def _deleted_offsets(self, table: Table, file: LakeFile) -> OffsetSet:
+        positions = DeleteFilter(table.io, table.metadata.schema()).positions(file)
+        held = find_cache(table.io, file.path, file.record_count)
+        offset_id = table.metadata.schema().find_field(OFFSET).field_id
+        values = held.values if held is not None else load_column(table.io, file.path, offset_id)
+        return OffsetSet(values[positions])
+
+    def field_ids(self) -> Mapping[str, int]:
+        return {f.name: f.field_id for f in self.load().metadata.schema().fields}
 
     def totals(self) -> LakeTotals:
         metadata = self.load().metadata
@@ -123,6 +163,18 @@ class IcebergLakeReader(LakeReader):
             bytes=total("files-size"),
             snapshots=len(metadata.snapshots),
         )
+
+
+@contextmanager
+def _missing_files(table: str, snapshot: SnapshotId) -> Iterator[None]:
+    """A file that is not there does not come back by itself: that is no lake that does not answer."""
+    try:
+        yield
+    except LakeUnavailable as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        reason = f"{error.reason}; if another engine expired the snapshot in the meantime, read again"
+        raise LakeTampered(table=table, snapshot=snapshot, what="a data file", reason=reason) from error
 
 
 def _total(summary: dict[str, str], key: str) -> int:

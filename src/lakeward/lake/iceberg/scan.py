@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -14,6 +15,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from lakeward.errors import InvalidRequest
 from lakeward.lake.iceberg.deletefilter import DeleteFilter
+from lakeward.lake.iceberg.prune import FilterBounds
 from lakeward.lake.iceberg.snapshotfiles import PlannedFile, plan_files
 from lakeward.lake.iceberg.types import FIELD_ID, to_arrow_type
 from lakeward.model.bucket import Bucket
@@ -34,29 +36,49 @@ class Scan:
         unknown = [n for n in names if n not in self._types]
         if unknown:
             raise InvalidRequest(what=f"columns {', '.join(unknown)}", reason=f"the lake table has {', '.join(self._types)}")
-        self._read = (*self._names, *(n for n in _filter_columns(filter, self._types) if n not in self._names))
+        filtered = _filter_columns(filter, self._types)
+        self._read = (*self._names, *(n for n in filtered if n not in self._names))
+        self._bounds = None if filter is None else FilterBounds(filter, filtered, self._types)
         self._filters = DeleteFilter(table.io, self._schema)
 
-    def batches(self, snapshot: Snapshot, buckets: set[Bucket] | None) -> Iterator[pa.RecordBatch]:
+    def batches(self, snapshot: Snapshot, buckets: set[Bucket | None] | None) -> Iterator[tuple[Bucket | None, pa.RecordBatch]]:
+        """Each with the bucket of its file; None where the file does not say."""
         for planned in plan_files(self._table.metadata, self._table.io, snapshot, self._info.descriptor.partition_keys):
-            if buckets is None or planned.bucket in buckets:
-                yield from self._file_batches(planned)
+            if buckets is not None and planned.bucket not in buckets:
+                continue
+            if self._bounds is None or self._bounds.may_hold(self._schema, planned.file):
+                for batch in self._file_batches(planned):
+                    yield planned.bucket, batch
 
     def _file_batches(self, planned: PlannedFile) -> Iterator[pa.RecordBatch]:
         keeper = self._filters.of(planned)
         needed = (*self._read, *(n for n in keeper.columns if n not in self._read))
-        start = 0
         with self._table.io.new_input(planned.file.file_path).open() as source:
             file = pq.ParquetFile(source)
             physical = self._physical(file.schema_arrow, needed)
             columns = sorted({p for p in physical.values() if p is not None})
             # Handing columns to threads costs more than decoding a small file.
             threads = planned.file.record_count > _BATCH_ROWS
-            for batch in file.iter_batches(_BATCH_ROWS, columns=columns, use_threads=threads):
-                table = self._project(batch, needed, physical)
-                keep = keeper.mask(table, start)
-                start += batch.num_rows
-                yield from self._finish(table if keep is None else table.filter(pa.array(keep)))
+            for start, groups in self._runs(file, physical):
+                for batch in file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=columns, use_threads=threads):
+                    table = self._project(batch, needed, physical)
+                    keep = keeper.mask(table, start)
+                    start += batch.num_rows
+                    yield from self._finish(table if keep is None else table.filter(pa.array(keep)))
+
+    def _runs(self, file: pq.ParquetFile, physical: dict[str, str | None]) -> Iterator[tuple[int, list[int]]]:
+        """Neighbouring row groups that the filter may find rows in, with the position of their first row in the file."""
+        count = file.metadata.num_row_groups
+        kept = range(count) if self._bounds is None else self._bounds.row_groups(file, physical)
+        starts = np.cumsum([0, *(file.metadata.row_group(g).num_rows for g in range(count))])
+        run: list[int] = []
+        for group in kept:
+            if run and group != run[-1] + 1:
+                yield int(starts[run[0]]), run
+                run = []
+            run.append(group)
+        if run:
+            yield int(starts[run[0]]), run
 
     def _physical(self, schema: pa.Schema, names: Sequence[str]) -> dict[str, str | None]:
         """Lake column -> the file's name of it by field id; None where the file is older than the column."""
@@ -104,7 +126,7 @@ def same_rows(table: Table, info: TableInfo, one: Snapshot, other: Snapshot) -> 
 def _extent(table: Table, info: TableInfo, snapshot: Snapshot) -> dict[tuple[object, ...], tuple[int, int]]:
     keys = (*info.descriptor.partition_keys, BUCKET)
     found: dict[tuple[object, ...], tuple[int, int]] = {}
-    for batch in Scan(table, info, (*keys, OFFSET), None).batches(snapshot, None):
+    for _, batch in Scan(table, info, (*keys, OFFSET), None).batches(snapshot, None):
         grouped = pa.Table.from_batches([batch]).group_by(list(keys)).aggregate([(OFFSET, "count"), (OFFSET, "max")])
         for row in grouped.to_pylist():
             key = tuple(row[k] for k in keys)
