@@ -25,7 +25,7 @@ from lakeward.coordinator.statestore import StateStore
 from lakeward.coordinator.status import StatusDesk
 from lakeward.coordinator.upkeep import Upkeep
 from lakeward.model.clock import Clock
-from lakeward.model.ids import LeaseId, RoundId, TableId
+from lakeward.model.ids import LeaseId, RoundId, SnapshotId, TableId
 from lakeward.model.intent import Intent
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
@@ -127,8 +127,8 @@ class Coordinator:
     def read_plan(self, path: TablePath, *, lease_s: float = 60.0, at_least: str | None = None) -> ReadPlan:
         return self.plans.plan(path, lease_s=lease_s, at_least=at_least)
 
-    def renew_read(self, lease_id: LeaseId, lease_s: float) -> None:
-        self.leases.renew(lease_id, lease_s)
+    def renew_read(self, lease_id: LeaseId, lease_s: float, snapshot_id: SnapshotId | None = None) -> None:
+        self.leases.renew(lease_id, lease_s, snapshot_id)
 
     def release_read(self, lease_id: LeaseId) -> None:
         self.leases.release(lease_id)

@@ -54,13 +54,20 @@ class ReadLeases:
             self._leases[lease.lease_id] = lease
             return lease
 
-    def renew(self, lease_id: LeaseId, lease_s: float) -> ReadLease:
-        """Raises `SnapshotGone` when the lease ended already."""
+    def renew(self, lease_id: LeaseId, lease_s: float, snapshot_id: SnapshotId | None = None) -> ReadLease:
+        """`snapshot_id` moves the lease to another snapshot. Raises `SnapshotGone` when the lease ended already, or when that
+        snapshot is marked to go."""
         with self._board.lock:
             lease = self._leases.get(lease_id)
             if lease is None or lease.ends_at_ms <= self._board.clock.now_ms():
                 snapshot = str(lease.snapshot_id) if lease is not None else "?"
                 raise SnapshotGone(table=f"of read lease {lease_id}", snapshot=snapshot, advice="the lease ended; plan the read again")
+            if snapshot_id is not None:
+                if snapshot_id in self._marks.get(lease.table_id, ()):
+                    raise SnapshotGone(
+                        table=f"of read lease {lease_id}", snapshot=snapshot_id, advice="it expires just now; name a newer one"
+                    )
+                lease.snapshot_id = snapshot_id
             lease.ends_at_ms = max(lease.ends_at_ms, self._end(lease_s))
             self._save(lease)
             return lease

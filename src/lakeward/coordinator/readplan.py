@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from lakeward.coordinator.board import Board
 from lakeward.coordinator.readleases import ReadLease, ReadLeases
-from lakeward.errors import InvalidRequest, ReadTooFarAhead, SnapshotGone, TableBusy
+from lakeward.coordinator.record import TableRecord
+from lakeward.errors import InvalidRequest, LakewardError, LogTooShort, ReadTooFarAhead, SnapshotGone, TableBusy
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.table import TableInfo, TablePath
@@ -30,17 +31,38 @@ class ReadPlans:
             record = self._board.find(path)
             storage = self._board.lake_of(record)
         reader = None if storage is None else storage.open_reader(record.info)
+        offsets, bounds = OffsetMap(), dict[Bucket, LogBounds]()
         for _ in range(TRIES):
             snapshot = None if reader is None else reader.load_snapshot()
             offsets = (snapshot.offsets if snapshot is not None else None) or OffsetMap()
             lease = self._lease(record.info, snapshot, offsets, lease_s)
             if lease is None:
                 continue
-            bounds = self._board.hot.bounds(record.info, sync=at_least is not None)
+            bounds = dict(self._board.hot.bounds(record.info, sync=at_least is not None))
             if self._stands(reader, snapshot, offsets, bounds):
+                # The schema is looked up after the ends: a record below them may be of a column that is new.
+                record = self._again(path, record, lease)
                 return self._finish(record.info, record.options.format if storage else None, snapshot, offsets, bounds, lease, at_least)
             self._leases.release(lease.lease_id)
+        self._check_reach(path, offsets, bounds)
         raise TableBusy(table=str(path), reason=f"its snapshot or log moved {TRIES} times while a read was planned; try again")
+
+    def _again(self, path: TablePath, before: TableRecord, lease: ReadLease) -> TableRecord:
+        try:
+            with self._board.lock:
+                record = self._board.find(path)
+            if record.table_id != before.table_id:
+                raise TableBusy(table=str(path), reason="it was dropped and made anew while a read was planned; try again")
+            return record
+        except LakewardError:
+            self._leases.release(lease.lease_id)
+            raise
+
+    def _check_reach(self, path: TablePath, offsets: OffsetMap, bounds: Mapping[Bucket, LogBounds]) -> None:
+        """Rows between the lake's offset and the log's start are in neither: no plan will ever stand."""
+        for bucket, bound in sorted(bounds.items()):
+            if bucket in offsets and bound.start > offsets[bucket]:
+                raise LogTooShort(table=str(path), bucket=str(bucket), committed=offsets[bucket], start=bound.start)
 
     def _lease(self, table: TableInfo, snapshot: LakeSnapshot | None, offsets: OffsetMap, lease_s: float) -> ReadLease | None:
         starts = {b: offsets.get(b, v.start) for b, v in self._board.hot.bounds(table).items()}

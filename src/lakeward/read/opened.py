@@ -157,6 +157,9 @@ def _open(plugin: HotPlugin, request: ReadRequest, plan: ReadPlan, lease: HeldLe
     lake = None if request.mode is ReadMode.HOT else open_lake(plan)
     pinned = None if lake is None else lake.pinned()
     union = plan_hot(hot.freeze(plan.table), is_pk=plan.table.is_pk) if request.mode is ReadMode.HOT else _plan(request, plan, pinned, hot)
+    if request.as_of is not None and lake is not None and union.snapshot_id is not None:
+        plugin.coordinator().hold_snapshot(plan.lease_id, request.lease_s, union.snapshot_id)
+        lake.load_snapshot(union.snapshot_id)  # lease first, then the check that it stands
     hot_buckets = {*union.tails, *union.needs_kv}
     union = union.without(hot_buckets - prune_buckets(plan.table, predicate, hot_buckets))
     opened = OpenRead(request=request, plan=plan, union=union, lease=lease, hot=hot, lake=lake, pinned=pinned, predicate=predicate)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from lakeward.model.ids import LeaseId, RoundId, TableId
+from lakeward.model.ids import LeaseId, RoundId, SnapshotId, TableId
 from lakeward.model.intent import Intent
 from lakeward.model.ledger import LedgerEntry
 from lakeward.model.table import TablePath
@@ -64,6 +64,11 @@ class CoordinatorClient(ABC):
     @abstractmethod
     def renew_read(self, lease_id: LeaseId, lease_s: float) -> None:
         """Holds a read lease for longer. Raises `SnapshotGone` when it ended already."""
+
+    def hold_snapshot(self, lease_id: LeaseId, lease_s: float, snapshot_id: SnapshotId) -> None:
+        """Moves a read lease to an older snapshot, for a read of history; check afterwards that it stands. Raises `SnapshotGone`
+        when it is marked to go. Default: the lease is renewed, where none are kept on snapshots."""
+        self.renew_read(lease_id, lease_s)
 
     @abstractmethod
     def release_read(self, lease_id: LeaseId) -> None:

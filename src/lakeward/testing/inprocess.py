@@ -19,7 +19,7 @@ from lakeward.coordinator.statestore import StateStore
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock
-from lakeward.model.ids import InstanceId, JobName, LeaseId, RoundId, TableId, new_instance_id, new_round_id
+from lakeward.model.ids import InstanceId, JobName, LeaseId, RoundId, SnapshotId, TableId, new_instance_id, new_round_id
 from lakeward.model.intent import Intent
 from lakeward.model.ledger import LedgerEntry
 from lakeward.model.offsets import OffsetMap
@@ -140,6 +140,9 @@ class LocalCoordinator(CoordinatorClient):
 
     def renew_read(self, lease_id: LeaseId, lease_s: float) -> None:
         self._coordinator.renew_read(lease_id, lease_s)
+
+    def hold_snapshot(self, lease_id: LeaseId, lease_s: float, snapshot_id: SnapshotId) -> None:
+        self._coordinator.renew_read(lease_id, lease_s, snapshot_id)
 
     def release_read(self, lease_id: LeaseId) -> None:
         self._coordinator.release_read(lease_id)

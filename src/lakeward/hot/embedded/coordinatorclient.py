@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lakeward.hot.embedded.http import ServerConnection
-from lakeward.model.ids import LeaseId, RoundId, TableId
+from lakeward.model.ids import LeaseId, RoundId, SnapshotId, TableId
 from lakeward.model.intent import Intent
 from lakeward.model.ledger import LedgerEntry
 from lakeward.model.table import TablePath
@@ -56,6 +56,9 @@ class HttpCoordinatorClient(CoordinatorClient):
 
     def renew_read(self, lease_id: LeaseId, lease_s: float) -> None:
         self.server.ask("POST", routes.RENEW_READ.format(lease_id=lease_id), params={"lease_s": lease_s})
+
+    def hold_snapshot(self, lease_id: LeaseId, lease_s: float, snapshot_id: SnapshotId) -> None:
+        self.server.ask("POST", routes.RENEW_READ.format(lease_id=lease_id), params={"lease_s": lease_s, "snapshot": snapshot_id})
 
     def release_read(self, lease_id: LeaseId) -> None:
         self.server.ask("DELETE", routes.RELEASE_READ.format(lease_id=lease_id))

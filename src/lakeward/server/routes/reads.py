@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse, Response
 
-from lakeward.model.ids import LeaseId
+from lakeward.model.ids import LeaseId, SnapshotId
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role
 from lakeward.protocol.routes import READ_PLAN, RELEASE_READ, RENEW_READ
@@ -29,8 +29,9 @@ def router(services: Services) -> APIRouter:
         return answer(coordinator.read_plan(TablePath.parse(table), lease_s=lease_s, at_least=at_least))
 
     @made.post(RENEW_READ, dependencies=may_read, status_code=204)
-    def renew_read(lease_id: str, lease_s: Seconds = 60.0) -> Response:
-        coordinator.renew_read(LeaseId(lease_id), lease_s)
+    def renew_read(lease_id: str, lease_s: Seconds = 60.0, snapshot: str | None = None) -> Response:
+        """`snapshot` moves the lease to an older snapshot, for a read of history."""
+        coordinator.renew_read(LeaseId(lease_id), lease_s, None if snapshot is None else SnapshotId(snapshot))
         return Response(status_code=204)
 
     @made.delete(RELEASE_READ, dependencies=may_read, status_code=204)
