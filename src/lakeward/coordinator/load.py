@@ -6,6 +6,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+FULL = 0.9
+"""Reserves may bring the slots to this share of their time; the rest absorbs rounds that take longer than expected."""
+
+MOST_RESERVE = 0.5
+"""Of a table's window at most: an early round is one round more for the lake."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,11 +32,6 @@ class Demand:
     suspect: bool = False
     """Its last round failed: it gets what slots are left, and being late earns it nothing."""
 
-    @property
-    def window_ms(self) -> float:
-        """The longest time between the starts of two rounds that keeps the freshness; never below a round's duration."""
-        return max(self.freshness_ms - self.round_ms, self.round_ms)
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Running:
@@ -41,9 +44,21 @@ class Running:
     freshness_ms: float
     priority: int = 0
 
+
+class Row(NamedTuple):
+    """A waiting table as the planner works on it. `deadline_ms` is less the margin; `goal_ms` is the lowest peak lag that the table
+    could have, its freshness or twice its round; `reserve_ms` how much before its latest start it is started."""
+
+    key: str
+    deadline_ms: float
+    round_ms: float
+    goal_ms: float
+    reserve_ms: float
+    demand: Demand
+
     @property
-    def window_ms(self) -> float:
-        return max(self.freshness_ms - self.round_ms, self.round_ms)
+    def latest_start_ms(self) -> float:
+        return self.deadline_ms - self.round_ms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +78,38 @@ class PoolLoad:
     def free(self) -> int:
         return max(0, self.slots - len(self.running))
 
+    @cached_property
+    def shapes(self) -> list[tuple[float, float]]:
+        """(window, round) of every active table, tightest window first. The window is the longest time between the starts of two
+        rounds that keeps the freshness; never below a round's duration. Tables whose last round failed do not count."""
+        found = [(d.freshness_ms - d.round_ms, d.round_ms) for d in self.demands if not d.suspect]
+        found += [(r.freshness_ms - r.round_ms, r.round_ms) for r in self.running]
+        return sorted([(w if w > d else d, d) for w, d in found])
+
+    @cached_property
     def utilisation(self) -> float:
         """The share of the slots that keeping every freshness takes, as far as tables are active now."""
-        work = sum(d.round_ms / d.window_ms for d in self.demands if not d.suspect) + sum(r.round_ms / r.window_ms for r in self.running)
+        work = sum([d / w for w, d in self.shapes])
         return work / self.slots if self.slots else math.inf
+
+    @cached_property
+    def reserve_share(self) -> float:
+        """Of each window: how much before its latest start a table is started. Nothing where every table has a slot; little where
+        all rounds are short beside every window, as the layout alone is nearly exact then; never more than the slots can bear."""
+        if len(self.shapes) <= self.slots:
+            return 0.0
+        longest, tightest = max([d for _, d in self.shapes]), self.shapes[0][0]
+        return max(0.0, min(MOST_RESERVE, longest / tightest, 1 - self.utilisation / FULL))
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """Tables in which something waits."""
+        share, margin_share, margin_ms, found = self.reserve_share, self.margin_share, self.margin_ms, []
+        for demand in self.demands:
+            if demand.deadline_ms is None:
+                continue
+            round_ms, freshness = demand.round_ms, demand.freshness_ms
+            goal = freshness if freshness > 2 * round_ms else 2 * round_ms
+            deadline = demand.deadline_ms - freshness + goal - round_ms * margin_share - margin_ms
+            found.append(Row(demand.key, deadline, round_ms, goal, share * (goal - round_ms), demand))
+        return found

@@ -10,42 +10,18 @@ start only if the slots left meet every deadline that falls inside them.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
-from typing import NamedTuple
 
-from lakeward.coordinator.load import Demand, PoolLoad, Running
+from lakeward.coordinator.load import Demand, PoolLoad, Row, Running
 from lakeward.coordinator.lookahead import Job, worst_miss
 
 __all__ = ["Demand", "PoolLoad", "Running", "plan_due", "plan_latest_starts", "plan_starts"]
 
-FULL = 0.8
-"""Reserves may bring the slots to this share of their time; the rest absorbs rounds that take longer than expected."""
-
-MOST_RESERVE = 0.4
-"""Of a table's window at most: an early round is one round more for the lake."""
-
-
 SUSPECT_STEPS = 20
 """A table whose last round failed comes so many steps of priority later."""
-
-
-class Row(NamedTuple):
-    """A table as the planner works on it: its deadline less the margin, its goal as in `lookahead.Job`."""
-
-    key: str
-    deadline_ms: float
-    round_ms: float
-    goal_ms: float
-    reserve_ms: float
-    demand: Demand
-
-    @property
-    def latest_start_ms(self) -> float:
-        return self.deadline_ms - self.round_ms
-
-    def as_job(self) -> Job:
-        return Job(0.0, self.deadline_ms, self.round_ms, self.goal_ms, self.reserve_ms)
 
 
 def plan_due(load: PoolLoad) -> tuple[list[str], float | None]:
@@ -63,7 +39,7 @@ def plan_due(load: PoolLoad) -> tuple[list[str], float | None]:
 
 def plan_latest_starts(load: PoolLoad) -> dict[str, float]:
     """Table -> when its round should start at the latest, all waiting rounds considered together."""
-    rows, slots = _rows(load), max(1, load.slots)
+    rows, slots = load.rows, max(1, load.slots)
     busy = sorted((max(r.ends_ms, load.now_ms) for r in load.running), reverse=True)[:slots]
     begins = [*busy, *[load.now_ms] * (slots - len(busy))]
     until = [math.inf] * slots
@@ -76,30 +52,6 @@ def plan_latest_starts(load: PoolLoad) -> dict[str, float]:
         starts[row.key] = start - row.reserve_ms
     starts.update({r.key: r.latest_start_ms for r in rows if r.demand.suspect})
     return starts
-
-
-def _rows(load: PoolLoad) -> list[Row]:
-    share = _reserve_share(load)
-    found = []
-    for demand in load.demands:
-        if demand.deadline_ms is None:
-            continue
-        round_ms = demand.round_ms
-        goal = max(demand.freshness_ms, 2 * round_ms)
-        deadline = demand.deadline_ms - demand.freshness_ms + goal - load.margin_of(round_ms)
-        found.append(Row(demand.key, deadline, round_ms, goal, share * (goal - round_ms), demand))
-    return found
-
-
-def _reserve_share(load: PoolLoad) -> float:
-    """Nothing where all rounds are alike and short beside every window: then the layout alone is exact."""
-    everything: list[Demand | Running] = [*(d for d in load.demands if not d.suspect), *load.running]
-    if len(everything) <= load.slots:
-        return 0.0
-    longest = max(x.round_ms for x in everything)
-    tightest = min(x.window_ms for x in everything)
-    needed = longest / tightest
-    return max(0.0, min(MOST_RESERVE, needed, 1 - load.utilisation() / FULL))
 
 
 def _place(row: Row, until: Sequence[float], begins: Sequence[float], allowed: int) -> int:
@@ -119,36 +71,27 @@ def _place(row: Row, until: Sequence[float], begins: Sequence[float], allowed: i
 
 def _slots_allowed(load: PoolLoad, slots: int) -> dict[str, int]:
     """Table -> how many slots its rounds may use: all but those that tables which cannot wait for it need."""
-    everything: list[Demand | Running] = [*(d for d in load.demands if not d.suspect), *load.running]
-    by_window = sorted(everything, key=lambda x: x.window_ms)
     work, sums = 0.0, [0.0]
-    for item in by_window:
-        work += item.round_ms / item.window_ms
+    for window, round_ms in load.shapes:
+        work += round_ms / window
         sums.append(work)
-    windows = [item.window_ms for item in by_window]
-    return {d.key: max(1, slots - math.ceil(sums[_count_below(windows, d.round_ms)] - 1e-9)) for d in load.demands}
-
-
-def _count_below(values: Sequence[float], limit: float) -> int:
-    low, high = 0, len(values)
-    while low < high:
-        middle = (low + high) // 2
-        if values[middle] < limit:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    windows = [window for window, _ in load.shapes]
+    tightest = windows[0] if windows else math.inf
+    return {
+        d.key: slots if d.round_ms <= tightest else max(1, slots - math.ceil(sums[bisect_left(windows, d.round_ms)] - 1e-9))
+        for d in load.demands
+    }
 
 
 # ---- what starts now -------------------------------------------------------------------------------------------------
-def plan_starts(load: PoolLoad, room: int) -> list[str]:
-    """Queued tables to hand out now, in order, at most `room`. Those that would make others miss wait for a better moment."""
+def plan_starts(load: PoolLoad, room: int, also: frozenset[str] | None = None) -> list[str]:
+    """Queued tables (and `also` these) to hand out now, in order, at most `room`. Those that would make others miss wait."""
     free = min(room, load.free)
     if free <= 0:
         return []
-    rows = _rows(load)
+    rows = load.rows if also is None else [_queued(r, also) for r in load.rows]
     nothing = [d.key for d in load.demands if d.queued and d.deadline_ms is None]
-    if load.slots == 1 and load.utilisation() > 1:
+    if load.slots == 1 and load.utilisation > 1:
         # Any round keeps all others waiting, and holding one back only wastes the slot.
         return [*[r.key for r in _in_order(load, rows, overloaded=True)], *nothing][:free]
     return [*_pick(load, rows, free), *nothing][:free]
@@ -157,20 +100,19 @@ def plan_starts(load: PoolLoad, room: int) -> list[str]:
 def _pick(load: PoolLoad, rows: list[Row], free: int) -> list[str]:
     waiting = {r.key: r for r in rows}
     ends = [max(r.ends_ms, load.now_ms) for r in load.running]
-    share = _reserve_share(load)
-    coming = [_next_job(load, r, share) for r in load.running]
+    coming = [_next_job(load, r) for r in load.running]
     picked: list[str] = []
-    for row in _in_order(load, rows, overloaded=load.utilisation() > 1 or is_overloaded(load, rows)):
+    for row in _in_order(load, rows, overloaded=load.utilisation > 1 or is_overloaded(load, rows)):
         if len(picked) == free:
             break
         longest = math.inf if row.demand.suspect else row.round_ms
-        shorter = [r.as_job() for r in waiting.values() if r.round_ms < longest and r is not row and not r.demand.suspect]
+        shorter = [_as_job(r) for r in waiting.values() if r.round_ms < longest and r is not row and not r.demand.suspect]
         shorter += [j for j in coming if j.round_ms < longest]
         if _may_start(load, row, shorter, ends):
             picked.append(row.key)
             del waiting[row.key]
             ends.append(load.now_ms + row.round_ms)
-            coming.append(row.as_job().after(load.now_ms))
+            coming.append(_as_job(row).after(load.now_ms))
     return picked
 
 
@@ -197,7 +139,7 @@ def is_overloaded(load: PoolLoad, rows: Sequence[Row] | None = None) -> bool:
     slots = max(1, load.slots)
     busy = sorted(max(r.ends_ms, load.now_ms) for r in load.running)[:slots]
     ends = [*[load.now_ms] * (slots - len(busy)), *busy]
-    rows = _rows(load) if rows is None else rows
+    rows = load.rows if rows is None else rows
     for row in sorted((r for r in rows if not r.demand.suspect), key=lambda r: r.deadline_ms):
         end = heappop(ends) + row.round_ms
         if end > row.deadline_ms:
@@ -221,9 +163,18 @@ def _may_start(load: PoolLoad, row: Row, shorter: list[Job], ends: list[float]) 
     return worst <= worst_miss(load.now_ms, slots, ends, shorter, inside)
 
 
-def _next_job(load: PoolLoad, running: Running, share: float) -> Job:
+def _queued(row: Row, also: frozenset[str]) -> Row:
+    return row._replace(demand=replace(row.demand, queued=True)) if row.key in also else row
+
+
+def _as_job(row: Row) -> Job:
+    """Free to be pulled ahead: the layout does that when slots get few."""
+    return Job(0.0, row.deadline_ms, row.round_ms, row.goal_ms, row.reserve_ms)
+
+
+def _next_job(load: PoolLoad, running: Running) -> Job:
     """The round after the one in work: rows that came right after the freeze wait for it."""
     round_ms = running.round_ms
     goal = max(running.freshness_ms, 2 * round_ms)
-    deadline, reserve = running.started_ms + goal - load.margin_of(round_ms), share * (goal - round_ms)
+    deadline, reserve = running.started_ms + goal - load.margin_of(round_ms), load.reserve_share * (goal - round_ms)
     return Job(max(running.ends_ms, deadline - round_ms - reserve), deadline, round_ms, goal, reserve)

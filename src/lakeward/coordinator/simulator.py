@@ -100,10 +100,12 @@ class Simulation:
     wake_ms: float = math.inf
     runs: list[TableRun] = field(default_factory=list)
     queue: list[TableRun] = field(default_factory=list)
+    by_name: dict[str, TableRun] = field(default_factory=dict)
 
     def run(self) -> SimResult:
         rng = random.Random(self.seed)  # noqa: S311 (durations of a simulation)
         self.runs = [TableRun(table=t) for t in self.tables]
+        self.by_name = {r.table.name: r for r in self.runs}
         arrivals = sorted((t.table.first_ms, i) for i, t in enumerate(self.runs))
         ends: list[tuple[float, int]] = []
         rounds, busy = 0, 0.0
@@ -185,15 +187,13 @@ def lakeward(sim: Simulation) -> list[TableRun]:
             sim.wake_at(run.not_before_ms)
     if later is not None:
         sim.wake_at(later)
-    marked = set(due)
     for run in sim.runs:
-        if run.table.name in marked:
+        if run.table.name in due:
             run.queued = True
-    if not any(r.queued for r in sim.runs):
+    if not due and not any(r.queued for r in sim.runs):
         return []
-    picked = plan_starts(_load(sim), load.free)
-    by_name = {r.table.name: r for r in sim.runs}
-    return [by_name[name] for name in picked]
+    picked = plan_starts(load, load.free, frozenset(due))
+    return [sim.by_name[name] for name in picked]
 
 
 def _load(sim: Simulation) -> PoolLoad:
