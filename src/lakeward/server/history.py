@@ -36,9 +36,12 @@ class History:
             for name, value in figures.items():
                 self._figures.setdefault(name, deque(maxlen=KEPT)).append((at_ms, value))
 
-    def lag(self, table: str) -> list[Sample]:
+    def lag(self, table: str, *, points: int = KEPT) -> list[Sample]:
+        """Oldest first; `points` at the most, each the highest of those it stands for: a peak is never thinned away."""
         with self._lock:
-            return list(self._lags.get(table, ()))
+            held = list(self._lags.get(table, ()))
+        step = -(-len(held) // points) if points else 1
+        return held if step <= 1 else [max(held[i : i + step], key=lambda sample: sample[1]) for i in range(0, len(held), step)]
 
     def figure(self, name: str) -> list[Sample]:
         with self._lock:

@@ -3,20 +3,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
 from lakeward.config import options
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role
 from lakeward.protocol.codec import encode
-from lakeward.protocol.routes import DASHBOARD, LAG
+from lakeward.protocol.routes import DASHBOARD, LAG, LAGS
+from lakeward.protocol.views import TableStatus
 from lakeward.server.auth import require
 from lakeward.server.messages import answer
 from lakeward.server.services import Services
 from lakeward.server.tiles import Overview, make_tiles
+
+POINTS, MAX_LAGS = 100, 200
 
 
 def router(services: Services) -> APIRouter:
@@ -35,6 +39,11 @@ def router(services: Services) -> APIRouter:
         status = services.coordinator.table_status(path)
         return answer({"freshness_ms": status.freshness_ms, "samples": services.history.lag(str(path))})
 
+    @made.get(LAGS, dependencies=may_read)
+    def lags(table: Annotated[list[str], Query(max_length=MAX_LAGS)]) -> JSONResponse:
+        """The lag curves of several tables, thinned to a hundred points; a table nobody knows has none."""
+        return answer({"lags": {name: services.history.lag(name, points=POINTS) for name in table}})
+
     return made
 
 
@@ -48,7 +57,7 @@ def overview(services: Services) -> dict[str, Any]:
         queue=history.figure("queue"),
         remote_bytes=history.figure("remote_bytes"),
         files=history.figure("files"),
-        overdue_bytes=overdue_bytes(services),
+        overdue_bytes=overdue_bytes(services, status.tables),
         lake_error=trouble[0] if trouble else None,
     )
     return {
@@ -60,12 +69,14 @@ def overview(services: Services) -> dict[str, Any]:
     }
 
 
-def overdue_bytes(services: Services) -> int:
+def overdue_bytes(services: Services, tables: Iterable[TableStatus]) -> int:
     """Log past its TTL that is kept only because the lake does not have it: tables whose oldest waiting row is older than that."""
-    status = {t.table_id: t for t in services.coordinator.status().tables}
+    late = {t.table_id: t for t in tables if t.lag_ms}
+    if not late:
+        return 0
     found = 0
     for sizes in services.store.sizes():
-        table = status.get(sizes.table_id)
+        table = late.get(sizes.table_id)
         if table is None or not sizes.remote_bytes:
             continue
         ttl = _ttl_ms(services, sizes.path)

@@ -26,6 +26,7 @@ const table = (name) => `/api/v1/tables/${encodeURIComponent(name)}`;
 
 export const api = {
   overview: () => call("/api/v1/dashboard"),
+  lags: (names) => call(`/api/v1/lags?${names.map((n) => `table=${encodeURIComponent(n)}`).join("&")}`),
   lag: (name) => call(`${table(name)}/lag`),
   info: (name) => call(table(name)),
   explain: (name) => call(`${table(name)}/explain`),

@@ -1,4 +1,4 @@
-// The page's frame: routes, polling, contact, theme. Each page draws itself from the newest overview.
+// The page's frame: routes, polling, contact, theme, questions. Each page draws itself from the newest overview.
 import { api, token } from "./api.js";
 import { clock, duration, text } from "./format.js";
 import { jobsPage } from "./jobs.js";
@@ -9,7 +9,7 @@ import { tablesPage } from "./tables.js";
 const POLL_MS = 2000;
 const STALE_MS = 10000;
 const page = document.getElementById("page");
-const state = { overview: null, heardAt: 0, view: null, failing: null };
+const state = { overview: null, heardAt: 0, view: null, failing: null, asked: false, needsToken: false, timer: null };
 
 const ROUTES = [
   [/^#\/table\/(.+)$/, (m) => tablePage(decodeURIComponent(m[1])), "tables"],
@@ -18,18 +18,33 @@ const ROUTES = [
   [/^/, () => tablesPage(), "tables"],
 ];
 
-export function ask(words, { secret = false, yes = "OK" } = {}) {
+// Resolves to null when the answer is no, else to true or to the secret that was typed.
+function ask(words, { secret = false, yes = "OK" } = {}) {
   const dialog = document.getElementById("ask");
   const input = document.getElementById("ask-input");
   document.getElementById("ask-text").textContent = words;
   document.getElementById("ask-yes").textContent = yes;
   input.hidden = !secret;
   input.value = "";
+  dialog.returnValue = "";
   dialog.showModal();
+  if (secret) input.focus();
   return new Promise((resolve) => {
     dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes" ? (secret ? input.value : true) : null), { once: true });
   });
 }
+
+async function act(words, yes, call) {
+  if (!(await ask(words, { yes }))) return;
+  try { await call(); } catch (error) { await ask(`That did not work: ${error.message}`, { yes: "Close" }); }
+  poll();
+}
+
+const tools = {
+  ask,
+  resume: (name) => act(`Resume ${name}? Its next round starts as soon as it is due; if the cause is still there it will stop again.`, "Resume", () => api.resume(name)),
+  pause: (name) => act(`Pause ${name}? Rows stay in the hot store and the lake stands still until you resume it.`, "Pause", () => api.pause(name)),
+};
 
 function route() {
   const hash = location.hash || "#/";
@@ -37,14 +52,14 @@ function route() {
   document.querySelectorAll("nav a").forEach((a) => a.classList.toggle("here", a.dataset.page === name));
   page.replaceChildren();
   state.view = make(hash.match(pattern));
-  state.view.mount(page, { ask });
+  state.view.mount(page, tools);
   if (state.overview) state.view.update(state.overview);
   window.scrollTo(0, 0);
 }
 
 function showContact() {
   const silent = Date.now() - state.heardAt;
-  const lost = state.heardAt === 0 ? state.failing !== null : silent > STALE_MS;
+  const lost = state.heardAt === 0 ? state.failing !== null : silent > STALE_MS || (state.failing !== null && silent > POLL_MS * 2);
   const box = document.getElementById("contact");
   box.classList.toggle("live", !lost && state.heardAt > 0);
   box.classList.toggle("dead", lost);
@@ -52,38 +67,54 @@ function showContact() {
   document.getElementById("contact-text").textContent = lost ? "no contact" : state.heardAt ? `live, ${clock(state.heardAt)}` : "connecting";
   const bar = document.getElementById("lost");
   bar.hidden = !lost;
-  if (lost) {
-    const since = state.heardAt ? `What you see is ${duration(silent)} old.` : "Nothing has been heard yet.";
-    bar.innerHTML = `The server does not answer (${text(state.failing ?? "no reply")}). ${since} Trying again every ${POLL_MS / 1000} s.`;
-  }
+  document.getElementById("give-token").hidden = !(lost && state.needsToken);
+  if (!lost) return;
+  const since = state.heardAt ? `What you see is ${duration(silent)} old.` : "Nothing has been heard yet.";
+  const why = state.needsToken ? "The server wants a token." : `The server does not answer (${text(state.failing ?? "no reply")}).`;
+  document.getElementById("lost-text").innerHTML = `${why} ${since} Trying again every ${POLL_MS / 1000} s.`;
+}
+
+async function askToken() {
+  state.asked = true;
+  const words = token.get() ? "The server did not accept that token. Another one?" : "This server wants a token. It is kept in this tab only.";
+  const given = await ask(words, { secret: true, yes: "Use it" });
+  if (!given) return;
+  token.set(given);
+  state.asked = false;
+  poll();
 }
 
 async function poll() {
+  clearTimeout(state.timer);
   try {
     const overview = await api.overview();
-    state.overview = overview;
-    state.heardAt = Date.now();
-    state.failing = null;
+    Object.assign(state, { overview, heardAt: Date.now(), failing: null, needsToken: false, asked: false });
     state.view?.update(overview);
   } catch (error) {
     state.failing = error.message;
-    if (error.status === 401) {
-      const given = await ask("This server wants a token.", { secret: true, yes: "Use it" });
-      if (given) token.set(given);
-    }
+    state.needsToken = error.status === 401;
+    // Once: who says no is not asked every two seconds, the bar has a button.
+    if (state.needsToken && !state.asked && !document.getElementById("ask").open) askToken();
   }
   showContact();
-  setTimeout(poll, document.hidden ? POLL_MS * 5 : POLL_MS);
+  clearTimeout(state.timer);
+  state.timer = setTimeout(poll, document.hidden ? POLL_MS * 5 : POLL_MS);
 }
 
 function theme(next) {
   document.documentElement.dataset.theme = next;
-  localStorage.setItem("lakeward-theme", next);
 }
 
-const dark = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-theme(localStorage.getItem("lakeward-theme") ?? dark);
-document.getElementById("theme").addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
+const dark = matchMedia("(prefers-color-scheme: dark)");
+theme(localStorage.getItem("lakeward-theme") ?? (dark.matches ? "dark" : "light"));
+dark.addEventListener("change", () => { if (!localStorage.getItem("lakeward-theme")) theme(dark.matches ? "dark" : "light"); });
+document.getElementById("theme").addEventListener("click", () => {
+  const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+  localStorage.setItem("lakeward-theme", next);
+  theme(next);
+});
+document.getElementById("give-token").addEventListener("click", askToken);
+document.addEventListener("visibilitychange", () => { if (!document.hidden) poll(); });
 window.addEventListener("hashchange", route);
 setInterval(showContact, 1000);
 route();

@@ -1,9 +1,17 @@
 // Lag curves as SVG text, the freshness line drawn in.
+const HOUR_MS = 3600000;
+
 const points = (samples, width, height, top, from, to) =>
   samples.map(([at, value]) => `${((at - from) / (to - from || 1) * width).toFixed(1)},${(height - Math.min(value, top) / top * height).toFixed(1)}`).join(" ");
 
-export function spark(samples, limit, label) {
-  if (!samples || samples.length < 2) return '<span class="soft">no history yet</span>';
+const lastHour = (samples) => {
+  const to = samples.at(-1)[0];
+  return samples.filter(([at]) => at >= to - HOUR_MS);
+};
+
+export function spark(held, limit, label) {
+  if (!held || held.length < 2) return '<span class="soft">no history yet</span>';
+  const samples = lastHour(held);
   const [w, h] = [150, 34];
   const top = Math.max(limit * 1.25, ...samples.map((s) => s[1])) || 1;
   const line = h - limit / top * h;
@@ -12,15 +20,17 @@ export function spark(samples, limit, label) {
     <polyline fill="none" stroke="var(--curve)" stroke-width="1.5" points="${points(samples, w, h, top, samples[0][0], samples.at(-1)[0])}"/></svg>`;
 }
 
-export function curve(samples, limit, duration, clock) {
-  if (!samples || samples.length < 2) return '<p class="empty">No samples yet: the first come within half a minute.</p>';
-  const [w, h, left, low] = [900, 170, 62, 20];
+// Drawn at the width it is shown in, so that letters keep their size on a phone.
+export function curve(held, limit, width, duration, clock) {
+  if (!held || held.length < 2) return '<p class="empty">No samples yet: the first come within half a minute.</p>';
+  const samples = lastHour(held);
+  const [w, h, left, low] = [Math.max(260, Math.round(width)), width < 600 ? 140 : 180, 56, 20];
   const top = Math.max(limit * 1.25, ...samples.map((s) => s[1])) || 1;
   const [from, to] = [samples[0][0], samples.at(-1)[0]];
   const plot = h - low;
   const y = (v) => plot - Math.min(v, top) / top * plot;
   const label = (v, color) => `<text x="${left - 8}" y="${Math.max(11, y(v) + 4)}" text-anchor="end" font-size="12" fill="${color}">${duration(v)}</text>`;
-  return `<svg class="big" viewBox="0 0 ${w} ${h}" preserveAspectRatio="xMinYMid meet" role="img" aria-label="lag over time">
+  return `<svg class="big" viewBox="0 0 ${w} ${h}" role="img" aria-label="lag over the last hour, with the freshness">
     <g transform="translate(${left} 0)">
       <line x1="0" x2="${w - left}" y1="${plot}" y2="${plot}" stroke="var(--line)"/>
       <line x1="0" x2="${w - left}" y1="${y(limit)}" y2="${y(limit)}" stroke="var(--limit)" stroke-dasharray="5 4"/>

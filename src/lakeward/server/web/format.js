@@ -5,6 +5,7 @@ export const text = (value) => String(value ?? "").replace(/[&<>"']/g, (c) => ES
 
 export function duration(ms) {
   if (ms === null || ms === undefined) return "–";
+  if (ms < 0) return `−${duration(-ms)}`;
   const s = ms / 1000;
   if (s < 1) return `${Math.round(ms)} ms`;
   if (s < 10) return `${s.toFixed(1)} s`;
@@ -28,7 +29,7 @@ export function bytes(n) {
 }
 
 export function clock(ms) {
-  return ms ? new Date(ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" }) : "–";
+  return ms ? new Date(ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false }) : "–";
 }
 
 export const short = (id) => (id ? String(id).slice(0, 8) : "–");

@@ -17,9 +17,9 @@ export function jobsPage() {
       const rows = overview.jobs.map((j) => `<tr class="${j.live ? "" : "sick"}">
         <td><b>${text(j.name)}</b>${j.expected ? ' <span class="soft">expected</span>' : ""}</td>
         <td><span class="state ${j.live ? "" : "failed"}">${j.live ? "live" : "silent"}</span></td>
-        <td>${text(j.pool)}</td><td class="num">${j.slots}</td><td style="min-width:16rem">${progress(j)}</td>
-        <td>${j.last_beat_at_ms ? `${clock(j.last_beat_at_ms)} <span class="soft">(${duration(Math.max(0, overview.now_ms - j.last_beat_at_ms))} ago)</span>` : "never"}</td><td class="soft">${text(j.host)}</td><td class="soft">${text(j.version)}</td></tr>`).join("");
-      const html = rows ? `<div class="scroll"><table><thead><tr><th>Name</th><th>State</th><th>Pool</th><th class="num">Slots</th><th>Now</th><th>Last heartbeat</th><th>Host</th><th>Version</th></tr></thead><tbody>${rows}</tbody></table></div>`
+        <td data-label="Pool">${text(j.pool)}</td><td class="num" data-label="Slots">${j.slots}</td><td class="wide now">${progress(j)}</td>
+        <td data-label="Last heartbeat">${j.last_beat_at_ms ? `${clock(j.last_beat_at_ms)} <span class="soft">(${duration(Math.max(0, overview.now_ms - j.last_beat_at_ms))} ago)</span>` : "never"}</td><td class="soft" data-label="Host">${text(j.host)}</td><td class="soft" data-label="Version">${text(j.version)}</td></tr>`).join("");
+      const html = rows ? `<div class="scroll"><table class="cards"><thead><tr><th>Name</th><th>State</th><th>Pool</th><th class="num">Slots</th><th>Now</th><th>Last heartbeat</th><th>Host</th><th>Version</th></tr></thead><tbody>${rows}</tbody></table></div>`
         : '<p class="empty">No job has registered. Start one with <span class="mono">lakeward tier</span>.</p>';
       if (html !== drawn) { root.querySelector("#jobs").innerHTML = html; drawn = html; }
     },

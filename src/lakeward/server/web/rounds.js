@@ -15,6 +15,8 @@ export function phaseBar(round, longest) {
   return `<div class="phases" style="width:${width}%">${parts}</div>`;
 }
 
+const phaseWords = (r) => PHASES.map(([name, key]) => `${name} ${duration((r.phases?.[key] ?? 0) * 1000)}`).join(", ");
+
 export const legend = `<div class="legend">${PHASES.map(([name]) => `<span><i class="${name}"></i>${name}</span>`).join("")}</div>`;
 
 export function roundsTable(rounds, withTable) {
@@ -24,12 +26,12 @@ export function roundsTable(rounds, withTable) {
       <td>${clock(r.ended_at_ms)}</td>
       ${withTable ? `<td><a href="#/table/${encodeURIComponent(r.path)}">${text(r.path)}</a></td>` : ""}
       <td><span class="state ${r.outcome === "failed" ? "failed" : ""}">${text(r.outcome)}</span></td>
-      <td style="min-width:14rem;width:35%">${phaseBar(r, longest)}</td>
-      <td class="num">${duration(total(r) * 1000)}</td>
-      <td class="num">${count(r.rows)}</td><td class="num">${count(r.deletes)}</td><td class="num">${bytes(r.bytes_written)}</td><td class="num">${count(r.files)}</td>
-      <td class="soft">${text(r.job)}</td><td class="mono soft" title="${text(r.round_id)}">${short(r.round_id)}</td></tr>
+      <td class="wide bar-cell" title="${phaseWords(r)}">${phaseBar(r, longest)}</td>
+      <td class="num" data-label="Took">${duration(total(r) * 1000)}</td>
+      <td class="num" data-label="Rows">${count(r.rows)}</td><td class="num" data-label="Deletes">${count(r.deletes)}</td><td class="num" data-label="Written">${bytes(r.bytes_written)}</td><td class="num" data-label="Files">${count(r.files)}</td>
+      <td class="soft" data-label="Job">${text(r.job)}</td><td class="mono soft" data-label="Round" title="${text(r.round_id)}">${short(r.round_id)}</td></tr>
       ${r.error ? `<tr class="reason sick"><td colspan="11">${text(r.error.message)}</td></tr>` : ""}`).join("");
-  return `<div class="scroll"><table><thead><tr><th>Ended</th>${withTable ? "<th>Table</th>" : ""}<th>Outcome</th><th>Phases</th><th class="num">Took</th><th class="num">Rows</th><th class="num">Deletes</th><th class="num">Written</th><th class="num">Files</th><th>Job</th><th>Round</th></tr></thead><tbody>${rows}</tbody></table></div>${legend}`;
+  return `<div class="scroll"><table class="cards"><thead><tr><th>Ended</th>${withTable ? "<th>Table</th>" : ""}<th>Outcome</th><th>Phases</th><th class="num">Took</th><th class="num">Rows</th><th class="num">Deletes</th><th class="num">Written</th><th class="num">Files</th><th>Job</th><th>Round</th></tr></thead><tbody>${rows}</tbody></table></div>${legend}`;
 }
 
 export function roundsPage() {

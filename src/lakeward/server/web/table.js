@@ -51,7 +51,7 @@ export function tablePage(name) {
   const load = async (t) => {
     const [lag, rounds, ledger, explanation, info] = await Promise.all([api.lag(name), api.rounds(name, 40), api.ledger(name), api.explain(name), api.info(name)]);
     if (!root.isConnected) return;
-    put("#lag", curve(lag.samples, t?.freshness_ms ?? lag.freshness_ms, duration, clock));
+    put("#lag", curve(lag.samples, t?.freshness_ms ?? lag.freshness_ms, root.querySelector("#lag").clientWidth, duration, clock));
     put("#rounds", roundsTable(rounds.rounds, false));
     put("#snapshots", snapshots(ledger));
     put("#offsets", offsets(explanation));
@@ -68,17 +68,22 @@ export function tablePage(name) {
   };
 
   return {
-    mount(page) {
+    mount(page, tools) {
       root = page;
-      page.innerHTML = `<div class="bar"><a href="#/">← Tables</a><h1>${text(name)}</h1></div>
+      page.innerHTML = `<div class="bar"><a href="#/">← Tables</a><h1>${text(name)}</h1><span class="count"><button id="pause" hidden>Pause</button><button id="resume" class="primary" hidden>Resume</button></span></div>
         <section class="card"><h2>Why it lags as it does</h2><p class="words" id="words">Loading</p><div id="lag"></div></section>
         <section class="card"><h2>Rounds, newest first</h2><div id="rounds"></div></section>
         <div class="grid"><section class="card"><h2>Now</h2><div id="status"></div></section><section class="card"><h2>Committed offsets</h2><div id="offsets"></div></section></div>
         <section class="card" style="margin-top:1.1rem"><h2>Snapshots and the ranges they added</h2><div id="snapshots"></div></section>
         <section class="card"><h2>Table</h2><div id="schema"></div></section>`;
+      page.querySelector("#pause").addEventListener("click", () => tools.pause(name));
+      page.querySelector("#resume").addEventListener("click", () => tools.resume(name));
     },
     update(overview) {
       const t = overview.tables.find((x) => x.path === name);
+      const stopped = t && ["paused", "quarantined"].includes(t.state);
+      root.querySelector("#resume").hidden = !stopped;
+      root.querySelector("#pause").hidden = !t || stopped || t.state === "disabled";
       put("#status", t ? status(t) : '<p class="empty">The coordinator does not know this table.</p>');
       if (Date.now() - loadedAt > EVERY_MS) {
         loadedAt = Date.now();

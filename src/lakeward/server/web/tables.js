@@ -1,4 +1,4 @@
-// All tables: sortable, filterable. Rows outside the window are not drawn, so a thousand tables scroll as ten do.
+// All tables: sortable, filterable. Rows are drawn as one scrolls to them, and only rows that changed are drawn again.
 import { api } from "./api.js";
 import { spark } from "./chart.js";
 import { bytes, count, duration, text } from "./format.js";
@@ -6,6 +6,10 @@ import { tiles } from "./tiles.js";
 
 const CHUNK = 60;
 const LAG_EVERY_MS = 10000;
+const LAGS_AT_ONCE = 40;
+const ORDER = { quarantined: 0, failed: 1, paused: 2, tiering: 3, pending: 4, scheduled: 5, tiered: 6, new: 7, initialized: 7, disabled: 8 };
+const SICK = new Set(["quarantined", "failed"]);
+const STOPPED = new Set(["quarantined", "failed", "paused"]);
 const COLUMNS = [
   ["path", "Table", (t) => t.path, false],
   ["state", "State", (t) => ORDER[t.state] ?? 9, false],
@@ -18,11 +22,26 @@ const COLUMNS = [
   ["bytes", "Size", (t) => t.lake_bytes ?? -1, true],
   ["failures", "Failures", (t) => t.failures, true],
 ];
-const ORDER = { quarantined: 0, failed: 1, paused: 2, tiering: 3, pending: 4, scheduled: 5, tiered: 6, disabled: 8 };
-const SICK = new Set(["quarantined", "failed"]);
+
+const sickness = (t) => `<tr class="reason sick"><td colspan="${COLUMNS.length}">${text(t.reason ?? "no reason is known")}
+  ${t.state === "failed" ? "" : `<button data-resume="${text(t.path)}">Resume</button>`}</td></tr>`;
+
+const row = (t, curve) => `
+  <tr class="${SICK.has(t.state) ? "sick" : ""}">
+    <td><a href="#/table/${encodeURIComponent(t.path)}">${text(t.path)}</a>${t.served ? "" : ' <span class="over" title="no live job serves this pool">unserved</span>'}</td>
+    <td><span class="state ${text(t.state)}">${text(t.state)}</span></td>
+    <td class="num ${t.lag_ms > t.freshness_ms ? "over" : ""}" data-label="Lag">${duration(t.lag_ms)}</td>
+    <td class="num" data-label="Freshness">${duration(t.freshness_ms)}${t.feasible ? "" : ' <span class="over" title="two rounds take longer than the freshness">!</span>'}</td>
+    <td class="curve wide">${curve}</td>
+    <td class="num" data-label="Last round">${duration(t.last_duration_ms)}</td>
+    <td class="num" data-label="Lake rows">${count(t.lake_rows)}</td>
+    <td class="num" data-label="Files">${count(t.lake_files)}</td>
+    <td class="num" data-label="Size">${bytes(t.lake_bytes)}</td>
+    <td class="num ${t.failures_in_a_row ? "over" : ""}" data-label="Failures">${count(t.failures)}</td>
+  </tr>${STOPPED.has(t.state) && (t.reason || t.state !== "failed") ? sickness(t) : ""}`;
 
 export function tablesPage() {
-  const view = { sort: "state", down: false, shown: CHUNK, lags: new Map(), drawn: "" };
+  const view = { sort: "state", down: false, shown: CHUNK, lags: new Map(), drawn: new Map(), loading: false };
   let overview = null;
   let root = null;
   let tools = null;
@@ -32,8 +51,8 @@ export function tablesPage() {
     const state = root.querySelector("#state").value;
     const rows = overview.tables.filter((t) => t.path.toLowerCase().includes(wanted) && (!state || t.state === state));
     const value = COLUMNS.find((c) => c[0] === view.sort)[2];
-    rows.sort((a, b) => (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : a.path.localeCompare(b.path)) * (view.down ? -1 : 1));
-    return rows;
+    const by = (a, b) => (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0) * (view.down ? -1 : 1);
+    return rows.sort((a, b) => by(a, b) || (a.path < b.path ? -1 : 1));
   };
 
   const curveOf = (t) => {
@@ -41,79 +60,86 @@ export function tablesPage() {
     return held?.samples ? spark(held.samples, t.freshness_ms, `lag of ${text(t.path)} in the last hour`) : '<span class="soft">…</span>';
   };
 
-  const row = (t) => `
-    <tr class="${SICK.has(t.state) ? "sick" : ""}" data-table="${text(t.path)}">
-      <td><a href="#/table/${encodeURIComponent(t.path)}">${text(t.path)}</a>${t.served ? "" : ' <span class="over" title="no live job serves this pool">unserved</span>'}</td>
-      <td><span class="state ${text(t.state)}">${text(t.state)}</span></td>
-      <td class="num ${t.lag_ms > t.freshness_ms ? "over" : ""}">${duration(t.lag_ms)}</td>
-      <td class="num">${duration(t.freshness_ms)}${t.feasible ? "" : ' <span class="over" title="two rounds take longer than the freshness">!</span>'}</td>
-      <td class="curve">${curveOf(t)}</td>
-      <td class="num">${duration(t.last_duration_ms)}</td>
-      <td class="num">${count(t.lake_rows)}</td>
-      <td class="num">${count(t.lake_files)}</td>
-      <td class="num">${bytes(t.lake_bytes)}</td>
-      <td class="num ${t.failures_in_a_row ? "over" : ""}">${count(t.failures)}</td>
-    </tr>${t.reason && SICK.has(t.state) ? `<tr class="reason sick"><td colspan="${COLUMNS.length}">${text(t.reason)}
-      ${t.state === "quarantined" ? `<button data-resume="${text(t.path)}">Resume</button>` : ""}</td></tr>` : ""}`;
+  // One tbody for each table; it is touched only when what it shows or where it stands changed.
+  const place = (rows) => {
+    const table = root.querySelector("#tables");
+    const wanted = new Set(rows.map((t) => t.path));
+    for (const [path, held] of view.drawn) if (!wanted.has(path)) { held.body.remove(); view.drawn.delete(path); }
+    let before = table.querySelector("thead");
+    for (const t of rows) {
+      const html = row(t, curveOf(t));
+      let held = view.drawn.get(t.path);
+      if (!held) {
+        held = { body: document.createElement("tbody"), html: "" };
+        held.body.dataset.table = t.path;
+        view.drawn.set(t.path, held);
+      }
+      if (held.html !== html) { held.body.innerHTML = html; held.html = html; }
+      if (before.nextElementSibling !== held.body) before.after(held.body);
+      before = held.body;
+    }
+  };
 
   const draw = () => {
     if (!overview) return;
     root.querySelector("#tiles").innerHTML = tiles(overview.tiles);
+    root.querySelector("#warnings").innerHTML = (overview.warnings ?? []).slice(0, 5).map((w) => `<p class="warning">${text(w)}</p>`).join("");
     const rows = chosen();
-    const html = rows.slice(0, view.shown).map(row).join("") || `<tr><td colspan="${COLUMNS.length}" class="empty">${overview.tables.length ? "No table matches." : "No tables yet. Make one with <span class=\"mono\">lakeward table create</span>."}</td></tr>`;
-    if (html !== view.drawn) {
-      root.querySelector("tbody").innerHTML = html;
-      view.drawn = html;
-    }
+    place(rows.slice(0, view.shown));
+    const none = root.querySelector("#none");
+    none.hidden = rows.length > 0;
+    none.innerHTML = overview.tables.length ? "No table matches." : 'No tables yet. Make one with <span class="mono">lakeward table create</span>.';
     root.querySelector("#count").textContent = `${rows.length} of ${overview.tables.length} tables`;
     root.querySelectorAll("th button").forEach((b) => { b.textContent = b.dataset.label + (b.dataset.sort === view.sort ? (view.down ? " ↓" : " ↑") : ""); });
-    loadLags(rows.slice(0, view.shown));
+    loadLags();
   };
 
-  const loadLags = async (rows) => {
-    const bottom = window.innerHeight + 200;
-    for (const t of rows) {
-      const element = root.querySelector(`tr[data-table="${CSS.escape(t.path)}"]`);
-      const box = element?.getBoundingClientRect();
-      if (!box || box.top > bottom || box.bottom < -200) continue;
-      const held = view.lags.get(t.path);
-      if (held && Date.now() - held.at < LAG_EVERY_MS) continue;
-      view.lags.set(t.path, { ...held, at: Date.now() });
-      try {
-        view.lags.set(t.path, { at: Date.now(), samples: (await api.lag(t.path)).samples });
-        const cell = root.querySelector(`tr[data-table="${CSS.escape(t.path)}"] .curve`);
-        if (cell) cell.innerHTML = curveOf(t);
-      } catch { return; }
-    }
+  const inSight = () => {
+    const [top, bottom] = [-200, window.innerHeight + 200];
+    return [...view.drawn.values()].filter(({ body }) => { const box = body.getBoundingClientRect(); return box.top < bottom && box.bottom > top; }).map(({ body }) => body.dataset.table);
+  };
+
+  const loadLags = async () => {
+    if (view.loading) return;
+    const old = inSight().filter((path) => Date.now() - (view.lags.get(path)?.at ?? 0) > LAG_EVERY_MS).slice(0, LAGS_AT_ONCE);
+    if (!old.length) return;
+    view.loading = true;
+    try {
+      const { lags } = await api.lags(old);
+      for (const path of old) view.lags.set(path, { at: Date.now(), samples: lags[path] ?? [] });
+      if (root.isConnected) place(chosen().slice(0, view.shown));
+    } catch { /* the frame says when contact is lost */ } finally { view.loading = false; }
   };
 
   const onScroll = () => {
     if (!root.isConnected) { window.removeEventListener("scroll", onScroll); return; }
     if (!overview) return;
-    const near = window.innerHeight + window.scrollY > document.body.scrollHeight - 600;
-    if (near && view.shown < overview.tables.length) { view.shown += CHUNK; draw(); } else loadLags(chosen().slice(0, view.shown));
+    const near = window.innerHeight + window.scrollY > document.body.scrollHeight - 800;
+    if (near && view.shown < overview.tables.length) { view.shown += CHUNK; place(chosen().slice(0, view.shown)); }
+    loadLags();
   };
 
   return {
     mount(page, given) {
-      root = page;
       tools = given;
+      root = document.createElement("div");
+      page.append(root);
       const states = Object.keys(ORDER).map((s) => `<option>${s}</option>`).join("");
-      page.innerHTML = `<div class="tiles" id="tiles"></div><section class="card">
-        <div class="bar"><h2 style="margin:0">Tables</h2><input id="find" type="search" placeholder="Find a table" aria-label="Find a table">
+      root.innerHTML = `<div class="tiles" id="tiles"></div><div id="warnings"></div><section class="card">
+        <div class="bar"><h2>Tables</h2><input id="find" type="search" placeholder="Find a table" aria-label="Find a table">
           <select id="state" aria-label="State"><option value="">all states</option>${states}</select><span class="count" id="count"></span></div>
-        <div class="scroll"><table><thead><tr>${COLUMNS.map(([key, label, value, num]) => `<th class="${num ? "num" : ""}">${value ? `<button data-sort="${key}" data-label="${label}">${label}</button>` : label}</th>`).join("")}</tr></thead>
-        <tbody></tbody></table></div></section>`;
-      page.querySelector("#find").addEventListener("input", () => { view.shown = CHUNK; draw(); });
-      page.querySelector("#state").addEventListener("change", draw);
-      page.querySelectorAll("th button").forEach((b) => b.addEventListener("click", () => {
+        <div class="scroll"><table class="cards" id="tables"><thead><tr>${COLUMNS.map(([key, label, value, num]) => `<th class="${num ? "num" : ""}">${value ? `<button data-sort="${key}" data-label="${label}">${label}</button>` : label}</th>`).join("")}</tr></thead></table></div>
+        <p class="empty" id="none" hidden></p></section>`;
+      root.querySelector("#find").addEventListener("input", () => { view.shown = CHUNK; draw(); });
+      root.querySelector("#state").addEventListener("change", draw);
+      root.querySelectorAll("th button").forEach((b) => b.addEventListener("click", () => {
         view.down = view.sort === b.dataset.sort ? !view.down : false;
         view.sort = b.dataset.sort;
         draw();
       }));
-      page.querySelector("tbody").addEventListener("click", async (event) => {
+      root.querySelector("#tables").addEventListener("click", (event) => {
         const name = event.target.dataset?.resume;
-        if (name && await tools.ask(`Resume ${name}? Its next round starts at once; if the cause is still there it will be quarantined again.`, { yes: "Resume" })) await api.resume(name);
+        if (name) tools.resume(name);
       });
       window.addEventListener("scroll", onScroll, { passive: true });
     },
