@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -29,7 +30,7 @@ from lakeward.hot.embedded.flight.budget import MemoryBudget
 from lakeward.hot.embedded.flight.service import FlightService
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.model.clock import SystemClock
+from lakeward.model.clock import Clock, SystemClock
 from lakeward.protocol.tables import ServerInfo
 from lakeward.protocol.version import PROTOCOL
 from lakeward.server.app import create_app
@@ -44,8 +45,11 @@ log = logging.getLogger(__name__)
 class LakewardServer:
     """`start()` returns once both doors are open; `stop()` closes them, waits for what is in work, and puts all to disk."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, clock: Clock | None = None, store_options: StoreOptions | None = None) -> None:
+        """`clock` and `store_options` are for programs that hurt the server on purpose: time that jumps, a disk that is full."""
         self.config, self.settings = config, ServerSettings.of(config)
+        self._clock: Clock = clock or SystemClock()
+        self._store_options = store_options or StoreOptions.of(config)
         self.server_id = str(uuid.uuid4())
         self.url = self.flight_uri = ""
         self._stack = ExitStack()
@@ -65,8 +69,8 @@ class LakewardServer:
     def _start(self) -> None:
         listener = self._bind()
         self.url = self.settings.http_url(listener.getsockname()[1])
-        clock = SystemClock()
-        store = EmbeddedStore.open(self.settings.data, StoreOptions.of(self.config), clock)
+        clock = self._clock
+        store = EmbeddedStore.open(self.settings.data, self._store_options, clock)
         self._stack.callback(store.close)
         lakes = ServerLakes(self.config, self.settings.data)
         self._flight = self._open_flight(store)
@@ -178,14 +182,14 @@ class LakewardServer:
         )
 
 
-def run_server(config: Config, ready_file: Path | None = None) -> int:
+def run_server(config: Config, ready_file: Path | None = None, *, make: Callable[[Config], LakewardServer] = LakewardServer) -> int:
     """Serves until SIGTERM or SIGINT. Prints one line with the URL; `ready_file` gets the URL once both doors are open."""
     logging.basicConfig(level=str(config.get(options.SERVER_LOG_LEVEL)).upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    server = LakewardServer(config)
+    server = make(config)
     server.start()
     print(f"lakeward server at {server.url} (Flight {server.flight_uri}, data in {server.settings.data})", flush=True)
     if ready_file is not None:

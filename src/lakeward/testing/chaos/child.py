@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lab's processes: each in a group of its own, with a log, killed, stopped and continued as a whole or in part."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+STOP_S = 20.0
+
+
+class LabChild:
+    """One Python module as a process; `start` again after an end."""
+
+    def __init__(self, name: str, module: str, arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
+        self.name, self.log, self.starts = name, log, 0
+        self._command = [sys.executable, "-m", module, *arguments]
+        self._environment = {**os.environ, **(environment or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self.starts += 1
+        with self.log.open("ab") as out:
+            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and modules
+                self._command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=self._environment, start_new_session=True
+            )
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def send(self, number: signal.Signals) -> None:
+        """To all of it: a machine that stands still, or is gone."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+
+    def send_part(self, part: str, number: signal.Signals) -> bool:
+        """To its JVM (`executor`) or one Python worker of it; false when there is none."""
+        for pid in _descendants(self.pid):
+            line = _command_line(pid)
+            if ("java" in line.split("\0")[0]) if part == "executor" else ("pyspark.daemon" in line and _parent(pid) != self.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+                    return True
+        return False
+
+    def kill(self) -> None:
+        """Safe to repeat; also wakes what stands still."""
+        if self._process is not None:
+            self.send(signal.SIGKILL)
+            self._process.wait(STOP_S)
+
+    def stop(self, limit_s: float = STOP_S) -> None:
+        """An orderly end, or else a kill."""
+        if self._process is None:
+            return
+        self.send(signal.SIGCONT)
+        if self.is_alive():
+            self._process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(limit_s)
+        self.kill()
+
+    def last_words(self, count: int = 30) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-count:]) if self.log.exists() else ""
+
+
+def _descendants(root: int) -> list[int]:
+    """From /proc; empty where there is none."""
+    parents = {int(p.name): _parent(int(p.name)) for p in Path("/proc").glob("[0-9]*")}
+    found, level = [], {root}
+    while level:
+        level = {pid for pid, parent in parents.items() if parent in level}
+        found += sorted(level)
+    return found
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int((Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _command_line(pid: int) -> str:
+    try:
+        return (Path("/proc") / str(pid) / "cmdline").read_text()
+    except OSError:
+        return ""

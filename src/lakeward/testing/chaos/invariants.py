@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The invariants of design.md 10, each judged from what the lab gathered: verify, the producers' records, reads, files, the watch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lakeward.client import Client, connect
+from lakeward.lake.orphans import OrphanOptions, OrphanRemoval
+from lakeward.model.clock import SystemClock
+from lakeward.model.table import TablePath
+from lakeward.spi.lake import LakeMaintenance
+from lakeward.spi.registry import load_lake
+from lakeward.testing.chaos.reader import RecordFolder, check_keys, check_log, check_offsets
+from lakeward.testing.chaos.record import Record
+from lakeward.testing.chaos.tables import LOG, PK
+from lakeward.testing.chaos.watch import Watched
+from lakeward.verify import Certificate, verify_table
+
+SHOWN = 5
+LAKE_TROUBLE = ("read-only:lake", "catalog:500", "catalog:409", "catalog:time-out")
+WRITE_TROUBLE = ("server", "clients", "flight", "disk-full")
+QUIET_S = 3.0
+"""Producers get that long around a fault that is theirs before their silence counts against the lake's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """`windows`: (from, to, kind:target) of the faults, in wall time."""
+
+    folder: Path
+    url: str
+    watched: Watched
+    windows: tuple[tuple[float, float, str], ...]
+    recovery_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """`held` None: this run could not tell, `how` says why."""
+
+    number: int
+    words: str
+    held: bool | None
+    how: str
+    wrong: tuple[str, ...] = ()
+
+
+def judge(evidence: Evidence, finish: Callable[[], None]) -> tuple[list[Verdict], dict[str, float]]:
+    """`finish` ends readers and jobs, after the last checks that need them."""
+    records = RecordFolder(evidence.folder / "records")
+    log, keys = records.load("log"), records.load("pk")
+    finish()
+    with connect(evidence.url) as client:
+        certificates = {path: verify_table(client.plugin, TablePath.parse(path), deep=True) for path in (LOG, PK)}
+        final = _final_reads(client, log, keys)
+        files = _files(client)
+    reads = _reads(evidence.folder / "reads.jsonl")
+    seen = [w for r in reads for w in r["wrong"]]
+    verdicts = [
+        _verdict(1, "no reader sees part of a round", [w for w in seen if "bucket" in w], f"{_good(reads)} reads beside the faults"),
+        _verdict(2, "every row of the log table is in the lake exactly once", [*final["log"], *_told(certificates[LOG])], "verify --deep"),
+        _verdict(3, "the PK table's lake state is its changelog, folded", [*final["pk"], *_told(certificates[PK])], "verify --deep"),
+        _verdict(4, "a job without a lease changes nothing", [*final["log"], *final["pk"]], "pauses longer than the lease, kills"),
+        _verdict(5, "offsets and epochs never go back", evidence.watched.wrong, f"{evidence.watched.samples} samples"),
+        _verdict(6, "acknowledged writes survive", [*final["union"], *seen], f"{_acked(log, keys)} acknowledged changes"),
+        _verdict(7, "no segment goes before the lake has it", _told(certificates[LOG]), "verify, with a TTL of seconds"),
+        _verdict(8, "no referenced file goes, every other one does", files, "references and folder after orphan removal"),
+        Verdict(number=9, words="one table's failure touches no other", held=None, how="a fault here touches all tables alike"),
+        _writes_go_on(evidence, {**log, **{k + 1000: r for k, r in keys.items()}}),
+    ]
+    caught_up = evidence.recovery_s < float("inf")
+    verdicts.append(_verdict(11, "it recovers", [] if caught_up else ["the lake did not catch up"], f"{evidence.recovery_s:.1f} s"))
+    return verdicts, _figures(evidence, reads, log, keys, certificates)
+
+
+def _verdict(number: int, words: str, wrong: list[str], how: str) -> Verdict:
+    return Verdict(number=number, words=words, held=not wrong, how=how, wrong=tuple(wrong[:SHOWN]))
+
+
+def _told(certificate: Certificate) -> list[str]:
+    return [f"{certificate.table}: {f.kind} {f.words} {list(f.offsets)} {list(f.files)[:2]}" for f in certificate.all_findings]
+
+
+def _final_reads(client: Client, log: dict[int, Record], keys: dict[int, Record]) -> dict[str, list[str]]:
+    """With all at rest the lake alone must show everything, and so must a union read."""
+    lake = client.read(LOG, mode="lake", system_columns=True)
+    lake_bound, lake_rows = lake.bound, lake.to_table()
+    union = [
+        *check_log(client.read(LOG).to_table(), log, log),
+        *check_keys(client.read(PK).to_table(), keys, keys),
+    ]
+    return {
+        "log": [*check_log(lake_rows, log, log), *check_offsets(lake_rows, lake_bound.lake_offsets)],
+        "pk": check_keys(client.read(PK, mode="lake").to_table(), keys, keys),
+        "union": union,
+    }
+
+
+def _files(client: Client) -> list[str]:
+    """Every referenced file is there; after a sweep nothing else of ours is."""
+    wrong = []
+    for path in (LOG, PK):
+        table = client.show_table(path)
+        name, options = client.plugin.lake_options(table)
+        storage = load_lake(name, options)
+        upkeep = storage.open_maintenance(table)
+        wrong += [f"{path}: {p} is referenced and gone" for p in _missing(upkeep)]
+        removal = OrphanRemoval(
+            storage, table, clock=SystemClock(), options=OrphanOptions(grace_ms=0), hold=_idle, adopt=lambda _base: None
+        )
+        removal.sweep()
+        loose = {f.path for f in upkeep.list_files()} - upkeep.references()
+        wrong += [f"{path}: {len(loose)} files that nothing references stay: {sorted(loose)[:2]}"] if loose else []
+        wrong += [f"{path}: {p} is referenced and gone, after orphan removal" for p in _missing(upkeep)]
+    return wrong
+
+
+def _missing(upkeep: LakeMaintenance) -> list[str]:
+    return sorted(p for p in upkeep.references() if not Path(p.removeprefix("file://")).exists())[:SHOWN]
+
+
+@contextmanager
+def _idle() -> Iterator[bool]:
+    """The jobs have left: nobody holds a table."""
+    yield True
+
+
+def _writes_go_on(evidence: Evidence, records: dict[int, Record]) -> Verdict:
+    acks = sorted(at for r in records.values() for at in r.acked.values())
+    trouble = [(a, b) for a, b, name in evidence.windows if name in LAKE_TROUBLE and b - a >= QUIET_S]
+    others = [(a - QUIET_S, b + 2 * QUIET_S) for a, b, name in evidence.windows if any(t in name for t in WRITE_TROUBLE)]
+    alone = [(a, b) for a, b in trouble if not any(a < y and b > x for x, y in others)]
+    silent = [f"no write was acknowledged in {b - a:.1f} s of lake trouble" for a, b in alone if not any(a <= t <= b for t in acks)]
+    words = "lake trouble never stops writes"
+    if not alone:
+        return Verdict(number=10, words=words, held=None, how="no fault of the lake's stood alone for long enough")
+    return _verdict(10, words, silent, f"{len(alone)} times the lake alone was hurt")
+
+
+def _reads(path: Path) -> list[dict[str, list[str]]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _good(reads: list[dict[str, list[str]]]) -> int:
+    return sum(1 for r in reads if not r["error"])
+
+
+def _acked(log: dict[int, Record], keys: dict[int, Record]) -> int:
+    return sum(len(r.acked) for r in (*log.values(), *keys.values()))
+
+
+def _figures(
+    evidence: Evidence,
+    reads: list[dict[str, list[str]]],
+    log: dict[int, Record],
+    keys: dict[int, Record],
+    certificates: dict[str, Certificate],
+) -> dict[str, float]:
+    return {
+        "acknowledged": _acked(log, keys),
+        "in-doubt": sum(len(r.doubted) for r in (*log.values(), *keys.values())),
+        "lake-rows": sum(c.rows for c in certificates.values()),
+        "rows-compared": sum(b.compared for c in certificates.values() for b in c.buckets),
+        "reads": len(reads),
+        "reads-refused": sum(1 for r in reads if r["error"]),
+        "commits": evidence.watched.commits,
+        "catch-up-s": evidence.recovery_s,
+    }

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lab's tables, and another engine that compacts and expires them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import CommitFailedException, RESTError
+from pyiceberg.table import Table as IcebergTable
+from requests.exceptions import RequestException
+
+from lakeward.client import Client
+from lakeward.model.table import TablePath
+from lakeward.testing.iceberg.foreign import ForeignEngine
+
+LOG, PK = "lab.events", "lab.state"
+TABLES = {"log": LOG, "pk": PK}
+PROPERTIES = {
+    "iceberg.history.expire.max-snapshot-age-ms": "20000",
+    "iceberg.history.expire.min-snapshots-to-keep": "5",
+}
+"""So that our own expiry is at work too."""
+
+HURT = (CommitFailedException, RESTError, RequestException, OSError, ValueError)
+"""How another engine's attempt ends on a hurt catalog, or when a round was quicker."""
+
+
+def create_tables(client: Client, *, log_ttl: str = "30 s") -> None:
+    client.create_table(
+        LOG,
+        "producer INT NOT NULL, `row` BIGINT NOT NULL, value STRING",
+        buckets=2,
+        bucket_key="row",
+        freshness="1 s",
+        properties={**PROPERTIES, "table.log.ttl": log_ttl},
+        if_not_exists=True,
+    )
+    client.create_table(
+        PK,
+        "part STRING NOT NULL, id BIGINT NOT NULL, version INT, value STRING",
+        primary_key=("part", "id"),
+        partition_by="part",
+        buckets=2,
+        freshness="1 s",
+        properties=PROPERTIES,
+        if_not_exists=True,
+    )
+
+
+class Meddler(ForeignEngine):
+    """Commits on the head it read or not at all: stock PyIceberg would try again on a newer head, and a rewrite that goes over a
+    round's deletes brings rows back. No engine that checks conflicts does that."""
+
+    def load(self) -> IcebergTable:
+        table = super().load()
+        table.metadata.properties["commit.retry.num-retries"] = "0"
+        return table
+
+
+def meddle(server_url: str, path: str, deed: str) -> bool:
+    """`compact` or `expire`; false when it did not come to pass."""
+    try:
+        engine = Meddler(load_catalog("lab", type="rest", uri=f"{server_url}/iceberg"), TablePath.parse(path))
+        deeds: dict[str, Callable[[], None]] = {"compact": engine.rewrite, "expire": engine.expire}
+        deeds[deed]()
+    except HURT:
+        return False
+    return True
