@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The coordinator's HTTP resources: messages, roles and typed errors, through the application without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from lakeward.errors import LedgerGap, Superseded, from_wire
+from lakeward.model.ids import InstanceId, JobName, RoundId, SnapshotId
+from lakeward.model.intent import Intent
+from lakeward.model.offsets import OffsetMap, OffsetRange
+from lakeward.protocol import routes
+from lakeward.protocol.auth import TokenSet
+from lakeward.protocol.codec import decode, encode
+from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed, CommittedRange
+from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, LeaseCheck, TableFinished, Verdict
+from lakeward.protocol.operate import AdmissionAnswer, AdmissionQuery, CoordinatorStatus, LedgerAnswer
+from lakeward.protocol.readplan import ReadPlan
+from lakeward.protocol.views import LagExplanation, TableStatus
+from lakeward.server.app import create_app
+from lakeward.server.services import Services
+from lakeward.testing.world import B0, PATH, CoordinatorWorld
+
+TOKENS = TokenSet.parse(["r:read:read", "w:write:write", "j:job:job", "a:admin:admin"])
+
+
+class Door:
+    """One caller of the application."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self.transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+
+    def ask(self, method: str, path: str, body: Any = None, *, role: str = "admin", **params: Any) -> Any:
+        return asyncio.run(self._ask(method, path, body, role, params))
+
+    async def _ask(self, method: str, path: str, body: Any, role: str, params: dict[str, Any]) -> httpx.Response:
+        async with httpx.AsyncClient(transport=self.transport, base_url="http://server") as client:
+            json = None if body is None else encode(body)
+            return await client.request(method, path, json=json, params=params, headers={"Authorization": f"Bearer {role}"})
+
+    def beat(self, instance: str = "i1", **more: Any) -> HeartbeatAnswer:
+        request = HeartbeatRequest(job=JobName("job"), instance=InstanceId(instance), slots=2, **more)
+        answer = self.ask("POST", routes.HEARTBEAT, request, role="job")
+        if answer.status_code != 200:
+            raise from_wire(answer.json())
+        return decode(HeartbeatAnswer, answer.json())
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[CoordinatorWorld]:
+    made = CoordinatorWorld(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def door(world: CoordinatorWorld) -> Door:
+    services = Services(
+        store=world.hot,  # type: ignore[arg-type]
+        coordinator=world.coordinator,
+        federation=world.federation,
+        tokens=TOKENS,
+        info=lambda: None,  # type: ignore[arg-type, return-value]
+        clock=world.clock,
+    )
+    return Door(create_app(services))
+
+
+def path_of(route: str) -> str:
+    return route.format(table=PATH)
+
+
+def test_a_round_over_http(world: CoordinatorWorld, door: Door) -> None:
+    table = world.create().table
+    world.hot.append(PATH, 10)
+    world.clock.advance(200)
+    (handed,) = door.beat(room=2).tables
+    check = LeaseCheck(job=JobName("job"), instance=InstanceId("i1"), table_id=table.table_id, epoch=handed.epoch, round_id=RoundId("r1"))
+    assert door.ask("POST", routes.LEASE_CHECK, check, role="job").json()["held"] is True
+    intent = Intent(round_id=RoundId("r1"), table_id=table.table_id, prefix="p", token=None, fence=0, recorded_at_ms=0)
+    assert door.ask("POST", routes.INTENTS, intent, role="job").status_code == 204
+    report = CommitReport(
+        table_id=table.table_id,
+        round_id=RoundId("r1"),
+        snapshot_id=SnapshotId("1"),
+        epoch=handed.epoch,
+        job=JobName("job"),
+        instance=InstanceId("i1"),
+        offsets=OffsetMap({B0: 10}),
+        ranges=(CommittedRange(bucket=B0, range=OffsetRange(0, 10), rows=10),),
+    )
+    for first in (True, False):
+        assert decode(CommitAnswer, door.ask("POST", routes.COMMITS, report, role="job").json()).first is first
+    known = routes.KNOWN_ROUND.format(table_id=table.table_id, round_id="r1")
+    assert door.ask("GET", known, role="read").json()["known"] is True
+    done = door.beat(finished=(TableFinished(table_id=table.table_id, epoch=handed.epoch, round_id=RoundId("r1")),))
+    assert [v.verdict for v in done.verdicts] == [Verdict.OK]
+    assert decode(Committed, door.ask("GET", path_of(routes.COMMITTED), role="read").json()).offsets == OffsetMap({B0: 10})
+    ledger = decode(LedgerAnswer, door.ask("GET", path_of(routes.LEDGER), role="read").json())
+    assert [(e.range, e.rows) for e in ledger.entries] == [(OffsetRange(0, 10), 10)]
+    assert door.ask("POST", routes.ABANDON_INTENT.format(round_id="r1"), role="job").status_code == 204
+
+
+def test_errors_arrive_as_what_they_were(world: CoordinatorWorld, door: Door) -> None:
+    table = world.create().table
+    world.hot.append(PATH, 30)
+    report = {
+        "table_id": table.table_id,
+        "round_id": "r",
+        "snapshot_id": None,
+        "epoch": 1,
+        "job": "job",
+        "instance": "i1",
+        "offsets": OffsetMap({B0: 20}).to_json(),
+        "ranges": [{"bucket": "0", "range": [10, 20]}],
+    }
+    refused = door.ask("POST", routes.COMMITS, report, role="job")
+    assert refused.status_code == 409
+    error = from_wire(refused.json())
+    assert isinstance(error, LedgerGap)
+    assert (error.start, error.ledger_end) == (10, 0)
+    door.beat("i1")
+    door.beat("i2")
+    with pytest.raises(Superseded):
+        door.beat("i1")
+    for body in ({}, {"job": 3, "instance": "x"}, [1], "x"):
+        bad = door.ask("POST", routes.HEARTBEAT, body, role="job")
+        assert (bad.status_code, bad.json()["code"]) == (400, "invalid-request")
+    assert door.ask("GET", routes.EXPLAIN.format(table="db.none")).json()["code"] == "table-not-found"
+    assert door.ask("GET", path_of(routes.READ_PLAN), lease_s="soon").json()["code"] == "invalid-request"
+
+
+@pytest.mark.parametrize(
+    ("method", "route", "needed"),
+    [
+        ("POST", routes.HEARTBEAT, "job"),
+        ("POST", routes.LEASE_CHECK, "job"),
+        ("POST", routes.COMMITS, "job"),
+        ("POST", routes.INTENTS, "job"),
+        ("POST", routes.TIER_NOW, "write"),
+        ("POST", routes.PAUSE, "admin"),
+        ("POST", routes.RESUME, "admin"),
+        ("POST", routes.RESYNC, "admin"),
+        ("POST", routes.ADOPT, "admin"),
+        ("GET", routes.STATUS, "read"),
+        ("GET", routes.LEDGER, "read"),
+        ("GET", routes.READ_PLAN, "read"),
+    ],
+)
+def test_roles(world: CoordinatorWorld, door: Door, method: str, route: str, needed: str) -> None:
+    world.create()
+    grants = {"read": {"read"}, "write": {"read", "write"}, "job": {"read", "job"}, "admin": {"read", "write", "job", "admin"}}
+    for role, may in grants.items():
+        status = door.ask(method, path_of(route), {}, role=role, limit_s=0.01).status_code
+        assert (status == 403) is (needed not in may), f"{role} got {status}"
+    assert door.ask(method, path_of(route), role="nobody").status_code == 401
+
+
+def test_what_people_see(world: CoordinatorWorld, door: Door) -> None:
+    world.create()
+    world.hot.append(PATH, 3)
+    door.beat()
+    status = decode(CoordinatorStatus, door.ask("GET", routes.STATUS).json())
+    assert [str(t.path) for t in status.tables] == [str(PATH)]
+    assert status.figures["jobsLive"] == 1
+    assert decode(TableStatus, door.ask("GET", path_of(routes.TABLE_STATUS)).json()).path == PATH
+    assert decode(LagExplanation, door.ask("GET", path_of(routes.EXPLAIN)).json()).words
+    assert door.ask("GET", routes.JOBS).json()["jobs"][0]["name"] == "job"
+    assert door.ask("GET", routes.QUEUE).json()["queue"][0]["path"] == str(PATH)
+    assert door.ask("GET", routes.ROUNDS, table=str(PATH)).json() == {"rounds": []}
+    answer = decode(AdmissionAnswer, door.ask("POST", routes.ADMISSION, AdmissionQuery(slots=1)).json())
+    assert answer.feasible
+
+
+def test_operators_over_http(world: CoordinatorWorld, door: Door) -> None:
+    world.create()
+    world.hot.append(PATH, 3)
+    assert door.ask("POST", path_of(routes.PAUSE)).json()["state"] == "paused"
+    assert door.ask("POST", path_of(routes.TIER_NOW)).json()["code"] == "table-busy"
+    assert door.ask("POST", path_of(routes.RESUME)).json()["state"] == "scheduled"
+    assert door.ask("POST", path_of(routes.RESYNC), {"choice": "both"}).json()["code"] == "invalid-request"
+    assert door.ask("POST", path_of(routes.RESYNC), {"choice": "resync"}).json()["state"] == "scheduled"
+
+
+def test_a_read_plan_is_leased_renewed_and_released(world: CoordinatorWorld, door: Door) -> None:
+    world.create()
+    world.hot.append(PATH, 3)
+    plan = decode(ReadPlan, door.ask("GET", path_of(routes.READ_PLAN), role="read", lease_s=5).json())
+    assert [t.range for t in plan.tails] == [OffsetRange(0, 3)]
+    renew, release = (r.format(lease_id=plan.lease_id) for r in (routes.RENEW_READ, routes.RELEASE_READ))
+    assert door.ask("POST", renew, role="read", lease_s=5).status_code == 204
+    for _ in range(2):
+        assert door.ask("DELETE", release, role="read").status_code == 204
+    assert door.ask("POST", renew, role="read").json()["code"] == "snapshot-gone"
