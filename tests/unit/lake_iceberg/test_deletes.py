@@ -18,7 +18,7 @@ from pyiceberg.types import LongType, NestedField
 from pyroaring import BitMap64
 
 from lakeward.errors import LakeTampered
-from lakeward.lake.iceberg.deletefilter import DeleteFilter, Keeper, _matches
+from lakeward.lake.iceberg.deletefilter import DeleteFilter, Keeper, matching_rows
 from lakeward.lake.iceberg.files import IndexedFile
 from lakeward.lake.iceberg.snapshotfiles import DeleteEntry, PlannedFile, _applies
 
@@ -73,7 +73,7 @@ def test_a_vector_that_is_not_whole_is_named(tmp_path: Path) -> None:
 def test_keys_match_with_nulls_and_over_several_columns() -> None:
     rows = pa.table({"a": [1, 1, None, 2, None], "b": ["x", "y", "x", None, None]})
     deleted = pa.table({"a": [1, None, None], "b": ["y", "x", None]})
-    assert _matches(rows, deleted).tolist() == [False, True, True, False, True]
+    assert matching_rows(rows, deleted).tolist() == [False, True, True, False, True]
 
 
 def test_no_deletes_mean_no_mask() -> None:

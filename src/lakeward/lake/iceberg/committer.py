@@ -7,7 +7,9 @@ import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
@@ -20,7 +22,7 @@ from pyiceberg.exceptions import (
     TooManyRequestsError,
     UnauthorizedError,
 )
-from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary, UpdateMetrics, update_snapshot_summaries
 from requests.exceptions import RequestException
@@ -39,6 +41,7 @@ from lakeward.lake.iceberg.ancestry import Reconciled
 from lakeward.lake.iceberg.connection import IcebergConnection
 from lakeward.lake.iceberg.deletes import write_deletes
 from lakeward.lake.iceberg.diff import check_fits
+from lakeward.lake.iceberg.equality import find_same_round, key_ids, merge_hits
 from lakeward.lake.iceberg.failures import describe, lake_errors
 from lakeward.lake.iceberg.files import FileIndex
 from lakeward.lake.iceberg.handle import WriteHandle
@@ -55,10 +58,19 @@ from lakeward.lake.iceberg.manifests import (
 from lakeward.lake.iceberg.partition import partition_record
 from lakeward.lake.iceberg.reader import IcebergLakeReader
 from lakeward.lake.iceberg.request import CommitRequest
-from lakeward.lake.iceberg.resolve import Candidate, OffsetLoader, Resolution, resolve
+from lakeward.lake.iceberg.resolve import Candidate, Hit, OffsetLoader, Resolution, resolve
 from lakeward.lake.iceberg.result import WriteResult
 from lakeward.lake.iceberg.sqlcatalog import IcebergSqlCatalog
-from lakeward.lake.iceberg.summary import FOREIGN_REMOVED_KEY, INLINE_LIMIT, MISSING_KEY, UNCOUNTED
+from lakeward.lake.iceberg.summary import (
+    FOREIGN_REMOVED_KEY,
+    INLINE_LIMIT,
+    MISSING_KEY,
+    OWN_OFFSETS_KEY,
+    UNCOUNTED,
+    fluss_body,
+    fluss_partitions,
+    summary_of,
+)
 from lakeward.model.bucket import Bucket
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import RoundId
@@ -135,6 +147,8 @@ class IcebergLakeCommitter(LakeCommitter):
             fault_point("lake.before-resolve", round_id=properties.round_id)
             files = self._data_files(ground.table, parsed)
             resolution = self._resolve(ground, files, replaced)
+            by_key = self._key_files(ground.table, parsed)
+            resolution.hits = merge_hits([*resolution.hits, *self._same_round(ground.table, parsed)])
             missing = self._explain_missing(ground, resolution)
             fault_point("lake.before-deletes", round_id=properties.round_id)
             metadata, prefix = ground.table.metadata, round_prefix(properties.round_id)
@@ -144,7 +158,8 @@ class IcebergLakeCommitter(LakeCommitter):
             removed = ground.reconciled.foreign_removed()
             if removed is None or removed > missing:
                 extra[FOREIGN_REMOVED_KEY] = UNCOUNTED if removed is None else str(removed - missing)
-            return self.build(ground, properties, [c.file for c in files], deletes, rows_gone=resolution.count, extra=extra)
+            rows_gone = None if by_key else resolution.count
+            return self.build(ground, properties, [c.file for c in files], [*deletes, *by_key], rows_gone=rows_gone, extra=extra)
 
     def load_ground(self, base: LakeBase, round_id: str, *, as_is: bool = False) -> Ground:
         """The table now, if it is still what `base` says, head, tag and token. Raises `CommitConflict`.
@@ -171,6 +186,31 @@ class IcebergLakeCommitter(LakeCommitter):
                 data_file = file.data_file(partition)
                 made.append(Candidate(data_file, spec.spec_id, result.bucket, file.first_offset, file.last_offset, load))
         return made
+
+    def _key_files(self, table: Table, results: Sequence[WriteResult]) -> list[tuple[int, DataFile]]:
+        """Equality deletes, in the partition of the split that gave them."""
+        metadata = table.metadata
+        spec, schema = metadata.spec(), metadata.schema()
+        made = []
+        for result in results:
+            partition = partition_record(spec, schema, result.bucket) if result.keys else None
+            for file in result.keys:
+                assert partition is not None
+                made.append((spec.spec_id, file.data_file(partition, DataFileContent.EQUALITY_DELETES, key_ids(schema))))
+        return made
+
+    def _same_round(self, table: Table, results: Sequence[WriteResult]) -> list[Hit]:
+        """Rows that an earlier result of the bucket wrote and a later one's keys delete. Results are in offset order."""
+        metadata = table.metadata
+        spec, schema = metadata.spec(), metadata.schema()
+        older: dict[Bucket, list[Hit]] = {}
+        found: list[Hit] = []
+        for result in results:
+            before = older.setdefault(result.bucket, [])
+            found += find_same_round(table.io, schema, result.keys, before)
+            partition = partition_record(spec, schema, result.bucket)
+            before += [Hit(f.data_file(partition), spec.spec_id, np.empty(0, np.int64)) for f in result.files]
+        return found
 
     def _resolve(self, ground: Ground, files: list[Candidate], replaced: Mapping[Bucket, OffsetSet]) -> Resolution:
         wanted = {b: o for b, o in replaced.items() if o}
@@ -202,7 +242,7 @@ class IcebergLakeCommitter(LakeCommitter):
         data: Sequence[DataFile],
         deletes: Sequence[tuple[int, DataFile]] = (),
         *,
-        rows_gone: int = 0,
+        rows_gone: int | None = 0,
         fence_step: int = 0,
         extra: Mapping[str, str] | None = None,
     ) -> Committable:
@@ -224,11 +264,13 @@ class IcebergLakeCommitter(LakeCommitter):
         known = 0 if ground.reconciled.newest is None else base.record_count
         ours = {
             **self._own_summary(base, properties, fence_step),
-            OFFSETS_KEY: self._offsets_text(target, base.offsets.overlaid(properties.offsets)),
-            **({} if known is None else {ROWS_KEY: str(max(0, known + rows - rows_gone))}),
+            **self._offsets(ground, target, base.offsets.overlaid(properties.offsets)),
+            **({} if known is None or rows_gone is None else {ROWS_KEY: str(max(0, known + rows - rows_gone))}),
             **(extra or {}),
             **properties.extra,
         }
+        if OFFSETS_KEY not in ours:  # Fluss's job stops at a snapshot of that name without a path
+            del ours[COMMIT_USER_KEY]
         fault_point("lake.before-manifests", round_id=properties.round_id)
         manifests = self._manifests(target, ground, data, deletes)
         sequence = metadata.next_sequence_number()
@@ -250,7 +292,7 @@ class IcebergLakeCommitter(LakeCommitter):
             base=base,
             payload=request.to_bytes(),
             rows=rows,
-            deletes=rows_gone,
+            deletes=sum(f.record_count for _, f in deletes) if rows_gone is None else rows_gone,
             files=len(written),
             bytes_written=sum(f.file_size_in_bytes for f in written),
         )
@@ -266,8 +308,19 @@ class IcebergLakeCommitter(LakeCommitter):
             GENERATION_KEY: str(properties.generation),
         }
 
-    def _offsets_text(self, target: ManifestTarget, offsets: OffsetMap) -> str:
-        text = json.dumps(offsets.to_json(), separators=(",", ":"))
+    def _offsets(self, ground: Ground, target: ManifestTarget, offsets: OffsetMap) -> dict[str, str]:
+        """In the Fluss setting `fluss-offsets` is the path that Fluss gave for this commit (`CommitProperties.extra`); a commit that
+        moves nothing copies the last one."""
+        partitions = fluss_partitions(self._table)
+        if partitions is None:
+            return {OFFSETS_KEY: self._offsets_text(target, offsets.to_json())}
+        newest = ground.reconciled.newest
+        path = None if newest is None else summary_of(newest).get(OFFSETS_KEY)
+        own = self._offsets_text(target, fluss_body(self._table.table_id, offsets, partitions))
+        return {OWN_OFFSETS_KEY: own, **({} if path is None else {OFFSETS_KEY: path})}
+
+    def _offsets_text(self, target: ManifestTarget, body: Mapping[str, Any]) -> str:
+        text = json.dumps(body, separators=(",", ":"))
         if len(text) <= INLINE_LIMIT:
             return text
         path = target.new_path("offsets").removesuffix(".avro") + ".json"

@@ -44,7 +44,7 @@ class Keeper:
         low, high = np.searchsorted(self._positions, [start, start + table.num_rows])
         keep[self._positions[low:high] - start] = False
         for names, deleted in self._keys:
-            keep &= ~_matches(table.select(list(names)), deleted)
+            keep &= ~matching_rows(table.select(list(names)), deleted)
         return keep
 
 
@@ -110,7 +110,7 @@ class DeleteFilter:
         return np.fromiter(BitMap64.deserialize(blob[8:-4]), np.int64)
 
 
-def _matches(rows: pa.Table, deleted: pa.Table) -> Mask:
+def matching_rows(rows: pa.Table, deleted: pa.Table) -> Mask:
     """For each row whether its key is among the deleted ones; null equals null, as Iceberg has it."""
     codes = np.zeros(rows.num_rows + deleted.num_rows, np.int64)
     for name in rows.column_names:

@@ -38,6 +38,11 @@ def data_name(round_id: RoundId, split: Split, attempt: int, number: int) -> str
     return f"{round_prefix(round_id)}{where}-{attempt}-{number}-{uuid.uuid4().hex[:8]}.parquet"
 
 
+def keys_name(round_id: RoundId, split: Split, attempt: int, number: int) -> str:
+    """A file of keys to delete."""
+    return data_name(round_id, split, attempt, number).replace(".parquet", "-keys.parquet")
+
+
 def _bucket_slug(bucket: Bucket) -> str:
     if not bucket.partition:
         return str(bucket.number)

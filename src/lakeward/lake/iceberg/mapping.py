@@ -16,7 +16,7 @@ from lakeward.errors import InvalidTable, UnsupportedBucketKey, UnsupportedType
 from lakeward.lake.iceberg.types import to_iceberg_type
 from lakeward.model import types as model
 from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
-from lakeward.model.table import BucketFunction, TableDescriptor, TablePath
+from lakeward.model.table import FLUSS_PARTITIONS, BucketFunction, TableDescriptor, TablePath
 
 LAKE_PREFIX = "iceberg."
 OTHER_PREFIX = "fluss."
@@ -60,8 +60,11 @@ def lake_schema(descriptor: TableDescriptor, table: str = "?") -> Schema:
 
 
 def has_bucket_transform(descriptor: TableDescriptor) -> bool:
+    """Fluss buckets nullable keys too, where it made the table."""
     keys = descriptor.bucket_keys
-    return descriptor.bucket_function is BucketFunction.ICEBERG and len(keys) == 1 and not descriptor.schema.column(keys[0]).type.nullable
+    if descriptor.bucket_function is not BucketFunction.ICEBERG or len(keys) != 1:
+        return False
+    return FLUSS_PARTITIONS in descriptor.properties or not descriptor.schema.column(keys[0]).type.nullable
 
 
 def lake_spec(descriptor: TableDescriptor, schema: Schema) -> PartitionSpec:

@@ -17,7 +17,7 @@ from lakeward.spi.lake import LakeStorage, WriteTask
 
 CAPABILITIES = LakeCapabilities(
     upserts=True,
-    delete_encodings=frozenset({DeleteEncoding.POSITIONS}),
+    delete_encodings=frozenset({DeleteEncoding.POSITIONS, DeleteEncoding.EQUALITY}),
     one_writer_per_bucket=False,
     conditional_commit=True,
     tags=True,

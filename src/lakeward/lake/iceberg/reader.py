@@ -22,7 +22,7 @@ from lakeward.lake.iceberg.kept import Kept
 from lakeward.lake.iceberg.offsetcache import find_cache, load_column
 from lakeward.lake.iceberg.scan import Scan, same_rows
 from lakeward.lake.iceberg.snapshotfiles import plan_files
-from lakeward.lake.iceberg.summary import SummaryReader, summary_of
+from lakeward.lake.iceberg.summary import SummaryReader, fluss_partitions, summary_of
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.offsets import OffsetMap
@@ -48,7 +48,7 @@ class IcebergLakeReader(LakeReader):
         return IcebergLakeReader(self._connection, self._table, self.load())
 
     def summaries(self, table: Table) -> SummaryReader:
-        return SummaryReader(str(self._table.path), self._table.table_id, table.io)
+        return SummaryReader(str(self._table.path), self._table.table_id, table.io, partitions=fluss_partitions(self._table))
 
     def reconcile(self, table: Table, *, as_is: bool = False) -> Reconciled:
         """Where a loaded table stands. Raises as `load_base`."""

@@ -39,7 +39,9 @@ class WrittenFile:
     sort_order_id: int | None = None
     offsets: bytes = b""
 
-    def data_file(self, partition: Record, content: DataFileContent = DataFileContent.DATA) -> DataFile:
+    def data_file(
+        self, partition: Record, content: DataFileContent = DataFileContent.DATA, equality_ids: list[int] | None = None
+    ) -> DataFile:
         return DataFile.from_args(
             content=content,
             file_path=self.path,
@@ -55,7 +57,7 @@ class WrittenFile:
             upper_bounds=self.upper_bounds,
             key_metadata=None,
             split_offsets=self.split_offsets,
-            equality_ids=None,
+            equality_ids=equality_ids,
             sort_order_id=self.sort_order_id,
         )
 
@@ -65,9 +67,12 @@ class WrittenFile:
 
 @dataclass(frozen=True, kw_only=True)
 class WriteResult:
+    """`keys`: files of keys whose rows of earlier commits, and of earlier results of the same round, go."""
+
     bucket: Bucket
     schema_id: int
     files: tuple[WrittenFile, ...]
+    keys: tuple[WrittenFile, ...] = ()
 
     def to_bytes(self) -> bytes:
         body = {
@@ -75,6 +80,7 @@ class WriteResult:
             "bucket": self.bucket.number,
             "schema_id": self.schema_id,
             "files": [_file_body(f) for f in self.files],
+            "keys": [_file_body(f) for f in self.keys],
         }
         return pack(_KIND, _VERSION, body, [f.offsets for f in self.files])
 
@@ -82,7 +88,8 @@ class WriteResult:
     def from_bytes(cls, data: bytes) -> WriteResult:
         _, body, blobs = unpack(_KIND, _VERSION, data)
         files = tuple(_file_from(b, blob) for b, blob in zip(body["files"], blobs, strict=True))
-        return cls(bucket=Bucket(body["partition"], body["bucket"]), schema_id=body["schema_id"], files=files)
+        keys = tuple(_file_from(b, b"") for b in body.get("keys", ()))
+        return cls(bucket=Bucket(body["partition"], body["bucket"]), schema_id=body["schema_id"], files=files, keys=keys)
 
 
 _COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")

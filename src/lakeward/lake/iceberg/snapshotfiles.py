@@ -86,7 +86,7 @@ class PlannedFile:
             bucket=self.bucket,
             record_count=self.file.record_count,
             size_bytes=self.file.file_size_in_bytes,
-            offsets=None if first is None or last is None else OffsetRange(first, last + 1),
+            offsets=None if first is None or last is None or first < 0 else OffsetRange(first, last + 1),
             sequence=self.indexed.entry.sequence_number or 0,
             deletes=tuple(self._describe_delete(d) for d in self.deletes),
             partition=self.partition,

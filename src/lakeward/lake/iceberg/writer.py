@@ -9,9 +9,10 @@ from pyiceberg.io import FileIO
 
 from lakeward.errors import LakeSchemaBroken
 from lakeward.lake.iceberg.connection import IcebergConnection
+from lakeward.lake.iceberg.equality import conform_keys, key_schema
 from lakeward.lake.iceberg.failures import lake_errors
 from lakeward.lake.iceberg.handle import WriteHandle
-from lakeward.lake.iceberg.location import data_name
+from lakeward.lake.iceberg.location import data_name, keys_name
 from lakeward.lake.iceberg.offsetcache import encode_offsets, join_encoded, write_cache
 from lakeward.lake.iceberg.parquet import FileStatistics, ParquetOptions, ParquetOutput
 from lakeward.lake.iceberg.result import WriteResult, WrittenFile
@@ -19,10 +20,14 @@ from lakeward.lake.iceberg.types import to_arrow_schema
 from lakeward.model.faults import fault_point
 from lakeward.model.offsetset import Offsets
 from lakeward.model.schema import BUCKET, OFFSET
+from lakeward.model.table import FLUSS_PARTITIONS
 from lakeward.spi.lake import LakeWriter, WriteTask
 
 _TARGET_BYTES = 512 * 1024 * 1024
 """Iceberg's default of `write.target-file-size-bytes`."""
+
+_KEY_FILE_ROWS = 5_000_000
+"""Keys held in memory at most."""
 
 
 class IcebergLakeWriter(LakeWriter):
@@ -41,6 +46,10 @@ class IcebergLakeWriter(LakeWriter):
         self._first: int | None = None
         self._last = 0
         self._files: list[WrittenFile] = []
+        self._keys: list[pa.RecordBatch] = []
+        self._key_rows = 0
+        self._key_files: list[WrittenFile] = []
+        self._has_offset_cache = task.table.is_pk and FLUSS_PARTITIONS not in task.table.descriptor.properties
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Cuts batches where a row group is full, so that none outgrows the table's limits or this process's memory."""
@@ -81,7 +90,7 @@ class IcebergLakeWriter(LakeWriter):
         """What the file must say of its offsets, in a few bytes for each row group."""
         self._first = int(offsets[0]) if self._first is None else self._first
         self._last = int(offsets[-1])
-        if self._task.table.is_pk:
+        if self._has_offset_cache:  # Fluss's rows are replaced by key: nobody asks for their offsets
             self._encoded.append(encode_offsets(offsets))
 
     def _conform(self, table: pa.Table) -> pa.Table:
@@ -125,13 +134,41 @@ class IcebergLakeWriter(LakeWriter):
         self._output, self._encoded, self._first = None, [], None
         fault_point("lake.after-file", path=file.path)
 
+    # ---- keys ------------------------------------------------------------------------------------------------------
+    def delete_keys(self, batch: pa.RecordBatch) -> None:
+        """Rows of this writer are not reached: give the keys before the rows that take their place."""
+        self._keys.append(batch)
+        self._key_rows += batch.num_rows
+        if self._key_rows >= _KEY_FILE_ROWS:
+            self._close_keys()
+
+    def _close_keys(self) -> None:
+        if not self._key_rows:
+            return
+        schema = key_schema(self._handle.schema)
+        table, self._keys, self._key_rows = conform_keys(self._keys, schema), [], 0
+        name = keys_name(self._task.round_id, self._task.split, self._task.attempt, len(self._key_files))
+        with lake_errors(str(self._task.table.path), "write keys of"):
+            output = ParquetOutput(self._io, f"{self._handle.folder}/{name}", schema, self._options)
+            output.write(table)
+            statistics = self._statistics.of(output.close())
+        known = {k: v for k, v in statistics.items() if v is not None}
+        self._key_files.append(WrittenFile(path=output.path, size_bytes=output.size, first_offset=0, last_offset=0, **known))
+        fault_point("lake.after-file", path=output.path)
+
     def complete(self) -> bytes | None:
         self._flush()
         if self._output is not None:
             self._close_file()
-        if not self._files:
+        self._close_keys()
+        if not self._files and not self._key_files:
             return None
-        result = WriteResult(bucket=self._task.split.bucket, schema_id=self._handle.schema.schema_id, files=tuple(self._files))
+        result = WriteResult(
+            bucket=self._task.split.bucket,
+            schema_id=self._handle.schema.schema_id,
+            files=tuple(self._files),
+            keys=tuple(self._key_files),
+        )
         return result.to_bytes()
 
     def abort(self) -> None:
