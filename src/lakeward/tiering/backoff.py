@@ -10,6 +10,9 @@ from typing import TypeVar
 from lakeward.errors import LakeUnavailable, Unavailable
 from lakeward.model.clock import Clock
 
+_JITTER = random.Random()  # noqa: S311 - spreading retries needs no secrecy
+"""A generator of its own: the module's is left to whoever seeds it."""
+
 T = TypeVar("T")
 
 LAKE_PATIENCE_S = 20.0
@@ -20,7 +23,7 @@ def delays(first_s: float = 0.1, ceiling_s: float = 5.0) -> Iterator[float]:
     """Endless. Half of each delay is random, so that many jobs do not come back in step."""
     delay = first_s
     while True:
-        yield delay * (0.5 + random.random() / 2)  # noqa: S311 - spreading retries needs no secrecy
+        yield delay * (0.5 + _JITTER.random() / 2)
         delay = min(delay * 2, ceiling_s)
 
 

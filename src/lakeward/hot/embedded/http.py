@@ -17,6 +17,9 @@ from lakeward.protocol.routes import INFO
 from lakeward.protocol.tables import ServerInfo
 from lakeward.protocol.version import PROTOCOL, PROTOCOL_HEADER, check_peer
 
+_JITTER = random.Random()  # noqa: S311 - spreading retries needs no secrecy
+"""A generator of its own: the module's is left to whoever seeds it."""
+
 T = TypeVar("T")
 
 TOKEN_VARIABLE = "LAKEWARD_TOKEN"  # noqa: S105 - the name of a variable
@@ -60,7 +63,7 @@ class ServerConnection:
                 arrived = not isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout)
                 if (arrived and not repeatable) or time.monotonic() + pause_s > give_up_at:
                     raise
-            time.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
+            time.sleep(pause_s * _JITTER.uniform(0.5, 1.0))
             pause_s = min(pause_s * 2, 1.0)
 
     def call(

@@ -20,6 +20,9 @@ from lakeward.hot.embedded.flight.failure import calling
 from lakeward.hot.embedded.http import ServerConnection
 from lakeward.protocol.flight import Act, ActionRequest, Ticket, to_bytes
 
+_JITTER = random.Random()  # noqa: S311 - spreading retries needs no secrecy
+"""A generator of its own: the module's is left to whoever seeds it."""
+
 T = TypeVar("T")
 
 _OPTIONS = [
@@ -65,7 +68,7 @@ class Backoff:
         """Waits before the next attempt, or raises `error` when the time is up or trying again cannot help."""
         if not error.retryable or time.monotonic() + self._pause_s > self._give_up_at:
             raise error
-        time.sleep(self._pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
+        time.sleep(self._pause_s * _JITTER.uniform(0.5, 1.0))
         self._pause_s = min(self._pause_s * 2, self.longest_s)
 
 
