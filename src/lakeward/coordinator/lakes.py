@@ -22,18 +22,32 @@ class Lakes:
 
     def check(self) -> None:
         """At start. A wrong configuration is raised; a lake that does not answer is remembered and asked again later."""
+        for name in self._formats():
+            self._check(name)
+
+    def look(self) -> None:
+        """From time to time: whether every lake still answers. Nothing is raised; people see it on the dashboard."""
+        for name in self._formats():
+            try:
+                self._check(name)
+            except (InvalidConfig, PluginNotFound) as error:
+                self.trouble[name] = str(error)
+
+    def _formats(self) -> list[str]:
         with self._board.lock:
             formats = {r.options.format for r in self._board.tables.values() if r.options.enabled}
         if self._board.options.lake_enabled:
             formats.add(self._board.options.lake_format)
-        for name in sorted(f for f in formats if f is not None):
-            try:
-                self._board.lakes(name).catalog().check()
-                self.trouble.pop(name, None)
-            except (InvalidConfig, PluginNotFound):
-                raise
-            except LakewardError as error:
-                self.trouble[name] = str(error)
+        return sorted(f for f in formats if f is not None)
+
+    def _check(self, name: str) -> None:
+        try:
+            self._board.lakes(name).catalog().check()
+            self.trouble.pop(name, None)
+        except (InvalidConfig, PluginNotFound):
+            raise
+        except LakewardError as error:
+            self.trouble[name] = str(error)
 
     def pause_restored(self) -> None:
         """A restored folder may be behind its lake: no writes to a table before its lake has said where it stands."""

@@ -81,10 +81,9 @@ class Upkeep:
 
     def run(self) -> None:
         self._leases.sweep()
+        self._lakes.look()
         self._each(self.expire)
         self.prune()
-        if self._lakes.trouble:
-            self._lakes.check()
 
     def remove_orphans(self) -> None:
         self._each(self.remove_orphans_of)

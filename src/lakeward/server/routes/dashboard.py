@@ -12,7 +12,6 @@ from fastapi.responses import JSONResponse
 from lakeward.config import options
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role
-from lakeward.protocol.codec import encode
 from lakeward.protocol.routes import DASHBOARD, LAG, LAGS
 from lakeward.protocol.views import TableStatus
 from lakeward.server.auth import require
@@ -62,9 +61,9 @@ def overview(services: Services) -> dict[str, Any]:
     )
     return {
         "now_ms": status.now_ms,
-        "tiles": [encode(tile) for tile in make_tiles(seen)],
-        "tables": encode(status.tables),
-        "jobs": encode(status.jobs),
+        "tiles": make_tiles(seen),
+        "tables": status.tables,
+        "jobs": status.jobs,
         "warnings": list(status.warnings),
     }
 
