@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from lakeward.read.arrow import request_of
+from lakeward.read.piece import cached_hot
 from lakeward.read.plan import AsOf
 from lakeward.read.predicate import Filter
 from lakeward.read.spark.batch import read_frame
 from lakeward.read.spark.options import find_server
-from lakeward.spi.registry import load_hot
 
 LEASE_S = 900.0
 """A DataFrame is read after it was planned: nothing under it expires for a quarter of an hour."""
@@ -37,7 +37,7 @@ def read(
     `as_of`: a lake snapshot id or a moment: history alone. `at_least`: a write's token, to see that write. `filter`: tuples such
     as `[("id", "=", 5)]`; one on partition or bucket keys leaves out whole files while the read is planned, which a filter on the
     DataFrame cannot. The plan holds for `lease_s` seconds; read again for newer rows. How fresh it is: `df.lakeward_bound`."""
-    plugin = load_hot(hot, {"server": find_server(server)})
+    plugin = cached_hot(hot, (("server", find_server(server)),))
     request = request_of(table, columns=columns, filter=filter, mode=mode, as_of=as_of, at_least=at_least, system_columns=system_columns)
     frame, opened = read_frame(spark, plugin, replace(request, lease_s=lease_s))
     opened.lease.detach()

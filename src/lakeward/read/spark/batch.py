@@ -7,8 +7,6 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from pyspark.sql import functions as F
-
 from lakeward.errors import SparkUnsupported
 from lakeward.model.bucket import Bucket
 from lakeward.read.arrow import OpenRead, ReadRequest, fold_tails, open_read
@@ -40,7 +38,7 @@ def read_frame(spark: Any, plugin: HotPlugin, request: ReadRequest) -> tuple[Any
     if opened.predicate is not None:
         frame = frame.filter(spark_condition(opened.predicate, opened.table))
     wanted = [*opened.columns, *(SYSTEM_NAMES if request.system_columns else ())]
-    return frame.select(*[F.col(f"`{name}`") for name in wanted]), opened
+    return frame.select([f"`{name}`" for name in wanted]), opened
 
 
 def _compose(spark: Any, plugin: HotPlugin, opened: OpenRead) -> Any:
@@ -57,7 +55,7 @@ def _compose(spark: Any, plugin: HotPlugin, opened: OpenRead) -> Any:
         return empty_frame(spark, opened.table, columns)
     whole = frames[0]
     for frame in frames[1:]:
-        whole = whole.unionByName(frame)
+        whole = whole.union(frame)
     return whole
 
 

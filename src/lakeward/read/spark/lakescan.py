@@ -11,8 +11,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from lakeward.errors import LakeTampered
-from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
+from lakeward.model.schema import BUCKET, OFFSET
 from lakeward.model.table import TableInfo
+from lakeward.read.request import SYSTEM_NAMES
 from lakeward.read.spark.lakefiles import FileGroups
 from lakeward.read.spark.schema import parquet_schema, table_schema
 from lakeward.spi.lake import LakeDelete, LakeFile
@@ -71,12 +72,12 @@ class LakeScan:
             parts.append(self._without_dead(self._without_deletes(groups.by_path)))
         whole = None
         for frame in map(self._shape, parts):
-            whole = frame if whole is None else whole.unionByName(frame)
+            whole = frame if whole is None else whole.union(frame)
         return whole
 
     def _narrow(self) -> tuple[str, ...]:
         key = self.table.descriptor.primary_key if self.keys_frame is not None else ()
-        return tuple(dict.fromkeys((*self.columns, *key, BUCKET, OFFSET, TIMESTAMP)))
+        return tuple(dict.fromkeys((*self.columns, *key, *SYSTEM_NAMES)))
 
     def _wide(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*self._narrow(), *self.table.descriptor.partition_keys)))
@@ -95,9 +96,15 @@ class LakeScan:
             raise LakeTampered(table=str(self.table.path), snapshot=self.snapshot, what="a data file", reason=reason) from error
 
     def _shape(self, frame: Any) -> Any:
-        """The columns asked for plus the system columns, in the table's own types."""
-        wanted = table_schema(self.table, self.columns, (BUCKET, OFFSET, TIMESTAMP))
-        return frame.select(*[F.col(f"`{f.name}`").cast(f.dataType).alias(f.name) for f in wanted.fields])
+        """The columns asked for plus the system columns, in the table's own types. Each call into the JVM counts here."""
+        wanted = table_schema(self.table, self.columns, SYSTEM_NAMES)
+        stored = parquet_schema(self.table, wanted.names, {})
+        same = [stored[f.name].dataType == f.dataType for f in wanted.fields]
+        casts = [
+            f"`{f.name}`" if s else f"cast(`{f.name}` as {f.dataType.simpleString()}) as `{f.name}`"
+            for f, s in zip(wanted, same, strict=True)
+        ]
+        return frame.selectExpr(*casts)
 
     def _without_dead(self, frame: Any) -> Any:
         if self.dead_frame is not None:
