@@ -148,18 +148,6 @@ def test_a_column_added_between_rounds(client: Client, job: Job) -> None:
     assert [r["extra"] for r in lake_rows(client, table) if r["id"] == 10] == [7]
 
 
-def test_force_finish_commits_prefixes_and_goes_on(client: Client, job: Job) -> None:
-    table = client.create_table(
-        "e2e.forced", "id BIGINT, name STRING", freshness="1 h", properties={"table.datalake.max-round-duration": "1 ms"}
-    )
-    for n in range(6):
-        table.append(rows(10 * n, 10 * n + 10))
-    tier_now(client, table)
-    wait_tiered(client, table, state=job.text)
-    assert len(lake_snapshots(client, table)) > 1, "one round could not take all of it"
-    assert check_exactly_once(client, table) == 60
-
-
 def test_one_tables_trouble_is_its_own(client: Client, job: Job) -> None:
     """A lake table that was dropped behind our back fails its table, with the reason, and no other."""
     broken = client.create_table("e2e.broken", "id BIGINT, name STRING", freshness="1 s")

@@ -79,6 +79,22 @@ def test_sigterm_ends_running_rounds_and_gives_the_leases_back(server: Server, c
         job.kill()
 
 
+def test_force_finish_commits_prefixes_and_goes_on(server: Server, client: Client) -> None:
+    limits = {"table.datalake.max-round-duration": "1 ms", "table.datalake.pool": "forced"}
+    table = client.create_table("share.forced", "id BIGINT, name STRING", freshness="1 h", properties=limits)
+    for n in range(6):
+        table.append(some_rows(10 * n, 10 * n + 10))
+    job = Job(server, "forced", spark=False, settings={"LAKEWARD_TIERING__ROUND__MIN_WORK": "0 s", "LAKEWARD_TIERING__POOL": "forced"})
+    try:
+        tier_now(client, table)
+        wait_tiered(client, table, state=job.text)
+        assert len(lake_snapshots(client, table)) > 1, "one round could not take all of it"
+        assert check_exactly_once(client, table) == 60
+        assert "force-finished" in {r["outcome"] for r in rounds(client, table)}
+    finally:
+        job.kill()
+
+
 @pytest.fixture
 def s3(tmp_path: Path) -> Iterator[dict[str, str]]:
     """An S3 of moto's in a process of its own; the bucket is there."""

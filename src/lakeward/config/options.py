@@ -394,6 +394,13 @@ TIERING_ROUND_MAX_AGE = _option(
     "An older round never commits. Below the 3 days after which other engines' orphan removal may delete its files.",
     _J,
 )
+TIERING_ROUND_MIN_WORK = _option(
+    "tiering.round.min-work",
+    duration(),
+    "1 s",
+    "A round whose limit passed before it could write works for so long all the same, so that a late table catches up.",
+    _J,
+)
 TIERING_COMMIT_MAX_ATTEMPTS = _option(
     "tiering.commit.max-attempts", integer(minimum=1), "10", "Tries when foreign commits come between.", _J
 )

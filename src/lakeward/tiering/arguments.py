@@ -23,6 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         run(
             server=given.server,
+            fluss=given.fluss,
+            fluss_user=given.fluss_user,
             name=given.name,
             pool=given.pool,
             slots=given.slots,
@@ -39,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(
     *,
     server: str | None = None,
+    fluss: str | None = None,
+    fluss_user: str | None = None,
     name: str | None = None,
     pool: str | None = None,
     slots: int | None = None,
@@ -62,7 +66,8 @@ def run(
     config = resolve(arguments={k: v for k, v in arguments.items() if v is not None}, file=config_file)
     _use_token(config.get(options.CLIENT_TOKEN), config.get(options.CLIENT_TOKEN_FILE))
     spark = {**{f"spark.{k}": v for k, v in config.below("spark.").items()}, **parse_conf(conf)}
-    run_job(TieringOptions.from_config(config, spark))
+    made = TieringOptions.from_config(config, spark)
+    run_job(made if fluss is None else made.with_fluss(fluss, fluss_user))
 
 
 def parse_conf(pairs: Sequence[str]) -> dict[str, str]:
@@ -94,6 +99,8 @@ def _parser() -> argparse.ArgumentParser:
 
 HELP = {
     "server": "The server's HTTP address.",
+    "fluss": "host:port of an Apache Fluss server, in place of --server: tiers the tables of that cluster.",
+    "fluss-user": "User at the Fluss cluster (SASL PLAIN); the password comes from LAKEWARD_FLUSS_PASSWORD.",
     "name": "The job's name; a newer instance of the same name takes over.",
     "pool": "The pool of tables this job serves.",
     "slots": "Rounds at the same time.",

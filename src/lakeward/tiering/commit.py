@@ -8,7 +8,7 @@ identical request again until it is answered.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -111,7 +111,9 @@ class RoundCommit:
             return base, committable, self.clock.monotonic() - began
 
     def _resolve(self, base: LakeBase) -> Committable:
-        return self._patiently(lambda: self.committer.prepare(self.kept.results, self.kept.replaced, base, self._properties()))
+        table, round_id, offsets = self.plan.table, self.plan.round_id, self.kept.offsets
+        extra = self._patiently(lambda: self.coordinator.prepare_commit(table, round_id, offsets))
+        return self._patiently(lambda: self.committer.prepare(self.kept.results, self.kept.replaced, base, self._properties(extra)))
 
     def _patiently(self, call: Callable[[], T]) -> T:
         return patiently(call, clock=self.clock, wait=self.control.wait, server_wait_s=self.limits.server_wait_s)
@@ -242,13 +244,14 @@ class RoundCommit:
     def _table(self) -> str:
         return str(self.plan.table.path)
 
-    def _properties(self) -> CommitProperties:
+    def _properties(self, extra: Mapping[str, str]) -> CommitProperties:
         return CommitProperties(
             round_id=self.plan.round_id,
             epoch=self.owner.epoch,
             job=self.owner.job,
             offsets=self.kept.offsets,
             generation=self.generation,
+            extra=extra,
         )
 
     def _precondition(self) -> Precondition:

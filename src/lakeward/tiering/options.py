@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lakeward.config import Config, options
@@ -32,9 +32,15 @@ class TieringOptions:
     small_round_bytes: int = 16 * 1024 * 1024
     shutdown_grace_s: float = 30.0
     server_wait_s: float = SERVER_WAIT_S
+    min_work_s: float = 1.0
     commit: CommitLimits = field(default_factory=CommitLimits)
     metrics_port: int | None = None
     cache_dir: Path | None = None
+
+    def with_fluss(self, bootstrap: str, user: str | None = None) -> TieringOptions:
+        """The same job on the tables of an Apache Fluss cluster. A password travels in nobody's options."""
+        login = {} if user is None else {"user": user}
+        return replace(self, server=bootstrap, hot="fluss", hot_options={"bootstrap": bootstrap, **login})
 
     @classmethod
     def from_config(cls, config: Config, spark: Mapping[str, str] | None = None) -> TieringOptions:
@@ -52,6 +58,7 @@ class TieringOptions:
             target_bytes=config.get(options.TIERING_SPLIT_TARGET_BYTES),
             split_attempts=config.get(options.TIERING_SPLIT_MAX_ATTEMPTS),
             small_round_bytes=config.get(options.TIERING_SMALL_ROUND_BYTES),
+            min_work_s=config.get(options.TIERING_ROUND_MIN_WORK).total_seconds(),
             shutdown_grace_s=config.get(options.TIERING_SHUTDOWN_GRACE).total_seconds(),
             commit=CommitLimits(
                 max_age_s=max_age.total_seconds(),

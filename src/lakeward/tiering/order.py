@@ -27,9 +27,10 @@ class Plugin:
 
 @dataclass(frozen=True, kw_only=True)
 class WriteOrder:
-    """`deadline_at_ms`: log splits stop at the next batch boundary after it, unstarted splits are skipped, but for the
-    round's first one (`is_first`), so that a late round still moves. `flag`: a file of the driver's machine that says stop.
-    `compare_with`: the lake snapshot whose rows a KV snapshot is compared with, where the bucket was tiered before."""
+    """`deadline_at_ms`: log splits stop at the next batch boundary after it, unstarted splits are skipped, but for the round's
+    first order (`is_first`), which works for `min_work_s` at least: a late round still moves. `flag`: a file of the driver's
+    machine that says stop. `compare_with`: the lake snapshot whose rows a KV snapshot is compared with, where the bucket was
+    tiered before."""
 
     round_id: RoundId
     owner: RoundOwner
@@ -43,6 +44,7 @@ class WriteOrder:
     is_first: bool = False
     compare_with: SnapshotId | None = None
     server_wait_s: float = 300.0
+    min_work_s: float = 0.0
 
     def with_splits(self, splits: tuple[Split, ...], *, is_first: bool = False) -> WriteOrder:
         return replace(self, splits=splits, is_first=is_first)
@@ -65,6 +67,7 @@ class WriteOrder:
             "is_first": self.is_first,
             "compare_with": self.compare_with,
             "server_wait_s": self.server_wait_s,
+            "min_work_s": self.min_work_s,
         }
         return pack(_KIND, _VERSION, body, [self.handle])
 
@@ -85,4 +88,5 @@ class WriteOrder:
             is_first=body["is_first"],
             compare_with=body["compare_with"],
             server_wait_s=body["server_wait_s"],
+            min_work_s=body["min_work_s"],
         )

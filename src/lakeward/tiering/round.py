@@ -208,6 +208,7 @@ class Round:
             flag=self.control.flag,
             compare_with=plan_comparison(ground.plan),
             server_wait_s=self.world.options.server_wait_s,
+            min_work_s=self.world.options.min_work_s,
         )
 
     def _refreshed(self, order: WriteOrder, committer: LakeCommitter, outcomes: Mapping[Split, WriteOutcome]) -> WriteOrder:

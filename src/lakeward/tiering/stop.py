@@ -28,11 +28,14 @@ class StopSignal:
         self._order, self._clock, self._check_lease, self._sleep = order, clock, check_lease, sleep
         self._flag = None if order.flag is None else Path(order.flag)
         self._next_poll = clock.monotonic() + LEASE_POLL_S
+        self._works_until = clock.monotonic() + (order.min_work_s if order.is_first else 0.0)
         self._forced = False
 
     def is_due(self) -> bool:
         """True: finish at this batch boundary and hand in what is there."""
         deadline = self._order.deadline_at_ms
+        if self._clock.monotonic() < self._works_until:
+            return False
         return self._forced or (deadline is not None and self._clock.now_ms() >= deadline)
 
     def check(self) -> None:

@@ -46,10 +46,11 @@ def write_order(data: bytes) -> list[bytes]:
 def write_splits(order: WriteOrder, plugins: PluginCache, clock: Clock, attempt: int) -> list[WriteOutcome]:
     """Writes the order's splits one after another. Never raises."""
     outcomes = []
+    signal = StopSignal(order, clock, lambda: plugins.hot(order.hot).coordinator().check_lease(order.lease))
     for number, split in enumerate(order.splits):
         began = clock.monotonic()
         try:
-            outcome = _SplitWriter(order, split, plugins, clock, attempt, is_first=order.is_first and number == 0).run()
+            outcome = _SplitWriter(order, split, plugins, clock, attempt, signal, is_first=order.is_first and number == 0).run()
         except LakewardError as error:
             outcome = _failed(split, attempt, error)
         except Exception as error:  # noqa: BLE001 - whatever a library raises must reach the driver typed
@@ -86,12 +87,13 @@ class _Written:
 class _SplitWriter:
     """One split, one attempt. The lake writer is opened with the first row: no row, no file."""
 
-    def __init__(self, order: WriteOrder, split: Split, plugins: PluginCache, clock: Clock, attempt: int, *, is_first: bool) -> None:
+    def __init__(
+        self, order: WriteOrder, split: Split, plugins: PluginCache, clock: Clock, attempt: int, signal: StopSignal, *, is_first: bool
+    ) -> None:
         self._order, self._split, self._clock, self._attempt, self._is_first = order, split, clock, attempt, is_first
-        hot = plugins.hot(order.hot)
-        self._store: HotStore = hot.store()
+        self._store: HotStore = plugins.hot(order.hot).store()
         self._lake: LakeStorage = plugins.lake(order.lake)
-        self._signal = StopSignal(order, clock, lambda: hot.coordinator().check_lease(order.lease))
+        self._signal = signal
         self._writer: LakeWriter | None = None
         self._rows = 0
 
@@ -173,11 +175,25 @@ class _SplitWriter:
         """Runs to its end whatever the deadline. Where the bucket was tiered before, only rows that the lake lacks are written."""
         snapshot = KvSnapshot(bucket=split.bucket, snapshot_id=split.snapshot_id, log_offset=split.log_offset)
         head = self._order.compare_with
+        if not self._store.has_prev_offset:
+            return self._write_keyed_snapshot(split, snapshot, head)
         present, replaced = (OffsetSet(), OffsetSet()) if head is None else self._compare(snapshot, head)
         read = [0]
         for batch in sort_by_offset(self._checked(self._without(snapshot, present), read)):
             self._write(batch)
         return _Written(split.stop, replaced, read[0])
+
+    def _write_keyed_snapshot(self, split: SnapshotSplit, snapshot: KvSnapshot, head: SnapshotId | None) -> _Written:
+        """Rows without an offset of their own. Where the bucket was tiered before, all that the lake has of it goes, by key."""
+        if head is not None:
+            key = list(self._order.table.descriptor.primary_key)
+            for batch in self._lake.open_reader(self._order.table).scan(head, columns=key, buckets=[split.bucket]):
+                self._signal.check()
+                self._open_writer().delete_keys(batch)
+        read = [0]
+        for batch in self._checked(self._store.read_snapshot(self._order.table, snapshot), read):
+            self._write(batch)
+        return _Written(split.stop, OffsetSet(), read[0])
 
     def _without(self, snapshot: KvSnapshot, present: OffsetSet) -> Iterator[pa.RecordBatch]:
         for batch in self._store.read_snapshot(self._order.table, snapshot):

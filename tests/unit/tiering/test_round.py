@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lakeward.errors import SchemaChanged, ServerUnavailable
@@ -276,6 +278,17 @@ def test_a_pk_split_that_comes_due_replaces_only_what_it_saw(held_rows: int, mon
     assert sorted(row[4] for row in world.lake_rows()) == [f"u0-{i}" for i in range(5)]
     done(world.run())
     assert world.lake_rows() == world.store.rows()
+
+
+def test_a_late_round_works_for_a_while_all_the_same() -> None:
+    """Its limit passed before it could write: one batch at a time it would never catch up with small appends."""
+    world = World()
+    world.shared = replace(world.shared, options=replace(world.options, min_work_s=60))
+    for n in range(20):
+        world.store.append(rows(n, n + 1))
+    end = done(world.run(limit_ms=0))
+    assert not end.force_finished
+    assert world.coordinator.offsets[BUCKET] == 20
 
 
 def test_a_lake_that_is_ahead_is_adopted_never_redone() -> None:

@@ -306,7 +306,7 @@ class World:
         plugin = ListPlugin(self)
         plugins = PluginCache(open_hot=lambda _n, _o: plugin, open_lake=lambda n, o: self.lake)
         self.dispatcher = DirectDispatcher(plugins, self.clock, threads=1)
-        self.options = TieringOptions(target_bytes=target_bytes, small_round_bytes=small)
+        self.options = TieringOptions(target_bytes=target_bytes, small_round_bytes=small, min_work_s=0)
         self.shared = RoundWorld(hot=plugin, plugins=plugins, dispatcher=self.dispatcher, clock=self.clock, options=self.options)
 
     def owner(self, epoch: int = 1, instance: str = "i") -> RoundOwner:
