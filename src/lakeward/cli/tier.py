@@ -14,6 +14,8 @@ def register(app: typer.Typer) -> None:
 
 def tier(
     server: Annotated[str | None, typer.Option(help="The server's HTTP address.")] = None,
+    fluss: Annotated[str | None, typer.Option(help="host:port of an Apache Fluss server, in place of --server.")] = None,
+    fluss_user: Annotated[str | None, typer.Option(help="User at the Fluss cluster; password from LAKEWARD_FLUSS_PASSWORD.")] = None,
     name: Annotated[str | None, typer.Option(help="The job's name; a newer instance of the same name takes over.")] = None,
     pool: Annotated[str | None, typer.Option(help="The pool of tables this job serves.")] = None,
     slots: Annotated[int | None, typer.Option(help="Rounds at the same time.")] = None,
@@ -23,7 +25,17 @@ def tier(
 ) -> None:
     """Runs a tiering job: rounds from the hot store into the lake, until SIGTERM.
 
-    Example: lakeward tier --server http://127.0.0.1:9050 --slots 4"""
+    Example: lakeward tier --server http://127.0.0.1:9050 --slots 4, or lakeward tier --fluss 127.0.0.1:9123"""
     from lakeward.tiering.arguments import run
 
-    run(server=server, name=name, pool=pool, slots=slots, master=master, conf=conf or [], token_file=token_file)
+    run(
+        server=server,
+        fluss=fluss,
+        fluss_user=fluss_user,
+        name=name,
+        pool=pool,
+        slots=slots,
+        master=master,
+        conf=conf or [],
+        token_file=token_file,
+    )

@@ -17,6 +17,9 @@ FLUSS_PARTITIONS = "lakeward.fluss.partitions"
 """A property that tables of an Apache Fluss cluster carry: JSON, partition id -> name. Fluss counts offsets per id: a partition
 that is dropped and made again begins at 0, under the same name."""
 
+GONE_PARTITION = "#"
+"""Before the number of a partition that Fluss no longer has and whose name nobody knows."""
+
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,199}")
 
 

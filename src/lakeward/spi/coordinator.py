@@ -7,12 +7,13 @@ Lakeward's own is reached over HTTP; with Apache Fluss these calls become its he
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from lakeward.model.bucket import Bucket
 from lakeward.model.ids import LeaseId, RoundId, SnapshotId, TableId
 from lakeward.model.intent import Intent
 from lakeward.model.ledger import LedgerEntry
-from lakeward.model.table import TablePath
+from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
 from lakeward.protocol.readplan import ReadPlan
@@ -38,6 +39,12 @@ class CoordinatorClient(ABC):
         """Records a lake commit or adopts the lake's state. Idempotent per round; never lowers an offset.
 
         Raises `LedgerGap`; `FencedEpoch` is not raised: what the lake holds is a fact, whoever tells it."""
+
+    def prepare_commit(self, table: TableInfo, round_id: RoundId, offsets: Mapping[Bucket, int]) -> Mapping[str, str]:
+        """Called before a lake commit is built: what its snapshot must say besides our own keys. `offsets` are the round's.
+
+        Called again when the round is prepared on a new head. Nothing is recorded by it: a crash after it leaves nothing to mend."""
+        return {}
 
     @abstractmethod
     def knows_round(self, table_id: TableId, round_id: RoundId) -> bool:

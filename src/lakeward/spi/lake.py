@@ -24,6 +24,7 @@ from lakeward.model.schema import Column
 from lakeward.model.split import Split
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.spi.capabilities import LakeCapabilities
+from lakeward.spi.intents import IntentStore
 
 COMMIT_USER = "__fluss_lake_tiering"
 ROUND_KEY = "lakeward.round"
@@ -181,6 +182,10 @@ class LakeStorage(ABC):
     @abstractmethod
     def open_maintenance(self, table: TableInfo) -> LakeMaintenance:
         """Called by orphan removal and expiry. May block. Raises `LakeUnavailable`, `LakeTableGone`."""
+
+    def open_intents(self, table: TableInfo) -> IntentStore:
+        """Intents kept beside the table, for a hot store whose coordinator keeps none (Apache Fluss). May block on the catalog."""
+        raise NotImplementedError(f"{self.name} keeps no intents")
 
 
 class LakeCatalog(ABC):

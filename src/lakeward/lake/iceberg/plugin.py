@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from lakeward.lake.iceberg.catalog import IcebergLakeCatalog
 from lakeward.lake.iceberg.committer import IcebergLakeCommitter
 from lakeward.lake.iceberg.connection import IcebergConnection
+from lakeward.lake.iceberg.intents import IcebergIntentStore
 from lakeward.lake.iceberg.maintenance import IcebergLakeMaintenance
 from lakeward.lake.iceberg.reader import IcebergLakeReader
 from lakeward.lake.iceberg.writer import IcebergLakeWriter
@@ -49,6 +50,9 @@ class IcebergLakeStorage(LakeStorage):
 
     def open_maintenance(self, table: TableInfo) -> IcebergLakeMaintenance:
         return IcebergLakeMaintenance(self.connection, table)
+
+    def open_intents(self, table: TableInfo) -> IcebergIntentStore:
+        return IcebergIntentStore(self.connection, table)
 
 
 def load(options: Mapping[str, str]) -> IcebergLakeStorage:

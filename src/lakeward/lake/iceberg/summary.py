@@ -15,7 +15,7 @@ from lakeward.errors import InvalidRequest, LakeTampered
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import RoundId, SnapshotId, TableId
 from lakeward.model.offsets import OffsetMap
-from lakeward.model.table import FLUSS_PARTITIONS, TableInfo
+from lakeward.model.table import FLUSS_PARTITIONS, GONE_PARTITION, TableInfo
 from lakeward.spi.lake import (
     COMMIT_USER,
     COMMIT_USER_KEY,
@@ -35,9 +35,6 @@ INLINE_LIMIT = 16 * 1024
 
 OWN_OFFSETS_KEY = "lakeward.offsets"
 """Offsets of a snapshot in the Fluss setting, where `fluss-offsets` names a file that Fluss deletes after the next commit."""
-
-GONE_PARTITION = "#"
-"""Before the number of a partition that Fluss no longer has."""
 
 _FLUSS_PATH = re.compile(r"-(\d+)/metadata/[^/]+\.offsets$")
 

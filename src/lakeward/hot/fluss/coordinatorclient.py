@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fluss's coordinator as `spi.coordinator.CoordinatorClient`: its heartbeat, its two-step lake commit, and the lake for the rest.
+
+Fluss keeps no ledger and no intents: the lake's summaries are the ledger, intents are objects beside the lake table.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from lakeward.config import options
+from lakeward.errors import LakewardError, LogTooShort, NotFound, ReadTooFarAhead, SnapshotGone, TableNotFound
+from lakeward.hot.fluss.beats import HeldBack, beat_entry, beat_message, read_lease, read_verdicts
+from lakeward.hot.fluss.epochs import join_epoch
+from lakeward.hot.fluss.failures import Code, fluss_code_of, to_error
+from lakeward.hot.fluss.lakehistory import Registered, find_newest, read_ledger
+from lakeward.hot.fluss.messages import COMMIT_LAKE, HEARTBEAT, LAKE_SNAPSHOT, PREPARE_LAKE, Api
+from lakeward.hot.fluss.protobuf import Message
+from lakeward.hot.fluss.servers import FlussServers, path_message
+from lakeward.hot.fluss.store import FlussStore
+from lakeward.hot.fluss.tables import partition_ids
+from lakeward.model.bucket import Bucket
+from lakeward.model.clock import Clock, SystemClock
+from lakeward.model.ids import LeaseId, RoundId, SnapshotId, TableId, new_lease_id
+from lakeward.model.intent import Intent
+from lakeward.model.ledger import LedgerEntry, LedgerKind
+from lakeward.model.offsets import OffsetMap, OffsetRange
+from lakeward.model.table import GONE_PARTITION, TableInfo, TablePath
+from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
+from lakeward.protocol.heartbeat import HandedOut, HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
+from lakeward.protocol.readplan import HotRange, ReadPlan
+from lakeward.protocol.writetoken import WriteToken
+from lakeward.spi.coordinator import CoordinatorClient
+from lakeward.spi.lake import OFFSETS_KEY, LakeReader, LakeStorage
+
+log = logging.getLogger("lakeward.fluss")
+
+BEAT_MS = 500
+"""Fluss's timers tick once a second and its lease is 120 s: this is about being handed tables soon."""
+
+_KEPT = 1_000
+_FRESHNESS = options.TABLE_DATALAKE_FRESHNESS
+
+T = TypeVar("T")
+LakeOf = Callable[[TableInfo], tuple[str, Mapping[str, str], LakeStorage]]
+"""A table's lake: format, options, and the plugin opened with them."""
+
+
+class FlussCoordinatorClient(CoordinatorClient):
+    """Safe to use from several threads. What it remembers only saves calls: another process finds the same in the lake."""
+
+    def __init__(self, servers: FlussServers, store: FlussStore, lake_of: LakeOf, clock: Clock | None = None) -> None:
+        self.servers, self._store, self._lake_of = servers, store, lake_of
+        self._clock: Clock = clock or SystemClock()
+        self._held = HeldBack()
+        self._paths: dict[TableId, TablePath] = {}
+        self._prepared: OrderedDict[RoundId, tuple[Mapping[Bucket, int], str]] = OrderedDict()
+        self._intents: OrderedDict[RoundId, TableInfo] = OrderedDict()
+        self._lock = threading.Lock()
+
+    # ---- heartbeat -------------------------------------------------------------------------------------------------
+    def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
+        """One table per call is all that Fluss hands out: the call is repeated while there is room and something comes."""
+        now = self._clock.monotonic()
+        with self._lock:
+            self._held.note(request, now)
+            due = self._held.due(now, all_of_them=request.leaving)
+            renewed = self._held.renewed(now) if not request.leaving else []
+        answer = self._beat(beat_message(request, renewed, [beat_entry(*key) for key in due]))
+        with self._lock:
+            self._held.told(due)
+        self._warn(answer)
+        verdicts, handed = read_verdicts(request, answer), self._handed(answer)
+        more = answer
+        while "table" in more and len(handed) < request.room:
+            more = self._beat({"request_table": 1})
+            handed += self._handed(more)
+        return HeartbeatAnswer(
+            coordinator_epoch=answer.get("coordinator_epoch", 0), verdicts=verdicts, tables=tuple(handed), next_beat_ms=BEAT_MS
+        )
+
+    def check_lease(self, check: LeaseCheck) -> LeaseVerdict:
+        """Fluss has no question of its own for that: a heartbeat that renews the table is refused when it is another's."""
+        return read_lease(self._beat({"tiering": [beat_entry(check.table_id, check.epoch)]}))
+
+    def _beat(self, message: Message) -> Message:
+        return self.servers.call_coordinator(HEARTBEAT, message)
+
+    def _handed(self, answer: Message) -> list[HandedOut]:
+        table = answer.get("table")
+        if table is None:
+            return []
+        path, epoch = TablePath(table["path"]["database"], table["path"]["table"]), table.get("tiering_epoch", 0)
+        table_id = TableId(str(table.get("table_id", 0)))
+        with self._lock:
+            self._paths[table_id] = path
+        freshness_ms = self._freshness_ms(path)
+        epoch = join_epoch(answer.get("coordinator_epoch", 0), epoch)
+        # Fluss lets a round take as long as the freshness before it must make room for others.
+        return [HandedOut(table_id=table_id, path=path, epoch=epoch, freshness_ms=freshness_ms, limit_ms=freshness_ms)]
+
+    def _freshness_ms(self, path: TablePath) -> int:
+        try:
+            text = self._store.load_table(path).descriptor.properties.get(_FRESHNESS.key)
+            return int((_FRESHNESS.default if text is None else _FRESHNESS.kind.parse(text)).total_seconds() * 1000)
+        except (LakewardError, ValueError):  # the round will say what is wrong with the table
+            return int(_FRESHNESS.default.total_seconds() * 1000)
+
+    def _warn(self, answer: Message) -> None:
+        """A finish or failure that Fluss refused: the table is another job's by now. Nothing is left to do."""
+        for entry in (*answer.get("finished", []), *answer.get("failed", [])):
+            if "error" in entry:
+                log.info("table %s: Fluss did not take the end of its round: error %s", entry.get("table_id"), entry["error"].get("code"))
+
+    # ---- commit ----------------------------------------------------------------------------------------------------
+    def committed(self, path: TablePath) -> Committed:
+        """What Fluss knows; the round id is that of the snapshot it names, as far as the lake still has it."""
+        table = self._load(path)
+        try:
+            answer = self.servers.call_any(LAKE_SNAPSHOT, {"path": path_message(path.database, path.table)})
+        except LakewardError as error:
+            if fluss_code_of(error) == Code.LAKE_SNAPSHOT_NOT_FOUND:
+                return Committed(table_id=table.table_id)
+            raise
+        offsets = _named_offsets(table, answer)
+        try:
+            snapshot = self._reader(table).load_snapshot(SnapshotId(str(answer["snapshot_id"])))
+        except SnapshotGone:
+            return Committed(table_id=table.table_id, offsets=offsets)
+        if snapshot is None:
+            return Committed(table_id=table.table_id, offsets=offsets)
+        return Committed(
+            table_id=table.table_id,
+            offsets=offsets,
+            round_id=snapshot.round_id or RoundId(snapshot.snapshot_id),
+            generation=snapshot.generation,
+        )
+
+    def prepare_commit(self, table: TableInfo, round_id: RoundId, offsets: Mapping[Bucket, int]) -> Mapping[str, str]:
+        """Fluss writes the offsets, laid over those it knows, to a file; the snapshot carries the file's path."""
+        with self._lock:
+            known = self._prepared.get(round_id)
+        if known is None or known[0] != offsets:
+            entry = {"table_id": int(table.table_id), "path": _path(table), "buckets": _ends(table, offsets)}
+            (answer,) = self._tiering(PREPARE_LAKE, {"tables": [entry]})
+            known = (dict(offsets), answer["path"])
+            _keep(self._prepared, round_id, known, self._lock)
+        return {OFFSETS_KEY: known[1]}
+
+    def commit(self, report: CommitReport) -> CommitAnswer:
+        """Tells Fluss of a lake snapshot. Telling it twice leaves the same: it keeps the newest only."""
+        table = self._load(self._path_of(report.table_id))
+        prepared = self._prepared.get(report.round_id)
+        if report.kind is LedgerKind.ROUND and prepared is not None and report.snapshot_id is not None:
+            self._register(table, Registered(report.snapshot_id, prepared[1]), {r.bucket: r.range.stop for r in report.ranges})
+        else:
+            newest = self._newest(table)
+            if newest is not None:
+                self._register(table, newest, report.offsets)
+        return CommitAnswer(first=True, offsets=report.offsets)
+
+    def knows_round(self, table_id: TableId, round_id: RoundId) -> bool:
+        table = self._load(self._path_of(table_id))
+        return any(s.round_id == round_id for s in self._reader(table).snapshots())
+
+    def ledger(self, path: TablePath) -> Sequence[LedgerEntry]:
+        table = self._load(path)
+        reader = self._reader(table)
+        head = reader.load_snapshot()
+        return read_ledger(table.table_id, reader.snapshots(), None if head is None else head.snapshot_id)
+
+    def _newest(self, table: TableInfo) -> Registered | None:
+        reader = self._reader(table)
+        head = reader.load_snapshot()
+        return None if head is None else find_newest(str(table.path), reader.snapshots(), head.snapshot_id)
+
+    def _register(self, table: TableInfo, snapshot: Registered, offsets: Mapping[Bucket, int]) -> None:
+        """The offsets let tablet servers expire their remote log; the same path twice says that the snapshot is readable."""
+        ids = {"table_id": int(table.table_id), "snapshot_id": int(snapshot.snapshot_id)}
+        moved = {**ids, "buckets": _ends(table, offsets), "path": _path(table)}
+        self._tiering(COMMIT_LAKE, {"tables": [moved], "snapshots": [{**ids, "tiered": snapshot.path, "readable": snapshot.path}]})
+
+    def _tiering(self, api: Api, values: Message) -> Sequence[Message]:
+        answers: Sequence[Message] = self.servers.call_coordinator(api, values).get("tables", [])
+        for answer in answers:
+            if answer.get("error_code"):
+                raise to_error(self.servers.bootstrap, api.name, answer["error_code"], answer.get("error_message"))
+        return answers
+
+    # ---- intents ---------------------------------------------------------------------------------------------------
+    def record_intent(self, intent: Intent) -> None:
+        table = self._load(self._path_of(intent.table_id))
+        self._lake_of(table)[2].open_intents(table).record(intent)
+        _keep(self._intents, intent.round_id, table, self._lock)
+
+    def abandon_intent(self, round_id: RoundId) -> None:
+        with self._lock:
+            table = self._intents.pop(round_id, None)
+        if table is not None:
+            self._lake_of(table)[2].open_intents(table).abandon(round_id)
+
+    # ---- reads -----------------------------------------------------------------------------------------------------
+    def read_plan(self, path: TablePath, *, lease_s: float = 60.0, at_least: str | None = None) -> ReadPlan:
+        """The lake's head and the log from its offsets on. Fluss leases neither: a read that is slower than expiry or TTL fails, and
+        is planned again by its caller."""
+        table = self._load(path)
+        name, lake_options, lake = self._lake_of(table)
+        snapshot = lake.open_reader(table).load_snapshot()
+        offsets = OffsetMap() if snapshot is None or snapshot.offsets is None else snapshot.offsets
+        frozen_at_ms, bounds = self._clock.now_ms(), self._store.freeze(table)
+        tails = []
+        for bucket, found in bounds.items():
+            start = offsets.get(bucket, found.start)
+            if start < found.start:
+                raise LogTooShort(table=str(path), bucket=str(bucket), committed=start, start=found.start)
+            tails.append(HotRange(bucket=bucket, range=OffsetRange(start, max(start, found.end))))
+        _check_reach(table, at_least, {t.bucket: t.range.stop for t in tails})
+        return ReadPlan(
+            table=table,
+            lease_id=new_lease_id(),
+            lease_ends_at_ms=frozen_at_ms + int(lease_s * 1000),
+            frozen_at_ms=frozen_at_ms,
+            snapshot_id=None if snapshot is None or snapshot.offsets is None else snapshot.snapshot_id,
+            offsets=offsets,
+            tails=tuple(tails),
+            lake_format=name,
+            lake_options=lake_options,
+            has_prev_offset=False,
+        )
+
+    def renew_read(self, lease_id: LeaseId, lease_s: float) -> None:
+        """There is nothing to hold: see `read_plan`."""
+
+    def release_read(self, lease_id: LeaseId) -> None:
+        """There is nothing to give back."""
+
+    # ---- pieces ----------------------------------------------------------------------------------------------------
+    def _load(self, path: TablePath) -> TableInfo:
+        table = self._store.load_table(path)
+        with self._lock:
+            self._paths[table.table_id] = path
+        return table
+
+    def _path_of(self, table_id: TableId) -> TablePath:
+        """Fluss's calls take paths: every table that a job was handed, or loaded, is known by its id."""
+        with self._lock:
+            found = self._paths.get(table_id)
+        if found is None:
+            for path in self._store.list_tables():
+                try:
+                    if self._load(path).table_id == table_id:
+                        return path
+                except NotFound:
+                    continue
+            raise TableNotFound(table=f"with Fluss's id {table_id}")
+        return found
+
+    def _reader(self, table: TableInfo) -> LakeReader:
+        return self._lake_of(table)[2].open_reader(table)
+
+
+def _named_offsets(table: TableInfo, answer: Message) -> OffsetMap:
+    names = {i: name for name, i in partition_ids(table).items()}
+    found = {}
+    for entry in answer.get("buckets", []):
+        partition = entry.get("partition_id")
+        name = "" if partition is None else names.get(partition, f"{GONE_PARTITION}{partition}")
+        if entry.get("offset", -1) >= 0:
+            found[Bucket(name, entry.get("bucket", 0))] = entry["offset"]
+    return OffsetMap(found)
+
+
+def _ends(table: TableInfo, offsets: Mapping[Bucket, int]) -> list[Message]:
+    """Buckets of partitions that Fluss no longer has are left out: it keeps their offsets by itself."""
+    ids = partition_ids(table)
+    return [
+        {"partition_id": ids[b.partition] if b.partition else None, "bucket": b.number, "log_end_offset": offset}
+        for b, offset in sorted(offsets.items())
+        if not b.partition or b.partition in ids
+    ]
+
+
+def _path(table: TableInfo) -> Message:
+    return path_message(table.path.database, table.path.table)
+
+
+def _check_reach(table: TableInfo, at_least: str | None, ends: Mapping[Bucket, int]) -> None:
+    if at_least is None:
+        return
+    for bucket, wanted in WriteToken.parse(at_least).offsets.items():
+        if ends.get(bucket, 0) < wanted:
+            raise ReadTooFarAhead(table=str(table.path), bucket=str(bucket), wanted=wanted, end=ends.get(bucket, 0))
+
+
+def _keep(kept: OrderedDict[RoundId, T], key: RoundId, value: T, lock: threading.Lock) -> None:
+    with lock:
+        kept[key] = value
+        while len(kept) > _KEPT:
+            kept.popitem(last=False)

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the lake's own snapshots say of a Fluss table: the newest that Fluss may know, and the ledger. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lakeward.errors import LakeTampered
+from lakeward.model.ids import Epoch, JobName, RoundId, SnapshotId, TableId
+from lakeward.model.ledger import LedgerEntry, LedgerKind
+from lakeward.model.offsets import OffsetMap, OffsetRange
+from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY, LakeSnapshot
+
+FLINK = JobName("fluss-flink")
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A lake snapshot as Fluss is told of it."""
+
+    snapshot_id: SnapshotId
+    path: str
+
+
+def find_newest(table: str, snapshots: Sequence[LakeSnapshot], head: SnapshotId | None) -> Registered | None:
+    """The newest ancestor of main that a tiering job of Fluss's kind wrote, whose path Fluss gave. None: there is none.
+
+    Raises `LakeTampered` for offsets as Fluss 0.7 and 0.8 wrote them: Fluss itself cannot take those over either."""
+    by_id = {s.snapshot_id: s for s in snapshots}
+    at = head
+    while at is not None and at in by_id:
+        snapshot = by_id[at]
+        if snapshot.summary.get(COMMIT_USER_KEY) == COMMIT_USER:
+            path = snapshot.summary.get(OFFSETS_KEY, "")
+            if not path or "{" in path:
+                reason = "it is not the path of an offsets file; the table was tiered by Fluss 0.8 or older"
+                raise LakeTampered(table=table, snapshot=str(at), what=OFFSETS_KEY, reason=reason)
+            return Registered(snapshot.snapshot_id, path)
+        at = snapshot.parent_id
+    return None
+
+
+def read_ledger(table_id: TableId, snapshots: Sequence[LakeSnapshot], head: SnapshotId | None) -> list[LedgerEntry]:
+    """One entry per bucket and step of the offsets along main's ancestors, oldest first. Snapshots of the Flink job say their offsets
+    in a file that is gone: their ranges are those of the next one of ours, and count as adopted."""
+    entries: list[LedgerEntry] = []
+    before, is_adopted = OffsetMap(), False
+    for snapshot in _chain(snapshots, head):
+        if snapshot.offsets is None:
+            is_adopted = is_adopted or snapshot.summary.get(COMMIT_USER_KEY) == COMMIT_USER
+            continue
+        kind = LedgerKind.ADOPTED if is_adopted else LedgerKind.ROUND
+        entries += _entries(table_id, snapshot, before, kind)
+        before, is_adopted = snapshot.offsets, False
+    return entries
+
+
+def _entries(table_id: TableId, snapshot: LakeSnapshot, before: OffsetMap, kind: LedgerKind) -> list[LedgerEntry]:
+    assert snapshot.offsets is not None
+    return [
+        LedgerEntry(
+            table_id=table_id,
+            bucket=bucket,
+            range=OffsetRange(before.get(bucket, 0), stop),
+            round_id=snapshot.round_id or RoundId(snapshot.snapshot_id),
+            snapshot_id=snapshot.snapshot_id,
+            epoch=Epoch(snapshot.epoch),
+            job=JobName(snapshot.job or FLINK),
+            kind=kind,
+            generation=snapshot.generation,
+            committed_at_ms=snapshot.committed_at_ms,
+        )
+        for bucket, stop in snapshot.offsets.items()
+        if stop > before.get(bucket, 0)
+    ]
+
+
+def _chain(snapshots: Sequence[LakeSnapshot], head: SnapshotId | None) -> list[LakeSnapshot]:
+    by_id = {s.snapshot_id: s for s in snapshots}
+    chain: list[LakeSnapshot] = []
+    at = head
+    while at is not None and at in by_id:
+        chain.append(by_id[at])
+        at = by_id[at].parent_id
+    return chain[::-1]

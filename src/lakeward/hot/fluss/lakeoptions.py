@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a Fluss table's lake is: the cluster's `datalake.<format>.*`, which Fluss puts into every table, as options of our lake plugin.
+
+Fluss leaves out keys that look secret. They come from each process's own environment: PYICEBERG_CATALOG__FLUSS_ICEBERG_CATALOG__...
+for catalogs, AWS_... for storage, PGUSER and PGPASSWORD for a catalog in PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from lakeward.errors import InvalidConfig, UnsafeLake
+from lakeward.hot.fluss.tables import FORMAT_PROPERTY
+from lakeward.model.table import TableInfo
+
+CATALOG_NAME = "fluss-iceberg-catalog"
+"""Fluss's own default; a catalog in a database keeps tables under this name."""
+
+_IMPLEMENTATIONS = {"RESTCatalog": "rest", "JdbcCatalog": "jdbc", "HiveCatalog": "hive", "GlueCatalog": "glue", "HadoopCatalog": "hadoop"}
+_JAVA_ONLY = re.compile(r"io-impl|catalog-impl|jdbc\..*|iceberg\.hadoop\..*|clients|cache-enabled|lock-impl|lock\..*")
+_JDBC = re.compile(r"jdbc:(sqlite|postgresql|mysql|mariadb):(.*)")
+_DIALECTS = {"postgresql": "postgresql+psycopg2", "mysql": "mysql+pymysql", "mariadb": "mysql+pymysql"}
+
+
+def lake_of(table: TableInfo, overrides: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """(format, options). `overrides` win. Raises `InvalidConfig`, `UnsafeLake`."""
+    properties = table.descriptor.properties
+    name = properties.get(FORMAT_PROPERTY, "").lower()
+    if not name:
+        raise InvalidConfig(where=f"table {table.path}", reason=f"it has no {FORMAT_PROPERTY}: the cluster had no lake when it was made")
+    prefix = f"table.datalake.{name}."
+    options = {k.removeprefix(prefix): v for k, v in properties.items() if k.startswith(prefix)}
+    if name != "iceberg":
+        raise UnsafeLake(lake=name, reason="tables of a Fluss cluster are tiered to iceberg only; leave this one to Fluss's Flink job")
+    return name, {**iceberg_options(options), **overrides}
+
+
+def iceberg_options(given: Mapping[str, str]) -> dict[str, str]:
+    """Java's catalog properties as PyIceberg's."""
+    kind = given.get("type") or _IMPLEMENTATIONS.get(given.get("catalog-impl", "").rpartition(".")[2], "hive")
+    if kind == "hadoop":
+        raise UnsafeLake(
+            lake="iceberg with a hadoop catalog",
+            reason="it commits by renaming files, and two writers can both believe they won; use a rest, jdbc, hive or glue catalog",
+        )
+    kept = {k: v for k, v in given.items() if k != "type" and not _JAVA_ONLY.fullmatch(k)}
+    kept.setdefault("name", CATALOG_NAME)
+    if kind == "jdbc":
+        return {**kept, "type": "sql", "uri": _database_uri(given.get("uri", ""))}
+    return {**kept, "type": kind}
+
+
+def _database_uri(uri: str) -> str:
+    """`jdbc:sqlite:/path`, `jdbc:postgresql://host/db` as SQLAlchemy spells them."""
+    found = _JDBC.fullmatch(uri)
+    if found is None:
+        raise InvalidConfig(where=f"datalake.iceberg.uri = {uri}", reason="known databases are sqlite, postgresql, mysql and mariadb")
+    kind, rest = found.groups()
+    if kind == "sqlite":
+        return f"sqlite:///{rest.removeprefix('file:')}"
+    return f"{_DIALECTS[kind]}:{rest.partition('?')[0]}"
