@@ -6,123 +6,75 @@ Two partitions that share bucket numbers and offsets are in every program."""
 from __future__ import annotations
 
 import tempfile
-from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakeward.spi.registry import load_lake
-from lakeward.testing.faults import Faults
-from lakeward.testing.inprocess import InProcessLakeward
-from lakeward.tiering.control import RoundControl
+from lakeward.spi.lake import LakeStorage
+from tests.property.union_program import LOG, PK, Program, Rows, Step, iceberg_lake, key, memory_lake, step
 
-PK, LOG = "db.state", "db.events"
-PARTITIONS = ("a", "b")
-
-key = st.tuples(st.sampled_from(PARTITIONS), st.integers(0, 5))
-value = st.text("xyz", max_size=3)
-step = st.one_of(
-    st.tuples(st.just("upsert"), st.lists(st.tuples(key, value), min_size=1, max_size=4)),
-    st.tuples(st.just("partial"), st.lists(st.tuples(key, st.integers(0, 9)), min_size=1, max_size=2)),
-    st.tuples(st.just("delete"), st.lists(key, min_size=1, max_size=3)),
-    st.tuples(st.just("append"), st.lists(st.tuples(st.sampled_from(PARTITIONS), value), min_size=1, max_size=4)),
-    st.tuples(st.sampled_from(("tier", "crash", "force", "restart", "add column")), st.none()),
-)
+programs = st.lists(step, min_size=1, max_size=12)
 
 
-class Program:
-    """The world and what it must show."""
-
-    def __init__(self, folder: Path) -> None:
-        self.world = InProcessLakeward(folder, load_lake("memory", {"name": str(folder)}))
-        self.state: dict[tuple[str, int], dict[str, Any]] = {}
-        self.events: Counter[tuple[Any, ...]] = Counter()
-        self.added = 0
-        self.world.create(PK, "p string not null, id bigint not null, v string, w int", primary_key="p,id", partition_by="p", buckets=2)
-        self.world.create(LOG, "p string not null, v string", partition_by="p", buckets=2)
-        self.upsert([((p, 0), "x") for p in PARTITIONS])
-        self.append([(p, "x") for p in PARTITIONS])
-
-    def upsert(self, rows: list[tuple[tuple[str, int], str]]) -> None:
-        extra = {f"n{i}": i for i in range(self.added)}
-        listed: list[dict[str, Any]] = [{"p": p, "id": i, "v": v, "w": 0, **extra} for (p, i), v in rows]
-        self.world.upsert(PK, listed)
-        self.state |= {(r["p"], r["id"]): r for r in listed}
-
-    def partial(self, rows: list[tuple[tuple[str, int], int]]) -> None:
-        self.world.upsert(PK, [{"p": p, "id": i, "w": w} for (p, i), w in rows], ["p", "id", "w"])
-        blank = {"v": None, **{f"n{i}": None for i in range(self.added)}}
-        for (p, i), w in rows:
-            self.state[p, i] = {**blank, **self.state.get((p, i), {}), "p": p, "id": i, "w": w}
-
-    def delete(self, keys: list[tuple[str, int]]) -> None:
-        self.world.delete(PK, [{"p": p, "id": i} for p, i in keys])
-        for gone in keys:
-            self.state.pop(gone, None)
-
-    def append(self, rows: list[tuple[str, str]]) -> None:
-        self.world.append(LOG, [{"p": p, "v": v} for p, v in rows])
-        self.events.update(rows)
-
-    def add_column(self) -> None:
-        if self.added < 2:
-            self.world.add_column(PK, f"n{self.added} int")
-            self.state = {k: {**row, f"n{self.added}": None} for k, row in self.state.items()}
-            self.added += 1
-
-    def tier(self) -> None:
-        self.world.tier(PK)
-        self.world.tier(LOG)
-
-    def crash(self) -> None:
-        """The job dies between lake commit and coordinator commit; a new instance goes on later."""
-        self.world.coordinator.ask_now(self.world.store.list_tables()[0].path)
-        handed = self.world.take(str(self.world.store.list_tables()[0].path))
-        if handed is not None:
-            with Faults() as faults:
-                faults.arm("round.before-coordinator-commit", times=None)
-                self.world.run(handed)
-
-    def force(self) -> None:
-        """A round that is told to finish at once: it commits what it has, or nothing."""
-        self.world.coordinator.ask_now(self.world.store.list_tables()[-1].path)
-        handed = self.world.take(str(self.world.store.list_tables()[-1].path))
-        if handed is not None:
-            control = RoundControl()
-            control.force()
-            self.world.run(handed, control)
-
-    def check(self) -> None:
-        rows = self.world.read(PK).to_table().to_pylist()
-        names = ("p", "id", "v", "w", *(f"n{i}" for i in range(self.added)))
-        want = [{n: row.get(n) for n in names} for row in self.state.values()]
-        assert sorted(rows, key=repr) == sorted(want, key=repr)
-        events = Counter((r["p"], r["v"]) for r in self.world.read(LOG).to_table().to_pylist())
-        assert events == self.events
-
-
-@settings(max_examples=25)
-@given(st.lists(step, min_size=1, max_size=12))
-def test_a_union_read_equals_the_dict_after_every_step(steps: list[tuple[str, Any]]) -> None:
+def run(steps: list[Step], open_lake: Callable[[Path], LakeStorage]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        program = Program(Path(folder))
+        program = Program(Path(folder), open_lake(Path(folder)))
         try:
-            for name, argument in steps:
-                run = {
-                    "tier": program.tier,
-                    "crash": program.crash,
-                    "force": program.force,
-                    "restart": program.world.restart,
-                    "add column": program.add_column,
-                }.get(name)
-                if run is not None:
-                    run()
-                else:
-                    getattr(program, name)(argument)
-                program.check()
-            program.tier()
-            program.check()
+            program.run(steps, program.read)
         finally:
             program.world.close()
+
+
+@settings(max_examples=20)
+@given(programs)
+def test_a_union_read_equals_the_dict_after_every_step(steps: list[Step]) -> None:
+    run(steps, memory_lake)
+
+
+@settings(max_examples=5)
+@given(programs)
+def test_the_same_on_iceberg(steps: list[Step]) -> None:
+    run(steps, iceberg_lake)
+
+
+@pytest.mark.soak
+@settings(max_examples=300)
+@given(st.lists(step, min_size=1, max_size=25))
+def test_long_programs_on_iceberg(steps: list[Step]) -> None:
+    run(steps, iceberg_lake)
+
+
+@settings(max_examples=8)
+@given(programs, key, st.booleans())
+def test_filters_and_projections_show_the_same_rows(steps: list[Step], wanted: tuple[str, int], is_pruned: bool) -> None:
+    """Partitions, buckets, files and row groups are left out by what is known of them, never a row that matches."""
+    partition, number = wanted
+    by_key = [("p", "=", partition), ("id", "=", number)] if is_pruned else [("id", ">=", number)]
+    with tempfile.TemporaryDirectory() as folder:
+        program = Program(Path(folder), iceberg_lake(Path(folder)))
+
+        def read(path: str) -> Rows:
+            filter = by_key if path == PK else [("p", "in", [partition, "nowhere"])]
+            few: Rows = program.world.read(path, filter=filter, columns=["v"], system_columns=True).to_table().to_pylist()
+            whole = program.world.read(path, system_columns=True).to_table()
+            match = [r for r in whole.to_pylist() if _matches(r, path, partition, number, is_pruned)]
+            address = ("v", "__bucket", "__offset")
+            assert sorted((tuple(r[n] for n in address) for r in few), key=repr) == sorted(
+                (tuple(r[n] for n in address) for r in match), key=repr
+            )
+            rows: Rows = whole.drop_columns(["__bucket", "__offset", "__timestamp"]).to_pylist()
+            return rows
+
+        try:
+            program.run(steps, read)
+        finally:
+            program.world.close()
+
+
+def _matches(row: dict[str, object], path: str, partition: str, number: int, is_pruned: bool) -> bool:
+    if path == LOG:
+        return row["p"] == partition
+    return row["p"] == partition and row["id"] == number if is_pruned else int(str(row["id"])) >= number

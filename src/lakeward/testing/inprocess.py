@@ -16,6 +16,7 @@ from lakeward.coordinator.coordinator import Coordinator
 from lakeward.coordinator.federation import Federation
 from lakeward.coordinator.options import CoordinatorOptions
 from lakeward.coordinator.statestore import StateStore
+from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock
@@ -43,7 +44,7 @@ from lakeward.read.arrow import read, request_of
 from lakeward.read.result import ReadResult
 from lakeward.spi.coordinator import CoordinatorClient
 from lakeward.spi.hot import HotPlugin, HotStore, KvSnapshot, LogBounds
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake import LakeReader, LakeStorage
 from lakeward.testing.clock import ManualClock
 from lakeward.tiering.control import RoundControl
 from lakeward.tiering.dispatch import DirectDispatcher
@@ -168,8 +169,10 @@ class LocalPlugin(HotPlugin):
 class InProcessLakeward:
     """Real parts over real files. `restart` closes and opens everything but the lake; `tier` runs rounds to the end."""
 
-    def __init__(self, folder: Path, lake: LakeStorage, clock: Clock | None = None, **options: Any) -> None:
-        self.folder, self.lake = folder, lake
+    def __init__(
+        self, folder: Path, lake: LakeStorage, clock: Clock | None = None, store_options: StoreOptions | None = None, **options: Any
+    ) -> None:
+        self.folder, self.lake, self.store_options = folder, lake, store_options
         self.clock = clock or ManualClock()
         self.instance: InstanceId = new_instance_id()
         self.options = CoordinatorOptions(lake_format=lake.name, **options)
@@ -178,7 +181,7 @@ class InProcessLakeward:
         self._open()
 
     def _open(self) -> None:
-        self.store = EmbeddedStore.open(self.folder / "hot", clock=self.clock)
+        self.store = EmbeddedStore.open(self.folder / "hot", self.store_options, self.clock)
         state = StateStore.open(self.folder / "coordinator.db")
         self.coordinator = Coordinator(state, self.store, lambda _name: self.lake, self.clock, self.options)
         self.coordinator.open()
@@ -238,7 +241,10 @@ class InProcessLakeward:
         return WriteToken(table_id=table.table_id, offsets=OffsetMap(ends))
 
     def read(self, path: str, **options: Any) -> ReadResult:
-        return read(self.plugin, request_of(path, **options), lambda plan: self.lake.open_reader(plan.table) if plan.lake_format else None)
+        return read(self.plugin, request_of(path, **options), self.open_lake)
+
+    def open_lake(self, plan: ReadPlan) -> LakeReader | None:
+        return self.lake.open_reader(plan.table) if plan.lake_format else None
 
     # ---- rounds ----------------------------------------------------------------------------------------------------
     def tier(self, path: str) -> list[RoundEnd]:

@@ -10,6 +10,7 @@ from typing import Any
 from lakeward.errors import SparkUnsupported
 from lakeward.model.bucket import Bucket
 from lakeward.read.arrow import OpenRead, ReadRequest, fold_tails, open_read
+from lakeward.read.opened import LakeOpener
 from lakeward.read.piece import plan_pieces
 from lakeward.read.request import SYSTEM_NAMES
 from lakeward.read.spark.condition import spark_condition
@@ -25,11 +26,11 @@ log = logging.getLogger(__name__)
 FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled"
 
 
-def read_frame(spark: Any, plugin: HotPlugin, request: ReadRequest) -> tuple[Any, OpenRead]:
+def read_frame(spark: Any, plugin: HotPlugin, request: ReadRequest, open_lake: LakeOpener | None = None) -> tuple[Any, OpenRead]:
     """The DataFrame and the read behind it. The lease runs on for `request.lease_s`: a DataFrame is read after this returns."""
     if not hasattr(spark, "_jsparkSession"):
         raise SparkUnsupported(what="Spark Connect", reason="union reads build on the session's own JVM; use a classic session")
-    opened = open_read(plugin, request)
+    opened = open_read(plugin, request, open_lake)
     try:
         frame = _compose(spark, plugin, opened)
     except BaseException:
