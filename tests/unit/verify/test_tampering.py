@@ -223,6 +223,18 @@ def test_a_removed_snapshot_is_named_and_the_rows_are_checked_all_the_same(logs:
     assert str(first) in certificate.notes[0]
 
 
+def test_a_chain_that_others_cut_hides_nothing_from_readers(logs: Yard) -> None:
+    """Two rewrites by another engine, then its expiry: no ancestor of main is ours, and the tag says how far the rows go."""
+    engine = logs.foreign(LOG)
+    engine.rewrite()
+    engine.rewrite(seed=2)
+    engine.expire()
+    logs.world.append(LOG, [{"id": 20, "v": "v20"}])
+    assert sorted(logs.world.read(LOG).to_table().column("id").to_pylist()) == list(range(21))
+    certificate = logs.verify(LOG)
+    assert certificate.holds, certificate.all_findings
+
+
 def test_our_newest_snapshot_removed_from_under_main_is_a_mismatch(logs: Yard) -> None:
     """The tag goes first, then every snapshot of ours: nothing is left that says how far the lake is."""
     engine = logs.foreign(LOG)

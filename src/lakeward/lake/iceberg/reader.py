@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
-from lakeward.errors import LakeTampered, LakeUnavailable, SnapshotGone
+from lakeward.errors import LakeError, LakeTampered, LakeUnavailable, SnapshotGone
 from lakeward.lake.iceberg.ancestry import Reconciled, reconcile, walk
 from lakeward.lake.iceberg.connection import IcebergConnection
 from lakeward.lake.iceberg.deletefilter import DeleteFilter
@@ -74,13 +74,21 @@ class IcebergLakeReader(LakeReader):
             return None
         snapshot = self._snapshot(table.metadata, snapshot_id)
         summaries = self.summaries(table)
-        return summaries.snapshot(snapshot, self._offsets_at(table.metadata, summaries, snapshot))
+        return summaries.snapshot(snapshot, self._offsets_at(table, summaries, snapshot))
 
-    def _offsets_at(self, metadata: TableMetadata, summaries: SummaryReader, snapshot: Snapshot) -> OffsetMap | None:
-        for ancestor in walk(metadata, snapshot.snapshot_id).chain:
+    def _offsets_at(self, table: Table, summaries: SummaryReader, snapshot: Snapshot) -> OffsetMap | None:
+        for ancestor in walk(table.metadata, snapshot.snapshot_id).chain:
             if summaries.owner(ancestor) == self._table.table_id:
                 return summaries.offsets(ancestor)
-        return None
+        return self._offsets_of_cut_head(table) if snapshot.snapshot_id == table.metadata.current_snapshot_id else None
+
+    def _offsets_of_cut_head(self, table: Table) -> OffsetMap | None:
+        """Others rewrote the table and expired what lay between: our tag still says how far its rows go, as it does for a round."""
+        try:
+            found = self.reconcile(table)
+        except LakeError:
+            return None
+        return None if found.newest is None else found.base.offsets
 
     def _snapshot(self, metadata: TableMetadata, snapshot_id: SnapshotId | None) -> Snapshot:
         wanted = metadata.current_snapshot_id if snapshot_id is None else int(snapshot_id)

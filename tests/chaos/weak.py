@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Protections of the round protocol switched off, by subclasses that only these tests use: a trace must then go wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyiceberg.table import Table
+from pyiceberg.table.update import SetSnapshotRefUpdate
+
+from lakeward.lake.iceberg.ancestry import Reconciled, reconcile
+from lakeward.lake.iceberg.committer import Ground, IcebergLakeCommitter
+from lakeward.lake.iceberg.connection import IcebergConnection
+from lakeward.lake.iceberg.maintenance import IcebergLakeMaintenance
+from lakeward.lake.iceberg.plugin import IcebergLakeStorage
+from lakeward.lake.iceberg.reader import IcebergLakeReader
+from lakeward.lake.iceberg.request import CommitRequest
+from lakeward.lake.orphans import OrphanRemoval
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import RoundId, TableId
+from lakeward.model.intent import Intent
+from lakeward.model.offsetset import OffsetSet
+from lakeward.model.outcome import WriteOutcome
+from lakeward.model.round import LakeBase
+from lakeward.model.split import Split
+from lakeward.model.table import TableInfo
+from lakeward.protocol.commit import CommitAnswer, CommitReport
+from lakeward.protocol.heartbeat import LeaseCheck, LeaseVerdict
+from lakeward.spi.intents import IntentStore
+from lakeward.spi.lake import TAG, CommitProperties, Committable, LakeSnapshot, Precondition
+from lakeward.testing.inprocess import InProcessLakeward, LocalCoordinator, LocalPlugin
+from lakeward.tiering.prefix import Kept
+from lakeward.tiering.round import Round
+
+
+@dataclass(frozen=True)
+class Weak:
+    """Names of the model's rules that are off."""
+
+    flags: frozenset[str] = frozenset()
+
+    def off(self, rule: str) -> bool:
+        return rule in self.flags
+
+    @property
+    def any(self) -> bool:
+        return bool(self.flags)
+
+    def hold(self, real: Callable[[], AbstractContextManager[bool]]) -> Callable[[], AbstractContextManager[bool]]:
+        return _held_anyway if self.off("fence_idle") else real
+
+    def adopt(self, real: Callable[[LakeBase], None]) -> Callable[[LakeBase], None]:
+        return (lambda _base: None) if self.off("fence_adopts") else real
+
+    def intents(self, real: IntentStore) -> IntentStore:
+        return ForgetfulIntents(real) if self.off("keep_intent") else real
+
+
+@contextmanager
+def _held_anyway() -> Iterator[bool]:
+    yield True
+
+
+class ForgetfulIntents(IntentStore):
+    """Orphan removal that served an intent closes it."""
+
+    def __init__(self, real: IntentStore) -> None:
+        self._real = real
+
+    def open_intents(self, table_id: TableId) -> Sequence[Intent]:
+        found = self._real.open_intents(table_id)
+        for intent in found:
+            self._real.forget(intent.round_id)
+        return found
+
+    def record(self, intent: Intent) -> None:
+        self._real.record(intent)
+
+    def abandon(self, round_id: RoundId) -> None:
+        self._real.abandon(round_id)
+
+    def forget(self, round_id: RoundId) -> None:
+        self._real.forget(round_id)
+
+
+class WeakStorage(IcebergLakeStorage):
+    def __init__(self, real: IcebergLakeStorage, weak: Weak) -> None:
+        super().__init__(real.connection)
+        self._weak = weak
+        self._planned: dict[str, LakeBase] = {}
+
+    def open_committer(self, table: TableInfo) -> IcebergLakeCommitter:
+        return WeakCommitter(self.connection, table, self._weak)
+
+    def open_reader(self, table: TableInfo) -> IcebergLakeReader:
+        return WeakReader(self.connection, table, self._weak, self._planned)
+
+    def open_maintenance(self, table: TableInfo) -> IcebergLakeMaintenance:
+        return WeakMaintenance(self.connection, table, self._weak)
+
+
+class WeakReader(IcebergLakeReader):
+    def __init__(self, connection: IcebergConnection, table: TableInfo, weak: Weak, planned: dict[str, LakeBase]) -> None:
+        super().__init__(connection, table)
+        self._weak, self._planned = weak, planned
+
+    def load_base(self) -> LakeBase:
+        base = super().load_base_as_is() if self._weak.off("fence_stops") else super().load_base()
+        first = self._planned.setdefault("base", base)
+        if self._weak.off("token_check"):
+            base = replace(base, token=first.token)
+        return replace(base, offsets=first.offsets) if self._weak.off("offset_check") else base
+
+    def reconcile(self, table: Table, *, as_is: bool = False) -> Reconciled:
+        if self._weak.off("broken_chain"):
+            return reconcile(table.metadata, self.summaries(table), lambda _head, _tagged: False, as_is=as_is)
+        return super().reconcile(table, as_is=as_is)
+
+
+class WeakCommitter(IcebergLakeCommitter):
+    def __init__(self, connection: IcebergConnection, table: TableInfo, weak: Weak) -> None:
+        super().__init__(connection, table)
+        self._weak, self._prepared = weak, 0
+
+    def load_ground(self, base: LakeBase, round_id: str, *, as_is: bool = False) -> Ground:
+        if not self._weak.flags & {"token_check", "offset_check"}:
+            return super().load_ground(base, round_id, as_is=as_is or self._weak.off("fence_stops"))
+        table = self._connection.load(self._table.path)
+        self._prepared_on = table
+        reconciled = self._reader.reconcile(table, as_is=as_is)
+        return Ground(table, replace(reconciled, base=replace(base, fence=reconciled.base.fence)))
+
+    def prepare(
+        self, results: Sequence[bytes], replaced: Mapping[Bucket, OffsetSet], base: LakeBase, properties: CommitProperties
+    ) -> Committable:
+        """Without resolving again, positions in files that another engine has replaced delete nothing."""
+        self._prepared += 1
+        stale = self._weak.off("re_resolve") and self._prepared > 1
+        return super().prepare(results, {} if stale else replaced, base, properties)
+
+    def find(self, round_id: RoundId) -> LakeSnapshot | None:
+        return None if self._weak.off("find_first") else super().find(round_id)
+
+    def _send(self, table: Table, request: CommitRequest, precondition: Precondition) -> None:
+        if not self._weak.flags & {"exact_head", "assert_tag", "tag"}:
+            super()._send(table, request, precondition)
+            return
+        requirements = [] if self._weak.off("exact_head") else list(request.requirements)
+        if self._weak.flags & {"assert_tag", "tag"}:
+            requirements = [r for r in requirements if getattr(r, "ref", None) != TAG]
+        updates = request.updates
+        if self._weak.off("tag"):
+            updates = tuple(u for u in updates if not (isinstance(u, SetSnapshotRefUpdate) and u.ref_name == TAG))
+        fresh = self._connection.load(self._table.path)
+        number = fresh.metadata.next_sequence_number()
+        updates = tuple(_renumbered(u, number) for u in updates)
+        _commit(self, fresh, requirements, updates, request, precondition)
+
+
+def _renumbered(update: Any, number: int) -> Any:
+    """Iceberg's catalogs take a snapshot only with a sequence number above the last, which refuses many a stale commit by itself."""
+    if not hasattr(update, "snapshot"):
+        return update
+    return update.model_copy(update={"snapshot": update.snapshot.model_copy(update={"sequence_number": number})})
+
+
+def _commit(
+    committer: WeakCommitter, table: Table, requirements: Any, updates: Any, request: CommitRequest, condition: Precondition
+) -> None:
+    from pyiceberg.exceptions import CommitFailedException
+
+    try:
+        committer._connection.catalog.commit_table(table, tuple(requirements), updates)
+    except CommitFailedException as error:
+        raise committer._explain_conflict(request, condition, str(error)) from error
+
+
+class WeakMaintenance(IcebergLakeMaintenance):
+    """References are read once, before the fence, where listing does not wait for it."""
+
+    def __init__(self, connection: IcebergConnection, table: TableInfo, weak: Weak) -> None:
+        super().__init__(connection, table)
+        self._weak = weak
+        self._used: set[str] | None = None
+        if weak.off("fence_stops"):
+            self._committer = WeakCommitter(connection, table, weak)
+
+    def references(self) -> set[str]:
+        if not self._weak.off("fence_then_list"):
+            return super().references()
+        if self._used is None:
+            self._used = super().references()
+        return self._used
+
+
+class WeakOrphanRemoval(OrphanRemoval):
+    weak: Weak = Weak()
+
+    def _fence_unless(self, is_enough: Callable[[LakeBase], bool]) -> tuple[LakeBase, bool]:
+        if self.weak.off("fence"):
+            base = self._reader.load_base()
+            return replace(base, token="not fenced", fence=base.fence + 1), False
+        return super()._fence_unless(is_enough)
+
+
+class WeakCoordinator(LocalCoordinator):
+    weak: Weak = Weak()
+    world: InProcessLakeward
+
+    def knows_round(self, table_id: TableId, round_id: RoundId) -> bool:
+        return False if self.weak.flags & {"find_first", "find_ledger"} else super().knows_round(table_id, round_id)
+
+    def check_lease(self, check: LeaseCheck) -> LeaseVerdict:
+        verdict = super().check_lease(check)
+        return replace(verdict, held=True) if self.weak.off("lease_check") else verdict
+
+    def commit(self, report: CommitReport) -> CommitAnswer:
+        answer = super().commit(report)
+        if self.weak.off("coord_monotone"):
+            self.world.coordinator.board.tables[report.table_id].committed = report.offsets
+        return answer
+
+
+class WeakPlugin(LocalPlugin):
+    def __init__(self, world: InProcessLakeward, weak: Weak) -> None:
+        super().__init__(world)
+        self._world, self._weak = world, weak
+
+    def coordinator(self) -> WeakCoordinator:
+        made = WeakCoordinator(self._world.coordinator, lambda call: self._world.before_call(call))
+        made.weak, made.world = self._weak, self._world
+        return made
+
+
+@dataclass(kw_only=True)
+class WeakRound(Round):
+    """Every finished sub-split counts, whether those before it did or not."""
+
+    seen: dict[Split, WriteOutcome] = field(default_factory=dict)
+
+    def _dispatch(self, order: Any, splits: Any, ground: Any) -> dict[Split, WriteOutcome]:
+        found = super()._dispatch(order, splits, ground)
+        self.seen |= found
+        return found
+
+    def _write(self, ground: Any, committer: Any, started: float) -> Kept:
+        super()._write(ground, committer, started)
+        done = tuple(o for s, o in sorted(self.seen.items(), key=lambda i: i[0].start) if o.is_ok)
+        return Kept(outcomes=done, offsets={o.split.bucket: o.stop for o in done}, is_whole=False)
