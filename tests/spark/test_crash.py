@@ -26,6 +26,11 @@ POINTS = (
     "round.before-coordinator-commit",
     "round.after-coordinator-commit",
 )
+EACH_KIND = frozenset(
+    {"round.before-write", "split.batch", "round.before-lake-commit", "round.before-coordinator-commit", "round.after-coordinator-commit"}
+)
+"""One moment of each kind: before write, in write, before and after the lake commit, after the coordinator's."""
+
 SHORT_LEASE = {"coordinator.lease.duration": "2 s", "coordinator.sweep.interval": "200 ms"}
 
 
@@ -96,7 +101,7 @@ def kill_and_check(server: Server, point: str, *, spark: bool) -> None:
             successor.kill()
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", [p if p in EACH_KIND else pytest.param(p, marks=pytest.mark.soak) for p in POINTS])
 def test_a_job_killed_at(point: str, quick: Server) -> None:
     kill_and_check(quick, point, spark=False)
 
