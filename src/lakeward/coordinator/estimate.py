@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import median
 
 SAMPLES_KEPT = 12
@@ -35,10 +36,15 @@ class DurationEstimate:
         quarter of the recent rounds would have been at or below it."""
         if not self.samples:
             return unknown_ms
+        intercept, slope = self._line
+        return intercept + slope * backlog_bytes
+
+    @cached_property
+    def _line(self) -> tuple[float, float]:
+        """(milliseconds, milliseconds per byte); fitted once per set of samples, since it is asked for at every tick."""
         slope = _median_slope(self.samples)
         rests = sorted(s.duration_ms - slope * s.backlog_bytes for s in self.samples)
-        intercept = max(0.0, rests[_upper_index(len(rests))])
-        return intercept + slope * backlog_bytes
+        return max(0.0, rests[_upper_index(len(rests))]), slope
 
     def typical_ms(self, unknown_ms: float) -> float:
         return median(s.duration_ms for s in self.samples) if self.samples else unknown_ms

@@ -13,12 +13,15 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from lakeward.coordinator.load import Demand, PoolLoad, Row, Running
 from lakeward.coordinator.lookahead import Job, worst_miss
 
 __all__ = ["Demand", "PoolLoad", "Running", "plan_due", "plan_latest_starts", "plan_starts"]
+
+TRIES = 8
+"""Slots looked at for one round: those behind are fuller still."""
 
 SUSPECT_STEPS = 20
 """A table whose last round failed comes so many steps of priority later."""
@@ -41,32 +44,63 @@ def plan_latest_starts(load: PoolLoad) -> dict[str, float]:
     """Table -> when its round should start at the latest, all waiting rounds considered together."""
     rows, slots = load.rows, max(1, load.slots)
     busy = sorted((max(r.ends_ms, load.now_ms) for r in load.running), reverse=True)[:slots]
-    begins = [*busy, *[load.now_ms] * (slots - len(busy))]
-    until = [math.inf] * slots
+    layout = _Layout([*busy, *[load.now_ms] * (slots - len(busy))])
     allowed = _slots_allowed(load, slots)
     starts: dict[str, float] = {}
     for row in sorted((r for r in rows if not r.demand.suspect), key=lambda r: -r.deadline_ms):
-        slot = _place(row, until, begins, allowed[row.key])
-        start = min(row.deadline_ms, until[slot]) - row.round_ms
-        until[slot] = max(start, begins[slot])
-        starts[row.key] = start - row.reserve_ms
+        starts[row.key] = layout.place(row, allowed[row.key]) - row.reserve_ms
     starts.update({r.key: r.latest_start_ms for r in rows if r.demand.suspect})
     return starts
 
 
-def _place(row: Row, until: Sequence[float], begins: Sequence[float], allowed: int) -> int:
-    """The slot on which this round may begin latest without running into a round that is in work there."""
-    best, best_start = 0, -math.inf
-    ideal = row.latest_start_ms
-    for slot in range(allowed):
-        start = min(row.deadline_ms, until[slot]) - row.round_ms
-        if start < begins[slot]:
-            start -= 1e12  # taken by a round in work; only if there is nothing else
-        elif start == ideal:
-            return slot
-        if start > best_start:
-            best, best_start = slot, start
-    return best
+class _Layout:
+    """Slots filled backwards in time. `begins`: when each is free of the round in work, longest first; long rounds may use the first
+    ones only."""
+
+    def __init__(self, begins: list[float]) -> None:
+        self._begins = begins
+        self._until = [math.inf] * len(begins)
+        # Latest end first. Among equals the one that is busy longest and still free in time, so that others stay whole; with many
+        # slots the one that is free soonest, as looking for the other would take long.
+        sign = -1 if len(begins) <= TRIES else 1
+        self._heap = [(-math.inf, sign * begin, slot) for slot, begin in enumerate(begins)]
+        self._sign = sign
+        heapify(self._heap)
+
+    def place(self, row: Row, allowed: int) -> float:
+        """Puts the round where it may begin latest without running into a round in work; returns its start."""
+        slot = self._any(row) if allowed == len(self._begins) else self._first(row, allowed)
+        start = min(row.deadline_ms, self._until[slot]) - row.round_ms
+        self._until[slot] = max(start, self._begins[slot])
+        heappush(self._heap, (-self._until[slot], self._sign * self._begins[slot], slot))
+        return start
+
+    def _any(self, row: Row) -> int:
+        passed: list[tuple[float, float, int]] = []
+        found: int | None = None
+        while self._heap and len(passed) < TRIES:
+            entry = heappop(self._heap)
+            if -entry[0] != self._until[entry[2]]:
+                continue  # from before this slot was filled further
+            passed.append(entry)
+            if min(row.deadline_ms, self._until[entry[2]]) - row.round_ms >= self._begins[entry[2]]:
+                found = entry[2]
+                break
+        slot = passed[0][2] if found is None else found
+        for entry in passed:
+            if entry[2] != slot:
+                heappush(self._heap, entry)
+        return slot
+
+    def _first(self, row: Row, allowed: int) -> int:
+        best, best_start = 0, -math.inf
+        for slot in range(allowed):
+            start = min(row.deadline_ms, self._until[slot]) - row.round_ms
+            if start < self._begins[slot]:
+                start -= 1e12  # taken by a round in work; only if there is nothing else
+            if start > best_start:
+                best, best_start = slot, start
+        return best
 
 
 def _slots_allowed(load: PoolLoad, slots: int) -> dict[str, int]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from lakeward.coordinator.board import Board
 from lakeward.coordinator.estimate import unknown_round_ms
@@ -11,11 +12,30 @@ from lakeward.coordinator.jobs import JobRecord
 from lakeward.coordinator.load import Demand, PoolLoad, Running
 from lakeward.coordinator.planner import plan_due, plan_starts
 from lakeward.coordinator.record import Lease, TableRecord
+from lakeward.model.ids import TableId
 from lakeward.model.state import TableState
 from lakeward.protocol.heartbeat import HandedOut
 
 _S = TableState
 _WAITS = frozenset({_S.SCHEDULED, _S.PENDING, _S.FAILED})
+
+
+REPLANNED_TABLES = 200
+"""A plan of so many tables takes a few milliseconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolPlan:
+    due: tuple[str, ...]
+    next_due_ms: float | None
+    starts: tuple[str, ...]
+    slots: int
+
+
+def _plan(load: PoolLoad) -> PoolPlan:
+    due, later = plan_due(load)
+    starts = plan_starts(load, load.free, frozenset(due))
+    return PoolPlan(due=tuple(due), next_due_ms=later, starts=tuple(starts), slots=load.slots)
 
 
 class Schedule:
@@ -25,6 +45,11 @@ class Schedule:
         self._swept_at = float("-inf")
         self.next_due_ms: dict[str, float] = {}
         """Pool -> when its next table falls due."""
+
+        self._ready: dict[str, list[str]] = {}
+        """Pool -> tables to hand out next, in order, as last planned."""
+
+        self._planned_slots: dict[str, int] = {}
 
     # ---- the tick ----
     def tick_if_due(self) -> None:
@@ -44,7 +69,11 @@ class Schedule:
             self._count_misses()
             self._sweep()
             self._retry_failed()
-            self._queue_due()
+            loads = {pool: self.load(pool) for pool in {r.options.pool for r in board.tables.values()}}
+        plans = {pool: _plan(load) for pool, load in loads.items()}
+        with board.change():
+            for pool, plan in plans.items():
+                self._apply(pool, plan)
 
     def _count_misses(self) -> None:
         """Once for each deadline that passed with its row still waiting, whatever state the table is in."""
@@ -73,19 +102,17 @@ class Schedule:
             if record.state is _S.FAILED and record.lake_seen and (record.retry_at_ms or 0) <= now_ms:
                 self._board.enter(record, _S.PENDING, record.reason)
 
-    def _queue_due(self) -> None:
-        self.next_due_ms.clear()
-        for pool in {r.options.pool for r in self._board.tables.values()}:
-            self._queue_due_of(pool)
-
-    def _queue_due_of(self, pool: str) -> None:
-        due, later = plan_due(self.load(pool))
-        for key in due:
-            record = self._board.tables[key]  # type: ignore[index]
-            if record.state is _S.SCHEDULED:
+    def _apply(self, pool: str, plan: PoolPlan) -> None:
+        """A plan is made without the lock: what changed meanwhile is left alone."""
+        for key in plan.due:
+            record = self._board.tables.get(TableId(key))
+            if record is not None and record.state is _S.SCHEDULED:
                 self._board.enter(record, _S.PENDING)
-        if later is not None:
-            self.next_due_ms[pool] = later
+        self.next_due_ms.pop(pool, None)
+        if plan.next_due_ms is not None:
+            self.next_due_ms[pool] = plan.next_due_ms
+        self._ready[pool] = list(plan.starts)
+        self._planned_slots[pool] = plan.slots
 
     # ---- what the planner sees ----
     def load(self, pool: str) -> PoolLoad:
@@ -143,12 +170,20 @@ class Schedule:
     # ---- handing out ----
     def hand_out(self, job: JobRecord, room: int) -> list[HandedOut]:
         """Under `change()`: the tables this job gets now, leased to it."""
-        picked = plan_starts(self.load(job.pool), room)
-        granted = [self._grant(self._board.tables[key], job) for key in picked]  # type: ignore[index]
-        if granted:
-            # Fewer slots are left: others may be due sooner than was thought.
-            self._queue_due_of(job.pool)
+        self._replan_if_needed(job.pool)
+        ready, granted = self._ready.get(job.pool, []), list[HandedOut]()
+        while ready and len(granted) < room:
+            record = self._board.tables.get(TableId(ready.pop(0)))
+            if record is not None and record.state is _S.PENDING and not record.held:
+                granted.append(self._grant(record, job))
         return granted
+
+    def _replan_if_needed(self, pool: str) -> None:
+        """Each hand-out changes what is best next. Planning a thousand tables at every beat would be all that is done, so with
+        many tables what the tick planned stands until the next tick, unless jobs came or went."""
+        slots = sum(j.slots for j in self.live_jobs(pool))
+        if len(self._board.tables) <= REPLANNED_TABLES or slots != self._planned_slots.get(pool):
+            self._apply(pool, _plan(self.load(pool)))
 
     def _grant(self, record: TableRecord, job: JobRecord) -> HandedOut:
         board = self._board
