@@ -25,19 +25,24 @@ def read_batches(path: str, position: int = 0) -> Iterator[pa.Buffer]:
     with _reading(path), _open(path) as source:
         size = source.size()
         while position + PREFIX_SIZE <= size:
-            window = source.read_at(min(_WINDOW, size - position), position)
+            window = _read_at(source, position, min(_WINDOW, size - position))
             used = 0
             for batch in split_batches(window):
                 yield batch
                 used += batch.size
             if not used:
                 wanted = peek(window, 0)[1]
-                if wanted <= len(window) or position + wanted > size:
+                if wanted <= window.size or position + wanted > size:
                     return
-                whole = source.read_at(wanted, position)
-                yield whole
+                yield _read_at(source, position, wanted)
                 used = wanted
             position += used
+
+
+def _read_at(source: pa.NativeFile, position: int, size: int) -> pa.Buffer:
+    """Of a mapped file a view, of any other a copy."""
+    source.seek(position)
+    return source.read_buffer(size)
 
 
 def split_batches(data: pa.Buffer) -> Iterator[pa.Buffer]:

@@ -55,6 +55,7 @@ class FlussCluster:
     settings: Mapping[str, str] = field(default_factory=dict)
     processes: dict[str, int] = field(default_factory=dict)
     ports: dict[str, int] = field(default_factory=dict)
+    _children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict, repr=False)
 
     @property
     def bootstrap(self) -> str:
@@ -108,20 +109,19 @@ class FlussCluster:
             process = subprocess.Popen(  # noqa: S603
                 command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=env, cwd=self.home, start_new_session=True
             )
-        self.processes[name] = process.pid
+        self.processes[name], self._children[name] = process.pid, process
         self._save()
         self._wait_for_port(name, process)
 
     def kill(self, name: str) -> None:
         """As a crash would."""
-        _end(self.processes.pop(name), signal.SIGKILL)
+        self._end(name, signal.SIGKILL)
         self._save()
 
     def stop(self) -> None:
         """Safe to repeat; ends only processes that this cluster started."""
         for name in sorted(self.processes, key=lambda n: ("tablet", "coordinator", "zookeeper").index(n.partition("-")[0])):
-            _end(self.processes[name], signal.SIGTERM)
-        self.processes.clear()
+            self._end(name, signal.SIGTERM)
         self._save()
 
     @classmethod
@@ -180,6 +180,18 @@ class FlussCluster:
         end = (self.home / "logs" / f"{name}.log").read_text(errors="replace")[-2000:]
         raise TimedOut(what=f"start of Fluss's {name}", limit_s=_START_LIMIT_S, state=end)
 
+    def _end(self, name: str, how: signal.Signals) -> None:
+        """A child of this process is reaped; one of an earlier process is waited for."""
+        pid, child = self.processes.pop(name), self._children.pop(name, None)
+        if child is None:
+            return _end(pid, how)
+        child.send_signal(how)
+        try:
+            child.wait(_STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait(_STOP_LIMIT_S)
+
     def _save(self) -> None:
         body = {"processes": self.processes, "ports": self.ports, "tablets": self.tablets, "settings": dict(self.settings)}
         (self.home / "cluster.json").write_text(json.dumps(body, indent=1))
@@ -193,23 +205,11 @@ def _free_port() -> int:
 
 
 def _end(pid: int, how: signal.Signals) -> None:
-    """Waits until it is gone; a child of ours is reaped."""
     until = time.monotonic() + _STOP_LIMIT_S
     try:
         os.kill(pid, how)
-        while _is_alive(pid):
-            if time.monotonic() > until:
-                os.kill(pid, signal.SIGKILL)
+        while True:
+            os.kill(pid, signal.SIGKILL if time.monotonic() > until else 0)
             time.sleep(0.05)
     except ProcessLookupError:
         return
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        if os.waitpid(pid, os.WNOHANG)[0] == pid:
-            return False
-    except ChildProcessError:
-        pass  # started by an earlier process
-    os.kill(pid, 0)
-    return True

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Fluss cluster for the whole run, and a tiering job on it. Skipped, with the reason, where the cluster cannot be had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from lakeward.errors import LakewardError
+from lakeward.testing.fluss.cluster import TEST_SETTINGS, FlussCluster
+from tests.fluss.world import FlussWorld, ThreadJob
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlussCluster]:
+    made = FlussCluster(home=tmp_path_factory.mktemp("fluss"), settings=TEST_SETTINGS)
+    try:
+        made.start()
+    except LakewardError as error:
+        made.stop()
+        pytest.skip(f"no Fluss cluster can be started on this machine: {error}")
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture(scope="session")
+def world(cluster: FlussCluster) -> Iterator[FlussWorld]:
+    made = FlussWorld(cluster)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def job(cluster: FlussCluster) -> Iterator[ThreadJob]:
+    """One job that tiers whatever tables the tests make."""
+    made = ThreadJob(cluster.bootstrap, "tests")
+    yield made
+    made.stop()

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes to a Fluss cluster through pyfluss, an independent client, in a process of its own: it can hang, and abort at exit."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from tests.fluss.steps import DATABASE, Append, Delete, DropTable, LakeSnapshotOf, MakePartition, MakeTable, Step, Upsert
+
+
+async def _run(bootstrap: str, steps: Sequence[Step]) -> list[Any]:
+    import fluss
+
+    connection = await fluss.FlussConnection.create(fluss.Config({"bootstrap.servers": bootstrap}))
+    admin = connection.get_admin()
+    answers = []
+    for step in steps:
+        answers.append(await asyncio.wait_for(_step(fluss, connection, admin, step), 30))
+    return answers
+
+
+async def _step(fluss: Any, connection: Any, admin: Any, step: Step) -> Any:
+    path = fluss.TablePath(DATABASE, step.name if isinstance(step, MakeTable) else step.table)
+    match step:
+        case MakeTable():
+            await admin.create_database(DATABASE, None, True)
+            await admin.create_table(path, _descriptor(fluss, step), False)
+        case MakePartition():
+            await admin.create_partition(path, dict(step.spec), False)
+        case DropTable():
+            await admin.drop_table(path, False)
+        case LakeSnapshotOf():
+            found = await admin.get_latest_lake_snapshot(path)
+            return found.snapshot_id, {(b.partition_id, b.bucket_id): o for b, o in found.table_buckets_offset.items()}
+        case Append():
+            writer = (await connection.get_table(path)).new_append().create_writer()
+            for at in range(0, step.rows.num_rows, step.chunk):
+                writer.write_arrow_batch(step.rows.slice(at, step.chunk))
+            await writer.flush()
+        case Upsert() | Delete():
+            writer = (await connection.get_table(path)).new_upsert().create_writer()
+            for row in step.rows if isinstance(step, Upsert) else step.keys:
+                (writer.upsert if isinstance(step, Upsert) else writer.delete)(dict(row))
+            await writer.flush()
+    return None
+
+
+def _descriptor(fluss: Any, step: MakeTable) -> Any:
+    lake = {"table.datalake.enabled": "true", "table.datalake.freshness": step.freshness}
+    partitioned = {"partition_keys": list(step.partition_keys)} if step.partition_keys else {}
+    schema = fluss.Schema(step.schema, list(step.primary_key) or None)
+    return fluss.TableDescriptor(schema, bucket_count=step.buckets, properties={**lake, **step.properties}, **partitioned)
+
+
+if __name__ == "__main__":
+    found = asyncio.run(_run(sys.argv[1], pickle.loads(sys.stdin.buffer.read())))
+    sys.stdout.buffer.write(pickle.dumps(found))
+    sys.stdout.flush()
+    os._exit(0)  # pyfluss aborts now and then while the interpreter ends

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests against a Fluss cluster look at: the log's ends, what Fluss knows of the lake, the lake's rows by other engines."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from lakeward.hot.fluss.plugin import FlussPlugin
+from lakeward.lake.iceberg.plugin import IcebergLakeStorage
+from lakeward.model.offsets import OffsetMap
+from lakeward.model.table import TableInfo, TablePath
+from lakeward.spi.registry import load_lake
+from lakeward.testing.fluss.cluster import FlussCluster
+from lakeward.testing.iceberg.engines import read_duckdb
+from lakeward.testing.waiting import wait_until
+from tests.fluss.steps import DATABASE, Step, produce
+
+SYSTEM = ["__bucket", "__offset", "__timestamp"]
+
+
+class ThreadJob:
+    """A tiering job in a process of its own, on threads in place of Spark. `faults` arms fault points in it."""
+
+    def __init__(self, bootstrap: str, name: str, *, slots: int = 4, faults: str | None = None) -> None:
+        command = [sys.executable, "-m", "tests.fluss.threadjob", "--fluss", bootstrap, "--name", name, "--slots", str(slots)]
+        env = {**os.environ, **({} if faults is None else {"LAKEWARD_FAULTS": faults})}
+        self._log = tempfile.NamedTemporaryFile(prefix=f"job-{name}-", suffix=".log")  # noqa: SIM115 - lives as long as the job
+        self.process = subprocess.Popen(command, env=env, stdout=self._log, stderr=subprocess.STDOUT)
+
+    @property
+    def log(self) -> str:
+        return Path(self._log.name).read_text(errors="replace")
+
+    def stop(self) -> None:
+        """Clean: rounds end, tables are given back."""
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(60)
+        self._log.close()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(20)
+        self._log.close()
+
+
+class FlussWorld:
+    def __init__(self, cluster: FlussCluster) -> None:
+        self.cluster = cluster
+        self.plugin = FlussPlugin({"bootstrap": cluster.bootstrap})
+
+    def close(self) -> None:
+        self.plugin.store().close()
+
+    def produce(self, *steps: Step) -> list[Any]:
+        return produce(self.cluster.bootstrap, *steps)
+
+    def table(self, name: str) -> TableInfo:
+        return self.plugin.store().load_table(TablePath(DATABASE, name))
+
+    def ends(self, name: str) -> OffsetMap:
+        return OffsetMap({b: found.end for b, found in self.plugin.store().freeze(self.table(name)).items() if found.end})
+
+    def committed(self, name: str) -> OffsetMap:
+        return self.plugin.coordinator().committed(TablePath(DATABASE, name)).offsets
+
+    def wait_tiered(self, name: str, limit_s: float = 30.0) -> OffsetMap:
+        """Until Fluss says that the lake has everything written so far."""
+        ends = self.ends(name)
+        wait_until(lambda: not OffsetMap(ends).regressions(self.committed(name)), limit_s=limit_s, what=f"{name} tiered up to {ends}")
+        return ends
+
+    def lake(self, name: str) -> IcebergLakeStorage:
+        lake = load_lake(*self.plugin.lake_options(self.table(name)))
+        assert isinstance(lake, IcebergLakeStorage)
+        return lake
+
+    def metadata(self, name: str) -> str:
+        """The newest metadata file of the lake table: what other engines are pointed at."""
+        lake = self.lake(name)
+        try:
+            return lake.connection.load(TablePath(DATABASE, name)).metadata_location
+        finally:
+            lake.connection.close()
+
+    def rows(self, name: str) -> pa.Table:
+        """The lake's rows as DuckDB reads them."""
+        return read_duckdb(self.metadata(name))
+
+    def by_key(self, name: str, key: str = "id") -> dict[Any, Mapping[str, Any]]:
+        """Key -> row without system columns; a key that is there twice fails."""
+        rows = self.rows(name).drop_columns(SYSTEM).to_pylist()
+        found = {r[key]: r for r in rows}
+        assert len(found) == len(rows), f"{name} has a key twice"
+        return found
