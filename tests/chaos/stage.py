@@ -67,8 +67,9 @@ class Actor:
         self.end = kind(world=world, handed=self.handed, owner=owner, control=self.control, round_id=self.round_id).run()
 
     # ---- steps -----------------------------------------------------------------------------------------------------
-    def go(self, point: str) -> Actor:
-        fault = self.stage.faults.arm(point, FaultAction.PAUSE, when=self._is_mine)
+    def go(self, point: str, *, of_anyone: bool = False) -> Actor:
+        """`of_anyone`: points of splits and files do not say whose they are; only one actor moves."""
+        fault = self.stage.faults.arm(point, FaultAction.PAUSE, when=None if of_anyone else self._is_mine)
         self._move()
         wait_until(lambda: fault.is_reached() or not self._thread.is_alive(), limit_s=30, what=f"{self.job} at {point}")
         assert fault.is_reached() or self.end is not None

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,8 @@ class Evidence:
     watched: Watched
     windows: tuple[tuple[float, float, str], ...]
     recovery_s: float
+    broken: Sequence[str] = ()
+    """Processes that ended by themselves and should not have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +76,8 @@ def judge(evidence: Evidence, finish: Callable[[], None]) -> tuple[list[Verdict]
         _writes_go_on(evidence, {**log, **{k + 1000: r for k, r in keys.items()}}),
     ]
     caught_up = evidence.recovery_s < float("inf")
-    verdicts.append(_verdict(11, "it recovers", [] if caught_up else ["the lake did not catch up"], f"{evidence.recovery_s:.1f} s"))
+    stuck = [*evidence.broken, *([] if caught_up else ["the lake did not catch up"])]
+    verdicts.append(_verdict(11, "it recovers", stuck, f"{evidence.recovery_s:.1f} s"))
     return verdicts, _figures(evidence, reads, log, keys, certificates)
 
 

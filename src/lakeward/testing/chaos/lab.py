@@ -25,6 +25,7 @@ from lakeward.testing.chaos.child import LabChild
 from lakeward.testing.chaos.invariants import Evidence, Verdict, judge
 from lakeward.testing.chaos.plan import FaultKind, PlannedFault, plan_faults
 from lakeward.testing.chaos.proxy import HurtingProxy
+from lakeward.testing.chaos.reader import RecordFolder
 from lakeward.testing.chaos.switches import CLOCK, DISK_FULL, READ_ONLY, Switches
 from lakeward.testing.chaos.tables import LOG, PK, TABLES, create_tables, meddle
 from lakeward.testing.chaos.watch import Watch
@@ -96,6 +97,7 @@ class ChaosLab:
         self.happened: Counter[str] = Counter()
         self.steps: Counter[str] = Counter()
         self.windows: list[tuple[float, float, str]] = []
+        self.broken: list[str] = []
         self._later: list[_Later] = []
         self._turn = itertools.count()
         self._died: dict[str, float] = {}
@@ -116,7 +118,9 @@ class ChaosLab:
             self._heal()
             recovery_s = self._settle()
             watched = watch.stop()
-            evidence = Evidence(folder=self.folder, url=self.url, watched=watched, windows=tuple(self.windows), recovery_s=recovery_s)
+            evidence = Evidence(
+                folder=self.folder, url=self.url, watched=watched, windows=tuple(self.windows), recovery_s=recovery_s, broken=self.broken
+            )
             verdicts, figures = judge(evidence, self._finish)
             figures |= {"seconds": time.monotonic() - began, "longest-without-commit-s": watched.longest_s}
             figures["starts"] = sum(c.starts for c in self.children.values())
@@ -135,6 +139,20 @@ class ChaosLab:
             self._add_producer(kind, number)
         arguments = [self.proxies["clients"].url, LOG, PK, str(self.folder / "records"), str(self.folder / "reads.jsonl")]
         self._add("reader", "reader", arguments)
+        wait_until(
+            self._all_at_work, limit_s=START_S, poll_s=0.2, what="first rows of every producer, first rounds", state=self._last_words
+        )
+
+    def _all_at_work(self) -> bool:
+        """Nothing is hurt before rows flow: a lab that hurts an idle system proves nothing."""
+        records = RecordFolder(self.folder / "records")
+        acked = [r for kind in TABLES for r in records.load(kind).values() if r.acked]
+        with connect(self.url) as client:
+            tiered = [client.server.ask("GET", routes.COMMITTED.format(table=t))["round_id"] for t in (LOG, PK)]
+        return len(acked) == 2 * self.options.producers and all(tiered)
+
+    def _last_words(self) -> str:
+        return "\n".join(f"{name}: {child.last_words(3)}" for name, child in self.children.items())
 
     def _add_server(self) -> None:
         ready = self.folder / "ready"
@@ -296,6 +314,8 @@ class ChaosLab:
             work.join(60)
         for name, child in self.children.items():
             if name.startswith(("log-", "pk-")):
+                if not child.is_alive():
+                    self.broken.append(f"producer {name} died: {child.last_words(3)}")
                 child.stop(90)
 
     def _settle(self) -> float:

@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lakeward.client import Table, connect
+from lakeward.client import Client, Table, connect
 from lakeward.errors import LakewardError
 from lakeward.testing.chaos.record import ACKED, DOUBTED, TRIED, RecordWriter
+from lakeward.testing.waiting import wait_until
 
 KEYS = 40
 KEY_STRIDE = 1_000_000
@@ -92,9 +93,14 @@ def main(arguments: Sequence[str]) -> None:
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     with connect(url) as client:
-        producer = Producer(client.table(path), number, RecordWriter(record), seed)
+        producer = Producer(_open(client, path), number, RecordWriter(record), seed)
         while not stopping.wait(PAUSE_S):
             producer.step()
+
+
+def _open(client: Client, path: str) -> Table:
+    """A hurt server may take a while to say what the table is."""
+    return wait_until(lambda: client.table(path), limit_s=60, what=f"table {path}", tolerate=(LakewardError,))
 
 
 if __name__ == "__main__":

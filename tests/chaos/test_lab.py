@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The chaos lab with real processes: a short run here, every kind of fault and several seeds in the soak."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from lakeward.testing.chaos import ChaosLab, FaultKind, LabOptions
+
+SOAK_MINUTES = float(os.environ.get("LAKEWARD_SOAK_MINUTES", "5"))
+"""How long the soak goes on hurting, in all."""
+
+
+def run(folder: Path, options: LabOptions) -> None:
+    said: list[str] = []
+    report = ChaosLab(folder, options, say=said.append).run()
+    wrong = [f"{v.number} {v.words}: {w}" for v in report.verdicts for w in v.wrong]
+    assert report.holds, "\n".join([*said, *wrong])
+    assert report.figures["acknowledged"] > 0
+    assert sum(report.faults.values()) > 0
+
+
+def test_kills_and_pauses_of_everything(tmp_path: Path) -> None:
+    kinds = (FaultKind.STEP, FaultKind.KILL, FaultKind.PAUSE, FaultKind.LOSE_ANSWER)
+    run(tmp_path / "lab", LabOptions(seed=1, seconds=10, kinds=kinds, every_s=1.0, producers=1))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(max(1, int(SOAK_MINUTES))))
+def test_every_kind_of_fault(tmp_path: Path, seed: int) -> None:
+    run(tmp_path / "lab", LabOptions(seed=100 + seed, seconds=60, every_s=1.2))
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+def test_jobs_on_spark(tmp_path: Path) -> None:
+    run(tmp_path / "lab", LabOptions(seed=7, seconds=60, every_s=4.0, spark=True))
