@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cluster's lake settings as PyIceberg's; catalogs that cannot be shared safely are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakeward.errors import InvalidConfig, UnsafeLake
+from lakeward.hot.fluss.lakeoptions import CATALOG_NAME, iceberg_options, lake_of
+from lakeward.model.ids import TableId
+from lakeward.model.schema import Column, Schema
+from lakeward.model.sqltype import parse_type
+from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+
+
+def table(**properties: str) -> TableInfo:
+    schema = Schema(columns=(Column(name="id", type=parse_type("BIGINT")),))
+    spelled = {k.replace("__", "."): v for k, v in properties.items()}
+    return TableInfo(path=TablePath("d", "t"), table_id=TableId("1"), descriptor=TableDescriptor(schema=schema, properties=spelled))
+
+
+def test_a_rest_catalog_keeps_its_settings() -> None:
+    given = {
+        "type": "rest",
+        "uri": "http://c:8181",
+        "warehouse": "w",
+        "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        "s3.endpoint": "http://m",
+    }
+    expected = {"type": "rest", "uri": "http://c:8181", "warehouse": "w", "s3.endpoint": "http://m", "name": CATALOG_NAME}
+    assert iceberg_options(given) == expected
+
+
+@pytest.mark.parametrize(
+    ("jdbc", "uri"),
+    [
+        ("jdbc:sqlite:/data/catalog.db", "sqlite:////data/catalog.db"),
+        ("jdbc:sqlite:file:/data/catalog.db", "sqlite:////data/catalog.db"),
+        ("jdbc:postgresql://db:5432/lake?ssl=true", "postgresql+psycopg2://db:5432/lake"),
+    ],
+)
+def test_a_jdbc_catalog_becomes_a_sql_catalog(jdbc: str, uri: str) -> None:
+    options = iceberg_options({"type": "jdbc", "uri": jdbc, "jdbc.schema-version": "V1", "name": "theirs"})
+    assert options == {"type": "sql", "uri": uri, "name": "theirs"}
+
+
+def test_a_catalog_named_by_its_class() -> None:
+    assert iceberg_options({"catalog-impl": "org.apache.iceberg.aws.glue.GlueCatalog"})["type"] == "glue"
+
+
+@pytest.mark.parametrize("given", [{"type": "hadoop"}, {"catalog-impl": "org.apache.iceberg.hadoop.HadoopCatalog"}])
+def test_a_hadoop_catalog_is_refused_in_words(given: dict[str, str]) -> None:
+    with pytest.raises(UnsafeLake, match="rest, jdbc, hive or glue"):
+        iceberg_options(given)
+
+
+def test_an_unknown_database_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match="oracle"):
+        iceberg_options({"type": "jdbc", "uri": "jdbc:oracle:thin:@x"})
+
+
+def test_other_formats_are_left_to_the_flink_job() -> None:
+    with pytest.raises(UnsafeLake, match="Flink"):
+        lake_of(table(table__datalake__format="paimon"), {})
+    with pytest.raises(InvalidConfig, match=r"table\.datalake\.format"):
+        lake_of(table(), {})
+
+
+def test_what_the_user_says_wins() -> None:
+    made = table(table__datalake__format="iceberg", table__datalake__iceberg__type="rest", table__datalake__iceberg__uri="http://inside")
+    assert lake_of(made, {"uri": "http://outside"})[1]["uri"] == "http://outside"
