@@ -88,11 +88,21 @@ class Board:
         record.state, record.reason = target, reason
         if target is not TableState.TIERING:
             record.lease = None
-        record.pending_since_ms = None
+        record.pending_since_ms = record.pending_since = None
         if target is TableState.PENDING:
             record.epoch = Epoch(record.epoch + 1)
-            record.pending_since_ms = self.clock.now_ms()
-            record.retry_at_ms = None
+            record.pending_since_ms, record.pending_since = self.clock.now_ms(), self.clock.monotonic()
+            record.retry_at_ms = record.retry_at = None
+        self.touch(record)
+
+    def look(self, record: TableRecord) -> None:
+        """Asks the hot store what waits."""
+        record.see(self.hot.waiting(record.info, record.committed), self.clock.monotonic())
+
+    def retry_after(self, record: TableRecord, wait_ms: int) -> None:
+        """When a failed table may try again."""
+        record.retry_at_ms = self.clock.now_ms() + wait_ms
+        record.retry_at = self.clock.monotonic() + wait_ms / 1_000
         self.touch(record)
 
     def lake_of(self, record: TableRecord) -> LakeStorage | None:

@@ -71,7 +71,7 @@ class Commits:
         record.last_round = report.round_id if fresh else record.last_round
         record.epoch = Epoch(max(record.epoch, report.epoch)) if record.lease is None else record.epoch
         self._take_figures(record, report)
-        record.waiting = board.hot.waiting(record.info, record.committed)
+        board.look(record)
         board.touch(record)
         if repaired:
             board.hot.lift_stops(record.info)

@@ -165,7 +165,7 @@ class Desk:
             self._store_round(record, lease, "force-finished" if finished.force_finished else "done", finished.result)
         board.enter(record, _S.TIERED)
         board.enter(record, _S.PENDING if finished.force_finished else _S.SCHEDULED)
-        record.waiting = board.hot.waiting(record.info, record.committed)
+        board.look(record)
         if record.asked is not None and (record.covers(record.asked) or record.waiting.oldest_at_ms is None):
             record.asked = None
 
@@ -201,7 +201,7 @@ class Desk:
             jitter=board.options.backoff_jitter,
             seed=f"{board.options.seed}/{record.table_id}",
         )
-        record.retry_at_ms = board.clock.now_ms() + wait
+        board.retry_after(record, wait)
 
     def _store_round(
         self, record: TableRecord, lease: Lease, outcome: str, result: RoundResult | None, failed: TableFailed | None = None

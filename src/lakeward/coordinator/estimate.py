@@ -11,6 +11,13 @@ from statistics import median
 SAMPLES_KEPT = 12
 """Enough for a stable median, few enough to follow a change within a dozen rounds."""
 
+FEW = 4
+USUAL_MS_PER_BYTE = 1 / 20_000
+"""20 MB/s, until there are enough rounds to know better: about what one slow core writes."""
+
+SMALL_BYTES = 16 * 2**20
+"""Below that a round's duration has little to do with its bytes."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RoundSample:
@@ -33,11 +40,12 @@ class DurationEstimate:
         """Expected duration with that backlog; `unknown_ms` before the first round.
 
         A line through the samples by the median of slopes (one wild round does not tilt it), raised so that all but the worst
-        quarter of the recent rounds would have been at or below it."""
+        quarter of the recent rounds would have been at or below it; beyond the largest backlog seen it grows at most in proportion."""
         if not self.samples:
             return unknown_ms
         intercept, slope = self._line
-        return intercept + slope * backlog_bytes
+        worst, largest = max(s.duration_ms for s in self.samples), max(s.backlog_bytes for s in self.samples)
+        return min(intercept + slope * backlog_bytes, worst * max(1.0, backlog_bytes / max(largest, SMALL_BYTES)))
 
     @cached_property
     def _line(self) -> tuple[float, float]:
@@ -56,17 +64,14 @@ def _upper_index(count: int) -> int:
 
 
 def _median_slope(samples: Sequence[RoundSample]) -> float:
-    """Milliseconds per byte, never negative. One sample: its whole duration is put down to its bytes only in part."""
+    """Milliseconds per byte, never negative. Few rounds say little of what bytes cost: a first round is slow for other reasons."""
     slopes = [
         (b.duration_ms - a.duration_ms) / (b.backlog_bytes - a.backlog_bytes)
         for i, a in enumerate(samples)
         for b in samples[i + 1 :]
         if abs(b.backlog_bytes - a.backlog_bytes) > 0.05 * max(a.backlog_bytes, b.backlog_bytes)
     ]
-    if slopes:
-        return max(0.0, median(slopes))
-    last = samples[-1]
-    return 0.5 * last.duration_ms / last.backlog_bytes if last.backlog_bytes else 0.0
+    return max(0.0, median(slopes)) if len(samples) >= FEW and slopes else USUAL_MS_PER_BYTE
 
 
 def unknown_round_ms(freshness_ms: int) -> float:

@@ -99,7 +99,7 @@ class Lakes:
             record.lake_seen, record.lake_error = True, None
             record.confirmed_at = self._board.clock.monotonic()
             record.confirmed = base.offsets
-            record.waiting = self._board.hot.waiting(record.info, record.committed)
+            self._board.look(record)
             self._board.touch(record)
             if lost:
                 self._break(

@@ -60,6 +60,11 @@ class Row(NamedTuple):
     def latest_start_ms(self) -> float:
         return self.deadline_ms - self.round_ms
 
+    @property
+    def due_ms(self) -> float:
+        """The latest start that keeps the freshness itself. A table whose rounds take too long for that is due at once, always."""
+        return self.deadline_ms - self.goal_ms + self.demand.freshness_ms - self.round_ms
+
 
 @dataclass(frozen=True, kw_only=True)
 class PoolLoad:

@@ -51,7 +51,7 @@ class Operations:
                 raise TableBusy(table=record.name, reason=record.broken)
             record.failures_in_a_row, record.error = 0, None
             if record.state is _S.FAILED:
-                record.retry_at_ms = self._board.clock.now_ms()
+                self._board.retry_after(record, 0)
             elif record.state in (_S.PAUSED, _S.QUARANTINED):
                 self._board.enter(record, _S.SCHEDULED)
             elif record.state is _S.DISABLED:
@@ -70,9 +70,9 @@ class Operations:
             asked = Asked(table_id=record.table_id, path=path, offsets=offsets, since=self._board.clock.monotonic(), epoch=record.epoch)
             if not record.covers(offsets):
                 record.asked = offsets if record.asked is None else record.asked.raised(offsets)
-                record.waiting = self._board.hot.waiting(record.info, record.committed)
+                self._board.look(record)
                 if record.state is _S.FAILED:
-                    record.retry_at_ms = self._board.clock.now_ms()
+                    self._board.retry_after(record, 0)
                     self._board.touch(record)
             return asked
 
@@ -140,7 +140,7 @@ class Operations:
             if record.state in (_S.PAUSED, _S.QUARANTINED):
                 self._board.enter(record, _S.SCHEDULED)
             elif record.state is _S.FAILED:
-                record.retry_at_ms = self._board.clock.now_ms()
+                self._board.retry_after(record, 0)
             elif record.state is _S.TIERING:
                 # The round in work was planned without the repair.
                 self._board.enter(record, _S.PENDING, "a repair was asked for")

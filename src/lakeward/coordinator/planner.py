@@ -48,7 +48,7 @@ def plan_latest_starts(load: PoolLoad) -> dict[str, float]:
     allowed = _slots_allowed(load, slots)
     starts: dict[str, float] = {}
     for row in sorted((r for r in rows if not r.demand.suspect), key=lambda r: -r.deadline_ms):
-        starts[row.key] = layout.place(row, allowed[row.key]) - row.reserve_ms
+        starts[row.key] = min(layout.place(row, allowed[row.key]) - row.reserve_ms, row.due_ms)
     starts.update({r.key: r.latest_start_ms for r in rows if r.demand.suspect})
     return starts
 

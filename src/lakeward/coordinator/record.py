@@ -109,6 +109,8 @@ class TableRecord:
     reason: str | None = None
     error: dict[str, Any] | None = None
     retry_at_ms: int | None = None
+    """For people, as `pending_since_ms`: what counts is monotonic."""
+
     pending_since_ms: int | None = None
     last_tiered_at_ms: int | None = None
     last_duration_ms: int | None = None
@@ -117,6 +119,12 @@ class TableRecord:
 
     # Not stored: found out again after a restart.
     waiting: Waiting = field(default_factory=Waiting)
+    waiting_seen: float = 0.0
+    """Monotonic time at which this oldest row was first seen to wait: its own time may lie in the future, once somebody has set the
+    wall clock back."""
+
+    retry_at: float | None = None
+    pending_since: float | None = None
     lake_seen: bool = False
     lake_error: dict[str, Any] | None = None
     confirmed_at: float | None = None
@@ -128,8 +136,8 @@ class TableRecord:
 
     totals: RoundTotals = field(default_factory=RoundTotals)
     caught_up_at_ms: int = 0
-    counted_deadline_ms: int | None = None
-    """The deadline whose miss was counted, so that each is counted once."""
+    counted_oldest_ms: int | None = None
+    """The oldest row whose miss was counted, so that each is counted once."""
 
     @property
     def table_id(self) -> TableId:
@@ -138,6 +146,18 @@ class TableRecord:
     @property
     def asked_now(self) -> bool:
         return self.asked is not None
+
+    def see(self, waiting: Waiting, now: float) -> None:
+        """Takes over what waits now."""
+        if waiting.oldest_at_ms != self.waiting.oldest_at_ms:
+            self.waiting_seen = now
+        self.waiting = waiting
+
+    def lag_ms(self, now_ms: int, now: float) -> int | None:
+        """How long the oldest waiting row has waited; None when nothing waits. By its own time, and at least since it was seen."""
+        if self.waiting.oldest_at_ms is None:
+            return None
+        return max(now_ms - self.waiting.oldest_at_ms, int(1_000 * (now - self.waiting_seen)), 0)
 
     def covers(self, offsets: OffsetMap) -> bool:
         return all(self.committed.get(b, 0) >= o for b, o in offsets.items())

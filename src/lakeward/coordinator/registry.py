@@ -45,6 +45,11 @@ class Registry:
             now = board.clock.monotonic()
             record.lease.until = now + board.options.lease_s
             record.lease.granted_at = now - max(0, board.clock.now_ms() - record.lease.granted_at_ms) / 1_000
+        if record.pending_since_ms is not None:
+            record.pending_since = board.clock.monotonic() - max(0, board.clock.now_ms() - record.pending_since_ms) / 1_000
+        if record.retry_at_ms is not None:
+            limit_ms = int(1_000 * board.options.backoff_limit_s)
+            board.retry_after(record, min(limit_ms, max(0, record.retry_at_ms - board.clock.now_ms())))
         self._settle(record)
 
     def _settle(self, record: TableRecord) -> None:

@@ -65,7 +65,7 @@ class Schedule:
         with board.change():
             for record, waiting, committed in fresh:
                 if record.committed is committed:
-                    record.waiting = waiting
+                    record.see(waiting, self._ticked_at)
             self._count_misses()
             self._sweep()
             self._retry_failed()
@@ -76,16 +76,20 @@ class Schedule:
                 self._apply(pool, plan)
 
     def _count_misses(self) -> None:
-        """Once for each deadline that passed with its row still waiting, whatever state the table is in."""
-        now_ms = self._board.clock.now_ms()
+        """Once for each oldest row that waited too long, whatever state the table is in."""
         for record in self._board.tables.values():
-            oldest = record.waiting.oldest_at_ms
-            if oldest is None or not record.options.enabled or oldest + record.options.freshness_ms >= now_ms:
+            deadline, oldest = self.deadline_ms(record), record.waiting.oldest_at_ms
+            if deadline is None or deadline >= self._board.clock.now_ms() or record.counted_oldest_ms == oldest:
                 continue
-            if record.counted_deadline_ms != oldest + record.options.freshness_ms:
-                record.counted_deadline_ms = oldest + record.options.freshness_ms
-                record.misses += 1
-                self._board.touch(record)
+            record.counted_oldest_ms = oldest
+            record.misses += 1
+            self._board.touch(record)
+
+    def deadline_ms(self, record: TableRecord) -> int | None:
+        """When the oldest waiting row breaks the freshness, in today's wall time; None: nothing waits, or the lake is off."""
+        now_ms = self._board.clock.now_ms()
+        lag = record.lag_ms(now_ms, self._board.clock.monotonic())
+        return None if lag is None or not record.options.enabled else now_ms - lag + record.options.freshness_ms
 
     def _sweep(self) -> None:
         now = self._board.clock.monotonic()
@@ -97,9 +101,9 @@ class Schedule:
                 self._board.enter(record, _S.PENDING, f"job {record.lease.job} was silent for {self._board.options.lease_s:g} s")
 
     def _retry_failed(self) -> None:
-        now_ms = self._board.clock.now_ms()
+        now = self._board.clock.monotonic()
         for record in self._board.tables.values():
-            if record.state is _S.FAILED and record.lake_seen and (record.retry_at_ms or 0) <= now_ms:
+            if record.state is _S.FAILED and record.lake_seen and (record.retry_at is None or record.retry_at <= now):
                 self._board.enter(record, _S.PENDING, record.reason)
 
     def _apply(self, pool: str, plan: PoolPlan) -> None:
@@ -141,10 +145,9 @@ class Schedule:
         return record.asked_now or record.repair is not None or record.waiting.oldest_at_ms is not None
 
     def _demand(self, record: TableRecord) -> Demand:
-        oldest = record.waiting.oldest_at_ms
         return Demand(
             key=record.table_id,
-            deadline_ms=None if oldest is None else oldest + record.options.freshness_ms,
+            deadline_ms=self.deadline_ms(record),
             round_ms=self.round_ms(record),
             freshness_ms=record.options.freshness_ms,
             priority=record.options.priority,
@@ -188,7 +191,7 @@ class Schedule:
     def _grant(self, record: TableRecord, job: JobRecord) -> HandedOut:
         board = self._board
         now_ms, now = board.clock.now_ms(), board.clock.monotonic()
-        waited = max(0, now_ms - (record.pending_since_ms if record.pending_since_ms is not None else now_ms))
+        waited = 0 if record.pending_since is None else int(1_000 * (now - record.pending_since))
         board.enter(record, _S.TIERING)
         record.lease = Lease(
             job=job.name,
@@ -199,13 +202,12 @@ class Schedule:
             until=now + board.options.lease_s,
             granted_at=now,
         )
-        oldest = record.waiting.oldest_at_ms
         return HandedOut(
             table_id=record.table_id,
             path=record.info.path,
             epoch=record.epoch,
             freshness_ms=record.options.freshness_ms,
-            deadline_at_ms=None if oldest is None else oldest + record.options.freshness_ms,
+            deadline_at_ms=self.deadline_ms(record),
             limit_ms=record.options.round_limit_ms,
             waited_s=waited / 1_000,
             resync=record.repair is not None,

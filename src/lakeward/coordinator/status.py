@@ -31,8 +31,7 @@ class StatusDesk:
 
     def _table(self, record: TableRecord) -> TableStatus:
         now_ms = self._board.clock.now_ms()
-        oldest, options = record.waiting.oldest_at_ms, record.options
-        deadline = None if oldest is None or not options.enabled else oldest + options.freshness_ms
+        options, deadline = record.options, self._schedule.deadline_ms(record)
         round_ms = self._schedule.round_ms(record)
         return TableStatus(
             path=record.info.path,
@@ -42,7 +41,7 @@ class StatusDesk:
             freshness_ms=options.freshness_ms,
             pool=options.pool,
             priority=options.priority,
-            lag_ms=0 if oldest is None else max(0, now_ms - oldest),
+            lag_ms=record.lag_ms(now_ms, self._board.clock.monotonic()) or 0,
             waiting_rows=record.waiting.rows,
             deadline_at_ms=deadline,
             slack_ms=None if deadline is None else int(deadline - now_ms - round_ms),

@@ -185,3 +185,26 @@ def test_expected_jobs_and_unserved_pools_are_named(world: CoordinatorWorld) -> 
     status = world.coordinator.status()
     assert (status.jobs_missing, status.pools_unserved) == (("night",), ("night",))
     assert [(j.name, j.live, j.expected) for j in status.jobs] == [("job", True, True), ("night", False, True)]
+
+
+def test_a_wall_clock_set_back_stops_neither_rows_nor_retries(world: CoordinatorWorld) -> None:
+    world.create(table__datalake__freshness="20 s")
+    world.hot.append(PATH)
+    world.coordinator.tick()
+    world.clock.jump(-3_600)
+    job = world.job()
+    world.clock.advance(19)
+    (table,) = job.take()
+    assert world.coordinator.table_status(PATH).lag_ms == 19_000
+    job.fail(table)
+    world.clock.jump(-3_600)
+    world.clock.advance(2)
+    assert len(job.take()) == 1
+
+
+def test_an_asked_for_table_is_handed_out_with_the_first_beat(world: CoordinatorWorld) -> None:
+    world.create()
+    world.hot.append(PATH)
+    world.coordinator.ask_now(PATH)
+    world.coordinator.tick()
+    assert len(world.job(slots=1).take(1)) == 1

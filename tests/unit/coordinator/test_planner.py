@@ -66,13 +66,25 @@ def test_priority_orders_overload_and_age_ends_starvation() -> None:
 
 
 def test_the_estimate_grows_with_the_backlog_and_shrugs_off_one_wild_round() -> None:
-    estimate = DurationEstimate()
+    estimate, mb = DurationEstimate(), 2**20
     assert estimate.round_ms(0, 77) == 77
     for size in (100, 200, 300, 400, 500, 600):
-        estimate = estimate.with_sample(RoundSample(duration_ms=1_000 + 10 * size, backlog_bytes=size))
-    assert estimate.round_ms(1_000, 0) == pytest.approx(11_000)
-    wild = estimate.with_sample(RoundSample(duration_ms=90_000, backlog_bytes=300))
-    assert wild.round_ms(1_000, 0) < 13_000
+        estimate = estimate.with_sample(RoundSample(duration_ms=1_000 + 10 * size, backlog_bytes=size * mb))
+    assert estimate.round_ms(1_000 * mb, 0) == pytest.approx(11_000)
+    wild = estimate.with_sample(RoundSample(duration_ms=90_000, backlog_bytes=300 * mb))
+    assert wild.round_ms(1_000 * mb, 0) < 13_000
+
+
+def test_one_cold_round_is_not_extrapolated_by_its_bytes() -> None:
+    cold = DurationEstimate().with_sample(RoundSample(duration_ms=4_200, backlog_bytes=5_000))
+    assert cold.round_ms(1_000_000, 0) < 5_000
+    assert cold.round_ms(1_000 * 2**20, 0) > 20_000, "a backlog of a gigabyte does take longer"
+
+
+def test_an_overdue_table_is_due_at_once_however_long_its_rounds_take() -> None:
+    hopeless = demand("a", 1_000, 400_000, freshness_ms=1_000)
+    assert plan_due(load(hopeless)) == (["a"], None)
+    assert plan_starts(load(demand("a", 1_000, 400_000, freshness_ms=1_000, queued=True)), 1) == ["a"]
 
 
 def test_three_tables_with_three_slots_reach_the_best_there_is() -> None:
