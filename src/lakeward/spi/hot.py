@@ -98,6 +98,8 @@ class HotPlugin(ABC):
 
     name: str
     options: Mapping[str, str]
+    is_upkept: bool = True
+    """A server of ours removes orphans. False (Fluss): the job does it, with intents kept beside the lake table."""
 
     @abstractmethod
     def store(self) -> HotStore:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from lakeward import __version__
 from lakeward.errors import LakewardError, LeaseLost, SplitFailed, to_wire
+from lakeward.lake.orphans import OrphanOptions
 from lakeward.model.clock import Clock, SystemClock
 from lakeward.model.ids import JobName, new_instance_id, new_round_id
 from lakeward.model.round import RoundOwner
@@ -26,6 +27,7 @@ from lakeward.tiering.jobname import hold_name
 from lakeward.tiering.metrics import JobMetrics, MetricsServer
 from lakeward.tiering.options import TieringOptions
 from lakeward.tiering.order import Plugin
+from lakeward.tiering.orphans import OrphanDuty
 from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.round import Round, RoundEnd, RoundWorld
 from lakeward.tiering.session import SessionOptions, check_location, is_same_machine, open_session
@@ -67,6 +69,8 @@ class TieringJob:
             version=__version__,
             metrics_url=None if self._server is None else self._server.url,
         )
+        max_age_ms = int(options.commit.max_age_s * 1000)
+        self.duty = OrphanDuty(hot, plugins, self.world.clock, OrphanOptions(max_age_ms=max_age_ms))
         self.enumerator = Enumerator(
             coordinator=hot.coordinator(),
             identity=self.identity,
@@ -143,6 +147,7 @@ class TieringJob:
         owner = RoundOwner(job=self.identity.name, instance=self.identity.instance, epoch=work.handed.epoch)
         end = Round(world=self.world, handed=work.handed, owner=owner, control=work.control, round_id=work.round_id).run()
         self.enumerator.end(work, end)
+        self.duty.after_round(work.handed.path, end)
 
     def _note_end(self, end: RoundEnd) -> None:
         self.metrics.note(end)

@@ -28,6 +28,7 @@ class FlussPlugin(HotPlugin):
     each process, and `lake.KEY` for options of the lake that differ from what the cluster says."""
 
     name = "fluss"
+    is_upkept = False
 
     def __init__(self, options: Mapping[str, str]) -> None:
         if not options.get(BOOTSTRAP):
