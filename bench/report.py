@@ -53,6 +53,8 @@ class Result:
     met: bool | None
     cpu_s: float
     peak_rss_mb: float
+    note: str | None = None
+    """Where a target is missed: by how much, what the profile shows, what would mend it. Or what the figure does not hold."""
 
 
 @dataclass
@@ -86,6 +88,7 @@ class Report:
         target: str | None = None,
         of: str = "figure",
         cost: Cost | None = None,
+        note: str | None = None,
     ) -> Result:
         """Records one line. `target` is `<= 150` or `>= 0.5`, and holds for the figure, or for the ratio with `of="ratio"`."""
         ratio = figure / beside if beside else None
@@ -101,6 +104,7 @@ class Report:
             met=None if target is None or judged is None else is_met(judged, target),
             cpu_s=_round(spent.cpu_s),
             peak_rss_mb=_round(spent.peak_rss_mb),
+            note=note,
         )
         self.results.append(result)
         print(_line(result), flush=True)
@@ -137,6 +141,9 @@ def run(names: list[str]) -> int:
         print(f"== {name}", flush=True)
         if subprocess.run([sys.executable, "-m", f"bench.{name}"], cwd=FOLDER.parent).returncode:
             failed.append(name)
+    from bench.page import write_page
+
+    write_page()
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.testing.chaos import ChaosLab, FaultKind, LabOptions
+from lakeward.testing.chaos.lab import ChaosLab, LabOptions
+from lakeward.testing.chaos.plan import FaultKind
 
 SOAK_MINUTES = float(os.environ.get("LAKEWARD_SOAK_MINUTES", "5"))
 """How long the soak goes on hurting, in all."""

@@ -14,7 +14,8 @@ from lakeward.cli.output import Json, print_json, print_rows
 from lakeward.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from lakeward.testing.chaos import FaultKind, LabReport
+    from lakeward.testing.chaos.lab import LabReport
+    from lakeward.testing.chaos.plan import FaultKind
 
 
 def register(app: typer.Typer) -> None:
@@ -35,7 +36,8 @@ def chaos(
     invariant broke.
 
     Example: lakeward chaos --seed 7 --minutes 2"""
-    from lakeward.testing.chaos import ChaosLab, FaultKind, LabOptions
+    from lakeward.testing.chaos.lab import ChaosLab, LabOptions
+    from lakeward.testing.chaos.plan import FaultKind
 
     if faults == "list":
         print_rows(("kind",), [(str(k),) for k in FaultKind], empty="")
@@ -57,7 +59,7 @@ def chaos(
 
 
 def _kinds(text: str | None) -> tuple[FaultKind, ...]:
-    from lakeward.testing.chaos import FaultKind
+    from lakeward.testing.chaos.plan import FaultKind
 
     if text is None:
         return tuple(FaultKind)

@@ -20,7 +20,7 @@ def test_results_are_stored_in_the_agreed_shape(tmp_path: Path, capsys: pytest.C
     made.add("alone", figure=3.0, unit="ms", target="<= 4")
     made.add("plain", figure=3.0, unit="ms")
     rows = json.loads(made.finish().read_text())
-    assert list(rows[0]) == ["case", "figure", "unit", "beside", "ratio", "target", "met", "cpu_s", "peak_rss_mb"]
+    assert list(rows[0]) == ["case", "figure", "unit", "beside", "ratio", "target", "met", "cpu_s", "peak_rss_mb", "note"]
     assert rows[0]["ratio"] == 0.5
     assert rows[0]["beside"] == "10 rows/s, the raw limit"
     assert [row["met"] for row in rows] == [False, True, None]

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""10 M lineitem rows into Iceberg, rows per CPU second: ours, Structured Streaming into Java Iceberg, PyIceberg append; Flink as published.
+
+Each reads the same rows from where it would: we from the hot store's log, Spark from Parquet files, PyIceberg from memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from pyiceberg.catalog import load_catalog
+
+from bench.lineitem import COLUMNS, lineitem
+from bench.report import Cost, Report
+from bench.tiering import Bench
+from lakeward.config.java import load_java
+from tests.interop.test_java import environment
+
+SCALE = float(os.environ.get("LAKEWARD_BENCH_SCALE", "1"))
+CHUNK = 100_000
+ROWS = max(CHUNK * 4, int(10_000_000 * SCALE) // CHUNK * CHUNK)
+FLINK_ZSTD, FLINK_STOCK = 10_000_000 / 29.6, 10_000_000 / 78.6
+"""Rows per CPU second of Fluss's Flink job on 10 columns, with its codec mended to zstd, and as it is (GZIP); measured apart."""
+
+
+def ours(folder: Path) -> tuple[float, Cost]:
+    bench = Bench(folder / "ours")
+    try:
+        bench.warm_up()
+        limit = {"table.datalake.max-round-duration": "1 h"}
+        table = bench.client.create_table("bench.lineitem", COLUMNS, buckets=4, bucket_key="l_orderkey", freshness="2 h", properties=limit)
+        for at in range(0, ROWS, CHUNK):
+            table.append(lineitem(at, CHUNK))
+        cost, _ = bench.tier(table)
+    finally:
+        bench.close()
+    return ROWS / cost.cpu_s, cost
+
+
+def streaming(folder: Path, report: Report) -> tuple[float, Cost]:
+    """CPU of the whole stream; the JVM's and session's start are left out by an empty run of the same program."""
+    source, empty = folder / "source", folder / "empty"
+    for where, rows in ((source, ROWS), (empty, CHUNK // 100)):
+        where.mkdir()
+        for at in range(0, rows, CHUNK):
+            pq.write_table(lineitem(at, min(CHUNK, rows)), where / f"{at:09d}.parquet", compression="zstd")
+    spent = []
+    for name, where in (("nothing", empty), ("all", source)):
+        with report.measure() as cost:
+            found = run_peer(where, folder / f"warehouse-{name}")
+        spent.append(cost)
+    assert found["rows"] == ROWS
+    cost = Cost(cpu_s=spent[1].cpu_s - spent[0].cpu_s, peak_rss_mb=spent[1].peak_rss_mb, wall_s=found["seconds"])
+    return ROWS / cost.cpu_s, cost
+
+
+def run_peer(source: Path, warehouse: Path) -> dict[str, float]:
+    python, jar = environment()
+    variables = {"JAVA_HOME": str(load_java().home), "PATH": "/usr/bin:/bin", "PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1"}
+    script = Path(__file__).with_name("streaming_peer.py")
+    done = subprocess.run([python, script, jar, source, warehouse], capture_output=True, text=True, env=variables, check=True)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def pyiceberg_append(folder: Path, report: Report) -> tuple[float, Cost]:
+    """A million rows a commit, as its users do it."""
+    (folder / "pyiceberg").mkdir()
+    options = {"type": "sql", "uri": f"sqlite:///{folder}/pyiceberg/c.db", "warehouse": f"file://{folder}/pyiceberg"}
+    catalog = load_catalog("peer", **options)
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.t", lineitem(0, 1).schema)
+    step = min(ROWS, 1_000_000)
+    spent = Cost()
+    for at in range(0, ROWS, step):
+        rows = lineitem(at, step)
+        with report.measure() as cost:
+            table.append(rows)
+        spent.cpu_s += cost.cpu_s
+        spent.wall_s += cost.wall_s
+        spent.peak_rss_mb = max(spent.peak_rss_mb, cost.peak_rss_mb)
+    return ROWS / spent.cpu_s, spent
+
+
+def main() -> None:
+    report = Report("peers")
+    with tempfile.TemporaryDirectory(prefix="lakeward-bench-") as temporary:
+        folder = Path(temporary)
+        figure, cost = ours(folder)
+        peers = {
+            "Spark Structured Streaming into Java Iceberg": streaming(folder, report),
+            "PyIceberg append": pyiceberg_append(folder, report),
+        }
+    case = f"{ROWS:,} lineitem rows into Iceberg"
+    for name, (theirs, spent) in peers.items():
+        report.add(f"{case}, {name} alone", figure=theirs, unit="rows/CPU s", cost=spent)
+        report.add(
+            f"{case}, beside {name}", figure=figure, unit="rows/CPU s", beside=theirs, beside_what=name, target="> 1", of="ratio", cost=cost
+        )
+    for name, theirs in (("Flink's job, zstd", FLINK_ZSTD), ("Flink's job, stock", FLINK_STOCK)):
+        what = f"{name}, measured apart on 10 columns"
+        report.add(
+            f"{case}, beside {name}", figure=figure, unit="rows/CPU s", beside=theirs, beside_what=what, target="> 1", of="ratio", cost=cost
+        )
+    report.finish()
+
+
+if __name__ == "__main__":
+    main()
