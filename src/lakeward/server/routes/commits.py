@@ -43,6 +43,7 @@ def router(services: Services) -> APIRouter:
 
     @made.get(KNOWN_ROUND, dependencies=may_read)
     def known_round(table_id: str, round_id: str) -> JSONResponse:
+        """Whether the ledger has this round: a job asks when it does not know how its commit ended."""
         known = coordinator.knows_round(TableId(table_id), RoundId(round_id))
         return answer(KnownRound(table_id=TableId(table_id), known=known))
 
@@ -55,6 +56,7 @@ def router(services: Services) -> APIRouter:
 
     @made.post(ABANDON_INTENT, dependencies=may_work, status_code=204)
     def abandon_intent(round_id: str) -> Response:
+        """A round that gave up: its files become orphans once nobody can commit them."""
         coordinator.abandon_intent(RoundId(round_id))
         return Response(status_code=204)
 

@@ -15,6 +15,7 @@ def router(services: Services) -> APIRouter:
 
     @made.get(HEALTH)
     def health() -> JSONResponse:
+        """The process answers."""
         return JSONResponse({"status": "ok"})
 
     @made.get(READY)

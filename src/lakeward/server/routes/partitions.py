@@ -21,11 +21,12 @@ def router(services: Services) -> APIRouter:
 
     @made.get(PARTITIONS, dependencies=may_read)
     def list_partitions(table: str) -> JSONResponse:
+        """The partitions there are now."""
         return answer({"partitions": list(store.partitions(store.load_table(TablePath.parse(table))))})
 
     @made.put(PARTITION, dependencies=may_write, status_code=204)
     def create_partition(table: str, partition: str) -> Response:
-        """Safe to repeat."""
+        """Makes a partition. Safe to repeat."""
         store.create_partition(store.load_table(TablePath.parse(table)), partition_name(partition_values(partition)))
         return Response(status_code=204)
 

@@ -36,7 +36,7 @@ def router(services: Services) -> APIRouter:
 
     @made.delete(RELEASE_READ, dependencies=may_read, status_code=204)
     def release_read(lease_id: str) -> Response:
-        """Safe to repeat."""
+        """Ends a read's lease. Safe to repeat."""
         coordinator.release_read(LeaseId(lease_id))
         return Response(status_code=204)
 

@@ -35,6 +35,7 @@ def router(services: Services) -> APIRouter:
 
     @made.get(TABLE, dependencies=may_read)
     def show_table(table: str) -> JSONResponse:
+        """One table: schema versions, keys, properties."""
         return answer(TableAnswer(table=services.store.load_table(TablePath.parse(table))))
 
     @made.patch(TABLE, dependencies=may_change, openapi_extra=described(AlterTable))

@@ -39,6 +39,7 @@ def _add_views(made: APIRouter, services: Services) -> None:
 
     @made.get(routes.TABLE_STATUS, dependencies=may_read)
     def table_status(table: str) -> JSONResponse:
+        """One table's state, lag, deadline and lake totals."""
         return answer(coordinator.table_status(TablePath.parse(table)))
 
     @made.get(routes.EXPLAIN, dependencies=may_read)
@@ -53,6 +54,7 @@ def _add_views(made: APIRouter, services: Services) -> None:
 
     @made.get(routes.QUEUE, dependencies=may_read)
     def queue() -> JSONResponse:
+        """Tables that wait for a slot, or will, in the order of their latest start."""
         return answer({"queue": coordinator.queue()})
 
     @made.post(routes.ADMISSION, dependencies=may_read, openapi_extra=described(AdmissionQuery))
