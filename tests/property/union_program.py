@@ -107,8 +107,10 @@ class Program:
             self.added += 1
 
     def tier(self) -> None:
-        self.world.tier(PK)
-        self.world.tier(LOG)
+        for path in (PK, LOG):
+            self.world.tier(path)
+            with self.world.read(path) as result:
+                assert result.bound.tail_rows == 0, f"the round of {path} did not take place"
 
     def crash(self) -> None:
         """The job dies between lake commit and coordinator commit; a new instance goes on later."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from lakeward.errors import LakeError, LakewardError, SnapshotGone
+from lakeward.errors import LakeError, LakewardError, LogTooShort, SnapshotGone
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import SystemClock
@@ -129,7 +129,7 @@ def kv_holder(lease_id: LeaseId) -> str:
 def _lease(plugin: HotPlugin, coordinator: CoordinatorClient, request: ReadRequest) -> tuple[ReadPlan, HeldLease]:
     try:
         plan = coordinator.read_plan(request.path, lease_s=request.lease_s, at_least=request.at_least)
-    except LakeError:
+    except (LakeError, LogTooShort):
         if request.mode is not ReadMode.HOT:
             raise
         return _plan_without_lake(plugin, request), HeldLease.none(coordinator)
@@ -137,7 +137,7 @@ def _lease(plugin: HotPlugin, coordinator: CoordinatorClient, request: ReadReque
 
 
 def _plan_without_lake(plugin: HotPlugin, request: ReadRequest) -> ReadPlan:
-    """The hot store alone can be read while the lake is in trouble; nothing has to be kept for it but the log's own TTL."""
+    """The hot store alone can be read while the lake is in trouble: nothing but the log itself has to be kept for that."""
     table = plugin.store().load_table(request.path)
     return ReadPlan(
         table=table,
