@@ -20,7 +20,7 @@ AGGREGATES = (
     "count(*)",
     "sum(v0)",
     "avg(v1)",
-    "min(at), max(at)",
+    'min("at"), max("at")',
     "count(DISTINCT kind)",
     "max(v2 - v3)",
     "sum(v4 * v5)",

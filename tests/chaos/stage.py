@@ -32,7 +32,7 @@ from lakeward.tiering.dispatch import DirectDispatcher
 from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.round import Round, RoundEnd, RoundWorld
 from lakeward.verify import verify_table
-from tests.chaos.weak import Weak, WeakOrphanRemoval, WeakPlugin, WeakRound, WeakStorage
+from tests.chaos.weak import Weak, WeakControl, WeakOrphanRemoval, WeakPlugin, WeakRound, WeakStorage
 
 TABLE = "db.t"
 LEASE_S = 121.0
@@ -49,15 +49,19 @@ class Actor:
         self.stage, self.weak = stage, weak
         self.job, self.instance = JobName(name), new_instance_id()
         self.round_id = round_id or new_round_id()
-        self.control = RoundControl()
+        self.control = WeakControl() if weak.off("resend_unknown") else RoundControl()
+        self.lake = WeakStorage(stage.lake, weak)
         self.end: RoundEnd | None = None
+        self.took_effect = False
+        """Known from the step that was played: its snapshot may have been expired since."""
+
         self.handed = stage.hand_out(self.job, self.instance)
         self._at: Fault | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def _run(self) -> None:
         stage = self.stage
-        lake = WeakStorage(stage.lake, self.weak)
+        lake = self.lake
         hot = WeakPlugin(stage.world, self.weak)
         plugins = PluginCache(open_hot=lambda _n, _o: hot, open_lake=lambda _n, _o: lake)
         options = replace(stage.world.world.options, target_bytes=1)
@@ -100,7 +104,21 @@ class Actor:
     def commit_and_say(self, error: Callable[[], Exception] | None = None, *, at: str = "lake.after-commit") -> Actor:
         """The commit takes effect (or, at `lake.before-commit`, does not), and what comes back is this; stands before it looks."""
         self.stage.faults.arm(at, FaultAction.RAISE, error=error, when=self._is_mine)
+        self.go("round.before-find")
+        self.took_effect = at == "lake.after-commit"
+        return self
+
+    def commit_delayed(self) -> Actor:
+        """The request travels on by itself; stands before it looks for its round."""
+        self.lake.delayed = []
         return self.go("round.before-find")
+
+    def deliver(self) -> None:
+        """The late request arrives: it takes effect or is refused."""
+        assert self.lake.delayed
+        committer, committable, precondition = self.lake.delayed[0]
+        with suppress(CommitConflict):
+            committer.commit(committable, precondition)
 
     def conflict(self) -> CommitConflict:
         return CommitConflict(table=TABLE, round_id=self.round_id, reason="the transport's own retry", lost=False)
@@ -299,7 +317,7 @@ class Stage:
     def _beliefs(self) -> list[str]:
         """A round that is in the lake must not have been told that it is not."""
         landed = {s.round_id for s in self.lake.open_reader(self._info).snapshots()}
-        known = [a for a in self.actors if a.round_id in landed or self._knows(a.round_id)]
+        known = [a for a in self.actors if a.took_effect or a.round_id in landed or self._knows(a.round_id)]
         return [f"round of {a.job} is in the lake and was told it is not: {a.end}" for a in known if a.was_told_lost]
 
     def _knows(self, round_id: RoundId) -> bool:

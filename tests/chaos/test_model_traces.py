@@ -209,6 +209,44 @@ def a_fence_on_a_rolled_back_table(stage: Stage) -> None:
         stage.told.append("commit on a rolled back table")
 
 
+def a_request_that_arrives_late(stage: Stage) -> None:
+    """Reading: unknown and not found counts as lost."""
+    stage.grow(2)
+    r1 = stage.job("one").plan()
+    r1.write(0).resolve().check_lease().commit_delayed()
+    r1.finish()
+    r1.deliver()
+
+
+def a_fence_over_a_round_that_nobody_reported(stage: Stage) -> None:
+    """Reading: fence does not tell the coordinator. A sweep fences, for what an earlier round left."""
+    stage.grow(2)
+    stage.job("zero").plan().write(1).finish()
+    stage.lease_expires()
+    r1 = stage.job("one").plan().write(0).resolve().check_lease()
+    r1.commit_and_say(r1.conflict)
+    stage.lease_expires()
+    stage.orphans(sweep=True).finish()
+    stage.foreign.expire()
+    r1.finish()
+
+
+def a_loser_that_plans_again(stage: Stage) -> None:
+    """Reading: a loser plans again under its old round id."""
+    stage.grow(2)
+    r1 = stage.job("one").plan().write(0).resolve().check_lease()
+    stage.lease_expires()
+    r2 = stage.job("two").plan()
+    r1.commit()
+    r2.write(0).finish()
+    again = stage.job("two", r2.round_id if stage.weak.off("new_round_id") else None)
+    again.plan().write(1).resolve().check_lease()
+    stage.lease_expires()
+    gc = stage.orphans().begin().fence()
+    again.commit()
+    gc.finish()
+
+
 TRACES: list[tuple[Trace, tuple[str, ...], bool]] = [
     (a_fence_between, ("token_check", "lease_check"), False),
     (two_rounds_of_the_same_rows, ("token_check", "offset_check", "lease_check"), False),
@@ -225,6 +263,9 @@ TRACES: list[tuple[Trace, tuple[str, ...], bool]] = [
     (an_own_snapshot_that_expired, ("find_ledger",), False),
     (a_writer_behind_the_removal, ("keep_intent",), False),
     (a_fence_while_another_round_runs, ("fence_idle",), False),
+    (a_request_that_arrives_late, ("resend_unknown",), False),
+    (a_fence_over_a_round_that_nobody_reported, ("fence_adopts",), False),
+    (a_loser_that_plans_again, ("new_round_id",), False),
 ]
 ROLLED_BACK: list[tuple[Trace, tuple[str, ...]]] = [
     (a_rollback_under_a_paused_round, ("assert_tag",)),
@@ -264,3 +305,25 @@ def test_nothing_is_committed_on_a_table_that_was_rolled_back(tmp_path: Path, fa
 
     assert wrong(play(tmp_path / "right", faults, trace, (), False, recover=False)) == []
     assert wrong(play(tmp_path / "weak", faults, trace, weak, False, recover=False)), f"without {', '.join(weak)} nothing went wrong"
+
+
+def test_a_lost_database_leaves_orphans_to_a_sweep(tmp_path: Path, faults: Faults) -> None:
+    """Reading: intents are lost with the database. Removal by intents then finds nothing; a sweep does."""
+    stage = Stage(tmp_path, faults)
+    try:
+        stage.grow(2)
+        stage.job("one").plan().write(1).finish()
+        stage.lose_database()
+
+        def left() -> set[str]:
+            upkeep = stage.lake.open_maintenance(stage.world.store.list_tables()[0])
+            return {f.path for f in upkeep.list_files()} - upkeep.references()
+
+        stage.orphans().finish()
+        assert left()
+        stage.orphans(sweep=True).finish()
+        assert not left()
+        stage.actors.clear()
+        assert stage.violations() == []
+    finally:
+        stage.close()

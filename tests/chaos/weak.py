@@ -11,6 +11,7 @@ from typing import Any
 from pyiceberg.table import Table
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
+from lakeward.errors import CommitUnknown
 from lakeward.lake.iceberg.ancestry import Reconciled, reconcile
 from lakeward.lake.iceberg.committer import Ground, IcebergLakeCommitter
 from lakeward.lake.iceberg.connection import IcebergConnection
@@ -32,6 +33,7 @@ from lakeward.protocol.heartbeat import LeaseCheck, LeaseVerdict
 from lakeward.spi.intents import IntentStore
 from lakeward.spi.lake import TAG, CommitProperties, Committable, LakeSnapshot, Precondition
 from lakeward.testing.inprocess import InProcessLakeward, LocalCoordinator, LocalPlugin
+from lakeward.tiering.control import RoundControl
 from lakeward.tiering.prefix import Kept
 from lakeward.tiering.round import Round
 
@@ -91,9 +93,13 @@ class WeakStorage(IcebergLakeStorage):
         super().__init__(real.connection)
         self._weak = weak
         self._planned: dict[str, LakeBase] = {}
+        self.delayed: list[tuple[WeakCommitter, Committable, Precondition]] | None = None
+        """Not None: the first commit request is kept here and travels until somebody delivers it."""
 
     def open_committer(self, table: TableInfo) -> IcebergLakeCommitter:
-        return WeakCommitter(self.connection, table, self._weak)
+        made = WeakCommitter(self.connection, table, self._weak)
+        made.storage = self
+        return made
 
     def open_reader(self, table: TableInfo) -> IcebergLakeReader:
         return WeakReader(self.connection, table, self._weak, self._planned)
@@ -140,6 +146,15 @@ class WeakCommitter(IcebergLakeCommitter):
         self._prepared += 1
         stale = self._weak.off("re_resolve") and self._prepared > 1
         return super().prepare(results, {} if stale else replaced, base, properties)
+
+    storage: WeakStorage | None = None
+
+    def commit(self, committable: Committable, precondition: Precondition) -> LakeSnapshot:
+        delayed = None if self.storage is None else self.storage.delayed
+        if delayed is not None and not delayed:
+            delayed.append((self, committable, precondition))
+            raise CommitUnknown(table=str(self._table.path), round_id="delayed", reason="the request is still on its way")
+        return super().commit(committable, precondition)
 
     def find(self, round_id: RoundId) -> LakeSnapshot | None:
         return None if self._weak.off("find_first") else super().find(round_id)
@@ -233,6 +248,13 @@ class WeakPlugin(LocalPlugin):
         made = WeakCoordinator(self._world.coordinator, lambda call: self._world.before_call(call))
         made.weak, made.world = self._weak, self._world
         return made
+
+
+class WeakControl(RoundControl):
+    """Unknown and not found counts as lost: nobody waits to send the request again."""
+
+    def pause(self, seconds: float) -> bool:
+        return False
 
 
 @dataclass(kw_only=True)
