@@ -6,8 +6,11 @@ export const PHASES = [["wait", "wait_s"], ["plan", "plan_s"], ["write", "write_
 
 const total = (r) => PHASES.reduce((sum, [, key]) => sum + (r.phases?.[key] ?? 0), 0);
 
+// A round that was far slower than the rest fills its bar and does not make the others vanish.
+const scale = (totals) => Math.min(Math.max(...totals), 4 * [...totals].sort((a, b) => a - b)[Math.floor(totals.length / 2)]);
+
 export function phaseBar(round, longest) {
-  const width = Math.max(2, total(round) / (longest || 1) * 100);
+  const width = Math.min(100, Math.max(2, total(round) / (longest || 1) * 100));
   const parts = PHASES.map(([name, key]) => {
     const s = round.phases?.[key] ?? 0;
     return s > 0 ? `<span class="${name}" style="flex:${s}" title="${name} ${duration(s * 1000)}"></span>` : "";
@@ -21,7 +24,7 @@ export const legend = `<div class="legend">${PHASES.map(([name]) => `<span><i cl
 
 export function roundsTable(rounds, withTable) {
   if (!rounds.length) return '<p class="empty">No round has ended yet.</p>';
-  const longest = Math.max(...rounds.map(total));
+  const longest = scale(rounds.map(total));
   const rows = rounds.map((r) => `<tr class="${r.outcome === "failed" ? "sick" : ""}">
       <td>${clock(r.ended_at_ms)}</td>
       ${withTable ? `<td><a href="#/table/${encodeURIComponent(r.path)}">${text(r.path)}</a></td>` : ""}
