@@ -43,6 +43,10 @@ BEAT_MS = 500
 """Fluss's timers tick once a second and its lease is 120 s: this is about being handed tables soon."""
 
 _KEPT = 1_000
+_KEEP_ALL = -1
+_LOST_OFFSETS = "lake table snapshot"
+"""In the words of Fluss's error when the file of a table's offsets is gone."""
+
 _FRESHNESS = options.TABLE_DATALAKE_FRESHNESS
 
 T = TypeVar("T")
@@ -59,6 +63,7 @@ class FlussCoordinatorClient(CoordinatorClient):
         self._held = HeldBack()
         self._paths: dict[TableId, TablePath] = {}
         self._prepared: OrderedDict[RoundId, tuple[Mapping[Bucket, int], str]] = OrderedDict()
+        self._sent: OrderedDict[str, None] = OrderedDict()
         self._intents: OrderedDict[RoundId, TableInfo] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -120,12 +125,9 @@ class FlussCoordinatorClient(CoordinatorClient):
     def committed(self, path: TablePath) -> Committed:
         """What Fluss knows; the round id is that of the snapshot it names, as far as the lake still has it."""
         table = self._load(path)
-        try:
-            answer = self.servers.call_any(LAKE_SNAPSHOT, {"path": path_message(path.database, path.table)})
-        except LakewardError as error:
-            if fluss_code_of(error) == Code.LAKE_SNAPSHOT_NOT_FOUND:
-                return Committed(table_id=table.table_id)
-            raise
+        answer = self._known(table)
+        if answer is None:
+            return Committed(table_id=table.table_id)
         offsets = _named_offsets(table, answer)
         try:
             snapshot = self._reader(table).load_snapshot(SnapshotId(str(answer["snapshot_id"])))
@@ -140,28 +142,53 @@ class FlussCoordinatorClient(CoordinatorClient):
             generation=snapshot.generation,
         )
 
+    def _known(self, table: TableInfo) -> Message | None:
+        """The lake snapshot that Fluss knows. None: it knows none, or has lost the file of its offsets: the lake has them too."""
+        try:
+            return self.servers.call_coordinator(LAKE_SNAPSHOT, {"path": _path(table)})
+        except LakewardError as error:
+            if fluss_code_of(error) == Code.LAKE_SNAPSHOT_NOT_FOUND:
+                return None
+            if fluss_code_of(error) == Code.UNKNOWN and _LOST_OFFSETS in str(error):
+                log.warning("%s: Fluss cannot read its own offsets of the lake; they are written anew from the lake: %s", table.path, error)
+                return None
+            raise
+
     def prepare_commit(self, table: TableInfo, round_id: RoundId, offsets: Mapping[Bucket, int]) -> Mapping[str, str]:
         """Fluss writes the offsets, laid over those it knows, to a file; the snapshot carries the file's path."""
         with self._lock:
             known = self._prepared.get(round_id)
         if known is None or known[0] != offsets:
-            entry = {"table_id": int(table.table_id), "path": _path(table), "buckets": _ends(table, offsets)}
-            (answer,) = self._tiering(PREPARE_LAKE, {"tables": [entry]})
-            known = (dict(offsets), answer["path"])
+            known = (dict(offsets), self._write_offsets(table, offsets))
             _keep(self._prepared, round_id, known, self._lock)
         return {OFFSETS_KEY: known[1]}
 
+    def _write_offsets(self, table: TableInfo, offsets: Mapping[Bucket, int], *, anew: bool = False) -> str:
+        """`anew`: these are all there are; what Fluss has is not looked at."""
+        entry = {"table_id": int(table.table_id), "path": _path(table), "buckets": _ends(table, offsets)}
+        (answer,) = self._tiering(PREPARE_LAKE, {"tables": [entry], "ignore_previous": 1 if anew else None})
+        path: str = answer["path"]
+        return path
+
     def commit(self, report: CommitReport) -> CommitAnswer:
-        """Tells Fluss of a lake snapshot. Telling it twice leaves the same: it keeps the newest only."""
+        """Tells Fluss of a lake snapshot, unless it knows it: told again, Fluss would delete the offsets file of the entry that the
+        new one replaces, which is the very same file."""
         table = self._load(self._path_of(report.table_id))
-        prepared = self._prepared.get(report.round_id)
+        prepared, offsets = self._prepared.get(report.round_id), report.offsets
+        snapshot: Registered | None
         if report.kind is LedgerKind.ROUND and prepared is not None and report.snapshot_id is not None:
-            self._register(table, Registered(report.snapshot_id, prepared[1]), {r.bucket: r.range.stop for r in report.ranges})
+            snapshot, offsets = Registered(report.snapshot_id, prepared[1]), OffsetMap({r.bucket: r.range.stop for r in report.ranges})
         else:
-            newest = self._newest(table)
-            if newest is not None:
-                self._register(table, newest, report.offsets)
-        return CommitAnswer(first=True, offsets=report.offsets)
+            snapshot = self._newest(table)
+        known = self._known(table)
+        is_first = snapshot is not None and str((known or {}).get("snapshot_id")) != snapshot.snapshot_id
+        if is_first and snapshot is not None:
+            self._register(table, snapshot if known or prepared else self._renewed(table, snapshot, report.offsets), offsets)
+        return CommitAnswer(first=is_first, offsets=report.offsets)
+
+    def _renewed(self, table: TableInfo, snapshot: Registered, offsets: OffsetMap) -> Registered:
+        """With a file of its own: the one that the lake names may be gone where Fluss lost track of it."""
+        return Registered(snapshot.snapshot_id, self._write_offsets(table, offsets, anew=True))
 
     def knows_round(self, table_id: TableId, round_id: RoundId) -> bool:
         table = self._load(self._path_of(table_id))
@@ -170,8 +197,11 @@ class FlussCoordinatorClient(CoordinatorClient):
     def ledger(self, path: TablePath) -> Sequence[LedgerEntry]:
         table = self._load(path)
         reader = self._reader(table)
-        head = reader.load_snapshot()
-        return read_ledger(table.table_id, reader.snapshots(), None if head is None else head.snapshot_id)
+        head = reader.load_snapshot()  # says its offsets also where the Flink job wrote it: that file is still there
+        if head is None:
+            return []
+        known = [head if s.snapshot_id == head.snapshot_id else s for s in reader.snapshots()]
+        return read_ledger(table.table_id, known, head.snapshot_id)
 
     def _newest(self, table: TableInfo) -> Registered | None:
         reader = self._reader(table)
@@ -179,10 +209,19 @@ class FlussCoordinatorClient(CoordinatorClient):
         return None if head is None else find_newest(str(table.path), reader.snapshots(), head.snapshot_id)
 
     def _register(self, table: TableInfo, snapshot: Registered, offsets: Mapping[Bucket, int]) -> None:
-        """The offsets let tablet servers expire their remote log; the same path twice says that the snapshot is readable."""
+        """The offsets let tablet servers expire their remote log; the same path twice says that the snapshot is readable.
+
+        A request that may be on its way still is not repeated as it was: everything older is kept then, so that none of the two
+        deletes the other's file."""
+        with self._lock:
+            keep_from = _KEEP_ALL if snapshot.path in self._sent else None
+            self._sent[snapshot.path] = None
+            while len(self._sent) > _KEPT:
+                self._sent.popitem(last=False)
         ids = {"table_id": int(table.table_id), "snapshot_id": int(snapshot.snapshot_id)}
         moved = {**ids, "buckets": _ends(table, offsets), "path": _path(table)}
-        self._tiering(COMMIT_LAKE, {"tables": [moved], "snapshots": [{**ids, "tiered": snapshot.path, "readable": snapshot.path}]})
+        entry = {**ids, "tiered": snapshot.path, "readable": snapshot.path, "keep_from": keep_from}
+        self._tiering(COMMIT_LAKE, {"tables": [moved], "snapshots": [entry]})
 
     def _tiering(self, api: Api, values: Message) -> Sequence[Message]:
         answers: Sequence[Message] = self.servers.call_coordinator(api, values).get("tables", [])

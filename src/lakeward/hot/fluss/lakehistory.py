@@ -47,8 +47,8 @@ def read_ledger(table_id: TableId, snapshots: Sequence[LakeSnapshot], head: Snap
     entries: list[LedgerEntry] = []
     before, is_adopted = OffsetMap(), False
     for snapshot in _chain(snapshots, head):
+        is_adopted = is_adopted or (snapshot.round_id is None and snapshot.summary.get(COMMIT_USER_KEY) == COMMIT_USER)
         if snapshot.offsets is None:
-            is_adopted = is_adopted or snapshot.summary.get(COMMIT_USER_KEY) == COMMIT_USER
             continue
         kind = LedgerKind.ADOPTED if is_adopted else LedgerKind.ROUND
         entries += _entries(table_id, snapshot, before, kind)

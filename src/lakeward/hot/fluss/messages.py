@@ -228,7 +228,7 @@ _PREPARED = Shape(
 PREPARE_LAKE = Api(
     1052,
     "PrepareLakeTableSnapshot",
-    Shape("PrepareLakeTableSnapshotRequest", (many("tables", 1, _TABLE_ENDS),)),
+    Shape("PrepareLakeTableSnapshotRequest", (many("tables", 1, _TABLE_ENDS), integer("ignore_previous", 2))),
     Shape("PrepareLakeTableSnapshotResponse", (many("tables", 1, _PREPARED),)),
 )
 _COMMITTED_TABLE = Shape(

@@ -14,8 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakeward.config.java import load_java
-from lakeward.errors import InvalidConfig, TimedOut
+from lakeward.errors import FlussError, InvalidConfig, ServerUnavailable, TimedOut
+from lakeward.hot.fluss.messages import METADATA
+from lakeward.hot.fluss.servers import FlussServers
 from lakeward.testing.fluss.jars import ICEBERG, SERVER, load_jars
+from lakeward.testing.waiting import wait_until
 
 _ZOOKEEPER = "org.apache.fluss.shaded.zookeeper3.org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _COORDINATOR = "org.apache.fluss.server.coordinator.CoordinatorServer"
@@ -83,8 +86,22 @@ class FlussCluster:
         self.ports = self.ports or {name: _free_port() for name in self._names()}
         for name in self._names():
             self.start_process(name)
-        self._save()
+        self.wait_ready()
         return self
+
+    def wait_ready(self) -> None:
+        """Until the coordinator knows every tablet server: tables cannot be made before."""
+        servers = FlussServers(self.bootstrap)
+        try:
+            wait_until(
+                lambda: len(servers.call_any(METADATA, {}).get("tablets", [])) >= self.tablets,
+                limit_s=_START_LIMIT_S,
+                poll_s=0.1,
+                what="Fluss's tablet servers are registered",
+                tolerate=(ServerUnavailable, FlussError),
+            )
+        finally:
+            servers.close()
 
     def start_process(self, name: str) -> None:
         """One of `zookeeper`, `coordinator`, `tablet-N`: also to bring back one that was killed, on its old port."""

@@ -24,6 +24,9 @@ FLINK = (
     f"org.apache.fluss:fluss-flink-tiering:{VERSION}",
     f"org.apache.fluss:fluss-flink-1.20:{VERSION}",
 )
+_FLINK_VERSION = "1.20.3"
+_FLINK_PARTS = ("flink-clients", "flink-connector-base", "flink-table-runtime", "flink-table-api-java-bridge")
+_COPY_ALL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 _INSTALL = "org.apache.maven.plugins:maven-install-plugin:3.1.2:install-file"
 _PARENTS = ("fluss-lake", "fluss-flink")
@@ -46,6 +49,24 @@ def load_jars(artifacts: Iterable[str], folder: Path | None = None) -> list[Path
     if missing:
         _fetch(missing, folder)
     return wanted
+
+
+def load_flink(folder: Path | None = None) -> list[Path]:
+    """Flink's own jars with all that they need, enough to run a job in one Java process. Raises `InvalidConfig`."""
+    folder = folder or cache_folder()
+    target = folder / f"flink-{_FLINK_VERSION}"
+    if not (target / ".whole").exists():
+        project = folder / "flink-project"
+        project.mkdir(parents=True, exist_ok=True)
+        parts = "".join(
+            f"<dependency><groupId>org.apache.flink</groupId><artifactId>{p}</artifactId><version>{_FLINK_VERSION}</version></dependency>"
+            for p in _FLINK_PARTS
+        )
+        own = "<modelVersion>4.0.0</modelVersion><groupId>lakeward</groupId><artifactId>flink</artifactId><version>1</version>"
+        (project / "pom.xml").write_text(f"<project>{own}<packaging>pom</packaging><dependencies>{parts}</dependencies></project>")
+        _mvn(folder / "repository", _COPY_ALL, "-f", str(project / "pom.xml"), f"-DoutputDirectory={target}", "-DincludeScope=runtime")
+        (target / ".whole").touch()
+    return sorted(target.glob("*.jar"))
 
 
 def are_here(artifacts: Iterable[str], folder: Path | None = None) -> bool:

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fluss's own tiering job, on Flink in one Java process: the job that ours takes over from and hands back to."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+from lakeward.config.java import load_java
+from lakeward.testing.fluss.cluster import FlussCluster
+from lakeward.testing.fluss.jars import FLINK, ICEBERG, load_flink, load_jars
+
+_MAIN = "org.apache.fluss.flink.tiering.FlussLakeTieringEntrypoint"
+_OPENED = ("nio", "lang", "util", "io", "net", "time", "util.concurrent")
+
+
+class FlinkTieringJob:
+    """Started by `__init__`; `stop` ends it as SIGTERM does, which gives no table back: Fluss waits for its lease to end."""
+
+    def __init__(self, cluster: FlussCluster, log: Path) -> None:
+        jars = [*load_flink(), *load_jars(FLINK), *load_jars(ICEBERG)]
+        settings = {
+            "fluss.bootstrap.servers": cluster.bootstrap,
+            "fluss.tiering.poll.table.interval": "1s",
+            "datalake.format": "iceberg",
+            "datalake.iceberg.type": "jdbc",
+            "datalake.iceberg.uri": f"jdbc:sqlite:{cluster.home / 'catalog.db'}",
+            "datalake.iceberg.jdbc.schema-version": "V1",
+            "datalake.iceberg.warehouse": str(cluster.warehouse),
+        }
+        command = [
+            str(load_java().home / "bin" / "java"),
+            "-Xmx1500m",
+            *(f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED),
+            "-cp",
+            os.pathsep.join(map(str, jars)),
+            _MAIN,
+            *(part for key, value in settings.items() for part in (f"--{key}", value)),
+        ]
+        self._out = log.open("wb")
+        self.log = log
+        self.process = subprocess.Popen(command, stdout=self._out, stderr=subprocess.STDOUT, cwd=log.parent)
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(60)
+        self._out.close()

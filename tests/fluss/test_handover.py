@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fluss's Flink job and ours on the same tables, one after the other and both at once; kills and restarts of everybody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lakeward.errors import FlussError, ServerUnavailable
+from lakeward.testing.faults import Fault, FaultAction
+from lakeward.testing.fluss.cluster import TEST_SETTINGS, FlussCluster
+from lakeward.testing.waiting import wait_until
+from tests.fluss.flink import FlinkTieringJob
+from tests.fluss.steps import Append, Delete, MakeTable, Upsert
+from tests.fluss.world import FlussWorld, ThreadJob
+
+pytestmark = [pytest.mark.fluss, pytest.mark.soak]
+
+EVENTS = pa.schema([("id", pa.int64()), ("name", pa.string())])
+USERS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
+LEASE_S = 220.0
+"""Fluss notices a dead job after 120 to 135 s; then comes a round."""
+
+
+@pytest.fixture
+def lone(tmp_path: Path) -> Iterator[FlussWorld]:
+    """A cluster of its own: these tests stop and kill parts of it."""
+    cluster = FlussCluster(home=tmp_path / "fluss", settings=TEST_SETTINGS).start()
+    world = FlussWorld(cluster)
+    yield world
+    world.close()
+    cluster.stop()
+
+
+class Load:
+    """A log table and a PK table that grow step by step, with what the lake must hold."""
+
+    def __init__(self, world: FlussWorld, suffix: str = "") -> None:
+        self.world, self.log, self.pk = world, f"events{suffix}", f"users{suffix}"
+        self.rows, self.users = 0, dict[int, str]()
+        world.produce(
+            MakeTable(name=self.log, schema=EVENTS, freshness="2s"),
+            MakeTable(name=self.pk, schema=USERS, primary_key=("id",), freshness="2s"),
+        )
+
+    def step(self, number: int, count: int = 300) -> None:
+        rows = [{"id": n, "name": f"event {n}"} for n in range(self.rows, self.rows + count)]
+        changed = {n: f"step {number} of {n}" for n in range(number % 3, count + 10 * number, 3 if number else 1)}
+        gone = [n for n in self.users if n % 20 == number]
+        self.world.produce(
+            Append(table=self.log, rows=pa.RecordBatch.from_pylist(rows, schema=EVENTS)),
+            Upsert(table=self.pk, rows=[{"id": n, "name": name} for n, name in changed.items()]),
+            Delete(table=self.pk, keys=[{"id": n} for n in gone]),
+        )
+        self.rows += count
+        self.users = {n: name for n, name in {**self.users, **changed}.items() if n not in gone}
+
+    def check(self, limit_s: float = 60.0) -> None:
+        """Everything written is in the lake, once; offsets have no gap."""
+        ends = self.world.wait_tiered(self.log, limit_s)
+        self.world.wait_tiered(self.pk, limit_s)
+        found = self.world.rows(self.log)
+        assert sorted(found.column("id").to_pylist()) == list(range(self.rows))
+        for bucket, end in ends.items():
+            assert sorted(r["__offset"] for r in found.to_pylist() if r["__bucket"] == bucket.number) == list(range(end))
+        assert {k: r["name"] for k, r in self.world.by_key(self.pk).items()} == self.users
+
+
+def test_flink_then_ours_then_flink_again(lone: FlussWorld, tmp_path: Path) -> None:
+    load = Load(lone)
+    for turn, is_ours in enumerate((False, True, False, True)):
+        job = (
+            ThreadJob(lone.cluster.bootstrap, f"turn-{turn}") if is_ours else FlinkTieringJob(lone.cluster, tmp_path / f"flink-{turn}.log")
+        )
+        try:
+            for step in (0, 1):
+                load.step(2 * turn + step)
+                load.check(LEASE_S)  # the one before may have died with a table in work
+        finally:
+            job.stop()
+
+
+def test_both_at_once_on_ten_tables(lone: FlussWorld, tmp_path: Path) -> None:
+    loads = [Load(lone, f"_{n}") for n in range(5)]
+    flink, ours = FlinkTieringJob(lone.cluster, tmp_path / "flink.log"), ThreadJob(lone.cluster.bootstrap, "beside", slots=2)
+    try:
+        for step in range(3):
+            for load in loads:
+                load.step(step, 100)
+        for load in loads:
+            load.check(LEASE_S)
+        writers = {s.job or "flink" for load in loads for s in lone.lake(load.log).open_reader(lone.table(load.log)).snapshots()}
+        assert writers == {"flink", "beside"}
+    finally:
+        ours.stop()
+        flink.stop()
+
+
+@pytest.mark.parametrize("point", ["split.written", "round.before-lake-commit", "round.after-lake-commit"])
+def test_a_job_killed_in_a_round_is_followed_by_another(lone: FlussWorld, point: str) -> None:
+    load = Load(lone)
+    load.step(0)
+    victim = ThreadJob(lone.cluster.bootstrap, "victim", faults=Fault(point=point, action=FaultAction.KILL).to_text())
+    victim.process.wait(60)
+    victim.kill()
+    load.step(1)
+    heir = ThreadJob(lone.cluster.bootstrap, "heir")
+    try:
+        load.check(LEASE_S)
+    finally:
+        heir.stop()
+
+
+@pytest.mark.parametrize("server", ["coordinator", "tablet-0"])
+def test_a_server_killed_and_started_again_in_the_middle(lone: FlussWorld, server: str) -> None:
+    load = Load(lone)
+    job = ThreadJob(lone.cluster.bootstrap, "patient")
+    try:
+        load.step(0)
+        load.check()
+        lone.cluster.kill(server)
+        lone.cluster.start_process(server)
+        lone.cluster.wait_ready()
+        wait_until(lambda: lone.ends(load.log), limit_s=90, what="Fluss is back", tolerate=(ServerUnavailable, FlussError))
+        load.step(1)
+        load.check(LEASE_S)
+    finally:
+        job.stop()

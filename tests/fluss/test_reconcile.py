@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lake and Fluss that disagree: a lake that is ahead is taken over, a Fluss that is ahead stops the table, races have one winner."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from lakeward.hot.fluss.beats import beat_entry
+from lakeward.hot.fluss.epochs import join_epoch
+from lakeward.hot.fluss.lakehistory import Registered
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import InstanceId, JobName, RoundId, SnapshotId, new_round_id
+from lakeward.model.ledger import LedgerKind
+from lakeward.model.offsets import OffsetMap
+from lakeward.protocol.heartbeat import LeaseCheck, TableFailed, TableFinished
+from lakeward.testing.faults import FaultAction, Faults
+from tests.fluss.ondemand import OnDemand
+from tests.fluss.steps import Append, Delete, MakeTable, Upsert
+from tests.fluss.world import FlussWorld
+
+pytestmark = pytest.mark.fluss
+
+EVENTS = pa.schema([("id", pa.int64()), ("name", pa.string())])
+USERS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
+
+
+def events(start: int, stop: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"id": n, "name": f"event {n}"} for n in range(start, stop)], schema=EVENTS)
+
+
+def ids(world: FlussWorld, name: str) -> list[int]:
+    return sorted(world.rows(name).column("id").to_pylist())
+
+
+@pytest.fixture
+def rounds(world: FlussWorld) -> Iterator[OnDemand]:
+    made = OnDemand(world)
+    yield made
+    made.close()
+
+
+def test_a_lake_that_is_ahead_is_taken_over(world: FlussWorld, rounds: OnDemand) -> None:
+    world.produce(MakeTable(name="ahead", schema=EVENTS, freshness="1h"), Append(table="ahead", rows=events(0, 50)))
+    with Faults() as faults:
+        faults.arm("round.before-coordinator-commit")
+        assert isinstance(rounds.run("ahead"), TableFailed)
+    assert world.committed("ahead") == OffsetMap()
+    world.produce(Append(table="ahead", rows=events(50, 60)))
+    assert isinstance(rounds.run("ahead"), TableFinished)
+    assert ids(world, "ahead") == list(range(60))
+    assert world.committed("ahead") == world.ends("ahead")
+    ledger = rounds.plugin.coordinator().ledger(world.table("ahead").path)
+    assert {e.kind for e in ledger} == {LedgerKind.ROUND}
+    assert sum(len(e.range) for e in ledger) == 60
+
+
+def test_fluss_ahead_of_the_lake_stops_the_table_and_names_the_choices(world: FlussWorld, rounds: OnDemand) -> None:
+    world.produce(MakeTable(name="behind", schema=EVENTS, buckets=1, freshness="1h"), Append(table="behind", rows=events(0, 10)))
+    assert isinstance(rounds.run("behind"), TableFinished)
+    coordinator, table = rounds.plugin.coordinator(), world.table("behind")
+    path = coordinator.prepare_commit(table, RoundId("bogus"), {Bucket("", 0): 99})["fluss-offsets"]
+    coordinator._register(table, Registered(SnapshotId("12345"), path), {})
+    end = rounds.run("behind")
+    assert isinstance(end, TableFailed)
+    assert end.error["code"] == "lake-behind"
+    assert "resync" in end.error["message"]
+
+
+def test_of_two_rounds_on_the_same_ground_one_wins(world: FlussWorld, rounds: OnDemand) -> None:
+    """A zombie: Fluss's epochs do not guard the lake, our precondition does."""
+    world.produce(MakeTable(name="race", schema=EVENTS, freshness="1h"), Append(table="race", rows=events(0, 50)))
+    late: list[object] = []
+    with Faults() as faults:
+        pause = faults.arm("round.before-lake-commit", action=FaultAction.PAUSE)
+        zombie = threading.Thread(target=lambda: late.append(rounds.run("race", 1)))
+        zombie.start()
+        pause.wait_reached()
+        assert isinstance(rounds.run("race", 2), TableFinished)
+        pause.release()
+        zombie.join(30)
+    (end,) = late
+    assert isinstance(end, TableFailed)
+    assert end.given_back
+    assert ids(world, "race") == list(range(50))
+    assert world.committed("race") == world.ends("race")
+
+
+def test_sub_splits_of_a_pk_table_and_its_log_tail_fit_in_one_commit(world: FlussWorld, rounds: OnDemand) -> None:
+    world.produce(
+        MakeTable(name="cut", schema=USERS, primary_key=("id",), buckets=1, freshness="1h"),
+        Upsert(table="cut", rows=[{"id": n, "name": f"user {n} " * 5} for n in range(1000)]),
+        Upsert(table="cut", rows=[{"id": n, "name": f"again {n} " * 5} for n in range(0, 1000, 3)]),
+        Delete(table="cut", keys=[{"id": n} for n in range(0, 1000, 9)]),
+    )
+    end = rounds.run("cut")
+    assert isinstance(end, TableFinished)
+    head = world.lake("cut").open_reader(world.table("cut")).load_snapshot()
+    assert head is not None
+    expected = {n: f"again {n} " * 5 if n % 3 == 0 else f"user {n} " * 5 for n in range(1000) if n % 9}
+    assert {k: r["name"] for k, r in world.by_key("cut").items()} == expected
+
+
+def test_a_lease_that_fluss_never_gave_is_not_held(world: FlussWorld) -> None:
+    world.produce(MakeTable(name="unleased", schema=EVENTS, freshness="1h"))
+    table = world.table("unleased")
+    check = LeaseCheck(
+        job=JobName("j"), instance=InstanceId("i"), table_id=table.table_id, epoch=join_epoch(0, 40), round_id=new_round_id()
+    )
+    verdict = world.plugin.coordinator().check_lease(check)
+    assert not verdict.held
+    assert beat_entry(table.table_id, check.epoch)["tiering_epoch"] == 40
