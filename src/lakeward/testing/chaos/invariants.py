@@ -13,11 +13,12 @@ from lakeward.client import Client, connect
 from lakeward.lake.orphans import OrphanOptions, OrphanRemoval
 from lakeward.model.clock import SystemClock
 from lakeward.model.table import TablePath
+from lakeward.protocol import routes
 from lakeward.spi.lake import LakeMaintenance
 from lakeward.spi.registry import load_lake
 from lakeward.testing.chaos.reader import RecordFolder, check_keys, check_log, check_offsets
 from lakeward.testing.chaos.record import Record
-from lakeward.testing.chaos.tables import LOG, PK
+from lakeward.testing.chaos.tables import BROKEN, LOG, PK
 from lakeward.testing.chaos.watch import Watched
 from lakeward.verify import Certificate, verify_table
 
@@ -61,6 +62,9 @@ def judge(evidence: Evidence, finish: Callable[[], None]) -> tuple[list[Verdict]
         certificates = {path: verify_table(client.plugin, TablePath.parse(path), deep=True) for path in (LOG, PK)}
         final = _final_reads(client, log, keys)
         files = _files(client)
+        failures = client.server.ask("GET", routes.TABLE_STATUS.format(table=BROKEN))["failures"]
+    caught_up = evidence.recovery_s < float("inf")
+    stuck = [*evidence.broken, *([] if caught_up else ["the lake did not catch up"])]
     reads = _reads(evidence.folder / "reads.jsonl")
     seen = [w for r in reads for w in r["wrong"]]
     verdicts = [
@@ -72,11 +76,9 @@ def judge(evidence: Evidence, finish: Callable[[], None]) -> tuple[list[Verdict]
         _verdict(6, "acknowledged writes survive", [*final["union"], *seen], f"{_acked(log, keys)} acknowledged changes"),
         _verdict(7, "no segment goes before the lake has it", _told(certificates[LOG]), "verify, with a TTL of seconds"),
         _verdict(8, "no referenced file goes, every other one does", files, "references and folder after orphan removal"),
-        Verdict(number=9, words="one table's failure touches no other", held=None, how="a fault here touches all tables alike"),
+        _verdict(9, "one table's failure touches no other", stuck, f"a third table failed {failures} times meanwhile"),
         _writes_go_on(evidence, {**log, **{k + 1000: r for k, r in keys.items()}}),
     ]
-    caught_up = evidence.recovery_s < float("inf")
-    stuck = [*evidence.broken, *([] if caught_up else ["the lake did not catch up"])]
     verdicts.append(_verdict(11, "it recovers", stuck, f"{evidence.recovery_s:.1f} s"))
     return verdicts, _figures(evidence, reads, log, keys, certificates)
 

@@ -27,7 +27,7 @@ from lakeward.testing.chaos.plan import FaultKind, PlannedFault, plan_faults
 from lakeward.testing.chaos.proxy import HurtingProxy
 from lakeward.testing.chaos.reader import RecordFolder
 from lakeward.testing.chaos.switches import CLOCK, DISK_FULL, READ_ONLY, Switches
-from lakeward.testing.chaos.tables import LOG, PK, TABLES, create_tables, meddle
+from lakeward.testing.chaos.tables import LOG, PK, TABLES, break_table, create_tables, meddle
 from lakeward.testing.chaos.watch import Watch
 from lakeward.testing.ports import free_port
 from lakeward.testing.waiting import wait_until
@@ -101,7 +101,7 @@ class ChaosLab:
         self._later: list[_Later] = []
         self._turn = itertools.count()
         self._died: dict[str, float] = {}
-        self._armed: dict[str, PlannedFault] = {}
+        self._armed: dict[int, PlannedFault] = {}
         self._meddlers: list[threading.Thread] = []
         (folder / "records").mkdir(parents=True)
         self.switches = {name: Switches(folder / "switches" / name) for name in ("server", "job-a", "job-b")}
@@ -132,6 +132,7 @@ class ChaosLab:
         self._add_server()
         with connect(self.url) as client:
             create_tables(client)
+        break_table(self.url)
         self.proxies = {name: HurtingProxy(self.http_port, self.flight_port) for name in ("jobs", "clients")}
         for name in ("job-a", "job-b"):
             self._add_job(name)
@@ -204,7 +205,7 @@ class ChaosLab:
     def _tick(self, now: float) -> None:
         while self._later and self._later[0].at <= now:
             heapq.heappop(self._later).do()
-        self._note_steps(now)
+        self._note_steps()
         for name in ("server", "job-a", "job-b"):
             self._revive(name, now)
 
@@ -216,11 +217,11 @@ class ChaosLab:
             self.children[name].start()
             self._died.pop(name)
 
-    def _note_steps(self, now: float) -> None:
+    def _note_steps(self) -> None:
         """Steps that were armed and have happened; a process that stopped itself is woken in the end."""
-        for name, fault in list(self._armed.items()):
-            if self.switches[name].was_taken():
-                del self._armed[name]
+        for name, switches in self.switches.items():
+            for number in switches.take_happened():
+                fault = self._armed.pop(number)
                 self.steps[f"{fault.action} at {fault.point}"] += 1
                 self._happened(fault)
                 if fault.action == "pause":
@@ -237,8 +238,9 @@ class ChaosLab:
 
     def _apply(self, fault: PlannedFault) -> None:
         if fault.kind is FaultKind.STEP:
-            self._armed[fault.target] = fault
-            self.switches[fault.target].arm(fault.point, fault.action)
+            number = next(self._turn)
+            self._armed[number] = fault
+            self.switches[fault.target].arm(number, fault.point, fault.action)
             return
         if self._do(fault):
             self._happened(fault)
@@ -302,9 +304,9 @@ class ChaosLab:
         """Every fault ends. Producers stop, once what they sent is answered."""
         self._armed.clear()
         for switches in self.switches.values():
-            for path in switches.folder.iterdir():
-                if path.name != CLOCK:
-                    path.unlink()
+            switches.disarm()
+            for name in (DISK_FULL, READ_ONLY):
+                switches.turn(name, None)
         for proxy in self.proxies.values():
             proxy.heal()
         for child in self.children.values():

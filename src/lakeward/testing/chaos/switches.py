@@ -14,7 +14,7 @@ from lakeward.hot.embedded.disk import free_bytes
 from lakeward.model.clock import SystemClock
 from lakeward.model.faults import set_injector
 
-DISK_FULL, CLOCK, READ_ONLY, ARMED = "disk-full", "clock", "read-only", "armed"
+DISK_FULL, CLOCK, READ_ONLY = "disk-full", "clock", "read-only"
 
 LAKE_WRITES = ("lake.before-row-group", "lake.before-deletes", "lake.before-manifests")
 """Where a round writes to the lake's storage. A superuser writes to read-only folders too, so these points refuse in their place."""
@@ -25,7 +25,9 @@ class Switches:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+        self._armed, self._taken = folder / "armed", folder / "taken"
+        for path in (self._armed, self._taken):
+            path.mkdir(parents=True, exist_ok=True)
 
     # ---- the lab's side --------------------------------------------------------------------------------------------
     def turn(self, name: str, text: str | None) -> None:
@@ -38,9 +40,21 @@ class Switches:
         fresh.write_text(text)
         fresh.replace(path)
 
-    def arm(self, point: str, action: str) -> None:
+    def arm(self, number: int, point: str, action: str) -> None:
         """The next time the process comes by that point: `kill`, `pause` (it stops itself) or `lose` (an error there)."""
-        self.turn(ARMED, f"{point} {action}")
+        (self._armed / f"{number}={point}={action}").touch()
+
+    def take_happened(self) -> list[int]:
+        """Numbers of the armed faults that happened since the last call."""
+        found = []
+        for path in sorted(self._taken.iterdir()):
+            path.unlink()
+            found.append(int(path.name.partition("=")[0]))
+        return found
+
+    def disarm(self) -> None:
+        for path in (*self._armed.iterdir(), *self._taken.iterdir()):
+            path.unlink(missing_ok=True)
 
     # ---- the process's side ----------------------------------------------------------------------------------------
     def read(self, name: str) -> str | None:
@@ -56,23 +70,16 @@ class Switches:
     def hit(self, point: str, facts: dict[str, Any]) -> None:
         if point in LAKE_WRITES and self.read(READ_ONLY) is not None:
             raise OSError(errno.EROFS, "read-only file system", facts.get("path"))
-        armed = self.read(ARMED)
-        if armed is None or armed.split()[0] != point or not self._claim():
-            return
-        _act(point, armed.split()[1])
+        for name in os.listdir(self._armed):
+            _, armed_point, action = name.split("=")
+            if armed_point == point and self._claim(name):
+                _act(point, action)
+                return
 
-    def _claim(self) -> bool:
+    def _claim(self, name: str) -> bool:
         """Of several threads one gets it."""
         try:
-            (self.folder / ARMED).rename(self.folder / f"{ARMED}.taken")
-        except FileNotFoundError:
-            return False
-        return True
-
-    def was_taken(self) -> bool:
-        """Whether the armed fault happened, since the last call."""
-        try:
-            (self.folder / f"{ARMED}.taken").unlink()
+            (self._armed / name).rename(self._taken / name)
         except FileNotFoundError:
             return False
         return True

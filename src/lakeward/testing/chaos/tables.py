@@ -14,7 +14,7 @@ from lakeward.client import Client
 from lakeward.model.table import TablePath
 from lakeward.testing.iceberg.foreign import ForeignEngine
 
-LOG, PK = "lab.events", "lab.state"
+LOG, PK, BROKEN = "lab.events", "lab.state", "lab.broken"
 TABLES = {"log": LOG, "pk": PK}
 PROPERTIES = {
     "iceberg.history.expire.max-snapshot-age-ms": "20000",
@@ -46,6 +46,14 @@ def create_tables(client: Client, *, log_ttl: str = "30 s") -> None:
         properties=PROPERTIES,
         if_not_exists=True,
     )
+
+    client.create_table(BROKEN, "id BIGINT", freshness="1 s", if_not_exists=True).append([{"id": 1}])
+
+
+def break_table(server_url: str) -> None:
+    """Somebody drops the third table from the catalog: its rounds fail from then on, and must be nobody else's trouble."""
+    path = TablePath.parse(BROKEN)
+    load_catalog("lab", type="rest", uri=f"{server_url}/iceberg").drop_table((path.database, path.table))
 
 
 class Meddler(ForeignEngine):
