@@ -9,6 +9,7 @@ import typer
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NotInstalledError, TableAlreadyExistsError
 
+from lakeward.cli.output import Json, print_json
 from lakeward.config import options, resolve
 from lakeward.errors import InvalidConfig, LakeMismatch
 from lakeward.lake.iceberg.failures import lake_errors
@@ -36,6 +37,7 @@ def export(
     source: Annotated[str | None, typer.Option("--from", help="The lake's catalog as k=v,k=v; without it the server's.")] = None,
     server: Annotated[str | None, typer.Option("--server", help="URL of the server.")] = None,
     namespace: Annotated[str | None, typer.Option("--namespace", help="Only tables of this namespace.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Registers every lake table in another catalog, at its metadata of this moment. Files stay where they are.
 
@@ -44,8 +46,11 @@ def export(
     Example: lakeward catalog export --to type=sql,uri=sqlite:///other.db,warehouse=file:///lake"""
     lake, target = _open_source(source, server), _open_target(to)
     outcomes = [(n, _register(lake.connection.catalog, target, n)) for n in tables_of(lake.connection.catalog, namespace)]
-    for name, outcome in outcomes:
-        print(f"{'.'.join(name)}  {outcome}")
+    if as_json:
+        print_json([{"table": ".".join(name), "outcome": outcome} for name, outcome in outcomes])
+    else:
+        for name, outcome in outcomes:
+            print(f"{'.'.join(name)}  {outcome}")
     different = [".".join(n) for n, outcome in outcomes if outcome.startswith("differs")]
     if different:
         raise LakeMismatch(table=", ".join(different), diff="the other catalog holds other metadata under that name; drop it there first")

@@ -24,6 +24,7 @@ def serve(
     restored: Annotated[bool, typer.Option("--restored", help="The data folder is a restored copy.")] = False,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Any option, as key=value; may be repeated.")] = None,
     ready_file: Annotated[Path | None, typer.Option(help="File that gets the URL once the server is up.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Say the addresses as JSON once the server is up.")] = False,
 ) -> None:
     """The hot store, the coordinator and the catalog in one process: HTTP for control, Arrow Flight for rows.
 
@@ -38,7 +39,7 @@ def serve(
     given.update({key: value for key, value in named.items() if value is not None})
     if restored:
         given["server.restored"] = "true"
-    exit_now(run_server(resolve(file=config, arguments=given), ready_file))
+    exit_now(run_server(resolve(file=config, arguments=given), ready_file, as_json=as_json))
 
 
 def _pair(text: str) -> tuple[str, str]:

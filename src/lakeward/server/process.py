@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -182,7 +183,13 @@ class LakewardServer:
         )
 
 
-def run_server(config: Config, ready_file: Path | None = None, *, make: Callable[[Config], LakewardServer] = LakewardServer) -> int:
+def run_server(
+    config: Config,
+    ready_file: Path | None = None,
+    *,
+    as_json: bool = False,
+    make: Callable[[Config], LakewardServer] = LakewardServer,
+) -> int:
     """Serves until SIGTERM or SIGINT. Prints one line with the URL; `ready_file` gets the URL once both doors are open."""
     logging.basicConfig(level=str(config.get(options.SERVER_LOG_LEVEL)).upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
@@ -191,7 +198,10 @@ def run_server(config: Config, ready_file: Path | None = None, *, make: Callable
         signal.signal(number, lambda *_: stopping.set())
     server = make(config)
     server.start()
-    print(f"lakeward server at {server.url} (Flight {server.flight_uri}, data in {server.settings.data})", flush=True)
+    if as_json:
+        print(json.dumps({"url": server.url, "flight": server.flight_uri, "data": str(server.settings.data)}), flush=True)
+    else:
+        print(f"lakeward server at {server.url} (Flight {server.flight_uri}, data in {server.settings.data})", flush=True)
     if ready_file is not None:
         write_whole(ready_file, server.url.encode())
     stopping.wait()

@@ -118,11 +118,15 @@ def groups_of(name: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("command", commands.COMMANDS, ids=lambda c: c.name)
-def test_every_help_page_has_an_example(command: commands.Command, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_help_page_has_an_example_and_every_command_speaks_json(
+    command: commands.Command, capsys: pytest.CaptureFixture[str]
+) -> None:
     for call in groups_of(command.name):
         assert app.run([*call, "--help"]) == 0
         shown = " ".join(capsys.readouterr().out.split())
         assert f"Example: lakeward {' '.join(call)}" in shown, call
+        # A job says nothing but its log.
+        assert "--json" in shown or call == ["tier"], call
 
 
 def test_a_broken_disk_or_a_bug_is_one_paragraph_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

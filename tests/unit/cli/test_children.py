@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Children of `up` and `demo`: started, watched, started again, stopped."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from lakeward.cli.children import Child, choose_port, wait_for_file
+from lakeward.cli.up import Supervisor
+from lakeward.errors import TimedOut
+from lakeward.testing.waiting import wait_until
+
+
+def test_a_child_that_dies_before_it_is_ready_is_reported_with_its_last_words(tmp_path: Path) -> None:
+    child = Child("server", ["table", "drop"], tmp_path / "logs" / "server.log")
+    child.start()
+    with pytest.raises(TimedOut, match="exit code 2") as caught:
+        wait_for_file(tmp_path / "ready", child)
+    assert "Missing argument" in caught.value.message
+    child.stop()
+
+
+def test_a_taken_port_is_replaced_by_a_free_one() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert choose_port(port) not in (0, port)
+    assert choose_port(port) == port
+
+
+def test_what_ends_is_started_again_after_a_pause(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    supervisor = Supervisor(tmp_path, 0, slots=1, master="local[1]")
+    supervisor.server = Child("server", ["version"], tmp_path / "server.log")
+    supervisor.job = Child("job", ["version"], tmp_path / "job.log")
+    for child in (supervisor.server, supervisor.job):
+        supervisor._launch(child)
+
+    def started_twice() -> bool:
+        supervisor.watch()
+        return all(c.log.read_text().count("protocol") >= 2 for c in (supervisor.server, supervisor.job))
+
+    wait_until(started_twice, limit_s=120, what="a second start of both")
+    assert "the job ended with code 0; starting it again" in capsys.readouterr().err
+    supervisor.stop()
