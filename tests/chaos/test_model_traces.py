@@ -7,13 +7,17 @@ so we know that the test can see it. Traces of our compaction and of a Flink job
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
+from lakeward.coordinator.readleases import ReadLeases
+from lakeward.model.ids import SnapshotId, TableId
+from lakeward.model.table import TablePath
 from lakeward.testing.faults import Faults
-from tests.chaos.stage import Stage
+from tests.chaos.stage import TABLE, Stage
 
 Trace = Callable[[Stage], None]
 
@@ -325,5 +329,42 @@ def test_a_lost_database_leaves_orphans_to_a_sweep(tmp_path: Path, faults: Fault
         assert not left()
         stage.actors.clear()
         assert stage.violations() == []
+    finally:
+        stage.close()
+
+
+class WeakLeases(ReadLeases):
+    """Expiry that marks nothing where leases are kept."""
+
+    def mark(self, table_id: TableId, snapshots: Iterable[SnapshotId]) -> list[SnapshotId]:
+        return list(snapshots)
+
+
+@pytest.mark.parametrize("weak", [False, True], ids=["right", "weak"])
+def test_expiry_and_read_leases_exclude_each_other(tmp_path: Path, faults: Faults, weak: bool) -> None:
+    """Reading: expiry and leases do not exclude each other. Expiry has decided; a reader leases the old snapshot; expiry goes on."""
+    stage = Stage(tmp_path, faults)
+    coordinator = stage.world.coordinator
+    try:
+        for _ in range(2):
+            stage.grow()
+            stage.job("one").finish()
+        record = coordinator.board.find(TablePath.parse(TABLE))
+        old = stage.lake.open_reader(record.info).snapshots()[0].snapshot_id
+        if weak:
+            coordinator.upkeep._leases = WeakLeases(coordinator.board)
+        with stage.foreign.load().transaction() as change:
+            change.set_properties({"history.expire.max-snapshot-age-ms": "0", "history.expire.min-snapshots-to-keep": "1"})
+        pause = faults.arm("lake.before-expire", "pause")
+        stage.clock.advance(10**9)  # type: ignore[attr-defined]
+        expiry = threading.Thread(target=coordinator.upkeep.expire, args=(record,), daemon=True)
+        expiry.start()
+        pause.wait_reached()
+        leased = coordinator.leases.take(record.table_id, old, {}, 60.0)
+        pause.release()
+        expiry.join(20)
+        gone = old not in {s.snapshot_id for s in stage.lake.open_reader(record.info).snapshots()}
+        assert gone
+        assert (leased is not None) is weak, "a snapshot that is marked to go cannot be leased"
     finally:
         stage.close()
