@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 NAME ?=
 ARGS ?=
 
-.PHONY: help demo test check lint types imports generated wheel bench soak docs generate clean lock
+.PHONY: help demo test check lint types imports generated wheel bench soak docs generate clean lock fluss-up fluss-down
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,12 @@ bench: $(STAMP) ## all benchmarks, or one: make bench NAME=startup
 soak: $(STAMP) ## everything, the long tests included, and the demo from an installed wheel
 	@$(BIN)/pytest --soak $(ARGS)
 	@.ci/wheel --soak
+
+fluss-up: $(STAMP) ## a local Apache Fluss cluster with an Iceberg lake (Java and mvn; jars are fetched once)
+	@$(BIN)/python -m lakeward.testing.fluss up $(ARGS)
+
+fluss-down: $(STAMP) ## stop that cluster
+	@$(BIN)/python -m lakeward.testing.fluss down $(ARGS)
 
 docs: $(STAMP) generate ## the documentation as a site in site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -10,17 +10,17 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from tests.fluss.steps import DATABASE, Append, Delete, DropTable, LakeSnapshotOf, MakePartition, MakeTable, Step, Upsert
+from tests.fluss.steps import DATABASE, Append, Delete, DropTable, LakeSnapshotOf, MakePartition, MakeTable, Step, Upsert, UpsertRange
 
 
-async def _run(bootstrap: str, steps: Sequence[Step]) -> list[Any]:
+async def _run(bootstrap: str, steps: Sequence[Step], limit_s: int) -> list[Any]:
     import fluss
 
     connection = await fluss.FlussConnection.create(fluss.Config({"bootstrap.servers": bootstrap}))
     admin = connection.get_admin()
     answers = []
     for step in steps:
-        answers.append(await asyncio.wait_for(_step(fluss, connection, admin, step), 30))
+        answers.append(await asyncio.wait_for(_step(fluss, connection, admin, step), limit_s))
     return answers
 
 
@@ -39,8 +39,14 @@ async def _step(fluss: Any, connection: Any, admin: Any, step: Step) -> Any:
             return found.snapshot_id, {(b.partition_id, b.bucket_id): o for b, o in found.table_buckets_offset.items()}
         case Append():
             writer = (await connection.get_table(path)).new_append().create_writer()
-            for at in range(0, step.rows.num_rows, step.chunk):
-                writer.write_arrow_batch(step.rows.slice(at, step.chunk))
+            for _ in range(step.repeat):
+                for at in range(0, step.rows.num_rows, step.chunk):
+                    writer.write_arrow_batch(step.rows.slice(at, step.chunk))
+            await writer.flush()
+        case UpsertRange():
+            writer = (await connection.get_table(path)).new_upsert().create_writer()
+            for number in range(step.start, step.stop, step.step):
+                writer.upsert((number, *step.template))
             await writer.flush()
         case Upsert() | Delete():
             writer = (await connection.get_table(path)).new_upsert().create_writer()
@@ -58,7 +64,7 @@ def _descriptor(fluss: Any, step: MakeTable) -> Any:
 
 
 if __name__ == "__main__":
-    found = asyncio.run(_run(sys.argv[1], pickle.loads(sys.stdin.buffer.read())))
+    found = asyncio.run(_run(sys.argv[1], pickle.loads(sys.stdin.buffer.read()), int(sys.argv[2])))
     sys.stdout.buffer.write(pickle.dumps(found))
     sys.stdout.flush()
     os._exit(0)  # pyfluss aborts now and then while the interpreter ends

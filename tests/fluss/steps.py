@@ -38,12 +38,24 @@ class Append:
     table: str
     rows: pa.RecordBatch
     chunk: int = 5_000
+    repeat: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Upsert:
     table: str
     rows: Sequence[Row]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpsertRange:
+    """`template` with every step-th id of a range in its first column: many rows without sending them here."""
+
+    table: str
+    start: int
+    stop: int
+    template: tuple[Any, ...]
+    step: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,17 +76,17 @@ class LakeSnapshotOf:
     table: str
 
 
-Step = MakeTable | MakePartition | Append | Upsert | Delete | DropTable | LakeSnapshotOf
+Step = MakeTable | MakePartition | Append | Upsert | UpsertRange | Delete | DropTable | LakeSnapshotOf
 DATABASE = "shop"
 
 
-def produce(bootstrap: str, *steps: Step) -> list[Any]:
+def produce(bootstrap: str, *steps: Step, limit_s: int = LIMIT_S) -> list[Any]:
     """Runs the steps in order, each flushed before the next begins; what the steps answered."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.fluss.producer", bootstrap],
+        [sys.executable, "-m", "tests.fluss.producer", bootstrap, str(limit_s)],
         input=pickle.dumps(steps),
         capture_output=True,
-        timeout=LIMIT_S,
+        timeout=limit_s,
         check=False,
     )
     if done.returncode:

@@ -22,7 +22,7 @@ from lakeward.spi.registry import load_lake
 from lakeward.testing.fluss.cluster import FlussCluster
 from lakeward.testing.iceberg.engines import read_duckdb
 from lakeward.testing.waiting import wait_until
-from tests.fluss.steps import DATABASE, Step, produce
+from tests.fluss.steps import DATABASE, LIMIT_S, Step, produce
 
 SYSTEM = ["__bucket", "__offset", "__timestamp"]
 
@@ -60,8 +60,8 @@ class FlussWorld:
     def close(self) -> None:
         self.plugin.store().close()
 
-    def produce(self, *steps: Step) -> list[Any]:
-        return produce(self.cluster.bootstrap, *steps)
+    def produce(self, *steps: Step, limit_s: int = LIMIT_S) -> list[Any]:
+        return produce(self.cluster.bootstrap, *steps, limit_s=limit_s)
 
     def table(self, name: str) -> TableInfo:
         return self.plugin.store().load_table(TablePath(DATABASE, name))
@@ -90,6 +90,10 @@ class FlussWorld:
             return lake.connection.load(TablePath(DATABASE, name)).metadata_location
         finally:
             lake.connection.close()
+
+    def is_being_written(self, name: str) -> bool:
+        """A round has begun to write files of the table."""
+        return any((self.cluster.warehouse / DATABASE / name / "data").glob("*.parquet"))
 
     def rows(self, name: str) -> pa.Table:
         """The lake's rows as DuckDB reads them."""
