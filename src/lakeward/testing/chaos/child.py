@@ -47,8 +47,7 @@ class LabChild:
     def send_part(self, part: str, number: signal.Signals) -> bool:
         """To its JVM (`executor`) or one Python worker of it; false when there is none."""
         for pid in _descendants(self.pid):
-            line = _command_line(pid)
-            if ("java" in line.split("\0")[0]) if part == "executor" else ("pyspark.daemon" in line and _parent(pid) != self.pid):
+            if _is_jvm(pid) if part == "executor" else _is_worker(pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)
                     return True
@@ -90,6 +89,15 @@ def _parent(pid: int) -> int:
         return int((Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
     except (OSError, ValueError, IndexError):
         return 0
+
+
+def _is_jvm(pid: int) -> bool:
+    return _command_line(pid).split("\0")[0].endswith("java")
+
+
+def _is_worker(pid: int) -> bool:
+    """Forked by PySpark's daemon, whose command line it keeps."""
+    return all("daemon" in _command_line(p) and "pyspark" in _command_line(p) for p in (pid, _parent(pid)))
 
 
 def _command_line(pid: int) -> str:
