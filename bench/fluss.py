@@ -145,6 +145,7 @@ class Bench:
         self.world.wait_tiered(table, 900)
         cost.wall_s, cost.cpu_s, cost.peak_rss_mb = time.monotonic() - began, job.cpu_s() - before, job.rss_mb()
         self.costs[(again or kind, job.name)] = cost
+        print(f"  {job.name}: {again or kind}: {cost.cpu_s:.1f} CPU s, {cost.wall_s:.1f} s", flush=True)
 
     def visible(self, job: JobProcesses, samples: int) -> float:
         """Ten rows to visible at a freshness of 10 s: the worst of some."""
@@ -162,16 +163,20 @@ class Bench:
 def our_job(cluster: FlussCluster, folder: Path) -> Iterator[JobProcesses]:
     command = [sys.executable, "-m", "lakeward.tiering", "--fluss", cluster.bootstrap, "--name", "bench", "--master", "local[2,4]"]
     with (folder / "ours.log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT) as process:
-        yield JobProcesses("ours", process.pid, process.terminate)
-        process.terminate()
-        process.wait(60)
+        try:
+            yield JobProcesses("ours", process.pid, process.terminate)
+        finally:
+            process.terminate()
+            process.wait(60)
 
 
 @contextmanager
 def flink_job(cluster: FlussCluster, folder: Path) -> Iterator[JobProcesses]:
     job = FlinkTieringJob(cluster, folder / "flink.log")
-    yield JobProcesses("flink", job.process.pid, job.stop)
-    job.stop()
+    try:
+        yield JobProcesses("flink", job.process.pid, job.stop)
+    finally:
+        job.stop()
 
 
 def main() -> None:

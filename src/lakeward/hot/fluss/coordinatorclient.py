@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from lakeward.config import options
-from lakeward.errors import LakewardError, LogTooShort, NotFound, ReadTooFarAhead, SnapshotGone, TableNotFound
+from lakeward.errors import LakeTampered, LakewardError, LogTooShort, NotFound, ReadTooFarAhead, TableNotFound
 from lakeward.hot.fluss.beats import HeldBack, beat_entry, beat_message, read_lease, read_verdicts
 from lakeward.hot.fluss.epochs import join_epoch
 from lakeward.hot.fluss.failures import Code, fluss_code_of, to_error
@@ -35,7 +35,7 @@ from lakeward.protocol.heartbeat import HandedOut, HeartbeatAnswer, HeartbeatReq
 from lakeward.protocol.readplan import HotRange, ReadPlan
 from lakeward.protocol.writetoken import WriteToken
 from lakeward.spi.coordinator import CoordinatorClient
-from lakeward.spi.lake import OFFSETS_KEY, LakeReader, LakeStorage
+from lakeward.spi.lake import OFFSETS_KEY, LakeReader, LakeSnapshot, LakeStorage
 
 log = logging.getLogger("lakeward.fluss")
 
@@ -44,6 +44,7 @@ BEAT_MS = 500
 
 _KEPT = 1_000
 _KEEP_ALL = -1
+_TRIES = 3
 _LOST_OFFSETS = "lake table snapshot"
 """In the words of Fluss's error when the file of a table's offsets is gone."""
 
@@ -129,10 +130,9 @@ class FlussCoordinatorClient(CoordinatorClient):
         if answer is None:
             return Committed(table_id=table.table_id)
         offsets = _named_offsets(table, answer)
-        try:
-            snapshot = self._reader(table).load_snapshot(SnapshotId(str(answer["snapshot_id"])))
-        except SnapshotGone:
-            return Committed(table_id=table.table_id, offsets=offsets)
+        named = SnapshotId(str(answer["snapshot_id"]))
+        # By its summary alone: the file with the Flink job's offsets may be gone by now.
+        snapshot = next((s for s in self._reader(table).snapshots() if s.snapshot_id == named), None)
         if snapshot is None:
             return Committed(table_id=table.table_id, offsets=offsets)
         return Committed(
@@ -197,7 +197,7 @@ class FlussCoordinatorClient(CoordinatorClient):
     def ledger(self, path: TablePath) -> Sequence[LedgerEntry]:
         table = self._load(path)
         reader = self._reader(table)
-        head = reader.load_snapshot()  # says its offsets also where the Flink job wrote it: that file is still there
+        head = _load_head(reader)  # says its offsets also where the Flink job wrote it: that file is still there
         if head is None:
             return []
         known = [head if s.snapshot_id == head.snapshot_id else s for s in reader.snapshots()]
@@ -205,7 +205,7 @@ class FlussCoordinatorClient(CoordinatorClient):
 
     def _newest(self, table: TableInfo) -> Registered | None:
         reader = self._reader(table)
-        head = reader.load_snapshot()
+        head = _load_head(reader)
         return None if head is None else find_newest(str(table.path), reader.snapshots(), head.snapshot_id)
 
     def _register(self, table: TableInfo, snapshot: Registered, offsets: Mapping[Bucket, int]) -> None:
@@ -248,7 +248,7 @@ class FlussCoordinatorClient(CoordinatorClient):
         is planned again by its caller."""
         table = self._load(path)
         name, lake_options, lake = self._lake_of(table)
-        snapshot = lake.open_reader(table).load_snapshot()
+        snapshot = _load_head(lake.open_reader(table))
         offsets = OffsetMap() if snapshot is None or snapshot.offsets is None else snapshot.offsets
         frozen_at_ms, bounds = self._clock.now_ms(), self._store.freeze(table)
         tails = []
@@ -321,6 +321,16 @@ def _ends(table: TableInfo, offsets: Mapping[Bucket, int]) -> list[Message]:
         for b, offset in sorted(offsets.items())
         if not b.partition or b.partition in ids
     ]
+
+
+def _load_head(reader: LakeReader) -> LakeSnapshot | None:
+    """Again when a commit of the Flink job fell between the table and its offsets file: Fluss deletes the one before."""
+    for _ in range(_TRIES - 1):
+        try:
+            return reader.load_snapshot()
+        except LakeTampered:
+            continue
+    return reader.load_snapshot()
 
 
 def _path(table: TableInfo) -> Message:
