@@ -15,7 +15,7 @@ export function spark(held, limit, label) {
   const [w, h] = [150, 34];
   const top = Math.max(limit * 1.25, ...samples.map((s) => s[1])) || 1;
   const line = h - limit / top * h;
-  return `<svg class="spark" viewBox="0 0 ${w} ${h}" role="img" aria-label="${label}">
+  return `<svg class="spark" viewBox="0 0 ${w} ${h}" preserveAspectRatio="none" role="img" aria-label="${label}">
     <line x1="0" x2="${w}" y1="${line}" y2="${line}" stroke="var(--limit)" stroke-dasharray="3 3" stroke-width="1"/>
     <polyline fill="none" stroke="var(--curve)" stroke-width="1.5" points="${points(samples, w, h, top, samples[0][0], samples.at(-1)[0])}"/></svg>`;
 }

@@ -23,7 +23,9 @@ const COLUMNS = [
   ["failures", "Failures", (t) => t.failures, true],
 ];
 
-const sickness = (t) => `<tr class="reason sick"><td colspan="${COLUMNS.length}">${text(t.reason ?? "no reason is known")}
+const ON_TILES = /^(nobody serves|job )/;
+
+const sickness = (t) => `<tr class="reason ${SICK.has(t.state) ? "sick" : "still"}"><td colspan="${COLUMNS.length}">${text(t.reason ?? "no reason is known")}
   ${t.state === "failed" ? "" : `<button data-resume="${text(t.path)}">Resume</button>`}</td></tr>`;
 
 const row = (t, curve) => `
@@ -83,7 +85,7 @@ export function tablesPage() {
   const draw = () => {
     if (!overview) return;
     root.querySelector("#tiles").innerHTML = tiles(overview.tiles);
-    root.querySelector("#warnings").innerHTML = (overview.warnings ?? []).slice(0, 5).map((w) => `<p class="warning">${text(w)}</p>`).join("");
+    root.querySelector("#warnings").innerHTML = (overview.warnings ?? []).filter((w) => !ON_TILES.test(w)).slice(0, 5).map((w) => `<p class="warning">${text(w)}</p>`).join("");
     const rows = chosen();
     place(rows.slice(0, view.shown));
     const none = root.querySelector("#none");
@@ -127,11 +129,12 @@ export function tablesPage() {
       const states = Object.keys(ORDER).map((s) => `<option>${s}</option>`).join("");
       root.innerHTML = `<div class="tiles" id="tiles"></div><div id="warnings"></div><section class="card">
         <div class="bar"><h2>Tables</h2><input id="find" type="search" placeholder="Find a table" aria-label="Find a table">
-          <select id="state" aria-label="State"><option value="">all states</option>${states}</select><span class="count" id="count"></span></div>
+          <select id="state" aria-label="State"><option value="">all states</option>${states}</select><select id="sort" class="narrow" aria-label="Sort by">${COLUMNS.filter((c) => c[2]).map(([key, label]) => `<option value="${key}"${key === view.sort ? " selected" : ""}>by ${label.toLowerCase()}</option>`).join("")}</select><span class="count" id="count"></span></div>
         <div class="scroll"><table class="cards" id="tables"><thead><tr>${COLUMNS.map(([key, label, value, num]) => `<th class="${num ? "num" : ""}">${value ? `<button data-sort="${key}" data-label="${label}">${label}</button>` : label}</th>`).join("")}</tr></thead></table></div>
         <p class="empty" id="none" hidden></p></section>`;
       root.querySelector("#find").addEventListener("input", () => { view.shown = CHUNK; draw(); });
       root.querySelector("#state").addEventListener("change", draw);
+      root.querySelector("#sort").addEventListener("change", (event) => { view.sort = event.target.value; view.down = !["path", "state"].includes(view.sort); draw(); });
       root.querySelectorAll("th button").forEach((b) => b.addEventListener("click", () => {
         view.down = view.sort === b.dataset.sort ? !view.down : false;
         view.sort = b.dataset.sort;

@@ -1,6 +1,8 @@
 // The five tiles: figure, rule, and what to do when red.
 import { text } from "./format.js";
 
+const commands = (words) => text(words).replace(/`([^`]+)`/g, '<span class="mono">$1</span>');
+
 export function tiles(list) {
   return list.map((t) => `
     <section class="tile ${t.ok ? "" : "bad"}" data-tile="${text(t.key)}">
@@ -8,6 +10,6 @@ export function tiles(list) {
       <div class="figure">${text(t.figure)}</div>
       <div class="word">${t.ok ? "all well" : "look here"}</div>
       <div class="rule">${text(t.rule)}</div>
-      ${t.ok ? "" : `<div class="advice">${text(t.advice)}${t.page ? ` <a href="${text(t.page)}">Show</a>` : ""}</div>`}
+      ${t.ok ? "" : `<div class="advice">${commands(t.advice)}${t.page ? ` <a href="${text(t.page)}">Show</a>` : ""}</div>`}
     </section>`).join("");
 }
