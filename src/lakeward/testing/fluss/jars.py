@@ -69,11 +69,6 @@ def load_flink(folder: Path | None = None) -> list[Path]:
     return sorted(target.glob("*.jar"))
 
 
-def are_here(artifacts: Iterable[str], folder: Path | None = None) -> bool:
-    """Whether nothing would have to be fetched."""
-    return all(((folder or cache_folder()) / _name(a)).exists() for a in artifacts)
-
-
 def _name(artifact: str) -> str:
     _, name, version = artifact.split(":")
     return f"{name}-{version}.jar"
