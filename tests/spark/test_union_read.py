@@ -3,17 +3,34 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import lakeward.spark
 from lakeward.client import Client, Table
-from lakeward.errors import InvalidRequest, SnapshotGone, TableNotFound
+from lakeward.errors import InvalidRequest, LakeTampered, SnapshotGone, TableNotFound
+from lakeward.hot.embedded.http import ServerConnection
+from lakeward.hot.embedded.plugin import EmbeddedPlugin
+from lakeward.model.bucket import Bucket
+from lakeward.protocol.tables import ServerInfo
+from lakeward.read.arrow import read, request_of
+from lakeward.read.spark.batch import FIELD_IDS, read_frame
+from lakeward.read.spark.lakefiles import FileGroups
+from lakeward.read.spark.lakescan import LakeScan
+from lakeward.spi.lake import LakeDelete, LakeFile
+from lakeward.testing.proxy import CuttingProxy
 from lakeward.tiering.session import SessionOptions, open_session
+from tests.property.union_program import Program, Rows, Step, iceberg_lake, step
 from tests.spark.processes import Job, Server, tier_now
 
 pytestmark = [
@@ -101,6 +118,134 @@ def test_filters_and_projections_reach_the_parquet_scan(spark: Any, server: Serv
     assert scans
     assert all("GreaterThan(id,30)" in line for line in scans if "PushedFilters" in line and "v#" in line)
     assert not any("d#" in line.split("ReadSchema")[-1] for line in scans)
+
+
+@given(st.lists(step, min_size=3, max_size=5))
+@settings(max_examples=2)
+def test_a_union_read_in_spark_equals_the_dict_after_every_step(spark: Any, steps: list[Step]) -> None:
+    """The same programs as in tests/property/test_union_read.py, read by Spark's own Parquet scan."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = Program(Path(folder), iceberg_lake(Path(folder)))
+
+        def read_rows(path: str) -> Rows:
+            frame, opened = read_frame(spark, program.world.plugin, request_of(path), program.world.open_lake)
+            try:
+                return [r.asDict() for r in frame.collect()]
+            finally:
+                opened.close()
+
+        try:
+            program.run(steps, read_rows)
+        finally:
+            program.world.close()
+
+
+@pytest.mark.parametrize("folder", ["plain", "day=a b%20ä+{1}"])
+def test_deletes_are_found_by_file_and_row_whatever_the_path_and_renamed_columns_by_id(
+    spark: Any, state: Any, tmp_path: Path, folder: str
+) -> None:
+    """A foreign engine's file: the column has another name in it, and a delete file spells the path in its own way."""
+    table, _ = state
+    place = tmp_path / folder
+    place.mkdir()
+    names = {"p": 1, "id": 2, "old_name": 3, "__bucket": 7, "__offset": 8, "__timestamp": 9}
+    columns = {
+        "p": ["a"] * 4,
+        "id": list(range(4)),
+        "old_name": ["v0", "v1", "v2", "v3"],
+        "__bucket": pa.array([0] * 4, pa.int32()),
+        "__offset": list(range(4)),
+        "__timestamp": pa.array([0] * 4, pa.timestamp("us", "UTC")),
+    }
+    rows_ = pa.table(columns)
+    fields = [f.with_metadata({"PARQUET:field_id": str(names[f.name])}) for f in rows_.schema]
+    pq.write_table(rows_.cast(pa.schema(fields)), place / "data.parquet")
+    gone = pa.table({"file_path": [f"file:{place}/data.parquet"], "pos": [1]})
+    pq.write_table(gone, place / "deletes.parquet")
+    delete = LakeDelete(path=str(place / "deletes.parquet"), content="positions", record_count=1)
+    file = LakeFile(
+        path=f"file://{place}/data.parquet", bucket=Bucket("a", 0), record_count=4, size_bytes=1, offsets=None, deletes=(delete,)
+    )
+    spark.conf.set(FIELD_IDS, "true")
+    ids = {"p": 1, "id": 2, "v": 3, "__bucket": 7, "__offset": 8, "__timestamp": 9}
+    scan = LakeScan(spark=spark, table=table.info, snapshot="1", columns=("id", "v"), field_ids=ids)
+    frame = scan.frame(FileGroups((), (), (file,), {}))
+    assert frame is not None
+    assert rows(frame.select("id", "v")) == [(0, "v0"), (2, "v2"), (3, "v3")]
+    lost = replace(file, path=f"file://{place}/lost.parquet", deletes=())
+    with pytest.raises(LakeTampered, match="a data file cannot be read"):
+        scan.frame(FileGroups((lost,), (), (), {}))
+
+
+class Through(ServerConnection):
+    """Data travels through a proxy that counts it."""
+
+    port = 0
+
+    def info(self, *, fresh: bool = False) -> ServerInfo:
+        return replace(super().info(fresh=fresh), flight_uri=f"grpc://127.0.0.1:{self.port}")
+
+
+def test_projections_and_filters_reach_the_flight_request(spark: Any, server: Server, client: Client) -> None:
+    table = client.create_table("db.wide", "id bigint not null, p int not null, text string", partition_by="p", lake=False)
+    table.append([{"id": i, "p": i % 4, "text": f"{i}" * 400} for i in range(400)])
+    sent = [0]
+
+    def count(from_server: bool, size: int) -> None:
+        sent[0] += size if from_server else 0
+
+    proxy = CuttingProxy(("127.0.0.1", server.flight_port), count)
+    connection = Through(server.url)
+    connection.port = proxy.port
+    plugin = EmbeddedPlugin({"server": server.url}, connection)
+
+    def bytes_for(in_spark: bool, **options: Any) -> int:
+        before = sent[0]
+        request = request_of("db.wide", **options)
+        if in_spark:
+            frame, opened = read_frame(spark, plugin, request)
+            frame.count()
+            opened.close()
+        else:
+            read(plugin, request).to_table()
+        return sent[0] - before
+
+    try:
+        bytes_for(False)
+        for in_spark in (False, True):
+            whole = bytes_for(in_spark)
+            assert bytes_for(in_spark, columns=["id"]) < whole / 10, "the wide column does not travel"
+            assert bytes_for(in_spark, filter=[("p", "=", 1)]) < whole / 2, "three partitions do not travel"
+    finally:
+        plugin.store().close()
+        connection.close()
+        proxy.close()
+
+
+def test_wrong_options_say_what_to_do(spark: Any, server: Server, client: Client) -> None:
+    client.create_table("db.opts", "id bigint not null, v string", primary_key="id", lake=False)
+
+    def refused(words: str, table: str = "db.opts", stream: bool = False, **options: str) -> None:
+        reader = spark.readStream if stream else spark.read
+        with pytest.raises(Exception, match=words):
+            found = reader.format("lakeward").options(server=server.url, **options).load(table)
+            if stream:
+                found.writeStream.format("noop").start().processAllAvailable()
+            else:
+                found.collect()
+
+    refused("there is no table db.none", "db.none")
+    refused("known options are", nonsense="1")
+    refused("union, lake, hot", mode="all")
+    refused("no whole number above 0", max_rows="many")
+    refused("there are id, v", columns="id,other")
+    refused("neither a snapshot id nor", as_of="yesterday")
+    refused("changelog", stream=True)
+    refused("bucket 0 ends at 0", stream=True, changelog="true", starting='{"0": 5}')
+    with pytest.raises(Exception, match="not append, upsert or delete"):
+        spark.range(1).write.format("lakeward").options(server=server.url, kind="merge").mode("append").save("db.opts")
+    with pytest.raises(Exception, match="overwrite"):
+        spark.range(1).write.format("lakeward").options(server=server.url).mode("overwrite").save("db.opts")
 
 
 def test_modes_and_history(spark: Any, server: Server, client: Client, job: Job) -> None:

@@ -26,6 +26,8 @@ DEAD = "__dead"
 
 _FILE, _ROW, _SEQUENCE = "__file", "__row", "__sequence"
 
+_PATTERN = frozenset("{}[]*?\\")
+
 _READ_OPTIONS = {"__globPaths__": "false", "ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 """Names are taken as they are, and a session that skips lost files elsewhere must not lose rows here."""
 
@@ -88,12 +90,18 @@ class LakeScan:
     def _parquet(self, paths: Sequence[str], schema: Any | None = None) -> Any:
         reader = self.spark.read.options(**_READ_OPTIONS)
         try:
-            return (reader if schema is None else reader.schema(schema)).parquet(*map(spark_path, paths))
+            frame = (reader if schema is None else reader.schema(schema)).parquet(*map(spark_path, paths))
         except AnalysisException as error:
             if error.getCondition() != "PATH_NOT_FOUND":
                 raise
-            reason = str(error).splitlines()[0]
-            raise LakeTampered(table=str(self.table.path), snapshot=self.snapshot, what="a data file", reason=reason) from error
+            raise self._missing(str(error).splitlines()[0]) from error
+        # Spark does not look for files whose names could be patterns, and leaves out those that are not there.
+        if any(_PATTERN & set(path) for path in paths) and len(frame._jdf.inputFiles()) < len(set(paths)):
+            raise self._missing(f"one of {len(paths)} files is not there")
+        return frame
+
+    def _missing(self, reason: str) -> LakeTampered:
+        return LakeTampered(table=str(self.table.path), snapshot=self.snapshot, what="a data file", reason=reason)
 
     def _shape(self, frame: Any) -> Any:
         """The columns asked for plus the system columns, in the table's own types. Each call into the JVM counts here."""
