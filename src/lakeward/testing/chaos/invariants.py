@@ -24,8 +24,8 @@ from lakeward.verify import Certificate, verify_table
 
 SHOWN = 5
 LAKE_TROUBLE = ("read-only:lake", "catalog:500", "catalog:409", "catalog:time-out")
-WRITE_TROUBLE = ("server", "clients", "flight", "disk-full")
-QUIET_S = 3.0
+WRITE_TROUBLE = ("kill:server", "pause:server", "step:server", "disk-full", "cut:clients", "cut:flight", "lose-answer:clients")
+QUIET_S = 2.0
 """Producers get that long around a fault that is theirs before their silence counts against the lake's."""
 
 
