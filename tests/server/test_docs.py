@@ -29,7 +29,8 @@ REASONS = ("Trino", "Kafka", "Docker", "YARN", "Kubernetes", "it downloads PySpa
 STAYS_UP = re.compile(r"^(?:\S*/)?lakeward (up|server|tier|demo)(?![\w-])(?P<rest>.*)", re.DOTALL)
 """Commands that run until they are stopped: their options are checked here, and the demo's test runs all four."""
 
-OTHERS = ("round.md", "plugin.md", "states.md", "formats", "reference", "reading.md", "reliability.md")
+OTHERS = ("round.md", "plugin.md", "states.md", "reading.md", "reliability.md", "fluss.md")
+"""Pages whose blocks are fragments, not commands to paste: their Python is parsed, the tests of what they describe run it."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,8 @@ def run(block: Block, command: list[str]) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_what_is_not_run_says_why(page: Path) -> None:
     for block in blocks(page):
+        if block.kind == "python":
+            compile(block.text, page.name, "exec")
         if block.reason is not None:
             assert block.reason.startswith(REASONS), f"{page.name}: {block.reason!r} is no reason"
         elif page.name not in OTHERS:
