@@ -66,3 +66,14 @@ def test_history_keeps_one_hour_and_forgets_dropped_tables() -> None:
     assert history.lag("db.t")[-1] == (KEPT + 4, KEPT + 4)
     history.take(KEPT + 5, [], queue=0)
     assert history.lag("db.t") == []
+
+
+def test_a_thinned_curve_keeps_its_peaks() -> None:
+    history = History()
+    for n in range(200):
+        history.take(n * 10_000, [replace(TABLE, lag_ms=99_000 if n == 77 else n)])
+    assert len(history.lag("db.t")) == 200
+    thin = history.lag("db.t", points=50)
+    assert len(thin) == 50
+    assert (770_000, 99_000) in thin
+    assert history.lag("no.such", points=50) == []
