@@ -49,9 +49,9 @@ def blocks(page: Path) -> list[Block]:
 
 
 def runnable() -> list[Any]:
-    """Pages with something to run. The streaming page takes as long as all others: with --soak."""
+    """Pages with something to run. Those that start Spark take longer than all others: with --soak."""
     found = [p for p in PAGES if p.name not in OTHERS and any(b.reason is None and b.kind in ("bash", "python") for b in blocks(p))]
-    return [pytest.param(p, marks=[pytest.mark.soak] if p.name == "kafka.md" else [], id=str(p.relative_to(ROOT))) for p in found]
+    return [pytest.param(p, marks=[pytest.mark.soak] if p.name in ("kafka.md", "readers.md") else [], id=str(p.relative_to(ROOT))) for p in found]
 
 
 @pytest.fixture(scope="module")
