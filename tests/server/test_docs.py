@@ -51,7 +51,8 @@ def blocks(page: Path) -> list[Block]:
 def runnable() -> list[Any]:
     """Pages with something to run. Those that start Spark take longer than all others: with --soak."""
     found = [p for p in PAGES if p.name not in OTHERS and any(b.reason is None and b.kind in ("bash", "python") for b in blocks(p))]
-    return [pytest.param(p, marks=[pytest.mark.soak] if p.name in ("kafka.md", "readers.md") else [], id=str(p.relative_to(ROOT))) for p in found]
+    slow = ("kafka.md", "readers.md")
+    return [pytest.param(p, marks=[pytest.mark.soak] if p.name in slow else [], id=str(p.relative_to(ROOT))) for p in found]
 
 
 @pytest.fixture(scope="module")
