@@ -26,7 +26,7 @@ class FlinkTieringJob:
             "fluss.tiering.poll.table.interval": "1s",
             "datalake.format": "iceberg",
             "datalake.iceberg.type": "jdbc",
-            "datalake.iceberg.uri": f"jdbc:sqlite:{cluster.home / 'catalog.db'}",
+            "datalake.iceberg.uri": cluster.jdbc_uri,
             "datalake.iceberg.jdbc.schema-version": "V1",
             "datalake.iceberg.warehouse": str(cluster.warehouse),
         }

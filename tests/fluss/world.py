@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeward.errors import LakeUnavailable, ServerUnavailable
 from lakeward.hot.fluss.plugin import FlussPlugin
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.offsets import OffsetMap
@@ -75,7 +76,13 @@ class FlussWorld:
     def wait_tiered(self, name: str, limit_s: float = 30.0) -> OffsetMap:
         """Until Fluss says that the lake has everything written so far."""
         ends = self.ends(name)
-        wait_until(lambda: not OffsetMap(ends).regressions(self.committed(name)), limit_s=limit_s, what=f"{name} tiered up to {ends}")
+        wait_until(
+            lambda: not OffsetMap(ends).regressions(self.committed(name)),
+            limit_s=limit_s,
+            poll_s=0.1,
+            what=f"{name} tiered up to {ends}",
+            tolerate=(ServerUnavailable, LakeUnavailable),
+        )
         return ends
 
     def lake(self, name: str) -> IcebergLakeStorage:

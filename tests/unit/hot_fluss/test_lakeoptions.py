@@ -34,8 +34,9 @@ def test_a_rest_catalog_keeps_its_settings() -> None:
 @pytest.mark.parametrize(
     ("jdbc", "uri"),
     [
-        ("jdbc:sqlite:/data/catalog.db", "sqlite:////data/catalog.db"),
-        ("jdbc:sqlite:file:/data/catalog.db", "sqlite:////data/catalog.db"),
+        ("jdbc:sqlite:/data/catalog.db", "sqlite:////data/catalog.db?timeout=30"),
+        ("jdbc:sqlite:/data/catalog.db?busy_timeout=30000", "sqlite:////data/catalog.db?timeout=30"),
+        ("jdbc:sqlite:file:/data/catalog.db", "sqlite:////data/catalog.db?timeout=30"),
         ("jdbc:postgresql://db:5432/lake?ssl=true", "postgresql+psycopg2://db:5432/lake"),
     ],
 )

@@ -19,6 +19,9 @@ CATALOG_NAME = "fluss-iceberg-catalog"
 
 _IMPLEMENTATIONS = {"RESTCatalog": "rest", "JdbcCatalog": "jdbc", "HiveCatalog": "hive", "GlueCatalog": "glue", "HadoopCatalog": "hadoop"}
 _JAVA_ONLY = re.compile(r"io-impl|catalog-impl|jdbc\..*|iceberg\.hadoop\..*|clients|cache-enabled|lock-impl|lock\..*")
+_SQLITE_WAIT_S = 30
+"""Java's driver holds the file's lock for seconds on a busy machine; Python's default wait is 5 s."""
+
 _JDBC = re.compile(r"jdbc:(sqlite|postgresql|mysql|mariadb):(.*)")
 _DIALECTS = {"postgresql": "postgresql+psycopg2", "mysql": "mysql+pymysql", "mariadb": "mysql+pymysql"}
 
@@ -58,5 +61,5 @@ def _database_uri(uri: str) -> str:
         raise InvalidConfig(where=f"datalake.iceberg.uri = {uri}", reason="known databases are sqlite, postgresql, mysql and mariadb")
     kind, rest = found.groups()
     if kind == "sqlite":
-        return f"sqlite:///{rest.removeprefix('file:')}"
+        return f"sqlite:///{rest.removeprefix('file:').partition('?')[0]}?timeout={_SQLITE_WAIT_S}"
     return f"{_DIALECTS[kind]}:{rest.partition('?')[0]}"

@@ -70,6 +70,11 @@ class FlussCluster:
         return f"sqlite:///{self.home / 'catalog.db'}"
 
     @property
+    def jdbc_uri(self) -> str:
+        """The same file for Java. Its driver gives up on a lock after 3 s by default, and three processes share the file."""
+        return f"jdbc:sqlite:{self.home / 'catalog.db'}?busy_timeout=30000&journal_mode=WAL"
+
+    @property
     def warehouse(self) -> Path:
         return self.home / "warehouse"
 
@@ -176,7 +181,7 @@ class FlussCluster:
             "bind.listeners": f"FLUSS://127.0.0.1:{self.ports[name]}",
             "datalake.format": "iceberg",
             "datalake.iceberg.type": "jdbc",
-            "datalake.iceberg.uri": f"jdbc:sqlite:{self.home / 'catalog.db'}",
+            "datalake.iceberg.uri": self.jdbc_uri,
             "datalake.iceberg.jdbc.schema-version": "V1",
             "datalake.iceberg.warehouse": str(self.warehouse),
         }
