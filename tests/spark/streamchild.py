@@ -15,18 +15,19 @@ import pyarrow as pa
 import lakeward.spark
 from lakeward.tiering.session import SessionOptions, open_session
 
+DIES_AT = 30
+"""Batches of ten rows, of fifty in a file."""
+
 
 def die_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Passes some rows on, then fails, but for tasks that are run again."""
+    """Passes rows on, more batches of them than a server remembers of a writer, then fails, but for tasks that are run again."""
     from pyspark import TaskContext
 
     attempt = TaskContext.get().attemptNumber()
-    for batch in batches:
-        half = batch.num_rows // 2
-        yield batch.slice(0, half)
-        if attempt == 0:
+    for number, batch in enumerate(batches):
+        if attempt == 0 and number == DIES_AT:
             raise RuntimeError("a task that dies half-way")
-        yield batch.slice(half)
+        yield batch
 
 
 def start(spark: Any, way: str, server: str, table: str, folder: Path) -> Any:
