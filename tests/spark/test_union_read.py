@@ -107,6 +107,7 @@ def test_the_data_source_gives_the_same_and_takes_filters(spark: Any, server: Se
     frame = spark.read.format("lakeward").option("server", server.url).load(table.path)
     assert rows(frame) == sorted(held.values(), key=repr)
     few = frame.filter("p = 'b' and id >= 20 and v = 'hot'")
+    assert (frame.rdd.getNumPartitions(), few.rdd.getNumPartitions()) == (4, 2), "buckets of the other partition are not planned"
     assert rows(few.select("id")) == [(20,), (21,), (22,), (23,), (24,)]
 
 

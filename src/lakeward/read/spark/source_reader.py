@@ -25,14 +25,29 @@ class PiecePartition(ds.InputPartition):  # type: ignore[misc]
         self.piece = piece
 
 
+class Pushdown:
+    """`pushFilters` of a reader. Spark refuses readers with a method of their own while `spark.sql.python.filterPushdown.enabled` is
+    off, which is its default, and a session that found the format by itself has not set it. It looks at `__func__`; a reader whose
+    filters are not asked for reads everything, and Spark filters."""
+
+    __func__ = staticmethod(getattr(ds.DataSourceReader, "pushFilters", lambda *_: ()))
+
+    def __init__(self, reader: UnionSourceReader) -> None:
+        self._reader = reader
+
+    def __call__(self, filters: list[Any]) -> Iterable[Any]:
+        return self._reader.take_filters(filters)
+
+
 class UnionSourceReader(ds.DataSourceReader):  # type: ignore[misc]
     """Made on the driver, pickled to executors by Spark itself; holds options, schema and conditions only."""
 
     def __init__(self, options: SourceOptions, schema: Any) -> None:
         self.options, self.schema, self.columns = options, schema, tuple(schema.names)
         self.conditions: list[Condition] = []
+        self.pushFilters = Pushdown(self)
 
-    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
+    def take_filters(self, filters: list[Any]) -> Iterable[Any]:
         """Takes comparisons of a top-level column with a value: fewer buckets, row groups and rows are read. Spark looks at every
         row once more: its own comparison is the one that counts."""
         for condition in filters:
