@@ -62,6 +62,7 @@ class Load:
         """Everything written is in the lake, once; offsets have no gap."""
         ends = self.world.wait_tiered(self.log, limit_s)
         self.world.wait_tiered(self.pk, limit_s)
+        assert sum(ends.values()) == self.rows, f"the log itself has {ends}: pyfluss did not write all"
         found = self.world.rows(self.log)
         assert sorted(found.column("id").to_pylist()) == list(range(self.rows))
         for bucket, end in ends.items():
