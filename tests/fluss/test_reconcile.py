@@ -22,7 +22,7 @@ from tests.fluss.ondemand import OnDemand
 from tests.fluss.steps import Append, Delete, MakeTable, Upsert
 from tests.fluss.world import FlussWorld
 
-pytestmark = pytest.mark.fluss
+pytestmark = [pytest.mark.fluss, pytest.mark.soak]
 
 EVENTS = pa.schema([("id", pa.int64()), ("name", pa.string())])
 USERS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])

@@ -19,7 +19,7 @@ from lakeward.testing.waiting import wait_until
 from tests.fluss.steps import DATABASE, Append, Delete, LakeSnapshotOf, MakePartition, MakeTable, Upsert
 from tests.fluss.world import FlussWorld, ThreadJob
 
-pytestmark = [pytest.mark.fluss, pytest.mark.usefixtures("job")]
+pytestmark = [pytest.mark.fluss, pytest.mark.soak, pytest.mark.usefixtures("job")]
 
 EVENTS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("amount", pa.decimal128(10, 2))])
 USERS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string()), ("age", pa.int32())])

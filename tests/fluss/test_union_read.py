@@ -15,7 +15,7 @@ from tests.fluss.ondemand import OnDemand
 from tests.fluss.steps import DATABASE, Append, Delete, MakeTable, Upsert
 from tests.fluss.world import FlussWorld
 
-pytestmark = pytest.mark.fluss
+pytestmark = [pytest.mark.fluss, pytest.mark.soak]
 
 USERS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
 
