@@ -26,8 +26,9 @@ def find_chromium() -> str | None:
     return shutil.which("chromium") or shutil.which("chromium-browser")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Of one module and no longer: while it lives, Playwright's event loop runs in this thread, and nobody else's can."""
     program = find_chromium()
     if program is None:
         pytest.skip("no Chromium on this machine")
