@@ -92,6 +92,14 @@ class IcebergLakeCatalog(LakeCatalog):
                 self._connection.catalog.create_namespace_if_not_exists((path.database,))
         except NamespaceAlreadyExistsError:
             return
+        except LakeUnavailable:
+            # A SQL catalog answers the loser of two creations with a broken unique key, not with "exists already".
+            if not self._has_namespace(path):
+                raise
+
+    def _has_namespace(self, path: TablePath) -> bool:
+        with lake_errors(str(path), "look for namespace of"):
+            return (path.database,) in self._connection.catalog.list_namespaces()
 
     def validate(self, table: TableInfo) -> None:
         self._check_matches(table, self._connection.load(table.path))
