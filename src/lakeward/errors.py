@@ -17,7 +17,7 @@
     │                               LogTooShort, HotStoreBehind, KvFailed, FlussError
     ├── CoordinatorError            FencedEpoch, LeaseLost, Superseded, LedgerGap, IllegalTransition, TableBusy
     ├── CommitError                 CommitConflict, CommitUnknown
-    ├── LakeError                   LakeUnavailable, LakeRolledBack, LakeBehind, LakeForeign, LakeTampered,
+    ├── LakeError                   LakeUnavailable, LakeRolledBack, LakeBehind, LakeForeign, LakeTampered, LakeOverlap,
     │                               LakeTableGone, LakeSchemaBroken, ReplacedRowMissing, RoundTooOld
     ├── Unavailable                 ServerUnavailable, TimedOut, ReadTooFarAhead
     ├── SplitFailed                 a task returned an error that is not one of ours
@@ -615,6 +615,21 @@ class LakeTampered(LakeError):
     snapshot: str
     what: str
     reason: str
+
+
+class LakeOverlap(LakeError):
+    code = "lake-overlap"
+    template = (
+        "table {table}, bucket {bucket}: snapshot {snapshot} of another tiering job holds rows from offset {offset} on, which the lake "
+        "had up to {committed} since snapshot {ours}: a job that was away for longer than its lease came back and committed. "
+        "Move main back to snapshot {ours}; then the table goes on by itself"
+    )
+    table: str
+    bucket: str
+    snapshot: str
+    ours: str
+    offset: int
+    committed: int
 
 
 class LakeTableGone(LakeError):

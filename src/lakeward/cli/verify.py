@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from lakeward.model.table import TablePath
 from lakeward.protocol.codec import encode
 
 if TYPE_CHECKING:
+    from lakeward.spi.hot import HotPlugin
     from lakeward.verify import Certificate
 
 
@@ -26,6 +28,10 @@ def verify(
     table: Annotated[str | None, typer.Argument(help="One table; without it all that are in the lake.")] = None,
     deep: Annotated[bool, typer.Option("--deep", help="Compare the rows themselves with the hot store, where it still has them.")] = False,
     spark: Annotated[str | None, typer.Option("--spark", help="Run the checks on this Spark master, for big tables.")] = None,
+    fluss: Annotated[str | None, typer.Option("--fluss", help="Tables of this Fluss cluster (host:port) instead of a server's.")] = None,
+    fluss_user: Annotated[
+        str | None, typer.Option("--fluss-user", help="Fluss user for SASL; its password is in LAKEWARD_FLUSS_PASSWORD.")
+    ] = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
@@ -34,14 +40,14 @@ def verify(
     Example: lakeward verify shop.orders --deep"""
     from lakeward.verify import verify_table
 
-    with open_client(server) as client:
-        paths = [TablePath.parse(table)] if table else [TablePath.parse(t) for t in client.list_tables()]
+    with _open_plugin(server, fluss, fluss_user) as (plugin, tables):
+        paths = [TablePath.parse(table)] if table else tables()
         runner = None
         if spark is not None:
             from lakeward.verify.spark import spark_runner
 
-            runner = spark_runner(spark, client.plugin)
-        certificates = [_certificate(path, partial(verify_table, client.plugin, deep=deep, run=runner)) for path in paths]
+            runner = spark_runner(spark, plugin)
+        certificates = [_certificate(path, partial(verify_table, plugin, deep=deep, run=runner)) for path in paths]
     if as_json:
         print_json([{**encode(c), "totals": c.totals, "holds": c.holds} for c in certificates])
     else:
@@ -49,6 +55,29 @@ def verify(
             print_certificate(certificate)
     if not all(c.holds for c in certificates):
         raise typer.Exit(1)
+
+
+@contextmanager
+def _open_plugin(server: str | None, fluss: str | None, user: str | None) -> Iterator[tuple[HotPlugin, Callable[[], Sequence[TablePath]]]]:
+    """The hot store's plugin, and what its tables are."""
+    if fluss is None:
+        with open_client(server) as client:
+            yield client.plugin, lambda: [TablePath.parse(t) for t in client.list_tables()]
+        return
+    from lakeward.spi.registry import load_hot
+
+    plugin = load_hot("fluss", {"bootstrap": fluss, **({} if user is None else {"user": user})})
+    try:
+        yield plugin, lambda: [p for p in plugin.store().list_tables() if _is_tiered(plugin, p)]
+    finally:
+        plugin.store().close()
+
+
+def _is_tiered(plugin: HotPlugin, path: TablePath) -> bool:
+    from lakeward.config import options
+
+    properties = plugin.store().load_table(path).descriptor.properties
+    return properties.get(options.TABLE_DATALAKE_ENABLED.key, "false").lower() == "true"
 
 
 def _certificate(path: TablePath, verify: Callable[[TablePath], Certificate]) -> Certificate:

@@ -18,12 +18,15 @@ from lakeward.model.schema import CHANGE_TYPE, OFFSET, PREV_OFFSET
 from lakeward.spi.hot import HotStore, KvSnapshot
 from lakeward.spi.lake import LakeReader
 from lakeward.verify.addresses import AddressCount, expected_live
+from lakeward.verify.bykey import check_by_key
 from lakeward.verify.rows import altered_offsets
 from lakeward.verify.task import BucketTask, Part, altered, as_table
 
 
 def check_keyed(task: BucketTask, hot: HotStore, lake: LakeReader, count: AddressCount) -> Part:
     """From a KV snapshot taken now and the changelog between the committed offset and it. Raises what the hot store raises."""
+    if not hot.has_prev_offset:
+        return check_by_key(task, hot, lake)
     holder = f"verify-{uuid4()}"
     try:
         snapshot = hot.take_snapshot(task.table, task.bucket, holder)

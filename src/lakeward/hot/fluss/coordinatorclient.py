@@ -19,8 +19,10 @@ from lakeward.hot.fluss.epochs import join_epoch
 from lakeward.hot.fluss.failures import Code, fluss_code_of, to_error
 from lakeward.hot.fluss.lakehistory import Registered, find_newest, read_ledger
 from lakeward.hot.fluss.messages import COMMIT_LAKE, HEARTBEAT, LAKE_SNAPSHOT, PREPARE_LAKE, Api
+from lakeward.hot.fluss.overlaps import check_overlap, flink_snapshots
 from lakeward.hot.fluss.protobuf import Message
 from lakeward.hot.fluss.servers import FlussServers, path_message
+from lakeward.hot.fluss.slack import Slack
 from lakeward.hot.fluss.store import FlussStore
 from lakeward.hot.fluss.tables import partition_ids
 from lakeward.model.bucket import Bucket
@@ -50,6 +52,7 @@ _LOST_OFFSETS = "lake table snapshot"
 
 _FRESHNESS = options.TABLE_DATALAKE_FRESHNESS
 
+K = TypeVar("K")
 T = TypeVar("T")
 LakeOf = Callable[[TableInfo], tuple[str, Mapping[str, str], LakeStorage]]
 """A table's lake: format, options, and the plugin opened with them."""
@@ -61,11 +64,12 @@ class FlussCoordinatorClient(CoordinatorClient):
     def __init__(self, servers: FlussServers, store: FlussStore, lake_of: LakeOf, clock: Clock | None = None) -> None:
         self.servers, self._store, self._lake_of = servers, store, lake_of
         self._clock: Clock = clock or SystemClock()
-        self._held = HeldBack()
+        self._held, self._slack = HeldBack(), Slack()
         self._paths: dict[TableId, TablePath] = {}
         self._prepared: OrderedDict[RoundId, tuple[Mapping[Bucket, int], str]] = OrderedDict()
         self._sent: OrderedDict[str, None] = OrderedDict()
         self._intents: OrderedDict[RoundId, TableInfo] = OrderedDict()
+        self._looked_at: OrderedDict[SnapshotId, None] = OrderedDict()
         self._lock = threading.Lock()
 
     # ---- heartbeat -------------------------------------------------------------------------------------------------
@@ -74,6 +78,7 @@ class FlussCoordinatorClient(CoordinatorClient):
         now = self._clock.monotonic()
         with self._lock:
             self._held.note(request, now)
+            self._slack.note(request, now)
             due = self._held.due(now, all_of_them=request.leaving)
             renewed = self._held.renewed(now) if not request.leaving else []
         answer = self._beat(beat_message(request, renewed, [beat_entry(*key) for key in due]))
@@ -85,9 +90,9 @@ class FlussCoordinatorClient(CoordinatorClient):
         while "table" in more and len(handed) < request.room:
             more = self._beat({"request_table": 1})
             handed += self._handed(more)
-        return HeartbeatAnswer(
-            coordinator_epoch=answer.get("coordinator_epoch", 0), verdicts=verdicts, tables=tuple(handed), next_beat_ms=BEAT_MS
-        )
+        with self._lock:
+            tables = tuple(self._slack.order(handed, self._clock.monotonic()))
+        return HeartbeatAnswer(coordinator_epoch=answer.get("coordinator_epoch", 0), verdicts=verdicts, tables=tables, next_beat_ms=BEAT_MS)
 
     def check_lease(self, check: LeaseCheck) -> LeaseVerdict:
         """Fluss has no question of its own for that: a heartbeat that renews the table is refused when it is another's."""
@@ -131,8 +136,11 @@ class FlussCoordinatorClient(CoordinatorClient):
             return Committed(table_id=table.table_id)
         offsets = _named_offsets(table, answer)
         named = SnapshotId(str(answer["snapshot_id"]))
+        reader = self._reader(table)
+        snapshots = reader.snapshots()
+        self._check_overlap(table, reader, snapshots)
         # By its summary alone: the file with the Flink job's offsets may be gone by now.
-        snapshot = next((s for s in self._reader(table).snapshots() if s.snapshot_id == named), None)
+        snapshot = next((s for s in snapshots if s.snapshot_id == named), None)
         if snapshot is None:
             return Committed(table_id=table.table_id, offsets=offsets)
         return Committed(
@@ -141,6 +149,19 @@ class FlussCoordinatorClient(CoordinatorClient):
             round_id=snapshot.round_id or RoundId(snapshot.snapshot_id),
             generation=snapshot.generation,
         )
+
+    def _check_overlap(self, table: TableInfo, reader: LakeReader, snapshots: Sequence[LakeSnapshot]) -> None:
+        """Raises `LakeOverlap`. Costs nothing while no snapshot of the Flink job is new."""
+        unseen = {s.snapshot_id for s in snapshots if s.round_id is None and s.snapshot_id not in self._looked_at}
+        head = _load_head(reader) if unseen else None
+        if head is None:
+            return
+        ours, above = flink_snapshots(snapshots, head.snapshot_id)
+        for late in above if ours is not None else ():
+            if late.snapshot_id in unseen and ours is not None:
+                check_overlap(str(table.path), reader.files, ours, late)
+        for snapshot_id in unseen:
+            _keep(self._looked_at, snapshot_id, None, self._lock)
 
     def _known(self, table: TableInfo) -> Message | None:
         """The lake snapshot that Fluss knows. None: it knows none, or has lost the file of its offsets: the lake has them too."""
@@ -345,7 +366,7 @@ def _check_reach(table: TableInfo, at_least: str | None, ends: Mapping[Bucket, i
             raise ReadTooFarAhead(table=str(table.path), bucket=str(bucket), wanted=wanted, end=ends.get(bucket, 0))
 
 
-def _keep(kept: OrderedDict[RoundId, T], key: RoundId, value: T, lock: threading.Lock) -> None:
+def _keep(kept: OrderedDict[K, T], key: K, value: T, lock: threading.Lock) -> None:
     with lock:
         kept[key] = value
         while len(kept) > _KEPT:

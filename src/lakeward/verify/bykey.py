@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks a PK table's bucket by key, where rows have no offset of their own in the hot store (Apache Fluss).
+
+What the lake must hold is told from a KV snapshot and the changelog between it and the committed offset: played forward where the
+snapshot is older, taken back by before-images where it is newer. One bucket's rows are in memory at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from uuid import uuid4
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakeward.changelog import KeyedFold
+from lakeward.changelog.columns import changes_of
+from lakeward.model.arrow import to_arrow_schema
+from lakeward.model.change import ChangeType
+from lakeward.model.offsetset import Offsets
+from lakeward.model.schema import OFFSET
+from lakeward.spi.hot import HotStore
+from lakeward.spi.lake import LakeReader
+from lakeward.verify.certificate import SHOWN, Finding, FindingKind
+from lakeward.verify.rows import altered_offsets
+from lakeward.verify.task import BucketTask, Part
+
+Ids = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """Rows live at the committed offset; keys whose row of then nobody knows any more."""
+
+    rows: pa.Table
+    unknown: pa.Table
+
+
+def check_by_key(task: BucketTask, hot: HotStore, lake: LakeReader) -> Part:
+    """Raises what the hot store raises."""
+    return compare_by_key(task, hot, lake.scan(task.snapshot_id, columns=_names(task), buckets=[task.bucket]))
+
+
+def compare_by_key(task: BucketTask, hot: HotStore, found: Iterable[pa.RecordBatch]) -> Part:
+    """`found`: the lake's rows of the bucket."""
+    if task.bounds is None:
+        return Part(beyond=(task.not_checked("live rows", "the hot store has no such bucket any more"),))
+    names, holder = _names(task), f"verify-{uuid4()}"
+    try:
+        snapshot = hot.take_snapshot(task.table, task.bucket, holder)
+        if snapshot is None and task.bounds.start > 0:
+            return Part(beyond=(task.not_checked("live rows", "no KV snapshot can be read, and the log no longer begins at 0"),))
+        held = _table(task, names, [] if snapshot is None else hot.read_snapshot(task.table, snapshot, names))
+        expected = _expected(task, hot, names, held, 0 if snapshot is None else snapshot.log_offset)
+    finally:
+        hot.release_snapshots(task.table, holder)
+    return _compare(task, expected, _table(task, names, found))
+
+
+def _names(task: BucketTask) -> list[str]:
+    return list(task.table.schema.names if task.deep else task.table.descriptor.primary_key)
+
+
+def _expected(task: BucketTask, hot: HotStore, names: list[str], held: pa.Table, at: int) -> _Expected:
+    low, high = min(at, task.committed), max(at, task.committed)
+    batches = list(hot.read_log(task.table, task.bucket, low, high, names))
+    changed = _forward(task, names, batches, low, high) if at < task.committed else _back(task, names, batches)
+    touched, rows, unknown = changed
+    kept = held.filter(pa.array(~_is_in(task, held, touched))) if touched.num_rows else held
+    return _Expected(pa.concat_tables([kept, rows]), unknown)
+
+
+def _forward(task: BucketTask, names: list[str], batches: Sequence[pa.RecordBatch], low: int, high: int) -> tuple[pa.Table, ...]:
+    """(keys that changed, their rows now, none unknown)."""
+    fold = KeyedFold(low, high, task.table.descriptor.primary_key)
+    for batch in batches:
+        fold.see(batch)
+    fold.seal()
+    return fold.touched, _table(task, names, (fold.live(b) for b in batches)), _table(task, names, ())
+
+
+def _back(task: BucketTask, names: list[str], batches: Sequence[pa.RecordBatch]) -> tuple[pa.Table, ...]:
+    """(keys that changed, their rows before that, those of which no before-image tells)."""
+    records = _table(task, names, batches)
+    if not records.num_rows:
+        return records, records, records
+    changes = np.concatenate([changes_of(b) for b in batches])
+    (ids,) = _number(task, [records])
+    first = np.unique(ids, return_index=True)[1]
+    firsts, kinds = records.take(pa.array(first)), changes[first]
+    before = np.isin(kinds, (ChangeType.UPDATE_BEFORE, ChangeType.DELETE))
+    return firsts, firsts.filter(pa.array(before)), firsts.filter(pa.array(kinds == ChangeType.UPDATE_AFTER))
+
+
+def _compare(task: BucketTask, expected: _Expected, found: pa.Table) -> Part:
+    wanted, there, unknown = _number(task, [expected.rows, found, expected.unknown])
+    unique, counts = np.unique(there, return_counts=True)
+    parts = (
+        (FindingKind.MISSING, np.setdiff1d(wanted, unique), expected.rows, wanted, "keys are not in the lake"),
+        (FindingKind.DUPLICATE, unique[counts > 1], found, there, "keys are in the lake more than once"),
+        (
+            FindingKind.STRAY,
+            np.setdiff1d(unique, np.concatenate([wanted, unknown])),
+            found,
+            there,
+            "keys are in the lake and should not be",
+        ),
+    )
+    findings = [_finding(task, kind, ids, rows, numbers, words) for kind, ids, rows, numbers, words in parts if len(ids)]
+    compared = 0
+    if task.deep:
+        different, compared = altered_offsets(_with(expected.rows, wanted), _with(found, there), list(task.table.schema.names))
+        if len(different):
+            findings.append(_finding(task, FindingKind.ALTERED, different, found, there, "rows differ from the hot store"))
+    lost = len(np.unique(unknown))
+    beyond = (task.not_checked(f"{lost} keys replaced since", "no before-images in the changelog"),) if lost else ()
+    return Part(findings=tuple(findings), compared=compared, beyond=beyond)
+
+
+def _finding(task: BucketTask, kind: FindingKind, ids: Offsets, rows: pa.Table, numbers: Ids, words: str) -> Finding:
+    at = np.flatnonzero(np.isin(numbers, ids[:SHOWN]))[:SHOWN]
+    keys = rows.select(list(task.table.descriptor.primary_key)).take(pa.array(at)).to_pylist()
+    named = ", ".join("/".join(str(v) for v in key.values()) for key in keys)
+    return Finding(kind=kind, bucket=task.bucket, count=len(ids), words=f"{len(ids)} {words} (first: {named})")
+
+
+# ---- keys as numbers -------------------------------------------------------------------------------------------------
+def _number(task: BucketTask, tables: Sequence[pa.Table]) -> list[Ids]:
+    """A number per row; equal keys have equal numbers in all the tables."""
+    whole = pa.concat_tables([t.select(list(task.table.descriptor.primary_key)) for t in tables])
+    ids: Ids = np.zeros(whole.num_rows, np.int64)
+    for column in whole.columns:
+        codes = column.combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        ids = np.unique(ids * (codes.max(initial=0) + 1) + codes, return_inverse=True)[1].astype(np.int64)
+    return np.split(ids, np.cumsum([t.num_rows for t in tables])[:-1])
+
+
+def _is_in(task: BucketTask, rows: pa.Table, keys: pa.Table) -> npt.NDArray[np.bool_]:
+    left, right = _number(task, [rows, keys])
+    return np.isin(left, right)
+
+
+def _with(rows: pa.Table, ids: Ids) -> pa.Table:
+    """Numbers in the place of offsets, which is what rows are matched by."""
+    return rows.append_column(OFFSET, pa.array(ids))
+
+
+def _table(task: BucketTask, names: list[str], batches: Iterable[pa.RecordBatch]) -> pa.Table:
+    schema = pa.schema([f for f in to_arrow_schema(task.table.schema) if f.name in names])
+    schema = pa.schema([schema.field(n).with_nullable(True) for n in names])
+    return pa.concat_tables([schema.empty_table(), *(_cast(pa.Table.from_batches([b]).select(names), schema) for b in batches)])
+
+
+def _cast(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The lake has one integer type where Fluss has three."""
+    return rows if rows.schema.equals(schema) else rows.cast(schema)
