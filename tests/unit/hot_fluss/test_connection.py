@@ -52,6 +52,15 @@ def test_threads_share_one_connection() -> None:
         connection.close()
 
 
+def test_a_coordinator_that_has_just_started_is_asked_again_later() -> None:
+    words = "java.lang.IllegalStateException: CoordinatorEventProcessor is not initialized yet."
+    with scripted(lambda call: call.fail(-1, words)) as server:
+        connection = connect(server.port)
+        with pytest.raises(ServerUnavailable, match="not initialized"):
+            connection.call(LIST_TABLES, {"database": "a"})
+        connection.close()
+
+
 def test_an_error_answer_is_typed_and_keeps_its_number() -> None:
     with scripted(lambda call: call.fail(7, "no such table\nat org.apache")) as server:
         connection = connect(server.port)

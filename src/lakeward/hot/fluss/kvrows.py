@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakeward.errors import CorruptBatch
+from lakeward.hot.fluss.kvvalues import NESTED, read_compacted, read_indexed, read_nested
 from lakeward.hot.fluss.rowbatch import log_schema
 from lakeward.model import types as model
 from lakeward.model.schema import Column
@@ -39,20 +40,30 @@ _FIXED: dict[type[model.DataType], tuple[int, str]] = {
 }
 _VARINT_32 = (model.Int32Type, model.DateType)
 _SIZED = (model.StringType, model.CharType, model.BytesType, model.BinaryType)
-NESTED = (model.ArrayType, model.MapType, model.RowType)
-"""Types whose rows are not read from KV snapshots: such tables are read from their log."""
+COMPACTED, INDEXED = "compacted", "indexed"
+"""Values of `table.kv.format`."""
 
 
 def schema_ids(values: Sequence[bytes]) -> npt.NDArray[np.int16]:
     return np.frombuffer(b"".join(v[:_ID_BYTES] for v in values), "<i2")
 
 
-def decode_rows(values: Sequence[bytes], columns: Sequence[Column]) -> pa.RecordBatch:
+def decode_rows(values: Sequence[bytes], columns: Sequence[Column], form: str = COMPACTED) -> pa.RecordBatch:
     """Rows of one schema. Raises `CorruptBatch` unless every row ends exactly where its last column does."""
+    if form == INDEXED:
+        return _decode_indexed(values, columns)
     rows = _Rows(values, len(columns))
     schema = log_schema(columns)
     arrays = [rows.column(number, column.type, schema.field(number).type) for number, column in enumerate(columns)]
     rows.check_ends()
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _decode_indexed(values: Sequence[bytes], columns: Sequence[Column]) -> pa.RecordBatch:
+    """Row by row: tables in this format are rare."""
+    kinds, schema = [c.type for c in columns], log_schema(columns)
+    rows = [read_indexed(value, _ID_BYTES, kinds) for value in values]
+    arrays = [pa.array([row[n] for row in rows], schema.field(n).type) for n in range(len(columns))]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -81,6 +92,8 @@ class _Rows:
             return self._sized(valid, arrow)
         if isinstance(kind, model.DecimalType):
             return self._decimal(kind, valid, arrow)
+        if isinstance(kind, NESTED):
+            return self._nested(kind, valid, arrow)
         if isinstance(kind, model.TimestampType | model.TimestampLtzType):
             return self._timestamp(kind.precision, valid, arrow)
         return self._integer(kind, valid, arrow)
@@ -143,6 +156,13 @@ class _Rows:
             return loose.cast(arrow)
         offsets = np.concatenate(([0], ends)).astype(np.int32)
         return pa.Array.from_buffers(arrow, len(valid), [_bits(valid), pa.py_buffer(offsets), body])
+
+    def _nested(self, kind: model.DataType, valid: Mask, arrow: pa.DataType) -> pa.Array:
+        """One by one: what such a value looks like depends on itself."""
+        size = np.where(valid, self._varint(valid), 0)
+        spans = zip(self._at.tolist(), size.tolist(), valid.tolist(), strict=True)
+        self._at = self._at + size
+        return pa.array([read_nested(self._data, at, n, kind, read_compacted) if there else None for at, n, there in spans], arrow)
 
     def _varint(self, valid: Mask) -> Ints:
         """The number at each row's position, which moves on where the column is not null."""

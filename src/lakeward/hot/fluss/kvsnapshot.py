@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lakeward.errors import IncompatibleVersion, InvalidTable, LakewardError, SchemaChanged, SnapshotGone
 from lakeward.hot.fluss.failures import Code, fluss_code_of
-from lakeward.hot.fluss.kvrows import NESTED, decode_rows, schema_ids
+from lakeward.hot.fluss.kvrows import COMPACTED, INDEXED, decode_rows, schema_ids
 from lakeward.hot.fluss.messages import ACQUIRE_KV_LEASE, DROP_KV_LEASE, KV_SNAPSHOT, LATEST_KV_SNAPSHOTS
 from lakeward.hot.fluss.protobuf import Message
 from lakeward.hot.fluss.remotefiles import copy_file
@@ -41,8 +41,8 @@ class KvSnapshots:
         self._servers, self._schemas = servers, schemas
 
     def take(self, table: TableInfo, bucket: Bucket, where: LogBucket, holder: str) -> KvSnapshot | None:
-        """The newest one, leased. None: there is none yet, or its rows cannot be decoded; then the log tells all, or fails."""
-        if not _is_readable(table):
+        """The newest one, leased. None: there is none yet, or its rows are in a format not known here; then the log tells all, or fails."""
+        if _form(table) not in (COMPACTED, INDEXED):
             return None
         for _ in range(_TRIES):
             found = self._latest(table, bucket)
@@ -79,7 +79,7 @@ class KvSnapshots:
             if schema_id > table.schema.schema_id:
                 raise SchemaChanged(table=str(table.path), offset=-1, batch_schema=schema_id, planned_schema=table.schema.schema_id)
             chosen = values if (ids == schema_id).all() else [v for v, i in zip(values, ids.tolist(), strict=True) if i == schema_id]
-            yield decode_rows(chosen, self._schemas(table, schema_id))
+            yield decode_rows(chosen, self._schemas(table, schema_id), _form(table))
 
     # ---- calls -----------------------------------------------------------------------------------------------------
     def _latest(self, table: TableInfo, bucket: Bucket) -> Message | None:
@@ -115,10 +115,8 @@ class KvSnapshots:
         )
 
 
-def _is_readable(table: TableInfo) -> bool:
-    """Rows of other formats and nested values are left to the log."""
-    form = table.descriptor.properties.get(KV_FORMAT_PROPERTY, "compacted").lower()
-    return form == "compacted" and not any(isinstance(c.type, NESTED) for c in table.schema.columns)
+def _form(table: TableInfo) -> str:
+    return table.descriptor.properties.get(KV_FORMAT_PROPERTY, COMPACTED).lower()
 
 
 @contextmanager
