@@ -13,26 +13,34 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from lakeward.errors import CommitConflict, LakewardError
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
+from lakeward.lake.iceberg.types import to_arrow_schema
 from lakeward.lake.orphans import OrphanOptions, OrphanRemoval
+from lakeward.model.bucket import Bucket
 from lakeward.model.clock import SystemClock
-from lakeward.model.ids import InstanceId, JobName, RoundId, SnapshotId, new_instance_id, new_round_id
+from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, SnapshotId, new_instance_id, new_round_id
 from lakeward.model.round import RoundOwner
+from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatRequest, TableFailed, TableFinished
 from lakeward.spi.registry import load_lake
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.faults import Fault, FaultAction, Faults
+from lakeward.testing.iceberg.flink import FlinkJob
 from lakeward.testing.iceberg.foreign import ForeignEngine
 from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.testing.waiting import wait_until
 from lakeward.tiering.control import RoundControl
 from lakeward.tiering.dispatch import DirectDispatcher
 from lakeward.tiering.plugins import PluginCache
+from lakeward.tiering.reconcile import adoption
 from lakeward.tiering.round import Round, RoundEnd, RoundWorld
 from lakeward.verify import verify_table
-from tests.chaos.weak import Weak, WeakControl, WeakOrphanRemoval, WeakPlugin, WeakRound, WeakStorage
+from tests.chaos.compaction import Compaction
+from tests.chaos.weak import Weak, WeakControl, WeakOrphanRemoval, WeakPlugin, WeakRound, WeakStorage, split_writers
 
 TABLE = "db.t"
 LEASE_S = 121.0
@@ -45,11 +53,11 @@ LONG_AGO = OrphanOptions(grace_ms=0, max_age_ms=10**12)
 class Actor:
     """One round of one job. `go` moves it to a fault point of its own round, `finish` to the end."""
 
-    def __init__(self, stage: Stage, name: str, weak: Weak, round_id: RoundId | None = None) -> None:
-        self.stage, self.weak = stage, weak
+    def __init__(self, stage: Stage, name: str, weak: Weak, round_id: RoundId | None = None, split_bytes: int = 1) -> None:
+        self.stage, self.weak, self._split_bytes = stage, weak, split_bytes
         self.job, self.instance = JobName(name), new_instance_id()
         self.round_id = round_id or new_round_id()
-        self.control = WeakControl() if weak.off("resend_unknown") else RoundControl()
+        self.control = (WeakControl if weak.off("resend_unknown") else RoundControl)(stage.folder / f"flag-{self.round_id}")
         self.lake = WeakStorage(stage.lake, weak)
         self.end: RoundEnd | None = None
         self.took_effect = False
@@ -64,11 +72,16 @@ class Actor:
         lake = self.lake
         hot = WeakPlugin(stage.world, self.weak)
         plugins = PluginCache(open_hot=lambda _n, _o: hot, open_lake=lambda _n, _o: lake)
-        options = replace(stage.world.world.options, target_bytes=1)
-        world = RoundWorld(hot=hot, plugins=plugins, dispatcher=DirectDispatcher(plugins, threads=1), clock=stage.clock, options=options)
+        options = replace(stage.world.world.options, target_bytes=self._split_bytes, min_work_s=0.0)
+        if self.weak.off("max_age"):
+            options = replace(options, commit=replace(options.commit, max_age_s=float("inf")))
+        world = RoundWorld(
+            hot=hot, plugins=plugins, dispatcher=DirectDispatcher(plugins, stage.clock, threads=1), clock=stage.clock, options=options
+        )
         owner = RoundOwner(job=self.job, instance=self.instance, epoch=self.handed.epoch)
         kind = WeakRound if self.weak.off("prefix") else Round
-        self.end = kind(world=world, handed=self.handed, owner=owner, control=self.control, round_id=self.round_id).run()
+        with split_writers(self.weak):
+            self.end = kind(world=world, handed=self.handed, owner=owner, control=self.control, round_id=self.round_id).run()
 
     # ---- steps -----------------------------------------------------------------------------------------------------
     def go(self, point: str, *, of_anyone: bool = False) -> Actor:
@@ -91,6 +104,11 @@ class Actor:
         self.go("round.written")
         self.stage.faults.disarm(lost)
         return self
+
+    def write_short(self) -> Actor:
+        """The round reaches its limit while the split reads: it stops at the first boundary between batches."""
+        self.control.force()
+        return self.go("round.written")
 
     def resolve(self) -> Actor:
         return self.go("round.before-lease-check")
@@ -207,6 +225,29 @@ class Removal:
             self._at.release()
 
 
+class Flink:
+    """A Flink tiering job beside ours: commits what it planned, whatever the lake holds by then."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage, info = stage, stage._info
+        self.job = FlinkJob(stage.lake.connection.catalog, info.path, info.table_id)
+        bucket = Bucket("", 0)
+        start, self.stop = stage.lake.open_reader(info).load_base().offsets.get(bucket, 0), stage.world.store.bounds(info)[bucket].end
+        names = [*info.schema.names, OFFSET, TIMESTAMP]
+        read = pa.Table.from_batches([b.select(names) for b in stage.world.store.read_log(info, bucket, start, self.stop)])
+        lake = to_arrow_schema(stage.foreign.load().schema())
+        self.rows = read.append_column(BUCKET, pa.array([0] * read.num_rows, pa.int32())).select(lake.names).cast(lake)
+
+    def commit(self) -> None:
+        self.job.commit(self.rows, [self.stop])
+
+    def report(self) -> None:
+        """Tells the coordinator, as a Flink job tells Fluss's."""
+        info = self.stage._info
+        owner = RoundOwner(job=JobName("flink"), instance=new_instance_id(), epoch=Epoch(0))
+        self.stage.world.coordinator.commit(adoption(info, self.stage.lake.open_reader(info).load_base(), owner))
+
+
 class Stage:
     """The table, its hot log, and everybody. `violations` says what is wrong once the play is over."""
 
@@ -234,9 +275,21 @@ class Stage:
             self._rows += 1
         return self
 
-    def job(self, name: str, round_id: RoundId | None = None) -> Actor:
-        self.actors.append(Actor(self, name, self.weak, round_id))
+    def job(self, name: str, round_id: RoundId | None = None, split_bytes: int = 1) -> Actor:
+        self.actors.append(Actor(self, name, self.weak, round_id, split_bytes))
         return self.actors[-1]
+
+    def compaction(self) -> Compaction:
+        return Compaction(self)
+
+    def flink(self) -> Flink:
+        """A Flink tiering job plans: from the lake's offset to the log's end."""
+        return Flink(self)
+
+    def foreign_orphan_removal(self) -> None:
+        """`remove_orphan_files` of another engine: every file of the table that no snapshot references goes."""
+        upkeep = self.lake.open_maintenance(self._info)
+        upkeep.delete(sorted({f.path for f in upkeep.list_files()} - upkeep.references()))
 
     def orphans(self, *, sweep: bool = False) -> Removal:
         self.removals.append(Removal(self, Weak(self.weak.flags & OF_REMOVAL), sweep=sweep))

@@ -2,13 +2,13 @@
 """From the model to the code: the traces of the protocol's model, step by step, on real Iceberg tables.
 
 Each must end right. Then the protection that the model took away is switched off here too, and the same trace must go wrong:
-so we know that the test can see it. Traces of our compaction and of a Flink job beside ours have no code of ours to run yet.
+so we know that the test can see it. Traces with our compaction and with other writers are in test_model_traces_others.py.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -17,9 +17,8 @@ from lakeward.coordinator.readleases import ReadLeases
 from lakeward.model.ids import SnapshotId, TableId
 from lakeward.model.table import TablePath
 from lakeward.testing.faults import Faults
+from tests.chaos.plays import Trace, play
 from tests.chaos.stage import TABLE, Stage
-
-Trace = Callable[[Stage], None]
 
 
 def a_fence_between(stage: Stage) -> None:
@@ -67,6 +66,39 @@ def a_retry_that_meets_its_own_commit(stage: Stage) -> None:
     r1 = stage.job("one").plan().write(0).resolve().check_lease()
     r1.commit_and_say(r1.conflict)
     r1.finish()
+
+
+def a_retry_that_meets_its_own_commit_without_a_lease(stage: Stage) -> None:
+    """Mutation: without find round id first, and token and offset checks."""
+    stage.grow(2)
+    r1 = stage.job("one").plan().write(0).resolve().check_lease()
+    r1.commit_and_say(r1.conflict)
+    r1.resolve()
+    stage.lease_expires()
+    r1.finish()
+
+
+def a_fence_beside_a_leased_round(stage: Stage) -> None:
+    """Mutation: without token check, fencing while leased."""
+    stage.grow(2)
+    stage.job("one").plan().write(1).finish()
+    r2 = stage.job("two").plan().write(0)
+    gc = stage.orphans().begin()
+    gc.go("orphans.fenced")
+    r2.resolve().check_lease()
+    stage.lease_expires()
+    gc.finish()
+    again = stage.orphans().begin().fence()
+    r2.commit()
+    again.finish()
+
+
+def a_split_that_stops_short(stage: Stage) -> None:
+    """Reading: stop short decided in pass two. A PK table: the batch behind the stop replaces a row before it."""
+    stage.grow(2)
+    stage.job("one").finish()
+    stage.grow(3)
+    stage.job("two", split_bytes=1 << 20).plan().write_short().resolve().check_lease().commit().finish()
 
 
 def a_commit_while_orphans_go(stage: Stage) -> None:
@@ -222,19 +254,6 @@ def a_request_that_arrives_late(stage: Stage) -> None:
     r1.deliver()
 
 
-def a_fence_over_a_round_that_nobody_reported(stage: Stage) -> None:
-    """Reading: fence does not tell the coordinator. A sweep fences, for what an earlier round left."""
-    stage.grow(2)
-    stage.job("zero").plan().write(1).finish()
-    stage.lease_expires()
-    r1 = stage.job("one").plan().write(0).resolve().check_lease()
-    r1.commit_and_say(r1.conflict)
-    stage.lease_expires()
-    stage.orphans(sweep=True).finish()
-    stage.foreign.expire()
-    r1.finish()
-
-
 def a_loser_that_plans_again(stage: Stage) -> None:
     """Reading: a loser plans again under its old round id."""
     stage.grow(2)
@@ -257,6 +276,9 @@ TRACES: list[tuple[Trace, tuple[str, ...], bool]] = [
     (a_commit_after_the_fence, ("exact_head", "assert_tag"), False),
     (a_hole_in_the_middle, ("prefix",), False),
     (a_retry_that_meets_its_own_commit, ("find_first",), False),
+    (a_retry_that_meets_its_own_commit_without_a_lease, ("find_first", "token_check", "offset_check"), False),
+    (a_fence_beside_a_leased_round, ("token_check", "fence_idle"), False),
+    (a_split_that_stops_short, ("trim_short",), True),
     (a_commit_while_orphans_go, ("fence",), False),
     (a_commit_between_listing_and_fence, ("fence_then_list",), False),
     (a_commit_while_a_sweep_goes, ("fence",), False),
@@ -268,7 +290,6 @@ TRACES: list[tuple[Trace, tuple[str, ...], bool]] = [
     (a_writer_behind_the_removal, ("keep_intent",), False),
     (a_fence_while_another_round_runs, ("fence_idle",), False),
     (a_request_that_arrives_late, ("resend_unknown",), False),
-    (a_fence_over_a_round_that_nobody_reported, ("fence_adopts",), False),
     (a_loser_that_plans_again, ("new_round_id",), False),
 ]
 ROLLED_BACK: list[tuple[Trace, tuple[str, ...]]] = [
@@ -276,22 +297,6 @@ ROLLED_BACK: list[tuple[Trace, tuple[str, ...]]] = [
     (a_fence_on_a_rolled_back_table, ("fence_stops",)),
 ]
 """Here the table is rolled back in the end: what counts is that nothing of ours is committed on it."""
-
-
-@pytest.fixture
-def faults() -> Iterator[Faults]:
-    with Faults() as made:
-        yield made
-
-
-def play(folder: Path, faults: Faults, trace: Trace, weak: tuple[str, ...], pk: bool, *, recover: bool = True) -> list[str]:
-    folder.mkdir()
-    stage = Stage(folder, faults, weak, pk=pk)
-    try:
-        trace(stage)
-        return stage.violations(recover=recover)
-    finally:
-        stage.close()
 
 
 @pytest.mark.parametrize(("trace", "weak", "pk"), TRACES, ids=[t.__name__ for t, _, _ in TRACES])

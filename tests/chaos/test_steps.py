@@ -6,7 +6,6 @@ A killed job never goes on; a paused one goes on after another took its table; a
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
@@ -26,12 +25,6 @@ def sampled() -> list[object]:
     chosen = {point: chance.choice([c for c in CASES if c[0] == point]) for point in JOB_STEPS}
     marks = {True: [], False: [pytest.mark.soak]}
     return [pytest.param(*c, id=f"{c[1]} at {c[0]}, {'pk' if c[2] else 'log'}", marks=marks[c == chosen[c[0]]]) for c in CASES]
-
-
-@pytest.fixture
-def faults() -> Iterator[Faults]:
-    with Faults() as made:
-        yield made
 
 
 def reach(actor: Actor, point: str) -> None:

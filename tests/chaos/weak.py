@@ -9,8 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
+from lakeward.changelog import Fold
 from lakeward.errors import CommitUnknown
 from lakeward.lake.iceberg.ancestry import Reconciled, reconcile
 from lakeward.lake.iceberg.committer import Ground, IcebergLakeCommitter
@@ -19,23 +21,30 @@ from lakeward.lake.iceberg.maintenance import IcebergLakeMaintenance
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.iceberg.reader import IcebergLakeReader
 from lakeward.lake.iceberg.request import CommitRequest
+from lakeward.lake.iceberg.summary import SummaryReader, summary_of
 from lakeward.lake.orphans import OrphanRemoval
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import RoundId, TableId
 from lakeward.model.intent import Intent
+from lakeward.model.offsets import OffsetMap
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.outcome import WriteOutcome
 from lakeward.model.round import LakeBase
-from lakeward.model.split import Split
-from lakeward.model.table import TableInfo
-from lakeward.protocol.commit import CommitAnswer, CommitReport
+from lakeward.model.split import LogSplit, Split
+from lakeward.model.table import TableInfo, TablePath
+from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 from lakeward.protocol.heartbeat import LeaseCheck, LeaseVerdict
 from lakeward.spi.intents import IntentStore
-from lakeward.spi.lake import TAG, CommitProperties, Committable, LakeSnapshot, Precondition
+from lakeward.spi.lake import ROUND_KEY, TABLE_ID_KEY, TAG, CommitProperties, Committable, LakeSnapshot, Precondition
 from lakeward.testing.inprocess import InProcessLakeward, LocalCoordinator, LocalPlugin
+from lakeward.tiering import write
 from lakeward.tiering.control import RoundControl
+from lakeward.tiering.logread import LogReader, next_offset
 from lakeward.tiering.prefix import Kept
 from lakeward.tiering.round import Round
+from lakeward.tiering.write import _SplitWriter, _Written
+
+OF_SUMMARIES = frozenset({"any_offsets", "any_token"})
 
 
 @dataclass(frozen=True)
@@ -108,6 +117,23 @@ class WeakStorage(IcebergLakeStorage):
         return WeakMaintenance(self.connection, table, self._weak)
 
 
+class WeakSummaries(SummaryReader):
+    """A Flink job's snapshots are no one's, or change no token."""
+
+    weak: Weak = Weak()
+    chain: Sequence[Snapshot] = ()
+
+    def owner(self, snapshot: Snapshot) -> str | None:
+        return summary_of(snapshot).get(TABLE_ID_KEY) if self.weak.off("any_offsets") else super().owner(snapshot)
+
+    def token(self, snapshot: Snapshot) -> str:
+        """The newest round's id: of this table nobody's yet, hence none."""
+        rounds = [summary_of(s).get(ROUND_KEY) for s in self.chain]
+        if self.weak.off("any_token") and ROUND_KEY not in summary_of(snapshot):
+            return next((r for r in reversed(rounds) if r), None)  # type: ignore[return-value]
+        return super().token(snapshot)
+
+
 class WeakReader(IcebergLakeReader):
     def __init__(self, connection: IcebergConnection, table: TableInfo, weak: Weak, planned: dict[str, LakeBase]) -> None:
         super().__init__(connection, table)
@@ -120,6 +146,14 @@ class WeakReader(IcebergLakeReader):
             base = replace(base, token=first.token)
         return replace(base, offsets=first.offsets) if self._weak.off("offset_check") else base
 
+    def summaries(self, table: Table) -> SummaryReader:
+        real = super().summaries(table)
+        if not self._weak.flags & OF_SUMMARIES:
+            return real
+        made = WeakSummaries(real.table, real.table_id, table.io)
+        made.weak, made.chain = self._weak, table.metadata.snapshots
+        return made
+
     def reconcile(self, table: Table, *, as_is: bool = False) -> Reconciled:
         if self._weak.off("broken_chain"):
             return reconcile(table.metadata, self.summaries(table), lambda _head, _tagged: False, as_is=as_is)
@@ -130,6 +164,8 @@ class WeakCommitter(IcebergLakeCommitter):
     def __init__(self, connection: IcebergConnection, table: TableInfo, weak: Weak) -> None:
         super().__init__(connection, table)
         self._weak, self._prepared = weak, 0
+        if weak.flags & OF_SUMMARIES:
+            self._reader = WeakReader(connection, table, Weak(weak.flags & OF_SUMMARIES), {})
 
     def load_ground(self, base: LakeBase, round_id: str, *, as_is: bool = False) -> Ground:
         if not self._weak.flags & {"token_check", "offset_check"}:
@@ -228,6 +264,11 @@ class WeakCoordinator(LocalCoordinator):
     def knows_round(self, table_id: TableId, round_id: RoundId) -> bool:
         return False if self.weak.flags & {"find_first", "find_ledger"} else super().knows_round(table_id, round_id)
 
+    def committed(self, path: TablePath) -> Committed:
+        """Without `never_behind` it does not say what it knows."""
+        found = super().committed(path)
+        return replace(found, offsets=OffsetMap(), round_id=None) if self.weak.off("never_behind") else found
+
     def check_lease(self, check: LeaseCheck) -> LeaseVerdict:
         verdict = super().check_lease(check)
         return replace(verdict, held=True) if self.weak.off("lease_check") else verdict
@@ -255,6 +296,33 @@ class WeakControl(RoundControl):
 
     def pause(self, seconds: float) -> bool:
         return False
+
+
+class WeakSplitWriter(_SplitWriter):
+    """The stop is decided in pass two: by then the fold knows what records above it replaced."""
+
+    def _write_folded(self, split: LogSplit, reader: LogReader) -> _Written:
+        fold = Fold(split.start, split.stop)
+        for batch in reader.read(split.start, split.stop):
+            fold.see(batch)
+        fold.seal()
+        for batch in reader.read(split.start, split.stop):
+            self._write(fold.live(batch))
+            if self._signal.is_due():
+                return _Written(next_offset(batch), fold.replaced_below)
+        return _Written(split.stop, fold.replaced_below)
+
+
+@contextmanager
+def split_writers(weak: Weak) -> Iterator[None]:
+    """Splits are written by a weak writer while this lasts, in this process."""
+    real = write._SplitWriter
+    if weak.off("trim_short"):
+        write._SplitWriter = WeakSplitWriter  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        write._SplitWriter = real  # type: ignore[misc]
 
 
 @dataclass(kw_only=True)

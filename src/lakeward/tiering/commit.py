@@ -84,7 +84,6 @@ class RoundCommit:
                 if found is not None:
                     return found
                 raise self._conflict("another round moved offsets or token", lost=True)
-            self._check_age()
             self._check_lease()
             fault_point("round.before-lake-commit", table=self._table, round_id=self.plan.round_id)
             landed = self._send(base, committable)
@@ -128,6 +127,7 @@ class RoundCommit:
         """None: a foreign commit came between. Only the identical request is ever sent again."""
         waits = delays()
         while True:
+            self._check_age()  # right before each request: the round may have slept since anything else was checked
             try:
                 snapshot = self.committer.commit(committable, self._precondition())
                 return Landed(base=base, snapshot=snapshot, committable=committable)
@@ -140,7 +140,6 @@ class RoundCommit:
                 found = self._find(base, committable)
                 if found is not None:
                     return found
-                self._check_age()
                 if not self.control.pause(next(waits)):
                     raise self._unknown(str(error)) from error
 
