@@ -7,21 +7,24 @@ from collections.abc import Iterator
 
 import pytest
 
+from lakeward.config.java import load_java
 from lakeward.errors import LakewardError
 from lakeward.testing.fluss.cluster import TEST_SETTINGS, FlussCluster
+from lakeward.testing.fluss.jars import ICEBERG, SERVER, load_jars
 from tests.fluss.world import FlussWorld, ThreadJob
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlussCluster]:
+    """Where Java or the jars cannot be had there is nothing to test with; a cluster that does not start is a failure."""
+    try:
+        load_java()
+        load_jars((*SERVER, *ICEBERG))
+    except LakewardError as error:
+        pytest.skip(f"no Fluss cluster can be started on this machine: {error}")
     made = FlussCluster(home=tmp_path_factory.mktemp("fluss"), settings=TEST_SETTINGS)
     try:
-        made.start()
-    except LakewardError as error:
-        made.stop()
-        pytest.skip(f"no Fluss cluster can be started on this machine: {error}")
-    try:
-        yield made
+        yield made.start()
     finally:
         made.stop()
 

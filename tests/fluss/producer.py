@@ -13,15 +13,23 @@ from typing import Any
 from tests.fluss.steps import DATABASE, Append, Delete, DropTable, LakeSnapshotOf, MakePartition, MakeTable, Step, Upsert, UpsertRange
 
 
-async def _run(bootstrap: str, steps: Sequence[Step], limit_s: int) -> list[Any]:
+async def _run(bootstrap: str, steps: Sequence[Step], limit_s: int, login: Sequence[str]) -> None:
+    """Each answer is written as soon as it is there: who waits for this process sees how far it got."""
     import fluss
 
-    connection = await fluss.FlussConnection.create(fluss.Config({"bootstrap.servers": bootstrap}))
+    connection = await fluss.FlussConnection.create(fluss.Config({"bootstrap.servers": bootstrap, **_login(*login)}))
     admin = connection.get_admin()
-    answers = []
     for step in steps:
-        answers.append(await asyncio.wait_for(_step(fluss, connection, admin, step), limit_s))
-    return answers
+        answer = await asyncio.wait_for(_step(fluss, connection, admin, step), limit_s)
+        sys.stdout.buffer.write(pickle.dumps(answer))
+        sys.stdout.buffer.flush()
+
+
+def _login(user: str | None = None, password: str = "") -> dict[str, str]:
+    if user is None:
+        return {}
+    plain = {"client.security.protocol": "sasl", "client.security.sasl.mechanism": "PLAIN"}
+    return {**plain, "client.security.sasl.username": user, "client.security.sasl.password": password}
 
 
 async def _step(fluss: Any, connection: Any, admin: Any, step: Step) -> Any:
@@ -64,7 +72,5 @@ def _descriptor(fluss: Any, step: MakeTable) -> Any:
 
 
 if __name__ == "__main__":
-    found = asyncio.run(_run(sys.argv[1], pickle.loads(sys.stdin.buffer.read()), int(sys.argv[2])))
-    sys.stdout.buffer.write(pickle.dumps(found))
-    sys.stdout.flush()
+    asyncio.run(_run(sys.argv[1], pickle.loads(sys.stdin.buffer.read()), int(sys.argv[2]), sys.argv[3:]))
     os._exit(0)  # pyfluss aborts now and then while the interpreter ends

@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 
-LIMIT_S = 60
+LIMIT_S = 45
+"""For all steps of a call. pyfluss needs a second or two, and has been seen to hang; a machine full of other tests is slow."""
 Row = Mapping[str, Any]
 
 
@@ -39,6 +42,10 @@ class Append:
     rows: pa.RecordBatch
     chunk: int = 5_000
     repeat: int = 1
+
+    @property
+    def count(self) -> int:
+        return int(self.rows.num_rows) * self.repeat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,16 +87,39 @@ Step = MakeTable | MakePartition | Append | Upsert | UpsertRange | Delete | Drop
 DATABASE = "shop"
 
 
-def produce(bootstrap: str, *steps: Step, limit_s: int = LIMIT_S) -> list[Any]:
-    """Runs the steps in order, each flushed before the next begins; what the steps answered."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.fluss.producer", bootstrap, str(limit_s)],
-        input=pickle.dumps(steps),
-        capture_output=True,
-        timeout=limit_s,
-        check=False,
-    )
-    if done.returncode:
-        raise AssertionError(f"pyfluss: {done.stderr.decode()[-3000:]}")
-    answers: list[Any] = pickle.loads(done.stdout)
-    return answers
+class Unfinished(AssertionError):
+    """The client process hung or died; `answers` are those of the steps before that."""
+
+    def __init__(self, answers: list[Any], words: str) -> None:
+        super().__init__(words)
+        self.answers = answers
+
+
+def produce(bootstrap: str, *steps: Step, limit_s: int = LIMIT_S, login: tuple[str, str] | None = None) -> list[Any]:
+    """Runs the steps in order, each flushed before the next begins; what the steps answered. Raises `Unfinished`."""
+    command = [sys.executable, "-m", "tests.fluss.producer", bootstrap, str(limit_s), *(login or ())]
+    with tempfile.TemporaryFile() as answers, tempfile.TemporaryFile() as said:
+        client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=answers, stderr=said)
+        try:
+            client.communicate(pickle.dumps(steps), timeout=limit_s)
+            words = f"ended with {client.returncode}"
+        except subprocess.TimeoutExpired:
+            words = f"did not end within {limit_s} s"
+        finally:
+            client.kill()
+            client.wait()
+        found = _load_all(answers)
+        if len(found) == len(steps):
+            return found
+        said.seek(0)
+        raise Unfinished(found, f"pyfluss {words} in step {len(found)} of {len(steps)}: {said.read().decode()[-3000:]}")
+
+
+def _load_all(file: IO[bytes]) -> list[Any]:
+    """Answers up to where the client got; a cut one at the end counts as none."""
+    file.seek(0)
+    found = []
+    with contextlib.suppress(EOFError, pickle.UnpicklingError):
+        while True:
+            found.append(pickle.load(file))
+    return found

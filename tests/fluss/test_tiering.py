@@ -19,7 +19,7 @@ from lakeward.testing.waiting import wait_until
 from tests.fluss.steps import DATABASE, Append, Delete, LakeSnapshotOf, MakePartition, MakeTable, Upsert
 from tests.fluss.world import FlussWorld, ThreadJob
 
-pytestmark = [pytest.mark.fluss, pytest.mark.soak, pytest.mark.usefixtures("job")]
+pytestmark = [pytest.mark.fluss, pytest.mark.usefixtures("job")]
 
 EVENTS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("amount", pa.decimal128(10, 2))])
 USERS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string()), ("age", pa.int32())])
@@ -158,6 +158,7 @@ def test_partitions_of_log_and_pk_tables(world: FlussWorld) -> None:
     assert world.by_key("daily_pk") == {r["id"]: {**r, "n": -3} if r["id"] == 3 else r for r in rows if r["id"] != 4}
 
 
+@pytest.mark.soak
 def test_remote_segments_are_read_from_storage(world: FlussWorld) -> None:
     wide = pa.schema([("id", pa.int64()), ("text", pa.string())])
     rows = pa.RecordBatch.from_pylist([{"id": n, "text": f"{n * 7919:x}" * 30} for n in range(30_000)], schema=wide)

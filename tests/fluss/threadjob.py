@@ -24,12 +24,12 @@ def start(target: Callable[[], None], name: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    for flag in ("--fluss", "--name", "--slots"):
+    for flag in ("--fluss", "--user", "--name", "--slots"):
         parser.add_argument(flag)
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO)
     config = resolve(arguments={"tiering.slots": int(given.slots)})
-    options = TieringOptions.from_config(config).with_fluss(given.fluss)
+    options = TieringOptions.from_config(config).with_fluss(given.fluss, given.user)
     plugins = PluginCache()
     hot = plugins.hot(Plugin(name=options.hot, options=dict(options.hot_options)))
     dispatcher = DirectDispatcher(plugins, threads=4)

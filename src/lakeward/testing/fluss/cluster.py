@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakeward.config.java import load_java
 from lakeward.errors import FlussError, InvalidConfig, ServerUnavailable, TimedOut
+from lakeward.hot.fluss.connection import Credentials
 from lakeward.hot.fluss.messages import METADATA
 from lakeward.hot.fluss.servers import FlussServers
 from lakeward.testing.fluss.jars import ICEBERG, SERVER, load_jars
@@ -38,6 +40,7 @@ appender.out.type = CONSOLE
 appender.out.layout.type = PatternLayout
 appender.out.layout.pattern = %d{ISO8601} %-5p %c{2} - %m%n
 """
+_INTERNAL = "internal-"
 _START_LIMIT_S = 90.0
 _STOP_LIMIT_S = 20.0
 
@@ -51,11 +54,14 @@ TEST_SETTINGS: Mapping[str, str] = {
 
 @dataclass(kw_only=True)
 class FlussCluster:
-    """One folder holds everything: data, logs, the catalog, and `cluster.json` with ports and process ids."""
+    """One folder holds everything: data, logs, the catalog, and `cluster.json` with ports and process ids.
+
+    `login`: clients must log in as this user (SASL PLAIN); servers talk among themselves on listeners of their own."""
 
     home: Path
     tablets: int = 1
     settings: Mapping[str, str] = field(default_factory=dict)
+    login: Credentials | None = None
     processes: dict[str, int] = field(default_factory=dict)
     ports: dict[str, int] = field(default_factory=dict)
     _children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict, repr=False)
@@ -88,7 +94,7 @@ class FlussCluster:
             if not link.exists():
                 link.symlink_to(jar)
         (self.home / "log4j2.properties").write_text(_LOG4J)
-        self.ports = self.ports or {name: _free_port() for name in self._names()}
+        self.ports = self.ports or _free_ports([*self._names(), *(_INTERNAL + n for n in self._names())])
         for name in self._names():
             self.start_process(name)
         self.wait_ready()
@@ -96,7 +102,7 @@ class FlussCluster:
 
     def wait_ready(self) -> None:
         """Until the coordinator knows every tablet server: tables cannot be made before."""
-        servers = FlussServers(self.bootstrap)
+        servers = FlussServers(self.bootstrap, credentials=self.login)
         try:
             wait_until(
                 lambda: len(servers.call_any(METADATA, {}).get("tablets", [])) >= self.tablets,
@@ -178,7 +184,7 @@ class FlussCluster:
         shared = {
             "zookeeper.address": f"127.0.0.1:{self.ports['zookeeper']}",
             "remote.data.dir": str(self.home / "remote"),
-            "bind.listeners": f"FLUSS://127.0.0.1:{self.ports[name]}",
+            **self._listeners(name),
             "datalake.format": "iceberg",
             "datalake.iceberg.type": "jdbc",
             "datalake.iceberg.uri": self.jdbc_uri,
@@ -188,6 +194,18 @@ class FlussCluster:
         if not name.startswith("tablet"):
             return shared
         return {**shared, "tablet-server.id": name.partition("-")[2], "data.dir": str(self.home / f"data-{name}")}
+
+    def _listeners(self, name: str) -> dict[str, str]:
+        if self.login is None:
+            return {"bind.listeners": f"FLUSS://127.0.0.1:{self.ports[name]}"}
+        module = "org.apache.fluss.security.auth.sasl.plain.PlainLoginModule"
+        return {
+            "bind.listeners": f"FLUSS://127.0.0.1:{self.ports[_INTERNAL + name]},CLIENT://127.0.0.1:{self.ports[name]}",
+            "internal.listener.name": "FLUSS",
+            "security.protocol.map": "CLIENT:SASL,FLUSS:PLAINTEXT",
+            "security.sasl.enabled.mechanisms": "PLAIN",
+            "security.sasl.plain.jaas.config": f'{module} required user_{self.login.user}="{self.login.password}";',
+        }
 
     def _wait_for_port(self, name: str, process: subprocess.Popen[bytes]) -> None:
         until = time.monotonic() + _START_LIMIT_S
@@ -219,11 +237,15 @@ class FlussCluster:
         (self.home / "cluster.json").write_text(json.dumps(body, indent=1))
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def _free_ports(names: Sequence[str]) -> dict[str, int]:
+    """Below the range from which the system takes ports for connections: none of those gets in between."""
+    found: dict[str, int] = {}
+    while len(found) < len(names):
+        port = secrets.choice(range(15_000, 32_000))
+        with socket.socket() as probe:
+            if port not in found.values() and probe.connect_ex(("127.0.0.1", port)) != 0:
+                found[names[len(found)]] = port
+    return found
 
 
 def _end(pid: int, how: signal.Signals) -> None:
