@@ -47,10 +47,10 @@ async def _step(fluss: Any, connection: Any, admin: Any, step: Step) -> Any:
             return found.snapshot_id, {(b.partition_id, b.bucket_id): o for b, o in found.table_buckets_offset.items()}
         case Append():
             writer = (await connection.get_table(path)).new_append().create_writer()
-            for _ in range(step.repeat):
-                for at in range(0, step.rows.num_rows, step.chunk):
-                    writer.write_arrow_batch(step.rows.slice(at, step.chunk))
-            await writer.flush()
+            cuts = range(0, step.rows.num_rows, step.chunk)
+            await _acknowledged(
+                writer, [writer.write_arrow_batch(step.rows.slice(at, step.chunk)) for _ in range(step.repeat) for at in cuts]
+            )
         case UpsertRange():
             writer = (await connection.get_table(path)).new_upsert().create_writer()
             for number in range(step.start, step.stop, step.step):
@@ -58,10 +58,16 @@ async def _step(fluss: Any, connection: Any, admin: Any, step: Step) -> Any:
             await writer.flush()
         case Upsert() | Delete():
             writer = (await connection.get_table(path)).new_upsert().create_writer()
-            for row in step.rows if isinstance(step, Upsert) else step.keys:
-                (writer.upsert if isinstance(step, Upsert) else writer.delete)(dict(row))
-            await writer.flush()
+            rows = step.rows if isinstance(step, Upsert) else step.keys
+            await _acknowledged(writer, [(writer.upsert if isinstance(step, Upsert) else writer.delete)(dict(row)) for row in rows])
     return None
+
+
+async def _acknowledged(writer: Any, handles: Sequence[Any]) -> None:
+    """pyfluss's flush waits for batches and drops the errors of those that failed: only the handles tell."""
+    await writer.flush()
+    for handle in handles:
+        await handle.wait()
 
 
 def _descriptor(fluss: Any, step: MakeTable) -> Any:
