@@ -1,50 +1,71 @@
 # SPDX-License-Identifier: Apache-2.0
 """The coordinator under many tables and jobs: heartbeat latency in process and over HTTP, quiet and beside producers; state size;
-restart to first lease. `python -m bench.coordinator [tables]`."""
+restart to first lease. `LAKEWARD_BENCH_SCALE=0.2 python -m bench.coordinator` takes a fifth of the time.
+
+Every table gets a row now and then, so that rounds are handed out, committed and finished all the while."""
 
 from __future__ import annotations
 
+import itertools
+import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.report import Report
+import pyarrow as pa
+
+from bench.report import Cost, Report
+from lakeward.client import Client, connect
 from lakeward.coordinator.coordinator import Coordinator
 from lakeward.coordinator.federation import Federation
 from lakeward.coordinator.options import CoordinatorOptions
 from lakeward.coordinator.statestore import StateStore
+from lakeward.hot.embedded.coordinatorclient import HttpCoordinatorClient
 from lakeward.hot.embedded.http import ServerConnection
+from lakeward.hot.embedded.storeclient import EmbeddedStoreClient
 from lakeward.model.clock import SystemClock
 from lakeward.model.ids import InstanceId, JobName, RoundId, new_round_id
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.round import RoundResult
 from lakeward.model.schema import Column, Schema
-from lakeward.model.table import TableDescriptor, TablePath
+from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.model.types import Int64Type
 from lakeward.protocol import routes
 from lakeward.protocol.commit import CommitReport, CommittedRange
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatAnswer, HeartbeatRequest, TableFinished, TableInWork
 from lakeward.protocol.tables import CreateTable
+from lakeward.server.interpreter import share_turns
 from lakeward.spi.registry import load_lake
 from lakeward.testing.hotadmin import MemoryHotAdmin
 from lakeward.testing.serverprocess import ServerProcess
 from lakeward.testing.world import B0
 
-JOBS = 50
-SECONDS = 20.0
+SCALE = float(os.environ.get("LAKEWARD_BENCH_SCALE", "1"))
+TABLES, JOBS, PRODUCERS = 1_000, 50, 2
+SECONDS = 20.0 * SCALE
+ROWS_EVERY_S = 10.0
+"""How often each table gets a row; also its freshness, so each is due about as often."""
+
+LEAD_S = 12.0
+"""After that rows have waited long enough for rounds to be due."""
+
 DESCRIPTOR = TableDescriptor(schema=Schema(columns=(Column(name="id", type=Int64Type()),)), properties={"table.datalake.freshness": "10 s"})
 
 
 def main() -> None:
-    tables = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000
     report = Report("coordinator")
+    share_turns()  # as the server does
     with tempfile.TemporaryDirectory() as folder:
-        measure_in_process(report, Path(folder), tables)
+        measure_in_process(report, Path(folder), TABLES)
     with tempfile.TemporaryDirectory() as folder:
-        measure_server(report, Path(folder), tables)
+        measure_server(report, Path(folder), TABLES)
     report.finish()
 
 
@@ -122,19 +143,21 @@ def _commit(coordinator: Coordinator, hot: MemoryHotAdmin, table: HandedOut, job
     start = coordinator.committed(table.path).offsets.get(B0, 0)
     stop = hot.bounds(hot.load_table(table.path))[B0].end
     if stop > start:
-        coordinator.commit(
-            CommitReport(
-                table_id=table.table_id,
-                round_id=new_round_id(),
-                snapshot_id=None,
-                epoch=table.epoch,
-                job=job.name,
-                instance=job.instance,
-                offsets=OffsetMap({B0: stop}),
-                ranges=(CommittedRange(bucket=B0, range=OffsetRange(start, stop), rows=stop - start),),
-            )
-        )
+        coordinator.commit(_report(table, job, start, stop))
     hot.append(table.path, 100)
+
+
+def _report(table: HandedOut, job: JobScript, start: int, stop: int) -> CommitReport:
+    return CommitReport(
+        table_id=table.table_id,
+        round_id=new_round_id(),
+        snapshot_id=None,
+        epoch=table.epoch,
+        job=job.name,
+        instance=job.instance,
+        offsets=OffsetMap({B0: stop}),
+        ranges=(CommittedRange(bucket=B0, range=OffsetRange(start, stop), rows=stop - start),),
+    )
 
 
 # ---- a real server ---------------------------------------------------------------------------------------------------
@@ -144,36 +167,64 @@ def measure_server(report: Report, folder: Path, count: int) -> None:
         client = server.client()
         for n in range(count):
             client.create_table(f"db.t{n}", "id BIGINT", freshness="10 s")
-        with report.measure() as cost:
+        for n in range(PRODUCERS):
+            client.create_table(f"load.t{n}", "id BIGINT, name STRING, price DOUBLE", freshness="10 s")
+        with _children("trickle", [[str(count)]], server.url), report.measure() as cost:
             quiet = _beat_over_http(server.url, SECONDS)
-        report.add(f"heartbeat p99 over HTTP, {count} tables, {JOBS} jobs", figure=_p99_ms(quiet), unit="ms", target="<= 20", cost=cost)
-        producers = [
-            subprocess.Popen([sys.executable, "-m", "bench.coordinator", "produce", server.url, str(n), str(SECONDS + 5)]) for n in range(2)
-        ]
-        with report.measure() as cost:
+        _add(report, f"heartbeat over HTTP, {count} tables, {JOBS} jobs", quiet, "<= 20", cost)
+        loads = [[str(n)] for n in range(PRODUCERS)]
+        with _children("trickle", [[str(count)]], server.url), _children("produce", loads, server.url), report.measure() as cost:
+            before = _stored_rows(client)
             busy = _beat_over_http(server.url, SECONDS)
-        for producer in producers:
-            producer.wait()
-        report.add(
-            "heartbeat p99 over HTTP while producers saturate the server", figure=_p99_ms(busy), unit="ms", target="<= 200", cost=cost
-        )
+            rows = _stored_rows(client) - before
+        _add(report, "heartbeat over HTTP while producers saturate the server", busy, "<= 200", cost)
+        report.add("rows taken from those producers meanwhile", figure=rows / SECONDS / 1e3, unit="k rows/s", cost=cost)
     finally:
         server.close()
 
 
-def _beat_over_http(url: str, seconds: float) -> list[float]:
-    """Each job beats once a second, as they do."""
-    latencies: list[float] = []
+def _add(report: Report, case: str, beats: Beats, target: str, cost: Cost) -> None:
+    report.add(f"{case}: p99", figure=_p99_ms(beats.latencies), unit="ms", target=target, cost=cost)
+    report.add(f"{case}: p50", figure=round(1_000 * statistics.median(beats.latencies), 2), unit="ms")
+    report.add(f"{case}: rounds finished", figure=round(beats.rounds / SECONDS, 1), unit="1/s")
+
+
+@contextmanager
+def _children(what: str, arguments: Sequence[Sequence[str]], url: str) -> Iterator[None]:
+    """Processes of their own, so that what they do does not hold up the beats on this side."""
+    started = [subprocess.Popen([sys.executable, "-m", "bench.coordinator", what, url, *more]) for more in arguments]
+    try:
+        time.sleep(LEAD_S)
+        yield
+    finally:
+        for child in started:
+            child.terminate()
+            child.wait()
+
+
+@dataclass
+class Beats:
+    latencies: list[float] = field(default_factory=list)
+    rounds: int = 0
+
+
+def _beat_over_http(url: str, seconds: float) -> Beats:
+    """Each job beats once a second, as they do. Commits between are not measured."""
+    beats = Beats()
 
     def work(numbers: range) -> None:
         connection, jobs, end = ServerConnection(url), [JobScript(n) for n in numbers], time.perf_counter() + seconds
+        rounds = Rounds(HttpCoordinatorClient(connection), EmbeddedStoreClient(connection))
         while time.perf_counter() < end:
             cycle = time.perf_counter()
             for job in jobs:
+                for table in job.held[:2]:
+                    rounds.commit(table, job)
+                    beats.rounds += 1
                 request = job.request()
                 began = time.perf_counter()
                 answer = connection.call(HeartbeatAnswer, "POST", routes.HEARTBEAT, request)
-                latencies.append(time.perf_counter() - began)
+                beats.latencies.append(time.perf_counter() - began)
                 job.take(answer)
             time.sleep(max(0.0, cycle + 1 - time.perf_counter()))
 
@@ -182,25 +233,60 @@ def _beat_over_http(url: str, seconds: float) -> list[float]:
         thread.start()
     for thread in threads:
         thread.join()
-    return latencies
+    return beats
 
 
-def produce(url: str, number: str, seconds: str) -> None:
-    """A producer as fast as it can be, on a table of its own."""
-    from lakeward.client import connect
+@dataclass
+class Rounds:
+    """What a round asks of the server around its heartbeats."""
 
+    coordinator: HttpCoordinatorClient
+    store: EmbeddedStoreClient
+    tables: dict[TablePath, TableInfo] = field(default_factory=dict)
+
+    def commit(self, table: HandedOut, job: JobScript) -> None:
+        info = self.tables.get(table.path) or self.tables.setdefault(table.path, self.store.load_table(table.path))
+        start = self.coordinator.committed(table.path).offsets.get(B0, 0)
+        stop = self.store.freeze(info)[B0].end
+        if stop > start:
+            self.coordinator.commit(_report(table, job, start, stop))
+
+
+def trickle(url: str, count: str) -> None:
+    """A row for each table in turn, every one within `ROWS_EVERY_S`."""
     with connect(url) as client:
-        table, rows, end = client.table(f"db.t{number}"), [{"id": n} for n in range(1_000)], time.monotonic() + float(seconds)
-        while time.monotonic() < end:
-            table.append(rows)
+        tables = [client.table(f"db.t{n}") for n in range(int(count))]
+        for number in itertools.count():
+            due = time.monotonic() + ROWS_EVERY_S / len(tables)
+            table = tables[number % len(tables)]
+            table.append([{"id": number}])
+            table.close()
+            time.sleep(max(0.0, due - time.monotonic()))
+
+
+def produce(url: str, number: str) -> None:
+    """A producer as fast as it can be, on a table of its own: batches of 10,000 rows, several under way."""
+    count = 10_000
+    columns = {"id": range(count), "name": [f"name {n}" for n in range(count)], "price": [n / 7 for n in range(count)]}
+    rows = pa.table({"id": pa.array(columns["id"], pa.int64()), "name": columns["name"], "price": columns["price"]})
+    with connect(url) as client:
+        table = client.table(f"load.t{number}")
+        while True:
+            table.append(pa.concat_tables([rows] * 32))
+
+
+def _stored_rows(client: Client) -> int:
+    return sum(b.end for n in range(PRODUCERS) for b in client.table(f"load.t{n}").bounds().values())
 
 
 def _p99_ms(latencies: list[float]) -> float:
     return round(1_000 * sorted(latencies)[int(0.99 * len(latencies))], 2)
 
 
+CHILDREN = {"trickle": trickle, "produce": produce}
+
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["produce"]:
-        produce(*sys.argv[2:5])
+    if sys.argv[1:]:
+        CHILDREN[sys.argv[1]](*sys.argv[2:])
     else:
         main()

@@ -53,7 +53,7 @@ class Desk:
                 coordinator_epoch=board.coordinator_epoch,
                 verdicts=tuple(verdicts),
                 tables=tuple(tables),
-                next_beat_ms=self._next_beat_ms(job, request),
+                next_beat_ms=self._next_beat_ms(job, request.room - len(tables)),
             )
 
     def _register(self, request: HeartbeatRequest) -> JobRecord:
@@ -79,12 +79,10 @@ class Desk:
         room = min(request.room, max(0, job.slots - held))
         return self._schedule.hand_out(job, room) if room > 0 else []
 
-    def _next_beat_ms(self, job: JobRecord, request: HeartbeatRequest) -> int:
+    def _next_beat_ms(self, job: JobRecord, room: int) -> int:
+        """Sooner when something may start here before the next ordinary beat."""
         beat_ms = int(1_000 * self._board.options.beat_s)
-        due = self._schedule.next_due_ms.get(job.pool)
-        if due is None or request.room <= 0:
-            return beat_ms
-        return max(100, min(beat_ms, int(due - self._board.clock.now_ms()) + 1))
+        return beat_ms if room <= 0 else max(100, int(min(beat_ms, self._schedule.next_ms(job.pool))))
 
     # ---- one table of a beat ----
     def _held(self, request: HeartbeatRequest, table_id: TableId, epoch: Epoch) -> tuple[TableRecord, Lease] | str:

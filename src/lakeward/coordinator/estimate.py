@@ -44,8 +44,8 @@ class DurationEstimate:
         if not self.samples:
             return unknown_ms
         intercept, slope = self._line
-        worst, largest = max(s.duration_ms for s in self.samples), max(s.backlog_bytes for s in self.samples)
-        return min(intercept + slope * backlog_bytes, worst * max(1.0, backlog_bytes / max(largest, SMALL_BYTES)))
+        worst, largest = self._most
+        return min(intercept + slope * backlog_bytes, worst * max(1.0, backlog_bytes / largest))
 
     @cached_property
     def _line(self) -> tuple[float, float]:
@@ -53,6 +53,11 @@ class DurationEstimate:
         slope = _median_slope(self.samples)
         rests = sorted(s.duration_ms - slope * s.backlog_bytes for s in self.samples)
         return max(0.0, rests[_upper_index(len(rests))]), slope
+
+    @cached_property
+    def _most(self) -> tuple[float, int]:
+        """(the longest duration, the largest backlog)."""
+        return max(s.duration_ms for s in self.samples), max(SMALL_BYTES, *(s.backlog_bytes for s in self.samples))
 
     def typical_ms(self, unknown_ms: float) -> float:
         return median(s.duration_ms for s in self.samples) if self.samples else unknown_ms

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import math
+import threading
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -23,6 +26,15 @@ _WAITS = frozenset({_S.SCHEDULED, _S.PENDING, _S.FAILED})
 REPLANNED_TABLES = 200
 """A plan of so many tables takes a few milliseconds."""
 
+QUEUED_AT_ONCE = 50
+"""Tables queued in one transaction. A heartbeat waits for one such transaction at most, however many tables fall due at once."""
+
+RETRY_S = 0.5
+"""When a job with room should ask again while tables are queued and none is planned to start: a tick has passed by then."""
+
+BREATH_S = 0.001
+"""Between two of them, so that who waits for the lock gets it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PoolPlan:
@@ -41,6 +53,10 @@ def _plan(load: PoolLoad) -> PoolPlan:
 class Schedule:
     def __init__(self, board: Board) -> None:
         self._board = board
+        self._ticking = threading.Lock()
+        self.has_thread = False
+        """Ticks come by themselves, so no heartbeat has to make one."""
+
         self._ticked_at = float("-inf")
         self._swept_at = float("-inf")
         self.next_due_ms: dict[str, float] = {}
@@ -53,10 +69,18 @@ class Schedule:
 
     # ---- the tick ----
     def tick_if_due(self) -> None:
-        if self._board.clock.monotonic() - self._ticked_at >= self._board.options.tick_s:
+        if not self.has_thread and self._board.clock.monotonic() - self._ticked_at >= self._board.options.tick_s:
             self.tick()
 
     def tick(self) -> None:
+        """Heartbeats go on meanwhile: backlogs are asked and plans are made without the board's lock."""
+        with self._ticking:
+            self._look()
+            pools = {r.options.pool for r in list(self._board.tables.values())}
+            for pool, plan in {pool: _plan(self.load(pool)) for pool in pools}.items():
+                self._apply(pool, plan, pause_s=BREATH_S)
+
+    def _look(self) -> None:
         board = self._board
         self._ticked_at = board.clock.monotonic()
         with board.lock:
@@ -69,17 +93,15 @@ class Schedule:
             self._count_misses()
             self._sweep()
             self._retry_failed()
-            loads = {pool: self.load(pool) for pool in {r.options.pool for r in board.tables.values()}}
-        plans = {pool: _plan(load) for pool, load in loads.items()}
-        with board.change():
-            for pool, plan in plans.items():
-                self._apply(pool, plan)
 
     def _count_misses(self) -> None:
         """Once for each oldest row that waited too long, whatever state the table is in."""
         for record in self._board.tables.values():
-            deadline, oldest = self.deadline_ms(record), record.waiting.oldest_at_ms
-            if deadline is None or deadline >= self._board.clock.now_ms() or record.counted_oldest_ms == oldest:
+            oldest = record.waiting.oldest_at_ms
+            if oldest is None or record.counted_oldest_ms == oldest:
+                continue
+            deadline = self.deadline_ms(record)
+            if deadline is None or deadline >= self._board.clock.now_ms():
                 continue
             record.counted_oldest_ms = oldest
             record.misses += 1
@@ -87,9 +109,11 @@ class Schedule:
 
     def deadline_ms(self, record: TableRecord) -> int | None:
         """When the oldest waiting row breaks the freshness, in today's wall time; None: nothing waits, or the lake is off."""
+        if record.waiting.oldest_at_ms is None or not record.options.enabled:
+            return None
         now_ms = self._board.clock.now_ms()
         lag = record.lag_ms(now_ms, self._board.clock.monotonic())
-        return None if lag is None or not record.options.enabled else now_ms - lag + record.options.freshness_ms
+        return None if lag is None else now_ms - lag + record.options.freshness_ms
 
     def _sweep(self) -> None:
         now = self._board.clock.monotonic()
@@ -106,34 +130,43 @@ class Schedule:
             if record.state is _S.FAILED and record.lake_seen and (record.retry_at is None or record.retry_at <= now):
                 self._board.enter(record, _S.PENDING, record.reason)
 
-    def _apply(self, pool: str, plan: PoolPlan) -> None:
+    def _apply(self, pool: str, plan: PoolPlan, *, pause_s: float = 0.0) -> None:
         """A plan is made without the lock: what changed meanwhile is left alone."""
-        for key in plan.due:
+        for first in range(0, len(plan.due), QUEUED_AT_ONCE):
+            if first:
+                time.sleep(pause_s)
+            with self._board.change():
+                self._queue(plan.due[first : first + QUEUED_AT_ONCE])
+        with self._board.lock:
+            self.next_due_ms.pop(pool, None)
+            if plan.next_due_ms is not None:
+                self.next_due_ms[pool] = plan.next_due_ms
+            self._ready[pool] = list(plan.starts)
+            self._planned_slots[pool] = plan.slots
+
+    def _queue(self, due: Iterable[str]) -> None:
+        for key in due:
             record = self._board.tables.get(TableId(key))
             if record is not None and record.state is _S.SCHEDULED:
                 self._board.enter(record, _S.PENDING)
-        self.next_due_ms.pop(pool, None)
-        if plan.next_due_ms is not None:
-            self.next_due_ms[pool] = plan.next_due_ms
-        self._ready[pool] = list(plan.starts)
-        self._planned_slots[pool] = plan.slots
 
     # ---- what the planner sees ----
     def load(self, pool: str) -> PoolLoad:
+        """The lock may be held or not: a record that changes meanwhile is seen as it was or as it is."""
         board, now_ms = self._board, self._board.clock.now_ms()
-        records = [r for r in board.tables.values() if r.options.pool == pool]
+        records = [r for r in list(board.tables.values()) if r.options.pool == pool]
         return PoolLoad(
             now_ms=now_ms,
             slots=sum(j.slots for j in self.live_jobs(pool)),
             demands=[self._demand(r) for r in records if self._is_demand(r)],
-            running=[self._running(r, r.lease) for r in records if r.lease is not None],
+            running=[self._running(r, lease) for r in records if (lease := r.lease) is not None],
             margin_share=board.options.margin_share,
             margin_ms=1_000 * board.options.margin_s,
         )
 
     def live_jobs(self, pool: str | None = None) -> Iterable[JobRecord]:
         now, lease_s = self._board.clock.monotonic(), self._board.options.lease_s
-        return [j for j in self._board.jobs.values() if j.is_live(now, lease_s) and pool in (None, j.pool)]
+        return [j for j in list(self._board.jobs.values()) if j.is_live(now, lease_s) and pool in (None, j.pool)]
 
     def _is_demand(self, record: TableRecord) -> bool:
         if record.held:
@@ -183,10 +216,21 @@ class Schedule:
 
     def _replan_if_needed(self, pool: str) -> None:
         """Each hand-out changes what is best next. Planning a thousand tables at every beat would be all that is done, so with
-        many tables what the tick planned stands until the next tick, unless jobs came or went."""
-        slots = sum(j.slots for j in self.live_jobs(pool))
-        if len(self._board.tables) <= REPLANNED_TABLES or slots != self._planned_slots.get(pool):
+        many tables what the tick planned stands until the next tick; where no thread ticks, until jobs come or go."""
+        if len(self._board.tables) <= REPLANNED_TABLES or (not self.has_thread and self._is_stale(pool)):
             self._apply(pool, _plan(self.load(pool)))
+
+    def _is_stale(self, pool: str) -> bool:
+        """Jobs came or went since it was planned."""
+        return sum(j.slots for j in self.live_jobs(pool)) != self._planned_slots.get(pool)
+
+    def next_ms(self, pool: str) -> float:
+        """How long until there may be something for a job that has room left; infinite when nothing is in sight."""
+        records = self._board.tables.values()
+        if self._is_stale(pool) or any(r.state is _S.PENDING and r.options.pool == pool for r in records):
+            return 1_000 * max(RETRY_S, self._board.options.tick_s)
+        due = self.next_due_ms.get(pool)
+        return math.inf if due is None else due - self._board.clock.now_ms() + 1
 
     def _grant(self, record: TableRecord, job: JobRecord) -> HandedOut:
         board = self._board

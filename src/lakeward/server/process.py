@@ -35,6 +35,7 @@ from lakeward.model.clock import Clock, SystemClock
 from lakeward.protocol.tables import ServerInfo
 from lakeward.protocol.version import PROTOCOL
 from lakeward.server.app import create_app
+from lakeward.server.interpreter import keep_loaded, share_turns
 from lakeward.server.lakes import ServerLakes
 from lakeward.server.sampler import Sampler
 from lakeward.server.services import Services
@@ -196,8 +197,10 @@ def run_server(
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
+    share_turns()
     server = make(config)
     server.start()
+    keep_loaded()
     if as_json:
         print(json.dumps({"url": server.url, "flight": server.flight_uri, "data": str(server.settings.data)}), flush=True)
     else:

@@ -19,8 +19,6 @@ from lakeward.spi.coordinator import CoordinatorClient
 
 LEDGER_PAGE = 10_000
 
-LEDGER_PAGE = 10_000
-
 
 class HttpCoordinatorClient(CoordinatorClient):
     def __init__(self, server: ServerConnection) -> None:
