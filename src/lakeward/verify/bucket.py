@@ -19,6 +19,7 @@ from lakeward.verify.addresses import AddressCount
 from lakeward.verify.certificate import SHOWN, BucketReport, Finding, FindingKind
 from lakeward.verify.keyed import check_keyed
 from lakeward.verify.rows import altered_offsets
+from lakeward.verify.spill import WindowSpill
 from lakeward.verify.task import BucketTask, Part, altered, as_table
 
 HOT_GONE = (NotFound, BucketStopped)
@@ -73,20 +74,27 @@ def _check_log(task: BucketTask, hot: HotStore, lake: LakeReader, count: Address
 
 
 def _compare_log(task: BucketTask, kept: OffsetRange, hot: HotStore, lake: LakeReader, found: Part) -> Part:
-    """Value by value, in windows, what the log still keeps of the committed range."""
+    """Value by value what the log still keeps of the committed range: each side is read once, and compared window by window."""
     different: list[Offsets] = []
     compared, stop = 0, min(task.committed, kept.stop)
-    for at in range(kept.start, stop, task.window_rows):
-        window = OffsetRange(at, min(at + task.window_rows, stop))
-        offsets, rows = altered_offsets(_hot_rows(task, hot, window), _lake_rows(task, lake, window), list(task.table.schema.names))
-        compared += rows
-        different.append(offsets)
-    beyond = []
+    starts = range(kept.start, stop, task.window_rows)
+    with WindowSpill(starts) as lake_rows:
+        for batch in _lake_rows(task, lake, OffsetRange(kept.start, max(kept.start, stop))):
+            lake_rows.add(batch)
+        for number, at in enumerate(starts):
+            window = OffsetRange(at, min(at + task.window_rows, stop))
+            held = _or_empty(lake_rows.take(number))
+            offsets, rows = altered_offsets(_hot_rows(task, hot, window), held, list(task.table.schema.names))
+            compared += rows
+            different.append(offsets)
+    return Part(findings=(*found.findings, *altered(task.bucket, different)), compared=compared, beyond=tuple(_beyond_log(task, kept)))
+
+
+def _beyond_log(task: BucketTask, kept: OffsetRange) -> Iterator[str]:
     if min(kept.start, task.committed) > 0:
-        beyond.append(task.not_checked(f"values of offsets below {min(kept.start, task.committed)}", "the log no longer holds them"))
+        yield task.not_checked(f"values of offsets below {min(kept.start, task.committed)}", "the log no longer holds them")
     if task.committed > kept.stop:
-        beyond.append(task.not_checked(f"values of offsets from {kept.stop} on", "the log ends there"))
-    return Part(findings=(*found.findings, *altered(task.bucket, different)), compared=compared, beyond=tuple(beyond))
+        yield task.not_checked(f"values of offsets from {kept.stop} on", "the log ends there")
 
 
 def _hot_rows(task: BucketTask, hot: HotStore, window: OffsetRange) -> pa.Table:
@@ -95,11 +103,11 @@ def _hot_rows(task: BucketTask, hot: HotStore, window: OffsetRange) -> pa.Table:
     return _or_empty(as_table(batches))
 
 
-def _lake_rows(task: BucketTask, lake: LakeReader, window: OffsetRange) -> pa.Table:
-    inside = (pc.field(OFFSET) >= window.start) & (pc.field(OFFSET) < window.stop)
+def _lake_rows(task: BucketTask, lake: LakeReader, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+    """The filter spares files and row groups; what comes beside it is for the caller to drop."""
+    inside = (pc.field(OFFSET) >= wanted.start) & (pc.field(OFFSET) < wanted.stop)
     names = [*task.table.schema.names, OFFSET]
-    scanned: Iterator[pa.RecordBatch] = lake.scan(task.snapshot_id, columns=names, filter=inside, buckets=[task.bucket])
-    return _or_empty(as_table(list(scanned))).filter(inside)
+    return lake.scan(task.snapshot_id, columns=names, filter=inside, buckets=[task.bucket])
 
 
 def _or_empty(table: pa.Table | None) -> pa.Table:

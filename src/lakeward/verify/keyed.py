@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 
 from lakeward.changelog import Fold
 from lakeward.model.change import ChangeType
-from lakeward.model.offsets import OffsetRange
 from lakeward.model.offsetset import Offsets, OffsetSet
 from lakeward.model.schema import CHANGE_TYPE, OFFSET, PREV_OFFSET
 from lakeward.spi.hot import HotStore, KvSnapshot
@@ -20,7 +19,8 @@ from lakeward.spi.lake import LakeReader
 from lakeward.verify.addresses import AddressCount, expected_live
 from lakeward.verify.bykey import check_by_key
 from lakeward.verify.rows import altered_offsets
-from lakeward.verify.task import BucketTask, Part, altered, as_table
+from lakeward.verify.spill import WindowSpill
+from lakeward.verify.task import BucketTask, Part, altered
 
 
 def check_keyed(task: BucketTask, hot: HotStore, lake: LakeReader, count: AddressCount) -> Part:
@@ -51,44 +51,39 @@ def _live(task: BucketTask, hot: HotStore, snapshot: KvSnapshot) -> OffsetSet:
 
 
 def _compare(task: BucketTask, hot: HotStore, lake: LakeReader, snapshot: KvSnapshot, live: OffsetSet, found: Part) -> Part:
-    """Value by value, a window of live rows at a time; each window goes through KV, changelog and lake once."""
+    """Value by value: KV, changelog and lake are read once each, and compared a window of live rows at a time."""
     different: list[Offsets] = []
     compared, lost = 0, 0
     names = list(task.table.schema.names)
-    for window in _windows(live, task.window_rows):
-        held = as_table(list(_held(task, hot, snapshot, live, window)))
-        wanted = int(np.count_nonzero((live.values >= window.start) & (live.values < window.stop)))
-        lost += wanted - (0 if held is None else held.num_rows)
-        if held is None:
-            continue
-        inside = (pc.field(OFFSET) >= window.start) & (pc.field(OFFSET) < window.stop)
-        for batch in lake.scan(task.snapshot_id, columns=[*names, OFFSET], filter=inside, buckets=[task.bucket]):
-            offsets, rows = altered_offsets(held, pa.Table.from_batches([batch]), names)
-            different.append(offsets)
-            compared += rows
+    starts = live.values[:: task.window_rows]
+    with WindowSpill(starts) as held, WindowSpill(starts) as there:
+        for batch in _held(task, hot, snapshot, live):
+            held.add(batch)
+        for batch in lake.scan(task.snapshot_id, columns=[*names, OFFSET], buckets=[task.bucket]):
+            there.add(batch)
+        for number in range(len(starts)):
+            ours, theirs = held.take(number), there.take(number)
+            lost += len(live.values[number * task.window_rows :][: task.window_rows]) - (0 if ours is None else ours.num_rows)
+            if ours is not None and theirs is not None:
+                offsets, rows = altered_offsets(ours, theirs, names)
+                different.append(offsets)
+                compared += rows
     beyond = (task.not_checked(f"values of {lost} rows replaced since", "no before-images in the changelog"),) if lost > 0 else ()
     return Part(findings=(*found.findings, *altered(task.bucket, different)), compared=compared, beyond=beyond)
 
 
-def _windows(live: OffsetSet, rows: int) -> Iterator[OffsetRange]:
-    values = live.values
-    for at in range(0, len(values), rows):
-        yield OffsetRange(int(values[at]), int(values[min(at + rows, len(values)) - 1]) + 1)
-
-
-def _held(task: BucketTask, hot: HotStore, snapshot: KvSnapshot, live: OffsetSet, window: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """The window's live rows as the hot store has them: in the KV still, or as before-images of what replaced them since."""
+def _held(task: BucketTask, hot: HotStore, snapshot: KvSnapshot, live: OffsetSet) -> Iterator[pa.RecordBatch]:
+    """The live rows as the hot store has them: in the KV still, or as before-images of what replaced them since."""
     names = [*task.table.schema.names, OFFSET]
     for batch in hot.read_snapshot(task.table, snapshot, list(task.table.schema.names)):
-        yield from _chosen(batch.select(names), live, window)
+        yield from _chosen(batch.select(names), live)
     for batch in hot.read_log(task.table, task.bucket, task.committed, snapshot.log_offset):
         for image in _before_images(batch, names):
-            yield from _chosen(image, live, window)
+            yield from _chosen(image, live)
 
 
-def _chosen(batch: pa.RecordBatch, live: OffsetSet, window: OffsetRange) -> Iterator[pa.RecordBatch]:
-    offsets = batch.column(OFFSET).to_numpy(zero_copy_only=False)
-    keep = live.mask(offsets) & (offsets >= window.start) & (offsets < window.stop)
+def _chosen(batch: pa.RecordBatch, live: OffsetSet) -> Iterator[pa.RecordBatch]:
+    keep = live.mask(batch.column(OFFSET).to_numpy(zero_copy_only=False))
     if keep.any():
         yield batch.filter(pa.array(keep))
 

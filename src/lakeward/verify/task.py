@@ -34,11 +34,12 @@ class BucketTask:
     expected: tuple[OffsetRange, ...]
     bounds: LogBounds | None
     deep: bool
+    window_bytes: int = WINDOW_BYTES
 
     @property
     def window_rows(self) -> int:
         estimate = MIN_ROW_BYTES if self.bounds is None else max(MIN_ROW_BYTES, self.bounds.bytes_per_row)
-        return int(WINDOW_BYTES / estimate)
+        return max(1, int(self.window_bytes / estimate))
 
     def not_checked(self, what: str, why: str) -> str:
         return f"bucket {self.bucket}: {what} ({why})"
