@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from lakeward.errors import LakewardError, ServerUnavailable
+from lakeward.errors import LakewardError, ServerUnavailable, from_wire
 from lakeward.hot.embedded.flight.connection import Backoff, FlightConnection
 from lakeward.hot.embedded.flight.failure import calling
 from lakeward.hot.embedded.flight.tables import row_schema
@@ -168,7 +168,10 @@ class _Stream:
         if raw is None:
             self._guard(self.writer.close)
             raise ServerUnavailable(address=self.connection.address, reason="the put stream ended early")
-        return from_bytes(PutAck, raw.to_pybytes())
+        ack = from_bytes(PutAck, raw.to_pybytes())
+        if ack.error is not None:
+            raise from_wire(ack.error)
+        return ack
 
     def abandon(self) -> None:
         with suppress(flight.FlightError, pa.ArrowException, OSError):

@@ -53,10 +53,12 @@ class BatchHeader:
 
 @dataclass(frozen=True, kw_only=True)
 class PutAck:
-    """One per batch, in order: the offsets it was given (on PK tables those of its changelog)."""
+    """One per batch, in order: the offsets it was given (on PK tables those of its changelog). With an `error`, in its wire form, it
+    says that this batch and those behind it are not acknowledged; nothing comes after it."""
 
     start: int
     stop: int
+    error: dict[str, Any] | None = None
 
 
 class Read(StrEnum):

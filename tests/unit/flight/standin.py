@@ -30,14 +30,32 @@ from lakeward.spi.hot import KvSnapshot, LogBounds
 
 
 @dataclass
+class StandInPut:
+    """Stored, and on "disk" as soon as the store's `before_ack` returns."""
+
+    store: StandInStore
+    appended: Appended
+
+    @property
+    def is_ready(self) -> bool:
+        return self.store.is_ready
+
+    def wait(self) -> Appended:
+        self.store.before_ack(self.appended)
+        return self.appended
+
+
+@dataclass
 class StandInStore:
-    """Appends to lists, with writers' sequences. `before_append` lets a test fail or hold a put."""
+    """Appends to lists, with writers' sequences. `before_append` lets a test fail or hold a put, `before_ack` its acknowledgement."""
 
     tables: dict[TablePath, TableInfo] = field(default_factory=dict)
     logs: dict[Bucket, list[pa.RecordBatch]] = field(default_factory=dict)
     seen: dict[tuple[Bucket, int], dict[int, Appended]] = field(default_factory=dict)
     puts: int = 0
     before_append: Callable[[pa.RecordBatch], None] = lambda batch: None
+    before_ack: Callable[[Appended], None] = lambda appended: None
+    is_ready: bool = False
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def load_table(self, path: TablePath) -> TableInfo:
@@ -47,6 +65,9 @@ class StandInStore:
 
     def list_tables(self) -> Sequence[TableInfo]:
         return list(self.tables.values())
+
+    def begin_append(self, table: TableInfo, bucket: Bucket, batch: pa.RecordBatch, writer: WriterSequence | None = None) -> StandInPut:
+        return StandInPut(self, self.append(table, bucket, batch, writer))
 
     def append(self, table: TableInfo, bucket: Bucket, batch: pa.RecordBatch, writer: WriterSequence | None = None) -> Appended:
         self.before_append(batch)
@@ -66,17 +87,17 @@ class StandInStore:
             self.changed.notify_all()
             return appended
 
-    def upsert(
+    def begin_upsert(
         self,
         table: TableInfo,
         bucket: Bucket,
         batch: pa.RecordBatch,
         columns: Sequence[str] | None = None,
         writer: WriterSequence | None = None,
-    ) -> Appended:
+    ) -> StandInPut:
         raise NotImplementedError
 
-    def delete(self, table: TableInfo, bucket: Bucket, keys: pa.RecordBatch, writer: WriterSequence | None = None) -> Appended:
+    def begin_delete(self, table: TableInfo, bucket: Bucket, keys: pa.RecordBatch, writer: WriterSequence | None = None) -> StandInPut:
         raise NotImplementedError
 
     def lookup(self, table: TableInfo, bucket: Bucket, keys: pa.RecordBatch) -> pa.RecordBatch:

@@ -213,6 +213,10 @@ class BucketLog:
         else:
             self._progress.tell()
 
+    def may_acknowledge(self, stop: int) -> bool:
+        """`wait_synced` would return at once."""
+        return self.options.fsync is not Fsync.ALWAYS or self._group.synced >= stop
+
     def sync(self) -> int:
         """Forces everything to disk that was appended before the call; returns that end."""
         end = self.end

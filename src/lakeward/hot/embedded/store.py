@@ -16,8 +16,8 @@ from lakeward.hot.embedded.alter import check_altered
 from lakeward.hot.embedded.appended import Appended, WriterSequence
 from lakeward.hot.embedded.conform import conform
 from lakeward.hot.embedded.datafolder import DataFolder
+from lakeward.hot.embedded.hotbucket import HotBucket
 from lakeward.hot.embedded.hottable import HotTable
-from lakeward.hot.embedded.kv.bucket import KvBucket
 from lakeward.hot.embedded.log import BucketLog
 from lakeward.hot.embedded.metadb import StoredTable
 from lakeward.hot.embedded.offsetguard import guard_bucket
@@ -42,6 +42,11 @@ class PendingAppend:
 
     log: BucketLog
     appended: Appended
+
+    @property
+    def is_ready(self) -> bool:
+        """`wait` would not block."""
+        return self.log.may_acknowledge(self.appended.stop)
 
     def wait(self) -> Appended:
         """Blocks as the table's fsync policy says. Raises `BucketStopped`: the outcome is then unknown."""
@@ -178,16 +183,31 @@ class EmbeddedStore(HotAdmin):
         writer: WriterSequence | None = None,
     ) -> Appended:
         """Inserts or replaces rows of a PK table; `columns`: only those and the key. Raises as `append`, and `KvFailed`."""
-        return self._kv_for_write(table, bucket, "upsert").upsert(batch, columns, writer)
+        return self.begin_upsert(table, bucket, batch, columns, writer).wait()
+
+    def begin_upsert(
+        self,
+        table: TableInfo,
+        bucket: Bucket,
+        batch: pa.RecordBatch,
+        columns: Sequence[str] | None = None,
+        writer: WriterSequence | None = None,
+    ) -> PendingAppend:
+        found = self._bucket_for_put(table, bucket, "upsert")
+        return PendingAppend(found.log, found.kv(self.hot_table(table).schemas).begin_upsert(batch, columns, writer))
 
     def delete(self, table: TableInfo, bucket: Bucket, keys: pa.RecordBatch, writer: WriterSequence | None = None) -> Appended:
         """Deletes rows of a PK table by key; absent keys are no error. Raises as `upsert`."""
-        return self._kv_for_write(table, bucket, "delete").delete(keys, writer)
+        return self.begin_delete(table, bucket, keys, writer).wait()
 
-    def _kv_for_write(self, table: TableInfo, bucket: Bucket, what: str) -> KvBucket:
+    def begin_delete(self, table: TableInfo, bucket: Bucket, keys: pa.RecordBatch, writer: WriterSequence | None = None) -> PendingAppend:
+        found = self._bucket_for_put(table, bucket, "delete")
+        return PendingAppend(found.log, found.kv(self.hot_table(table).schemas).begin_delete(keys, writer))
+
+    def _bucket_for_put(self, table: TableInfo, bucket: Bucket, what: str) -> HotBucket:
         hot = self.hot_table(table)
         self._check_pk(hot, what)
-        return hot.bucket_for_write(bucket).kv(hot.schemas)
+        return hot.bucket_for_write(bucket)
 
     def _check_pk(self, hot: HotTable, what: str) -> None:
         if not hot.info.is_pk:

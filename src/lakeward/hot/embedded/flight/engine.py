@@ -8,7 +8,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from lakeward.hot.embedded.appended import Appended, WriterSequence
+from lakeward.hot.embedded.appended import WriterSequence
+from lakeward.hot.embedded.flight.acks import Pending
 from lakeward.model.bucket import Bucket
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.spi.hot import KvSnapshot, LogBounds
@@ -21,18 +22,18 @@ class Engine(Protocol):
 
     def list_tables(self) -> Sequence[TableInfo]: ...
 
-    def append(self, table: TableInfo, bucket: Bucket, batch: pa.RecordBatch, writer: WriterSequence | None = None) -> Appended: ...
+    def begin_append(self, table: TableInfo, bucket: Bucket, batch: pa.RecordBatch, writer: WriterSequence | None = None) -> Pending: ...
 
-    def upsert(
+    def begin_upsert(
         self,
         table: TableInfo,
         bucket: Bucket,
         batch: pa.RecordBatch,
         columns: Sequence[str] | None = None,
         writer: WriterSequence | None = None,
-    ) -> Appended: ...
+    ) -> Pending: ...
 
-    def delete(self, table: TableInfo, bucket: Bucket, keys: pa.RecordBatch, writer: WriterSequence | None = None) -> Appended: ...
+    def begin_delete(self, table: TableInfo, bucket: Bucket, keys: pa.RecordBatch, writer: WriterSequence | None = None) -> Pending: ...
 
     def lookup(self, table: TableInfo, bucket: Bucket, keys: pa.RecordBatch) -> pa.RecordBatch: ...
 

@@ -7,12 +7,14 @@ Rows are not touched here: a batch goes from gRPC's buffers to the store as it c
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
 from lakeward.errors import InvalidRequest, InvalidRows
-from lakeward.hot.embedded.appended import Appended, WriterSequence
+from lakeward.hot.embedded.appended import WriterSequence
+from lakeward.hot.embedded.flight.acks import Acknowledger, Pending
 from lakeward.hot.embedded.flight.budget import MemoryBudget
 from lakeward.hot.embedded.flight.engine import Engine
 from lakeward.hot.embedded.flight.gate import CallGate
@@ -20,7 +22,7 @@ from lakeward.hot.embedded.flight.putplan import plan_put
 from lakeward.hot.embedded.flight.tables import find_table
 from lakeward.hot.embedded.kv.nestednulls import find_nested_null
 from lakeward.model.bucket import Bucket
-from lakeward.protocol.flight import BatchHeader, PutAck, PutCommand, PutKind, from_bytes, to_bytes
+from lakeward.protocol.flight import BatchHeader, PutCommand, PutKind, from_bytes
 
 
 class PutStream:
@@ -33,11 +35,14 @@ class PutStream:
         self.what = f"{command.kind} to {command.table}"
 
     def serve(self, reader: flight.MetadataRecordBatchReader, writer: flight.FlightMetadataWriter) -> None:
-        for batch, header in _chunks(reader, self.what):
-            with self.gate.inside(), self.budget.hold(batch.get_total_buffer_size(), self.what):
-                self._check(batch)
-                appended = self._store(header.bucket, self.plan.padded(batch), self._writer(header))
-            writer.write(to_bytes(PutAck(start=appended.start, stop=appended.stop)))
+        with Acknowledger(writer) as acks:
+            for batch, header in _chunks(reader, self.what):
+                with ExitStack() as inside:
+                    inside.enter_context(self.gate.inside())
+                    with self.budget.hold(batch.get_total_buffer_size(), self.what):
+                        self._check(batch)
+                        put = self._store(header.bucket, self.plan.padded(batch), self._writer(header))
+                    acks.add(put, inside.pop_all().close)
 
     def _check(self, batch: pa.RecordBatch) -> None:
         """Peers are not trusted: buffers are walked once, so that nothing malformed is ever stored."""
@@ -59,14 +64,14 @@ class PutStream:
             return None
         return WriterSequence(writer_id=self.command.writer, sequence=header.sequence)
 
-    def _store(self, bucket: Bucket, batch: pa.RecordBatch, writer: WriterSequence | None) -> Appended:
+    def _store(self, bucket: Bucket, batch: pa.RecordBatch, writer: WriterSequence | None) -> Pending:
         match self.command.kind:
             case PutKind.APPEND:
-                return self.engine.append(self.table, bucket, batch, writer)
+                return self.engine.begin_append(self.table, bucket, batch, writer)
             case PutKind.UPSERT:
-                return self.engine.upsert(self.table, bucket, batch, self.plan.columns, writer)
+                return self.engine.begin_upsert(self.table, bucket, batch, self.plan.columns, writer)
             case PutKind.DELETE:
-                return self.engine.delete(self.table, bucket, batch, writer)
+                return self.engine.begin_delete(self.table, bucket, batch, writer)
 
 
 def _chunks(reader: flight.MetadataRecordBatchReader, what: str) -> Iterator[tuple[pa.RecordBatch, BatchHeader]]:
