@@ -7,10 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.fs as fs
-
-_FORMAT, _NOWHERE = ds.ParquetFileFormat(), fs.LocalFileSystem()
 
 
 def may_match(filter: pc.Expression, schema: pa.Schema, known: Sequence[pc.Expression]) -> list[bool]:
@@ -18,9 +15,12 @@ def may_match(filter: pc.Expression, schema: pa.Schema, known: Sequence[pc.Expre
 
     Arrow simplifies a filter under what is known only for fragments of a dataset, so each fact becomes a fragment that is
     never opened. In doubt the answer is yes."""
-    fragments = [_FORMAT.make_fragment(str(at), _NOWHERE, partition_expression=fact) for at, fact in enumerate(known)]
+    import pyarrow.dataset as ds  # loads pandas where that is installed: half a second that most processes never need
+
+    parquet, nowhere = ds.ParquetFileFormat(), fs.LocalFileSystem()
+    fragments = [parquet.make_fragment(str(at), nowhere, partition_expression=fact) for at, fact in enumerate(known)]
     try:
-        kept = ds.FileSystemDataset(fragments, schema, _FORMAT, _NOWHERE).get_fragments(filter=filter)
+        kept = ds.FileSystemDataset(fragments, schema, parquet, nowhere).get_fragments(filter=filter)
         possible = {int(f.path) for f in kept}
     except (pa.ArrowException, TypeError, ValueError):
         return [True] * len(known)

@@ -17,7 +17,6 @@ from requests.adapters import HTTPAdapter
 
 from lakeward.errors import InvalidConfig
 from lakeward.lake.iceberg.failures import lake_errors
-from lakeward.lake.iceberg.sqlcatalog import IcebergSqlCatalog
 from lakeward.model.clock import Clock, SystemClock
 from lakeward.model.table import TablePath
 
@@ -100,6 +99,8 @@ class IcebergConnection:
 
 def _open(name: str, options: dict[str, str]) -> Catalog:
     if options.get("type") == "sql":
+        from lakeward.lake.iceberg.sqlcatalog import IcebergSqlCatalog  # SQLAlchemy comes with it, which REST clients need not load
+
         return IcebergSqlCatalog(name, **{k: v for k, v in options.items() if k != "type"})
     return load_catalog(name, **options)
 

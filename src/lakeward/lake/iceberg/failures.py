@@ -3,18 +3,24 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, RESTError
 from requests.exceptions import RequestException
-from sqlalchemy.exc import SQLAlchemyError
 
 from lakeward.errors import LakeTableGone, LakeUnavailable
 
-OUTSIDE = (OSError, RESTError, RequestException, SQLAlchemyError, pa.ArrowException)
-"""Catalog or storage did not do what was asked; `requests` errors are `OSError`s too."""
+OUTSIDE = (OSError, RESTError, RequestException, pa.ArrowException)
+"""Catalog or storage did not do what was asked; `requests` errors are `OSError`s too. Beside these: `database_errors()`."""
+
+
+def database_errors() -> tuple[type[Exception], ...]:
+    """SQLAlchemy's, where it is in use. Jobs and workers on a REST catalog need not wait for its import, a third of a second."""
+    module = sys.modules.get("sqlalchemy.exc")
+    return () if module is None else (module.SQLAlchemyError,)
 
 
 @contextmanager
@@ -24,7 +30,7 @@ def lake_errors(table: str, what: str, lake: str = "iceberg") -> Iterator[None]:
         yield
     except (NoSuchTableError, NoSuchNamespaceError) as error:
         raise LakeTableGone(table=table) from error
-    except OUTSIDE as error:
+    except (*OUTSIDE, *database_errors()) as error:
         raise LakeUnavailable(lake=lake, what=f"{what} {table}".strip(), reason=describe(error)) from error
 
 
