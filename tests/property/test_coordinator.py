@@ -120,9 +120,14 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self.world.clock.jump(jump)
         self.world.coordinator.tick()
 
-    @rule(lose_file=st.booleans())
-    def restart(self, lose_file: bool) -> None:
-        self.world.restart(lose_file=lose_file)
+    @rule(lose_file=st.booleans(), late=st.booleans())
+    def restart(self, lose_file: bool, late: bool) -> None:
+        """`late`: jobs talk to the new coordinator before it has read a single lake, rounds that were fenced long ago among them."""
+        self.world.restart(lose_file=lose_file, read_lakes=False)
+        for job, work in self._rounds() if late else ():
+            if not work.landed:
+                self._plan(job, work)
+        self.world.coordinator.read_lakes()
         if lose_file:
             # What is left is the lake: epochs and offsets begin there again.
             for table_id in list(self.epochs):
@@ -205,7 +210,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
     @rule(data=st.data(), what=st.sampled_from(["plan", "commit", "commit unchecked", "report", "finish", "fail"]), times=st.integers(1, 2))
     def step(self, data: st.DataObject, what: str, times: int) -> None:
         """One step of any round, also of one that was fenced long ago."""
-        pairs = [(j, r) for j in self.instances for r in (*j.rounds.values(), *j.over)]
+        pairs = self._rounds()
         if not pairs:
             return
         job, work = data.draw(st.sampled_from(pairs))
@@ -310,20 +315,22 @@ class CoordinatorMachine(RuleBasedStateMachine):
             job.over.append(job.rounds.pop(work.table.table_id))
 
     @precondition(lambda self: bool(self.instances))
-    @rule(data=st.data(), name=st.sampled_from(NAMES), epoch=st.integers(0, 9), stop=st.integers(0, 60))
-    def lie(self, data: st.DataObject, name: str, epoch: int, stop: int) -> None:
-        """Reports for a table it never had, offsets that the lake never saw."""
+    @rule(data=st.data(), name=st.sampled_from(NAMES), epoch=st.integers(0, 9), rows=st.integers(0, 9), beyond=st.sampled_from([0, 0, 5]))
+    def lie(self, data: st.DataObject, name: str, epoch: int, rows: int, beyond: int) -> None:
+        """Reports for a table it never had, offsets that the lake never saw: rows that the log has, or that nobody has."""
         job = data.draw(st.sampled_from(self.instances))
         try:
             info = self.world.hot.load_table(TablePath("db", name))
         except TableNotFound:
             return
+        self.world.hot.append(info.path, rows)
         known = self.world.coordinator.committed(info.path).offsets.get(B0, 0)
+        stop = max(known, self.world.hot.bounds(info)[B0].end + beyond)
         handed = HandedOut(table_id=info.table_id, path=info.path, epoch=epoch, freshness_ms=1)  # type: ignore[arg-type]
         work = Round(table=handed, info=info)
-        ranges = (CommittedRange(bucket=B0, range=OffsetRange(known, max(known, stop))),)
+        ranges = (CommittedRange(bucket=B0, range=OffsetRange(known, stop)),)
         self._send(job, finished=(TableFinished(table_id=info.table_id, epoch=handed.epoch),))
-        self._commit(job, work, new_round_id(), OffsetMap({B0: max(known, stop)}), ranges, LedgerKind.ROUND)
+        self._commit(job, work, new_round_id(), OffsetMap({B0: stop}), ranges, LedgerKind.ROUND)
 
     # ---- what always holds ----
     @invariant()
@@ -373,6 +380,10 @@ class CoordinatorMachine(RuleBasedStateMachine):
             assert record.state is not TableState.DISABLED or not record.options.enabled
 
     # ---- help ----
+    def _rounds(self) -> list[tuple[Instance, Round]]:
+        """Every round that somebody may still go on with."""
+        return [(j, r) for j in self.instances for r in (*j.rounds.values(), *j.over)]
+
     def _lake_epoch(self, table_id: TableId) -> int:
         for info in self.world.hot.list_tables():
             if info.table_id == table_id:
