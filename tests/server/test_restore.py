@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Backup and restore as docs/operating tells it: a folder older than the lake comes back, and no offset names two rows."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lakeward.cli import app
+from lakeward.client import Client
+from lakeward.errors import LakewardError
+from lakeward.model.table import TablePath
+from lakeward.protocol import routes
+from lakeward.testing.waiting import wait_until
+from lakeward.verify import verify_table
+from tests.spark.processes import Job, Server, tier_now
+
+LOG, PK = "shop.clicks", "shop.orders"
+
+
+def certify(client: Client, *paths: str) -> None:
+    for path in paths:
+        found = verify_table(client.plugin, TablePath.parse(path), deep=True)
+        assert found.holds, found.all_findings
+
+
+def lake_ids(client: Client, path: str) -> list[int]:
+    return sorted(client.read(path, mode="lake").to_table().column("id").to_pylist())
+
+
+def test_a_restored_folder_goes_on_above_its_lake(tmp_path: Path) -> None:
+    """The catalog is not in the folder, as with any that is not embedded: the lake is ahead of what comes back."""
+    elsewhere = tmp_path / "lake"
+    elsewhere.mkdir()
+    settings = {
+        "datalake.iceberg.type": "sql",
+        "datalake.iceberg.uri": f"sqlite:///{elsewhere}/catalog.db",
+        "datalake.iceberg.warehouse": f"file://{elsewhere}",
+    }
+    server = Server(tmp_path / "server", settings)
+    job = Job(server, "job", spark=False)
+    try:
+        with server.connect() as client:
+            log = client.create_table(LOG, "id BIGINT", freshness="1 h")
+            pk = client.create_table(PK, "id BIGINT NOT NULL, state STRING", primary_key="id", freshness="1 h")
+            log.append([{"id": 1}])
+            pk.upsert([{"id": 1, "state": "new"}])
+            tier_now(client, log)
+            tier_now(client, pk)
+        server.stop()
+        shutil.copytree(server.folder / "data", tmp_path / "backup")
+        server.start()
+        with server.connect() as client:
+            client.table(LOG).append([{"id": 2}])
+            client.table(PK).upsert([{"id": 2, "state": "new"}])
+            tier_now(client, client.table(LOG))
+            tier_now(client, client.table(PK))
+        server.stop()
+        shutil.rmtree(server.folder / "data")
+        (tmp_path / "backup").rename(server.folder / "data")
+        server.settings["server.restored"] = "true"
+        server.start()
+        with server.connect() as client:
+            log, pk = client.table(LOG), client.table(PK)
+            log.append([{"id": 3}])
+            tier_now(client, log)
+            assert lake_ids(client, LOG) == [1, 2, 3], "rows that only the lake has stay, new ones come above them"
+            with pytest.raises(LakewardError, match="resync"):
+                pk.upsert([{"id": 3, "state": "new"}])
+            assert app.run(["table", "resync", PK, "--server", server.url]) == 0
+            wait_until(
+                lambda: pk.upsert([{"id": 3, "state": "new"}]),
+                limit_s=30,
+                what="the resync",
+                tolerate=(LakewardError,),
+                state=lambda: str(client.server.ask("GET", routes.TABLE_STATUS.format(table=PK))),
+            )
+            tier_now(client, pk)
+            assert lake_ids(client, PK) == [1, 3], "the lake follows the keys that came back"
+            certify(client, LOG, PK)
+    finally:
+        job.kill()
+        server.kill()
