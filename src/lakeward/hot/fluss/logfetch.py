@@ -44,19 +44,18 @@ class LogFetch:
     def batches(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
         """Raises `OffsetOutOfRange`, `SchemaChanged`, `ServerUnavailable`."""
         shaper, at, idle = BatchShaper(self.table.schema, self.columns), start, 0
-        pending = self._send(at) if at < stop else None
-        while pending is not None:
+        pending = self._send_ahead(at, stop)
+        while at < stop:
             answer = self._answer(pending, at)
-            pending = None
             if "remote" in answer:
                 for header, data in self._remote(answer["remote"], at, stop):
                     yield from self._rows(shaper, header, data, at, stop, projected=False)
                     at = header.next_offset
-                pending = self._send(at) if at < stop else None
+                pending = self._send_ahead(at, stop)
                 continue
             found = self._parse(answer)
             before, after = at, (found[-1][0].next_offset if found else at)
-            pending = self._send(after) if after < stop else None  # on its way while the rows are worked on
+            pending = self._send_ahead(after, stop)  # on its way while the rows are worked on
             for header, data in found:
                 if header.base_offset < stop and header.next_offset > at:
                     yield from self._rows(shaper, header, data, at, stop, projected=self._pushed is not None)
@@ -78,13 +77,22 @@ class LogFetch:
         values = {"follower": CLIENT, "max_bytes": FETCH_BYTES, "tables": [table], "max_wait_ms": WAIT_MS, "min_bytes": 1}
         return self.servers.leader(self.path, self.bucket).send(FETCH_LOG, values)
 
-    def _answer(self, pending: Pending, offset: int) -> Message:
+    def _send_ahead(self, offset: int, stop: int) -> Pending | None:
+        """None: nothing is left to ask for, or the server that led the bucket is away; `_answer` then looks for the new leader."""
+        try:
+            return self._send(offset) if offset < stop else None
+        except ServerUnavailable:
+            return None
+
+    def _answer(self, pending: Pending | None, offset: int) -> Message:
         """A leader that moved is followed: the request is sent again to the new one."""
         try:
-            return self._checked(pending.result(), offset)
+            if pending is not None:
+                return self._checked(pending.result(), offset)
         except ServerUnavailable:
-            self.servers.forget_leader(self.bucket)
-            return self.servers.follow(self.path, self.bucket, lambda _: self._checked(self._send(offset).result(), offset))
+            pass
+        self.servers.forget_leader(self.bucket)
+        return self.servers.follow(self.path, self.bucket, lambda _: self._checked(self._send(offset).result(), offset))
 
     def _checked(self, answer: Message, offset: int) -> Message:
         bucket: Message = answer["tables"][0]["buckets"][0]

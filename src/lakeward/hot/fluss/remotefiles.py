@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +16,8 @@ from lakeward.hot.logbatch.header import PREFIX_SIZE, peek
 
 _WINDOW = 8 * 1024 * 1024
 _COPY = 4 * 1024 * 1024
+_S3 = ("s3://", "s3a://", "s3n://")
+"""Hadoop's names for the same thing."""
 
 
 def segment_path(folder: str, segment_id: str, start: int) -> str:
@@ -69,11 +73,19 @@ def _open(path: str) -> pa.NativeFile:
     """A plain path is this machine's; anything with a scheme is what pyarrow makes of it, with this process's credentials."""
     if "://" not in path and not path.startswith("file:"):
         return pa.memory_map(path)
-    spelled = (
-        path.replace("s3a://", "s3://", 1) if not path.startswith("file:") else "file://" + path.removeprefix("file:").replace("//", "", 1)
-    )
+    if path.startswith(_S3):
+        return _s3(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"), os.getpid()).open_input_file(
+            path.partition("://")[2]
+        )
+    spelled = path if not path.startswith("file:") else "file://" + path.removeprefix("file:").replace("//", "", 1)
     filesystem, name = pafs.FileSystem.from_uri(spelled)
     return filesystem.open_input_file(name)
+
+
+@lru_cache(maxsize=4)
+def _s3(endpoint: str | None, _pid: int) -> pafs.FileSystem:
+    """One for each process: its threads do not survive a fork."""
+    return pafs.S3FileSystem(endpoint_override=endpoint)
 
 
 class _reading:

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from lakeward.errors import LakewardError, PartitionNotFound, TableNotFound
+from lakeward.errors import LakewardError, PartitionNotFound, ServerUnavailable, TableNotFound
+from lakeward.hot.fluss.connection import FlussConnection, Pending
 from lakeward.hot.fluss.failures import Code, fluss_code_of, to_error
 from lakeward.hot.fluss.kvsnapshot import KvSnapshots
 from lakeward.hot.fluss.logfetch import LogFetch
@@ -132,18 +133,24 @@ class FlussStore(HotStore):
     def _list_offsets(self, table: TableInfo, buckets: Sequence[LogBucket], kind: int, at_ms: int | None = None) -> dict[LogBucket, int]:
         """One request per server and partition, all on their way at once; what fails is asked again bucket by bucket."""
         path = _path(table.path)
-        pending = []
+        pending: list[tuple[list[LogBucket], Pending | None]] = []
         for connection, led in self.servers.group_by_leader(path, buckets).items():
             for partition in dict.fromkeys(b.partition_id for b in led):
                 group = [b for b in led if b.partition_id == partition]
-                pending.append((group, connection.send(LIST_OFFSETS, _offsets_request(group, kind, at_ms))))
+                pending.append((group, _send(connection, _offsets_request(group, kind, at_ms))))
         found: dict[LogBucket, int] = {}
         for group, call in pending:
             try:
-                found |= self._parse_offsets(group, call.result())
+                found |= self._parse_offsets(group, call.result()) if call is not None else self._follow_all(path, group, kind, at_ms)
             except LakewardError:
-                found |= {b: self._follow_offset(path, b, kind, at_ms) for b in group}
+                found |= self._follow_all(path, group, kind, at_ms)
         return found
+
+    def _follow_all(self, path: Message, group: Sequence[LogBucket], kind: int, at_ms: int | None) -> dict[LogBucket, int]:
+        """Asks each bucket's leader anew: the one that was known may be dead for good."""
+        for bucket in group:
+            self.servers.forget_leader(bucket)
+        return {b: self._follow_offset(path, b, kind, at_ms) for b in group}
 
     def _follow_offset(self, path: Message, bucket: LogBucket, kind: int, at_ms: int | None) -> int:
         request = _offsets_request([bucket], kind, at_ms)
@@ -159,6 +166,14 @@ class FlussStore(HotStore):
     def _parse_offsets(self, buckets: Sequence[LogBucket], answer: Message) -> dict[LogBucket, int]:
         by_number = {b.get("bucket", 0): b.get("offset", 0) for b in self._one(answer).get("buckets", [])}
         return {b: by_number[b.number] for b in buckets}
+
+
+def _send(connection: FlussConnection, request: Message) -> Pending | None:
+    """None: the server is away."""
+    try:
+        return connection.send(LIST_OFFSETS, request)
+    except ServerUnavailable:
+        return None
 
 
 def _offsets_request(buckets: Sequence[LogBucket], kind: int, at_ms: int | None) -> Message:

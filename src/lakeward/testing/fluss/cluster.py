@@ -19,7 +19,7 @@ from lakeward.errors import FlussError, InvalidConfig, ServerUnavailable, TimedO
 from lakeward.hot.fluss.connection import Credentials
 from lakeward.hot.fluss.messages import METADATA
 from lakeward.hot.fluss.servers import FlussServers
-from lakeward.testing.fluss.jars import ICEBERG, SERVER, load_jars
+from lakeward.testing.fluss.jars import ICEBERG, S3, SERVER, load_jars
 from lakeward.testing.waiting import wait_until
 
 _ZOOKEEPER = "org.apache.fluss.shaded.zookeeper3.org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -87,18 +87,24 @@ class FlussCluster:
     def start(self) -> FlussCluster:
         """Fetches jars where need be. Raises `InvalidConfig`, `JavaNotFound`, `TimedOut` with the end of the log."""
         self.home = self.home.resolve()
-        for folder in ("logs", "plugins/iceberg", "zookeeper"):
+        for folder in ("logs", "zookeeper"):
             (self.home / folder).mkdir(parents=True, exist_ok=True)
-        for jar in load_jars(ICEBERG):
-            link = self.home / "plugins" / "iceberg" / jar.name
-            if not link.exists():
-                link.symlink_to(jar)
+        self._install("iceberg", ICEBERG)
+        if self.settings.get("remote.data.dir", "").startswith("s3"):
+            self._install("s3", S3)
         (self.home / "log4j2.properties").write_text(_LOG4J)
         self.ports = self.ports or _free_ports([*self._names(), *(_INTERNAL + n for n in self._names())])
         for name in self._names():
             self.start_process(name)
         self.wait_ready()
         return self
+
+    def _install(self, plugin: str, artifacts: Sequence[str]) -> None:
+        folder = self.home / "plugins" / plugin
+        folder.mkdir(parents=True, exist_ok=True)
+        for jar in load_jars(artifacts):
+            if not (folder / jar.name).exists():
+                (folder / jar.name).symlink_to(jar)
 
     def wait_ready(self) -> None:
         """Until the coordinator knows every tablet server: tables cannot be made before."""

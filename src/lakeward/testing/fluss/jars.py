@@ -20,6 +20,9 @@ SERVER = (
     f"org.apache.logging.log4j:log4j-slf4j-impl:{_LOG4J}",
 )
 ICEBERG = (f"org.apache.fluss:fluss-lake-iceberg:{VERSION}", "io.trino.hadoop:hadoop-apache:3.3.5-2", "org.xerial:sqlite-jdbc:3.50.3.0")
+S3 = (f"org.apache.fluss:fluss-fs-s3:{VERSION}",)
+"""Remote storage on S3, as a plugin of the servers."""
+
 FLINK = (
     f"org.apache.fluss:fluss-flink-tiering:{VERSION}",
     f"org.apache.fluss:fluss-flink-1.20:{VERSION}",
@@ -29,7 +32,7 @@ _FLINK_PARTS = ("flink-clients", "flink-connector-base", "flink-table-runtime", 
 _COPY_ALL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 _INSTALL = "org.apache.maven.plugins:maven-install-plugin:3.1.2:install-file"
-_PARENTS = ("fluss-lake", "fluss-flink")
+_PARENTS = ("fluss-lake", "fluss-flink", "fluss-filesystems")
 """Parent descriptors that some mirrors lack. An empty one does: the jars are whole, nothing is inherited that is needed."""
 
 _MVN_LIMIT_S = 600
@@ -79,8 +82,8 @@ def _fetch(artifacts: Sequence[str], folder: Path) -> None:
         raise InvalidConfig(where="Fluss jars", reason=f"mvn is not installed, and {folder} lacks {', '.join(map(_name, artifacts))}")
     folder.mkdir(parents=True, exist_ok=True)
     repository = folder / "repository"
-    if not repository.exists():
-        for parent in _PARENTS:
+    for parent in _PARENTS:
+        if not (repository / f"{parent}-parent.xml").exists():
             _install_parent(parent, repository)
     for artifact in artifacts:
         _mvn(repository, _COPY, f"-Dartifact={artifact}:jar", f"-DoutputDirectory={folder}")
