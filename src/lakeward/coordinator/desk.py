@@ -43,9 +43,9 @@ class Desk:
         board = self._board
         with board.change():
             job = self._register(request)
-            verdicts = [self._fail(request, failed) for failed in request.failed]
+            verdicts = [self._end(request, failed) for failed in request.failed]
             verdicts += [self._renew(request, table) for table in request.tiering]
-            verdicts += [self._finish(request, finished) for finished in request.finished]
+            verdicts += [self._end(request, finished) for finished in request.finished]
             if request.leaving:
                 self._give_back_all(job.name, f"job {job.name} left")
             tables = [] if request.leaving else self._hand_out(job, request)
@@ -139,15 +139,18 @@ class Desk:
         self._board.touch(record)
         return True
 
-    def _finish(self, request: HeartbeatRequest, finished: TableFinished) -> TableVerdict:
-        record = self._board.tables.get(finished.table_id)
-        if record is not None and record.last_finish == (finished.epoch, request.instance):
-            return TableVerdict(table_id=finished.table_id, verdict=Verdict.OK, reason="recorded before", round_id=finished.round_id)
-        held = self._held(request, finished.table_id, finished.epoch)
+    def _end(self, request: HeartbeatRequest, ended: TableFinished | TableFailed) -> TableVerdict:
+        record = self._board.tables.get(ended.table_id)
+        if record is not None and record.last_finish == (ended.epoch, request.instance):
+            return TableVerdict(table_id=ended.table_id, verdict=Verdict.OK, reason="recorded before", round_id=ended.round_id)
+        held = self._held(request, ended.table_id, ended.epoch)
         if isinstance(held, str):
-            return self._refusal(finished.table_id, held, finished.round_id)
-        self._record_finish(*held, finished, request)
-        return TableVerdict(table_id=finished.table_id, verdict=Verdict.OK, round_id=finished.round_id)
+            return self._refusal(ended.table_id, held, ended.round_id)
+        if isinstance(ended, TableFinished):
+            self._record_finish(*held, ended, request)
+        else:
+            self._record_failure(*held, ended, request)
+        return TableVerdict(table_id=ended.table_id, verdict=Verdict.OK, round_id=ended.round_id)
 
     def _record_finish(self, record: TableRecord, lease: Lease, finished: TableFinished, request: HeartbeatRequest) -> None:
         board = self._board
@@ -166,16 +169,6 @@ class Desk:
         board.look(record)
         if record.asked is not None and (record.covers(record.asked) or record.waiting.oldest_at_ms is None):
             record.asked = None
-
-    def _fail(self, request: HeartbeatRequest, failed: TableFailed) -> TableVerdict:
-        record = self._board.tables.get(failed.table_id)
-        if record is not None and record.last_finish == (failed.epoch, request.instance):
-            return TableVerdict(table_id=failed.table_id, verdict=Verdict.OK, reason="recorded before", round_id=failed.round_id)
-        held = self._held(request, failed.table_id, failed.epoch)
-        if isinstance(held, str):
-            return self._refusal(failed.table_id, held, failed.round_id)
-        self._record_failure(*held, failed, request)
-        return TableVerdict(table_id=failed.table_id, verdict=Verdict.OK, round_id=failed.round_id)
 
     def _record_failure(self, record: TableRecord, lease: Lease, failed: TableFailed, request: HeartbeatRequest) -> None:
         board = self._board

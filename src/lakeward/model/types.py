@@ -79,8 +79,7 @@ class DecimalType(DataType):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CharType(DataType):
-    keyword = "CHAR"
+class FixedLengthType(DataType):
     length: int = 1
 
     def __post_init__(self) -> None:
@@ -89,7 +88,12 @@ class CharType(DataType):
 
     @property
     def sql(self) -> str:
-        return f"CHAR({self.length})"
+        return f"{self.keyword}({self.length})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CharType(FixedLengthType):
+    keyword = "CHAR"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,19 +102,10 @@ class StringType(DataType):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BinaryType(DataType):
+class BinaryType(FixedLengthType):
     """A fixed number of bytes."""
 
     keyword = "BINARY"
-    length: int = 1
-
-    def __post_init__(self) -> None:
-        if self.length < 1:
-            raise InvalidRequest(what=self.sql, reason="the length is 1 or more")
-
-    @property
-    def sql(self) -> str:
-        return f"BINARY({self.length})"
 
 
 @dataclass(frozen=True, kw_only=True)
