@@ -23,6 +23,9 @@ SHARED_PATIENCE_S = 10.0
 
 POLL_S = 0.05
 
+PROGRESS_POLLS = 10
+"""Asking Spark how far it is takes several calls into the JVM: about as often as a heartbeat tells it."""
+
 Answers = list[list[bytes]]
 
 
@@ -70,11 +73,14 @@ class SparkDispatcher(Dispatcher):
     def _run_alone(self, orders: Sequence[bytes], control: RoundControl, group: str, progressed: Progressed) -> Answers:
         waiting = _Waiting(orders)
         self._start(lambda: self._collect(waiting, [waiting], group), f"lakeward-round-{group}")
+        polls = 0
         while not waiting.done.wait(POLL_S):
             if control.stopped_by is not None:
                 self._context.cancelJobGroup(group)  # queued tasks never start; running ones see the flag or their lease
                 control.check()
-            progressed(self._splits_done(group))
+            polls += 1
+            if polls % PROGRESS_POLLS == 0:
+                progressed(self._splits_done(group))
         return self._answers(waiting)
 
     def _splits_done(self, group: str) -> int:
