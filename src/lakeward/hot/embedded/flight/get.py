@@ -14,6 +14,7 @@ import pyarrow.flight as flight
 from lakeward.errors import InvalidRequest
 from lakeward.hot.embedded.flight.engine import Engine
 from lakeward.hot.embedded.flight.failure import answering
+from lakeward.hot.embedded.flight.packing import packed
 from lakeward.hot.embedded.flight.tables import as_of, find_table, log_schema, snapshot_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.table import TableInfo
@@ -34,7 +35,8 @@ def open_read(engine: Engine, ticket: Ticket, is_cancelled: Callable[[], bool]) 
     """The stream of this ticket. Errors while it runs reach the peer typed."""
     table = as_of(find_table(engine, ticket.table, ticket.table_id), ticket.schema_id, ticket.width)
     schema, batches = _open(engine, table, ticket, is_cancelled)
-    return flight.GeneratorStream(schema, _guarded(schema, batches, f"{ticket.kind} read of {ticket.table}"))
+    streamed = _guarded(schema, batches, f"{ticket.kind} read of {ticket.table}")
+    return flight.GeneratorStream(schema, packed(streamed) if ticket.kind is Read.LOG else streamed)
 
 
 def _open(engine: Engine, table: TableInfo, ticket: Ticket, is_cancelled: Callable[[], bool]) -> tuple[pa.Schema, Iterator[Streamed]]:
