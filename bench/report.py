@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -113,11 +113,13 @@ class Report:
         print(_line(result), flush=True)
         return result
 
-    def finish(self) -> Path:
-        """Stores the results, replacing those of an earlier run."""
+    def finish(self, keep: Callable[[str], bool] = lambda _case: False) -> Path:
+        """Stores the results, replacing those of an earlier run, except cases that this run left out and that `keep` names."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"{self.name}.json"
-        path.write_text(json.dumps([asdict(r) for r in self.results], indent=2) + "\n")
+        before = json.loads(path.read_text()) if path.exists() else []
+        kept = [r for r in before if keep(r["case"])]
+        path.write_text(json.dumps([*kept, *(asdict(r) for r in self.results)], indent=2) + "\n")
         missed = [r.case for r in self.results if r.met is False]
         print(f"{self.name}: {len(self.results)} results in {os.path.relpath(path)}, {len(missed)} targets missed", flush=True)
         return path
