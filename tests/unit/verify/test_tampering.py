@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,10 @@ from lakeward.testing.iceberg.foreign import ForeignEngine
 from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.verify import Certificate, verify_table
 from lakeward.verify.addresses import AddressCount
-from lakeward.verify.certificate import Finding, FindingKind
+from lakeward.verify.bucket import check_bucket
+from lakeward.verify.certificate import BucketReport, Finding, FindingKind
 from lakeward.verify.ledger import expected_ranges
+from lakeward.verify.task import BucketTask
 from tests.unit.verify.test_ledger import B, entry
 
 LOG, PK = "db.events", "db.state"
@@ -131,6 +133,29 @@ def test_untouched_tables_hold(empty: Yard, path: str, deep: bool) -> None:
     assert certificate.rows == (20 if path == LOG else 26)
     assert sum(b.compared for b in certificate.buckets) == (certificate.rows if deep else 0)
     assert (certificate.orphan_files, certificate.notes) == (0, ())
+
+
+@pytest.mark.parametrize("path", [LOG, PK])
+def test_rounds_go_on_beside_a_verification(empty: Yard, path: str) -> None:
+    """In the middle of it a round lands; the certificate is of the snapshot that its read lease keeps."""
+    empty.fill(path)
+    before = empty.foreign(path).load().current_snapshot()
+    info = empty.world.store.load_table(TablePath.parse(path))
+
+    def run(tasks: Sequence[BucketTask]) -> list[BucketReport]:
+        empty.write(path, 2)
+        hot, lake = empty.world.plugin.store(), empty.lake.open_reader(info)
+        return [check_bucket(task, hot, lake) for task in tasks]
+
+    certificate = verify_table(
+        empty.world.plugin, info.path, deep=True, run=run, clock=empty.world.clock, open_storage=lambda _plan: empty.lake
+    )
+    after = empty.foreign(path).load().current_snapshot()
+    assert before is not None
+    assert after is not None
+    assert after.snapshot_id != before.snapshot_id == int(certificate.snapshot_id or 0)
+    assert certificate.holds, certificate.all_findings
+    assert sum(b.compared for b in certificate.buckets) == certificate.rows
 
 
 def test_rows_that_changed_since_are_compared_by_their_before_images(keys: Yard) -> None:
