@@ -62,14 +62,29 @@ class Registry:
             self._board.enter(record, _S.SCHEDULED)
 
     def register(self, table: TableInfo, *, new: bool) -> TableRecord:
-        """A table that was created now. `new`: its lake side is known to be empty, so nothing needs to be read first."""
+        """A table that was created now. `new`: its lake side is known to be empty, so nothing needs to be read first.
+
+        One that was adopted has the id of the table that the lake belonged to. When that was dropped here, its ledger goes on: what
+        it records is recorded once, and no epoch is handed out twice."""
         board = self._board
         record = TableRecord(info=table, options=table_options(table, board.options), lake_seen=new)
         with board.change():
+            if not new:
+                self._go_on(record)
             board.add(record)
             board.enter(record, _S.NEW if record.options.enabled else _S.DISABLED)
             self._settle(record)
         return record
+
+    def _go_on(self, record: TableRecord) -> None:
+        stored = next((s for s in self._board.store.load_tables() if s.table_id == record.table_id), None)
+        if stored is None:
+            return
+        before = TableRecord(info=record.info, options=record.options)
+        before.load_json(stored.body)
+        record.epoch, record.generation = stored.epoch, before.generation
+        record.last_round, record.estimate = before.last_round, before.estimate
+        record.committed = self._board.store.load_offsets().get(record.table_id, OffsetMap())
 
     def altered(self, table: TableInfo) -> None:
         """The lake may have been switched on or off; freshness, pool and priority count from now on."""

@@ -70,6 +70,23 @@ def test_drop_never_touches_the_lake_and_a_new_life_never_takes_old_offsets(worl
     assert world.hot.append(PATH).start == 10, "an offset never names two rows"
 
 
+def test_an_adopted_table_goes_on_with_the_ledger_and_the_epochs_of_its_earlier_life(world: CoordinatorWorld) -> None:
+    world.create()
+    world.hot.append(PATH, 10)
+    run_round(world, 0, 10, "r1")
+    world.hot.append(PATH, 5)
+    world.clock.advance(600)
+    (handed,) = world.job().take()
+    world.federation.drop(PATH)
+    world.create(adopt=True)
+    entries = [(str(e.kind), str(e.range)) for e in world.coordinator.ledger(PATH).entries]
+    assert entries == [("round", "[0, 10)"), ("gap", "[0, 10)")], "once; and the new log holds none of them"
+    world.hot.append(PATH, 5)
+    world.clock.advance(600)
+    (again,) = world.job().take()
+    assert again.epoch > handed.epoch, "a round of the earlier life may still be under way"
+
+
 def test_adopting_needs_a_descriptor_where_the_hot_side_is_gone(world: CoordinatorWorld) -> None:
     table = world.create().table
     world.hot.append(PATH, 4)
