@@ -343,7 +343,7 @@ def _our_commits(rounds: int) -> tuple[list[float], list[float]]:
             clock.advance(10)
             before = time.process_time()
             if number % 10 == 9:
-                upkeep.expire(upkeep.expirable(clock.now_ms()))
+                upkeep.expire([s.snapshot_id for s in upkeep.expirable(clock.now_ms())])
             expiry.append(time.process_time() - before)
     return commits, expiry
 

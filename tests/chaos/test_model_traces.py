@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.coordinator.readleases import ReadLeases
+from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import SnapshotId, TableId
 from lakeward.model.table import TablePath
 from lakeward.testing.faults import Faults
@@ -341,8 +342,8 @@ def test_a_lost_database_leaves_orphans_to_a_sweep(tmp_path: Path, faults: Fault
 class WeakLeases(ReadLeases):
     """Expiry that marks nothing where leases are kept."""
 
-    def mark(self, table_id: TableId, snapshots: Iterable[SnapshotId]) -> list[SnapshotId]:
-        return list(snapshots)
+    def mark(self, table_id: TableId, snapshots: Iterable[ExpiringSnapshot], token: str | None = None) -> list[SnapshotId]:
+        return [s.snapshot_id for s in snapshots]
 
 
 @pytest.mark.parametrize("weak", [False, True], ids=["right", "weak"])
@@ -357,7 +358,7 @@ def test_expiry_and_read_leases_exclude_each_other(tmp_path: Path, faults: Fault
         record = coordinator.board.find(TablePath.parse(TABLE))
         old = stage.lake.open_reader(record.info).snapshots()[0].snapshot_id
         if weak:
-            coordinator.upkeep._leases = WeakLeases(coordinator.board)
+            coordinator.expiry.leases = WeakLeases(coordinator.board)
         with stage.foreign.load().transaction() as change:
             change.set_properties({"history.expire.max-snapshot-age-ms": "0", "history.expire.min-snapshots-to-keep": "1"})
         pause = faults.arm("lake.before-expire", "pause")

@@ -46,7 +46,7 @@ def test_a_round_is_not_lost_to_upkeep_of_its_own_table(lake: IcebergLakeStorage
                 if other == "properties":
                     lake.catalog().set_properties(log.table, {"owner": str(number)})
                 else:
-                    upkeep.expire(upkeep.expirable(LATER_MS))
+                    upkeep.expire([s.snapshot_id for s in upkeep.expirable(LATER_MS)])
             except CommitConflict:
                 continue
             except Exception as error:  # noqa: BLE001 - shown by the test

@@ -10,6 +10,7 @@ from lakeward.coordinator.admission import Forecast
 from lakeward.coordinator.board import Board
 from lakeward.coordinator.commits import Commits
 from lakeward.coordinator.desk import Desk
+from lakeward.coordinator.expiry import Expiry
 from lakeward.coordinator.explain import explain
 from lakeward.coordinator.intents import BoardIntents
 from lakeward.coordinator.jobs import JobRecord
@@ -69,7 +70,8 @@ class Coordinator:
         self.operations = Operations(self.board)
         self.views = StatusDesk(self.board, self.schedule, self.lakes)
         self.forecast = Forecast(self.board, self.schedule)
-        self.upkeep = Upkeep(self.board, self.schedule, self.lakes, self.leases, self.intents, self.views, self.commits)
+        self.expiry = Expiry(self.board, self.leases, self.views)
+        self.upkeep = Upkeep(self.board, self.schedule, self.lakes, self.expiry, self.intents, self.views, self.commits)
 
     def open(self) -> None:
         """Loads the state, meets it with the hot store's tables, and checks the lakes. Raises `InvalidConfig`."""
@@ -106,7 +108,7 @@ class Coordinator:
         return self.desk.heartbeat(request)
 
     def check_lease(self, check: LeaseCheck) -> LeaseVerdict:
-        return self.desk.check_lease(check)
+        return self.expiry.grant(check, self.desk.check_lease(check))
 
     def committed(self, path: TablePath) -> Committed:
         return self.commits.committed(path)

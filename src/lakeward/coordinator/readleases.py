@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from lakeward.coordinator.board import Board
 from lakeward.errors import SnapshotGone
 from lakeward.model.bucket import Bucket
+from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import LeaseId, SnapshotId, TableId, new_lease_id
 from lakeward.model.offsets import OffsetMap
 
@@ -26,6 +27,14 @@ class ReadLease:
     offsets: OffsetMap
 
 
+@dataclass(frozen=True)
+class Mark:
+    """A snapshot on its way out. `token`: the round that may take it out demands this as the lake's newest; None: no round does."""
+
+    snapshot: ExpiringSnapshot
+    token: str | None = None
+
+
 class ReadLeases:
     """In memory for the retention guard, in the store for restarts. Leases and expiry marks change under one lock and in one
     transaction: a marked snapshot cannot be leased, a leased one cannot be marked."""
@@ -33,15 +42,16 @@ class ReadLeases:
     def __init__(self, board: Board) -> None:
         self._board = board
         self._leases: dict[LeaseId, ReadLease] = {}
-        self._marks: dict[TableId, set[SnapshotId]] = {}
+        self._marks: dict[TableId, dict[SnapshotId, Mark]] = {}
 
     def load(self) -> None:
         connection = self._board.store.connection
         for lease_id, table_id, snapshot_id, ends, offsets in connection.execute("select * from read_leases"):
             lease = ReadLease(lease_id, table_id, snapshot_id, ends, OffsetMap.from_json(json.loads(offsets)))
             self._leases[lease.lease_id] = lease
-        for table_id, snapshot_id in connection.execute("select * from marks"):
-            self._marks.setdefault(table_id, set()).add(snapshot_id)
+        for table_id, snapshot_id, trace, token in connection.execute("select table_id, snapshot_id, trace, token from marks"):
+            going = ExpiringSnapshot(snapshot_id=snapshot_id, trace=trace)
+            self._marks.setdefault(table_id, {})[snapshot_id] = Mark(going, token)
 
     def take(self, table_id: TableId, snapshot_id: SnapshotId | None, offsets: Mapping[Bucket, int], lease_s: float) -> ReadLease | None:
         """A lease; None when the snapshot is marked to go."""
@@ -94,28 +104,40 @@ class ReadLeases:
             ]
         return min(held, default=None)
 
-    def mark(self, table_id: TableId, snapshots: Iterable[SnapshotId]) -> list[SnapshotId]:
-        """Marks those that nobody leases, so that nobody can any more; returns them."""
+    def mark(self, table_id: TableId, snapshots: Iterable[ExpiringSnapshot], token: str | None = None) -> list[SnapshotId]:
+        """Marks those that nobody leases, so that nobody can any more; returns them. `token`: for a round that demands it."""
         now_ms = self._board.clock.now_ms()
         with self._board.lock, self._board.store.transaction():
+            marks = self._marks.setdefault(table_id, {})
             leased = {x.snapshot_id for x in self._leases.values() if x.table_id == table_id and x.ends_at_ms > now_ms}
-            free = [s for s in snapshots if s not in leased]
-            self._board.store.connection.executemany("insert or ignore into marks values (?, ?)", [(table_id, s) for s in free])
-            self._marks.setdefault(table_id, set()).update(free)
-            return free
+            free = {s.snapshot_id: s for s in snapshots if s.snapshot_id not in leased}
+            made = {i: Mark(s, marks[i].token if token is None and i in marks else token) for i, s in free.items()}
+            self._board.store.connection.executemany(
+                "insert or replace into marks (table_id, snapshot_id, trace, token) values (?, ?, ?, ?)",
+                [(table_id, i, m.snapshot.trace, m.token) for i, m in made.items()],
+            )
+            marks.update(made)
+            return list(made)
 
     def unmark(self, table_id: TableId, snapshots: Iterable[SnapshotId]) -> None:
-        """After they are gone: snapshot ids do not come back, so the marks are of no more use."""
+        """After they and their files are gone (snapshot ids do not come back), or when no round can take them out any more."""
         gone = list(snapshots)
         with self._board.lock, self._board.store.transaction():
             self._board.store.connection.executemany(
                 "delete from marks where table_id = ? and snapshot_id = ?", [(table_id, s) for s in gone]
             )
-            self._marks.get(table_id, set()).difference_update(gone)
+            for snapshot_id in gone:
+                self._marks.get(table_id, {}).pop(snapshot_id, None)
 
-    def marked(self, table_id: TableId) -> list[SnapshotId]:
+    def lift(self, table_id: TableId, marks: Iterable[Mark]) -> None:
+        """Takes back marks that are still as they were seen: a round may have been granted a snapshot meanwhile."""
         with self._board.lock:
-            return sorted(self._marks.get(table_id, ()))
+            now = self._marks.get(table_id, {})
+            self.unmark(table_id, [m.snapshot.snapshot_id for m in marks if now.get(m.snapshot.snapshot_id) == m])
+
+    def marked(self, table_id: TableId) -> list[Mark]:
+        with self._board.lock:
+            return [mark for _, mark in sorted(self._marks.get(table_id, {}).items())]
 
     def count(self) -> int:
         return len(self._leases)

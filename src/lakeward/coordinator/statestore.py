@@ -42,7 +42,9 @@ create table if not exists intents (
 create index if not exists intents_by_table on intents (table_id, recorded_at_ms);
 create table if not exists read_leases (
   lease_id text primary key, table_id text not null, snapshot_id text, ends_at_ms integer not null, offsets text not null) without rowid;
-create table if not exists marks (table_id text not null, snapshot_id text not null, primary key (table_id, snapshot_id)) without rowid;
+create table if not exists marks (
+  table_id text not null, snapshot_id text not null, trace text not null default '', token text,
+  primary key (table_id, snapshot_id)) without rowid;
 """
 
 
@@ -71,6 +73,7 @@ class StateStore:
         # FULL: an epoch that was handed out survives a power cut too.
         connection.execute(f"pragma synchronous = {'full' if sync else 'off'}")
         connection.executescript(_TABLES)
+        _add_columns(connection, "marks", {"trace": "text not null default ''", "token": "text"})
         store = cls(connection)
         version = int(store.meta("format_version") or FORMAT_VERSION)
         if version > FORMAT_VERSION:
@@ -250,6 +253,13 @@ def _ledger_entry(row: tuple[Any, ...]) -> LedgerEntry:
         generation=generation,
         committed_at_ms=at,
     )
+
+
+def _add_columns(connection: sqlite3.Connection, table: str, columns: dict[str, str]) -> None:
+    """Those that a file of an older version does not have."""
+    known = {row[1] for row in connection.execute(f"pragma table_info({table})")}
+    for name in columns.keys() - known:
+        connection.execute(f"alter table {table} add column {name} {columns[name]}")
 
 
 def _text(body: Any) -> str:

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 
 from lakeward.coordinator.board import Board
 from lakeward.coordinator.commits import Commits
+from lakeward.coordinator.expiry import Expiry
 from lakeward.coordinator.intents import BoardIntents
 from lakeward.coordinator.lakes import Lakes
-from lakeward.coordinator.readleases import ReadLeases
 from lakeward.coordinator.record import TableRecord
 from lakeward.coordinator.schedule import Schedule
 from lakeward.coordinator.status import StatusDesk
@@ -33,12 +33,12 @@ class Upkeep:
         board: Board,
         schedule: Schedule,
         lakes: Lakes,
-        leases: ReadLeases,
+        expiry: Expiry,
         intents: BoardIntents,
         status: StatusDesk,
         commits: Commits,
     ) -> None:
-        self._board, self._schedule, self._lakes, self._leases = board, schedule, lakes, leases
+        self._board, self._schedule, self._lakes, self._expiry = board, schedule, lakes, expiry
         self._intents, self._status, self._commits = intents, status, commits
         self._swept_at: dict[TableId, float] = {}
         self._stop = threading.Event()
@@ -47,6 +47,7 @@ class Upkeep:
     # ---- threads ----
     def start(self) -> None:
         options = self._board.options
+        self._schedule.has_thread = True
         self._spawn("lakeward-tick", self._schedule.tick, options.tick_s)
         self._spawn("lakeward-lakes", self.read_lakes, min(1.0, options.upkeep_s))
         self._spawn("lakeward-upkeep", self.run, options.upkeep_s)
@@ -80,17 +81,18 @@ class Upkeep:
             self._lakes.read(record)
 
     def run(self) -> None:
-        self._leases.sweep()
+        self._expiry.leases.sweep()
         self._lakes.look()
-        self._each(self.expire)
+        self._each(self.expire, also=self._expiry.is_pending)
         self.prune()
 
     def remove_orphans(self) -> None:
         self._each(self.remove_orphans_of)
 
-    def _each(self, work: Callable[[TableRecord], int]) -> None:
+    def _each(self, work: Callable[[TableRecord], int], also: Callable[[TableRecord], bool] = lambda _: False) -> None:
         with self._board.lock:
-            records = [r for r in self._board.tables.values() if r.options.enabled and r.options.maintained and r.lake_seen]
+            seen = [r for r in self._board.tables.values() if r.options.enabled and r.lake_seen]
+            records = [r for r in seen if r.options.maintained or also(r)]
         for record in records:
             if self._stop.is_set():
                 return
@@ -104,22 +106,7 @@ class Upkeep:
             log.warning("upkeep of %s: %s", record.name, error)
 
     def expire(self, record: TableRecord) -> int:
-        """Marks what may go where read leases are kept, then lets it go; returns the bytes freed. Marks left by a crash are
-        carried out first: nobody can lease those any more."""
-        storage = self._board.lake_of(record)
-        if storage is None or not storage.capabilities.snapshot_expiry:
-            return 0
-        maintenance = storage.open_maintenance(record.info)
-        wanted = maintenance.expirable(self._board.clock.now_ms())
-        marked = self._leases.mark(record.table_id, wanted)
-        if not marked:
-            self._leases.unmark(record.table_id, self._leases.marked(record.table_id))
-            return 0
-        freed = maintenance.expire(marked)
-        self._leases.unmark(record.table_id, self._leases.marked(record.table_id))
-        with self._board.lock:
-            self._status.counters["expiredBytesReclaimed"] += freed
-        return freed
+        return self._expiry.run(record)
 
     def remove_orphans_of(self, record: TableRecord) -> int:
         """By intents each time; once in a long while by listing everything, in case intents were lost. Returns the bytes freed."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, TableId
+from lakeward.model.expiry import ExpiringSnapshot
+from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, SnapshotId, TableId
 from lakeward.model.round import RoundResult
 from lakeward.model.table import TablePath
 
@@ -122,14 +123,22 @@ class HeartbeatAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseCheck:
+    """`expirable`: snapshots that the commit could take out of the lake table; `token`: the round id that the commit demands as the
+    lake's newest, so that a commit with those can no longer land once the lake's token is another."""
+
     job: JobName
     instance: InstanceId
     table_id: TableId
     epoch: Epoch
     round_id: RoundId
+    expirable: tuple[ExpiringSnapshot, ...] = ()
+    token: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseVerdict:
+    """`expire`: those of the asked snapshots that nobody reads and that nobody can lease any more: the commit may take them."""
+
     held: bool
     reason: str = ""
+    expire: tuple[SnapshotId, ...] = ()

@@ -16,9 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeward.model.bucket import Bucket
+from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import RoundId, SnapshotId, TableId
 from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.offsetset import OffsetSet
+from lakeward.model.offsetset import Offsets, OffsetSet
 from lakeward.model.round import LakeBase
 from lakeward.model.schema import Column
 from lakeward.model.split import Split
@@ -80,7 +81,8 @@ class CommitProperties:
 class Committable:
     """One commit, ready to be sent again and again unchanged: versioned bytes that only its plugin reads.
 
-    `base` is the head it was prepared on; the commit demands exactly that head.
+    `base` is the head it was prepared on; the commit demands exactly that head. `expirable` are the snapshots that the table's
+    retention lets go with it; `expire`, set once those are marked where read leases are kept, are taken out by the same commit.
     """
 
     base: LakeBase
@@ -89,6 +91,16 @@ class Committable:
     deletes: int = 0
     files: int = 0
     bytes_written: int = 0
+    expirable: tuple[ExpiringSnapshot, ...] = ()
+    expire: tuple[SnapshotId, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expired:
+    """Snapshots that the table no longer has and whose files are deleted."""
+
+    snapshots: tuple[SnapshotId, ...] = ()
+    bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,7 +293,8 @@ class LakeCommitter(ABC):
 
     @abstractmethod
     def commit(self, committable: Committable, precondition: Precondition) -> LakeSnapshot:
-        """Checks the precondition on `committable.base` and commits on exactly that head and tag, as one snapshot.
+        """Checks the precondition on `committable.base` and commits on exactly that head and tag, as one snapshot; what
+        `committable.expire` names leaves the table in the same step, its files stay for `delete_expired`.
 
         Safe to repeat unchanged: at most one of the calls takes effect. Raises `CommitConflict` (`lost` when offsets, token
         or fence moved; else a foreign commit came between), `CommitUnknown` when no answer came, `LakeTableGone`."""
@@ -356,6 +369,11 @@ class LakeReader(ABC):
         themselves. None: not known. Equality deletes do not count. Raises `LakeUnavailable`."""
         return None
 
+    def deleted_rows(self, file: LakeFile) -> Offsets:
+        """Positions of the rows that a file's deletion vectors (and positional deletes) take out of it, ascending, for engines
+        that scan the file by themselves. Formats without vectors need none. Raises `LakeUnavailable`, `LakeTampered`."""
+        raise NotImplementedError
+
     def field_ids(self) -> Mapping[str, int]:
         """Column name of today -> field id in the data files, for engines that scan them by themselves. Empty: by name."""
         return {}
@@ -385,11 +403,16 @@ class LakeMaintenance(ABC):
         """Deletes files, with the caches beside them; returns the bytes freed. A file that is gone is no error."""
 
     @abstractmethod
-    def expirable(self, now_ms: int) -> Sequence[SnapshotId]:
+    def expirable(self, now_ms: int) -> Sequence[ExpiringSnapshot]:
         """Snapshots that the table's `history.expire.*` properties let go; never the tagged one, main's head or a
         branch's or tag's. The caller marks them where read leases are kept, then calls `expire`."""
 
     @abstractmethod
     def expire(self, snapshots: Sequence[SnapshotId]) -> int:
         """Removes these snapshots, then the files that only they referenced; returns the bytes freed. Safe to repeat; a
-        crash in between only delays the deletion (orphan removal finds the files)."""
+        crash in between only delays the deletion (`delete_expired` finishes it)."""
+
+    def delete_expired(self, snapshots: Sequence[ExpiringSnapshot]) -> Expired:
+        """Deletes what only these snapshots referenced; those that the table still has are left alone, and are not in the answer.
+        Called after a round's commit took them out, or after a crash. Safe to repeat, also after a crash of its own."""
+        raise NotImplementedError(f"{type(self).__name__} does not expire snapshots")

@@ -15,6 +15,7 @@ from typing import TypeVar
 from lakeward.errors import CommitConflict, CommitUnknown, LakeError, LakeUnavailable, LeaseLost, LedgerGap, RoundTooOld, Unavailable
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock
+from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import SnapshotId
 from lakeward.model.ledger import LedgerKind
@@ -84,7 +85,7 @@ class RoundCommit:
                 if found is not None:
                     return found
                 raise self._conflict("another round moved offsets or token", lost=True)
-            self._check_lease()
+            committable = replace(committable, expire=self._check_lease(committable.expirable))
             fault_point("round.before-lake-commit", table=self._table, round_id=self.plan.round_id)
             landed = self._send(base, committable)
             if landed is not None:
@@ -160,12 +161,19 @@ class RoundCommit:
                     raise self._unknown(str(error)) from error
         raise AssertionError("delays never end")
 
-    def _check_lease(self) -> None:
-        """No answer means: do not commit. Asks again for a while, since a server restart keeps leases."""
+    def _check_lease(self, expirable: tuple[ExpiringSnapshot, ...]) -> tuple[SnapshotId, ...]:
+        """No answer means: do not commit. Asks again for a while, since a server restart keeps leases. Returns those snapshots that
+        the coordinator has marked: nobody reads them or can begin to, so the commit takes them out."""
         fault_point("round.before-lease-check", table=self._table, round_id=self.plan.round_id)
         owner, until = self.owner, self.clock.monotonic() + self.limits.server_wait_s
         check = LeaseCheck(
-            job=owner.job, instance=owner.instance, table_id=self.plan.table.table_id, epoch=owner.epoch, round_id=self.plan.round_id
+            job=owner.job,
+            instance=owner.instance,
+            table_id=self.plan.table.table_id,
+            epoch=owner.epoch,
+            round_id=self.plan.round_id,
+            expirable=expirable,
+            token=self.plan.base.token,
         )
         for delay in delays():
             self.control.check()
@@ -178,7 +186,8 @@ class RoundCommit:
                 continue
             if not verdict.held:
                 raise self._lease_lost(verdict.reason)
-            return
+            return verdict.expire
+        raise AssertionError("delays never end")
 
     def _check_age(self) -> None:
         age = self.clock.monotonic() - self.started

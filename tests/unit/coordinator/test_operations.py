@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from lakeward.errors import ReadTooFarAhead, SnapshotGone, TableBusy, TimedOut
+from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import LeaseId, RoundId
 from lakeward.model.intent import Intent, IntentKind
 from lakeward.model.offsets import OffsetMap
@@ -132,7 +133,9 @@ def test_a_read_plan_holds_its_snapshot_and_log_until_it_ends(world: Coordinator
     assert (plan.snapshot_id, plan.offsets) == (snapshot, OffsetMap({B0: 4}))
     assert [(t.bucket, t.range.start, t.range.stop) for t in plan.tails] == [(B0, 4, 10)]
     assert world.coordinator.retention.held_from(table.table_id, B0) == 4
-    assert world.coordinator.leases.mark(table.table_id, [snapshot]) == [], "a leased snapshot cannot be marked"
+    assert world.coordinator.leases.mark(table.table_id, [ExpiringSnapshot(snapshot_id=snapshot)]) == [], (
+        "a leased snapshot cannot be marked"
+    )
     world.restart()
     assert world.coordinator.retention.held_from(table.table_id, B0) == 4, "leases survive a restart"
     world.clock.advance(30)
@@ -143,7 +146,7 @@ def test_a_read_plan_holds_its_snapshot_and_log_until_it_ends(world: Coordinator
     with pytest.raises(SnapshotGone):
         world.coordinator.renew_read(plan.lease_id, 60)
     assert world.coordinator.retention.held_from(table.table_id, B0) is None
-    assert world.coordinator.leases.mark(table.table_id, [snapshot]) == [snapshot]
+    assert world.coordinator.leases.mark(table.table_id, [ExpiringSnapshot(snapshot_id=snapshot)]) == [snapshot]
     with pytest.raises(TableBusy):
         world.coordinator.read_plan(PATH)
 

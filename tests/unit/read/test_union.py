@@ -24,6 +24,7 @@ from lakeward.errors import (
 )
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.model.bucket import Bucket
+from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.table import TablePath
@@ -149,9 +150,10 @@ def test_history_is_leased_and_says_what_is_kept(world: InProcessLakeward, clock
     assert ids(world, "db.t", as_of=datetime.fromtimestamp(moments[1] / 1000, UTC)) == [0, 1]
     result = world.read("db.t", as_of=snapshots[0])
     assert "lake snapshot" in describe_freshness(result.bound)
-    assert snapshots[0] not in world.coordinator.leases.mark(result_table(world), [snapshots[0]]), "leased: expiry leaves it"
+    going = [ExpiringSnapshot(snapshot_id=snapshots[0])]
+    assert world.coordinator.leases.mark(result_table(world), going) == [], "leased: expiry leaves it"
     result.close()
-    assert world.coordinator.leases.mark(result_table(world), [snapshots[0]]) == [snapshots[0]]
+    assert world.coordinator.leases.mark(result_table(world), going) == [snapshots[0]]
     with pytest.raises(SnapshotGone):
         world.read("db.t", as_of=snapshots[0])
     with pytest.raises(SnapshotGone, match="history is kept from"):

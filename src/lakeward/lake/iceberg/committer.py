@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestFile
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary, UpdateMetrics, update_snapshot_summaries
 from requests.exceptions import RequestException
 from sqlalchemy.exc import SQLAlchemyError
@@ -42,6 +43,7 @@ from lakeward.lake.iceberg.connection import IcebergConnection
 from lakeward.lake.iceberg.deletes import write_deletes
 from lakeward.lake.iceberg.diff import check_fits
 from lakeward.lake.iceberg.equality import find_same_round, key_ids, merge_hits
+from lakeward.lake.iceberg.expiry import expiring, plan_expiry
 from lakeward.lake.iceberg.failures import describe, lake_errors
 from lakeward.lake.iceberg.files import FileIndex
 from lakeward.lake.iceberg.handle import WriteHandle
@@ -72,6 +74,7 @@ from lakeward.lake.iceberg.summary import (
     summary_of,
 )
 from lakeward.model.bucket import Bucket
+from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import RoundId
 from lakeward.model.offsets import OffsetMap
@@ -98,6 +101,9 @@ from lakeward.spi.lake import (
 
 _REFUSED = (BadRequestError, UnauthorizedError, AuthorizationExpiredError, ForbiddenError, TooManyRequestsError)
 """Answers that say for certain that nothing was committed."""
+
+_EXPIRE_LIMIT = 200
+"""Snapshots that one commit takes out at most: a round adds one, so that a backlog of any size is soon gone."""
 
 
 @dataclass(frozen=True)
@@ -295,7 +301,12 @@ class IcebergLakeCommitter(LakeCommitter):
             deletes=sum(f.record_count for _, f in deletes) if rows_gone is None else rows_gone,
             files=len(written),
             bytes_written=sum(f.file_size_in_bytes for f in written),
+            expirable=self._expirable(metadata),
         )
+
+    def _expirable(self, metadata: TableMetadata) -> tuple[ExpiringSnapshot, ...]:
+        ids = plan_expiry(metadata, self._connection.clock.now_ms(), coming=1)
+        return tuple(expiring(metadata, ids[:_EXPIRE_LIMIT]))
 
     def _own_summary(self, base: LakeBase, properties: CommitProperties, fence_step: int) -> dict[str, str]:
         return {
@@ -345,7 +356,7 @@ class IcebergLakeCommitter(LakeCommitter):
         return new + merge_manifests(target, load_manifests(target.io, ground.head), specs)
 
     def commit(self, committable: Committable, precondition: Precondition) -> LakeSnapshot:
-        request = CommitRequest.from_bytes(committable.payload)
+        request = replace(CommitRequest.from_bytes(committable.payload), expire=tuple(map(int, committable.expire)))
         self._check(committable.base, precondition, request)
         table = self._prepared_on or self._connection.load(self._table.path)
         try:

@@ -36,6 +36,12 @@ class Kept(Generic[Value]):
             while self._size > self._limit and self._values:
                 self._size -= self._weigh(self._values.popitem(last=False)[1])
 
+    def clear(self) -> None:
+        """As in a new process."""
+        with self._lock:
+            self._values.clear()
+            self._size = 0
+
     def load(self, path: str, load: Callable[[], Value]) -> Value:
         found = self.find(path)
         if found is None:

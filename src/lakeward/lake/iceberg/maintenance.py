@@ -15,15 +15,16 @@ from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate, Table
 from lakeward.errors import CommitConflict
 from lakeward.lake.iceberg.committer import IcebergLakeCommitter
 from lakeward.lake.iceberg.connection import IcebergConnection
-from lakeward.lake.iceberg.expiry import Reachable, only_in, plan_expiry
+from lakeward.lake.iceberg.expiry import Reachable, expiring, only_in, plan_expiry
 from lakeward.lake.iceberg.failures import describe, lake_errors
 from lakeward.lake.iceberg.location import CACHE_SUFFIX, OURS, cache_path, canonical, data_folder, metadata_folder
 from lakeward.lake.iceberg.request import assert_ref
+from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.round import LakeBase
 from lakeward.model.table import TableInfo
-from lakeward.spi.lake import CommitProperties, LakeMaintenance, LakeSnapshot, Precondition, StoredFile
+from lakeward.spi.lake import CommitProperties, Expired, LakeMaintenance, LakeSnapshot, Precondition, StoredFile
 
 FENCE_JOB = "fence"
 _ATTEMPTS = 3
@@ -52,7 +53,7 @@ class IcebergLakeMaintenance(LakeMaintenance):
     def references(self) -> set[str]:
         table = self._load()
         with lake_errors(str(self._table.path), "read references of"):
-            return Reachable(table.io).files(table.metadata.snapshots)
+            return Reachable(table.io).files(table.metadata)
 
     def fence(self, base: LakeBase, round_id: RoundId, epoch: int) -> LakeSnapshot:
         properties = CommitProperties(round_id=round_id, epoch=epoch, job=FENCE_JOB, offsets={}, generation=base.generation)
@@ -71,8 +72,9 @@ class IcebergLakeMaintenance(LakeMaintenance):
                     freed += _delete(io, cache_path(path))
         return freed
 
-    def expirable(self, now_ms: int) -> Sequence[SnapshotId]:
-        return [SnapshotId(str(i)) for i in plan_expiry(self._load().metadata, now_ms)]
+    def expirable(self, now_ms: int) -> Sequence[ExpiringSnapshot]:
+        metadata = self._load().metadata
+        return expiring(metadata, plan_expiry(metadata, now_ms))
 
     def expire(self, snapshots: Sequence[SnapshotId]) -> int:
         """Tried again when a round commits meanwhile: what may go was decided by the caller, what stays is read anew."""
@@ -90,14 +92,22 @@ class IcebergLakeMaintenance(LakeMaintenance):
         gone = [s for s in table.metadata.snapshots if s.snapshot_id in wanted]
         if not gone:
             return 0
-        remaining = [s for s in table.metadata.snapshots if s.snapshot_id not in wanted]
-        with lake_errors(str(self._table.path), "expire snapshots of"):
-            victims = only_in(table.io, gone, remaining)
+        leaving = expiring(table.metadata, [s.snapshot_id for s in gone])
         fault_point("lake.before-expire", table=str(self._table.path))
         self._remove(table, [s.snapshot_id for s in gone])
         fault_point("lake.after-expire", table=str(self._table.path))
-        # A snapshot made meanwhile stands on one that stayed, and references nothing else.
-        return self.delete(sorted(victims))
+        return self.delete_expired(leaving).bytes
+
+    def delete_expired(self, snapshots: Sequence[ExpiringSnapshot]) -> Expired:
+        """What goes is read first, what stays after it: a snapshot made meanwhile stands on one that stayed."""
+        table = self._load()
+        retained = {str(s.snapshot_id) for s in table.metadata.snapshots}
+        gone = [s for s in snapshots if s.snapshot_id not in retained]
+        if not gone:
+            return Expired()
+        with lake_errors(str(self._table.path), "read expired snapshots of"):
+            victims = only_in(table.io, gone, table.metadata)
+        return Expired(snapshots=tuple(s.snapshot_id for s in gone), bytes=self.delete(victims))
 
     def _remove(self, table: Table, ids: list[int]) -> None:
         """On exactly the references that were looked at: a tag or branch made meanwhile may need what would go."""

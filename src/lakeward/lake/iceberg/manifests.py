@@ -57,7 +57,11 @@ _LISTS: Kept[tuple[ManifestFile, ...]] = Kept(_CACHED_ENTRIES, len)
 
 def load_manifests(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
     """Not to be changed: they are shared."""
-    return [] if snapshot is None else list(_LISTS.load(snapshot.manifest_list, lambda: _read_list(io, snapshot.manifest_list)))
+    return [] if snapshot is None else list(load_list(io, snapshot.manifest_list))
+
+
+def load_list(io: FileIO, path: str) -> tuple[ManifestFile, ...]:
+    return _LISTS.load(path, lambda: _read_list(io, path))
 
 
 def _read_list(io: FileIO, path: str) -> tuple[ManifestFile, ...]:

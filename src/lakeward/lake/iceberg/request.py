@@ -44,6 +44,9 @@ class CommitRequest:
     """The table had no snapshot at all: no tag can exist, and PyIceberg refuses to be asked."""
 
     snapshot: Snapshot
+    refs: tuple[tuple[str, int], ...] = ()
+    """Other tags and branches as they were seen; demanded by a commit that takes snapshots out, which one of them may need."""
+
     expire: tuple[int, ...] = ()
 
     @classmethod
@@ -60,13 +63,15 @@ class CommitRequest:
             main_ref=None if main is None else main.model_dump_json(),
             is_first=not metadata.snapshots,
             snapshot=snapshot,
+            refs=tuple((n, r.snapshot_id) for n, r in metadata.refs.items() if n not in (MAIN_BRANCH, TAG)),
             expire=expire,
         )
 
     @property
     def requirements(self) -> tuple[TableRequirement, ...]:
         tag = () if self.is_first else (assert_ref(TAG, self.tag),)
-        return (AssertTableUUID(uuid=UUID(self.table_uuid)), assert_ref(MAIN_BRANCH, self.main), *tag)
+        others = tuple(assert_ref(name, at) for name, at in self.refs) if self.expire else ()
+        return (AssertTableUUID(uuid=UUID(self.table_uuid)), assert_ref(MAIN_BRANCH, self.main), *tag, *others)
 
     @property
     def updates(self) -> tuple[TableUpdate, ...]:
@@ -88,6 +93,7 @@ class CommitRequest:
             "main_ref": self.main_ref,
             "is_first": self.is_first,
             "snapshot": self.snapshot.model_dump_json(),
+            "refs": list(self.refs),
             "expire": list(self.expire),
         }
         return pack(_KIND, _VERSION, body)
@@ -96,7 +102,8 @@ class CommitRequest:
     def from_bytes(cls, data: bytes) -> CommitRequest:
         _, body, _ = unpack(_KIND, _VERSION, data)
         snapshot = Snapshot.model_validate_json(body.pop("snapshot"))
-        return cls(snapshot=snapshot, expire=tuple(body.pop("expire")), **body)
+        refs = tuple((str(name), int(at)) for name, at in body.pop("refs"))
+        return cls(snapshot=snapshot, refs=refs, expire=tuple(body.pop("expire")), **body)
 
 
 def assert_ref(name: str, snapshot_id: int | None) -> AssertRefSnapshotId:

@@ -20,6 +20,7 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
+    RemoveSnapshotsUpdate,
     TableRequirement,
     TableUpdate,
     _apply_table_update,
@@ -143,6 +144,7 @@ def _updated(base: TableMetadata, updates: tuple[TableUpdate, ...], location: st
     context, metadata = _TableMetadataUpdateContext(), base
     for change in updates:
         _check_sequence(change, metadata)
+        _check_unnamed(change, metadata)
         metadata = _apply_table_update(change, metadata, context)
     if not context.has_changes():
         return base
@@ -156,6 +158,17 @@ def _updated(base: TableMetadata, updates: tuple[TableUpdate, ...], location: st
 
 def _response(metadata: TableMetadata, location: str) -> CommitTableResponse:
     return CommitTableResponse.model_construct(metadata=metadata, metadata_location=location)
+
+
+def _check_unnamed(change: TableUpdate, metadata: TableMetadata) -> None:
+    """A tag or branch that was put on a snapshot after its removal was planned keeps it: PyIceberg would drop both."""
+    if isinstance(change, RemoveSnapshotsUpdate):
+        named = {ref.snapshot_id: name for name, ref in metadata.refs.items()}
+        for snapshot_id in change.snapshot_ids:
+            if snapshot_id in named:
+                raise CommitFailedException(f"snapshot {snapshot_id} cannot go: {named[snapshot_id]} points to it")
+            if metadata.snapshot_by_id(snapshot_id) is None:
+                raise CommitFailedException(f"snapshot {snapshot_id} is gone already")
 
 
 def _check_sequence(change: TableUpdate, metadata: TableMetadata) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lakeward.errors import CommitConflict, CommitUnknown, FaultInjected, LakewardError, ReplacedRowMissing
+from lakeward.lake.memory.expiry import plan_expiry
 from lakeward.lake.memory.reconcile import ancestors, describe, load_base
 from lakeward.lake.memory.rows import count_live, find_positions, live_mask
 from lakeward.lake.memory.table import DataFile, MemoryLake, MemoryTable, PositionDeletes, Refs, Snapshot
@@ -77,6 +78,7 @@ class MemoryLakeCommitter(LakeCommitter):
                 "add": [*added, *(d.path for d in deletes)],
                 "summary": summarize(base, properties, self._info.table_id),
             }
+            expirable = tuple(plan_expiry(table, self._lake.clock.now_ms(), coming=1))
         return Committable(
             base=base,
             payload=pack(PAYLOAD_KIND, VERSION, payload),
@@ -84,6 +86,7 @@ class MemoryLakeCommitter(LakeCommitter):
             deletes=sum(len(d.positions) for d in deletes),
             files=len(payload["add"]),
             bytes_written=sum(body["bytes"] for body in bodies) + sum(d.size_bytes for d in deletes),
+            expirable=expirable,
         )
 
     def commit(self, committable: Committable, precondition: Precondition) -> LakeSnapshot:
@@ -94,7 +97,7 @@ class MemoryLakeCommitter(LakeCommitter):
             raise CommitConflict(table=str(self._info.path), round_id=round_id, reason=broken, lost=True)
         try:
             fault_point("lake.before-commit", round_id=round_id)
-            landed = self._land(body)
+            landed = self._land(body, {int(s) for s in committable.expire})
             fault_point("lake.after-commit", round_id=round_id)
         except FaultInjected as error:
             raise CommitUnknown(table=str(self._info.path), round_id=round_id, reason=str(error)) from error
@@ -112,14 +115,18 @@ class MemoryLakeCommitter(LakeCommitter):
     def _table(self) -> MemoryTable:
         return self._lake.table(self._info.path)
 
-    def _land(self, body: Mapping[str, Any]) -> LakeSnapshot | None:
+    def _land(self, body: Mapping[str, Any], expire: set[int]) -> LakeSnapshot | None:
         table = self._table()
         table_uuid, head, tag = body["refs"]
         with self._lake.lock:
             refs, add = Refs(uuid=table_uuid, head=head, tag=tag), frozenset(body["add"])
             summary = {**body["summary"], ROWS_KEY: str(self._rows_after(table, add))}
             landed = self._lake.commit(table, refs, operation=_operation(table, add), summary=summary, add=add)
-            return None if landed is None else describe(table, landed)
+            if landed is None:
+                return None
+            for number in expire - {table.head, table.tag}:
+                table.snapshots.pop(number, None)
+            return describe(table, landed)
 
     def _rows_after(self, table: MemoryTable, add: frozenset[str]) -> int:
         before = 0 if table.head is None else count_live(table, table.snapshots[table.head])

@@ -3,20 +3,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 
 from lakeward.lake.memory.committer import MemoryLakeCommitter
+from lakeward.lake.memory.expiry import plan_expiry
 from lakeward.lake.memory.table import MemoryLake, MemoryTable
+from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.round import LakeBase
 from lakeward.model.table import TableInfo
-from lakeward.spi.lake import FENCE_KEY, CommitProperties, LakeMaintenance, LakeSnapshot, Precondition, StoredFile
-
-MAX_AGE_KEY = "history.expire.max-snapshot-age-ms"
-MIN_KEPT_KEY = "history.expire.min-snapshots-to-keep"
-MAX_AGE_MS = 5 * 24 * 3600 * 1000
-"""Five days, as Iceberg's default."""
+from lakeward.spi.lake import FENCE_KEY, CommitProperties, Expired, LakeMaintenance, LakeSnapshot, Precondition, StoredFile
 
 
 class MemoryLakeMaintenance(LakeMaintenance):
@@ -55,13 +53,9 @@ class MemoryLakeMaintenance(LakeMaintenance):
             freed += 0 if gone is None else gone.size_bytes
         return freed
 
-    def expirable(self, now_ms: int) -> Sequence[SnapshotId]:
+    def expirable(self, now_ms: int) -> Sequence[ExpiringSnapshot]:
         with self._lake.lock:
-            table = self._table()
-            oldest = now_ms - int(table.properties.get(MAX_AGE_KEY, MAX_AGE_MS))
-            spare = sorted(table.snapshots)[: -max(1, int(table.properties.get(MIN_KEPT_KEY, "1")))]
-            old = [table.snapshots[n] for n in spare if table.snapshots[n].committed_at_ms < oldest]
-            return [s.id for s in old if s.number not in (table.head, table.tag)]
+            return plan_expiry(self._table(), now_ms)
 
     def expire(self, snapshots: Sequence[SnapshotId]) -> int:
         with self._lake.lock:
@@ -71,6 +65,12 @@ class MemoryLakeMaintenance(LakeMaintenance):
         fault_point("lake.expired-metadata", snapshots=[s.id for s in expired])
         once = {path for s in expired for path in (*s.data, *s.deletes)}
         return self.delete(sorted(once - self.references()))
+
+    def delete_expired(self, snapshots: Sequence[ExpiringSnapshot]) -> Expired:
+        with self._lake.lock:
+            gone = [s for s in snapshots if int(s.snapshot_id) not in self._table().snapshots]
+        once = {path for s in gone for path in json.loads(s.trace or "[]")}
+        return Expired(snapshots=tuple(s.snapshot_id for s in gone), bytes=self.delete(sorted(once - self.references())))
 
     def _table(self) -> MemoryTable:
         return self._lake.table(self._info.path)

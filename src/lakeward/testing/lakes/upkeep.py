@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from lakeward.errors import CommitConflict, SnapshotGone
 from lakeward.model.ids import SnapshotId, new_round_id
 from lakeward.model.offsets import OffsetMap
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake import Expired, LakeStorage
 from lakeward.testing.intents import MemoryIntents
 from lakeward.testing.lakes.removal import LATER_MS, intent_of, removal_of
 from lakeward.testing.lakes.rounds import LakeRound, lake_rows
@@ -137,7 +138,7 @@ class UpkeepContract(LakeSuite):
         upkeep, reader = lake.open_maintenance(log.table), lake.open_reader(log.table)
         self.foreign_commit(lake, log.table)
         assert list(upkeep.expirable(0)) == []
-        assert set(upkeep.expirable(LATER_MS)) == set(ids[:2])
+        assert [s.snapshot_id for s in upkeep.expirable(LATER_MS)] == ids[:2]
         leased, going = ids[0], ids[1]
         upkeep.expire([going])
         upkeep.expire([going])
@@ -176,6 +177,32 @@ class UpkeepContract(LakeSuite):
         LakeRound.plan(lake, log).run()
         assert lake_rows(lake, log.table) == log.expected(log.ends())
 
+    @needs("snapshot_expiry", "upserts", "positions", "tags")
+    def test_a_round_takes_old_snapshots_out_with_its_own_commit(self, lake: LakeStorage) -> None:
+        log, _ = self._three_rounds(lake, primary_key=("id",))
+        self.foreign_rewrite(lake, log.table)
+        log.upsert(B0, row(1, "last"))
+        LakeRound.plan(lake, log).run()
+        upkeep, reader = lake.open_maintenance(log.table), lake.open_reader(log.table)
+        going = upkeep.expirable(LATER_MS)
+        log.upsert(B0, row(2, "and out they go"))
+        made = LakeRound.plan(lake, log).write(B0)
+        request = replace(made.prepare(), expire=tuple(s.snapshot_id for s in going))
+        before = {f.path for f in upkeep.list_files()}
+        needless = before - upkeep.references()
+        assert upkeep.delete_expired(going) == Expired(), "they are all still there"
+        made.commit(request)
+        assert not {s.snapshot_id for s in going} & {s.snapshot_id for s in reader.snapshots()}
+        assert {f.path for f in upkeep.list_files()} >= before, "a commit deletes nothing"
+        with pytest.raises(CommitConflict):
+            made.commit(request)
+        done = upkeep.delete_expired(going)
+        assert set(done.snapshots) == {s.snapshot_id for s in going}
+        assert done.bytes > 0
+        assert upkeep.delete_expired(going) == replace(done, bytes=0)
+        assert {f.path for f in upkeep.list_files()} & before - upkeep.references() <= needless
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+
     def test_totals_follow_the_head(self, lake: LakeStorage) -> None:
         log, _ = self._three_rounds(lake)
         totals = lake.open_reader(log.table).totals()
@@ -194,7 +221,7 @@ class UpkeepContract(LakeSuite):
             if number == 1:
                 self.foreign_rewrite(lake, log.table)
             if number == 2:
-                upkeep.expire(upkeep.expirable(LATER_MS)[:1])
+                upkeep.expire([s.snapshot_id for s in upkeep.expirable(LATER_MS)[:1]])
             assert removal_of(lake, log).sweep().files > 0
             for shown in reader.snapshots():
                 offsets = reader.load_snapshot(shown.snapshot_id)
