@@ -13,12 +13,13 @@ from lakeward.client import Client, connect
 from lakeward.lake.orphans import OrphanOptions, OrphanRemoval
 from lakeward.model.clock import SystemClock
 from lakeward.model.table import TablePath
-from lakeward.protocol import routes
 from lakeward.spi.lake import LakeMaintenance
 from lakeward.spi.registry import load_lake
+from lakeward.testing.chaos.journal import Journal
 from lakeward.testing.chaos.reader import RecordFolder, check_keys, check_log, check_offsets
 from lakeward.testing.chaos.record import Record
-from lakeward.testing.chaos.tables import BROKEN, LOG, PK
+from lakeward.testing.chaos.spells import Spells
+from lakeward.testing.chaos.tables import LOG, PK
 from lakeward.testing.chaos.watch import Watched
 from lakeward.verify import Certificate, verify_table
 
@@ -38,6 +39,8 @@ class Evidence:
     watched: Watched
     windows: tuple[tuple[float, float, str], ...]
     recovery_s: float
+    journal: Journal
+    spells: Spells | None = None
     broken: Sequence[str] = ()
     """Processes that ended by themselves and should not have."""
 
@@ -62,7 +65,6 @@ def judge(evidence: Evidence, finish: Callable[[], None]) -> tuple[list[Verdict]
         certificates = {path: verify_table(client.plugin, TablePath.parse(path), deep=True) for path in (LOG, PK)}
         final = _final_reads(client, log, keys)
         files = _files(client)
-        failures = client.server.ask("GET", routes.TABLE_STATUS.format(table=BROKEN))["failures"]
     caught_up = evidence.recovery_s < float("inf")
     stuck = [*evidence.broken, *([] if caught_up else ["the lake did not catch up"])]
     reads = _reads(evidence.folder / "reads.jsonl")
@@ -71,13 +73,13 @@ def judge(evidence: Evidence, finish: Callable[[], None]) -> tuple[list[Verdict]
         _verdict(1, "no reader sees part of a round", [w for w in seen if "bucket" in w], f"{_good(reads)} reads beside the faults"),
         _verdict(2, "every row of the log table is in the lake exactly once", [*final["log"], *_told(certificates[LOG])], "verify --deep"),
         _verdict(3, "the PK table's lake state is its changelog, folded", [*final["pk"], *_told(certificates[PK])], "verify --deep"),
-        _verdict(4, "a job without a lease changes nothing", [*final["log"], *final["pk"]], "pauses longer than the lease, kills"),
-        _verdict(5, "offsets and epochs never go back", evidence.watched.wrong, f"{evidence.watched.samples} samples"),
+        _leases(evidence.journal, [*final["log"], *final["pk"]]),
+        _epochs(evidence),
         _verdict(6, "acknowledged writes survive", [*final["union"], *seen], f"{_acked(log, keys)} acknowledged changes"),
         _verdict(7, "no segment goes before the lake has it", _told(certificates[LOG]), "verify, with a TTL of seconds"),
         _verdict(8, "no referenced file goes, every other one does", files, "references and folder after orphan removal"),
-        _verdict(9, "one table's failure touches no other", stuck, f"a third table failed {failures} times meanwhile"),
-        _writes_go_on(evidence, {**log, **{k + 1000: r for k, r in keys.items()}}),
+        _alone(evidence.spells, evidence.broken),
+        _writes_go_on(evidence, [*log.values(), *keys.values()]),
     ]
     verdicts.append(_verdict(11, "it recovers", stuck, f"{evidence.recovery_s:.1f} s"))
     return verdicts, _figures(evidence, reads, log, keys, certificates)
@@ -135,16 +137,51 @@ def _idle() -> Iterator[bool]:
     yield True
 
 
-def _writes_go_on(evidence: Evidence, records: dict[int, Record]) -> Verdict:
-    acks = sorted(at for r in records.values() for at in r.acked.values())
+def _leases(journal: Journal, wrong_rows: list[str]) -> Verdict:
+    """Commits by jobs whose table had been handed out again: refused, or in time and then the other's turn to adopt; never twice."""
+    stale = journal.stale()
+    landed = sum(1 for c in stale if c.accepted)
+    how = f"{len(stale)} lake commits without a lease ({landed} won the race), {journal.checks_refused} of {journal.checks} checks refused"
+    words = "a job without a lease changes nothing"
+    if not stale and not journal.checks_refused:
+        return Verdict(number=4, words=words, held=None, how="no job came to commit without a lease")
+    return _verdict(4, words, [*journal.wrong_commits(), *wrong_rows], how)
+
+
+def _epochs(evidence: Evidence) -> Verdict:
+    """From outside by samples, and in every hand-out and every lake commit that passed, restarts included."""
+    journal, watched = evidence.journal, evidence.watched
+    restarts = len({h.coordinator_epoch for h in journal.hand_outs}) - 1
+    how = f"{watched.samples} samples, {len(journal.hand_outs)} hand-outs over {restarts} restarts, {len(journal.commits)} lake commits"
+    return _verdict(5, "offsets and epochs never go back", [*watched.wrong, *journal.wrong_epochs(), *journal.wrong_commits()], how)
+
+
+def _alone(spells: Spells | None, broken: Sequence[str]) -> Verdict:
+    words = "one table's failure touches no other"
+    if spells is None or not spells.failing.failures:
+        return Verdict(number=9, words=words, held=None, how="no table failed in a quiet spell")
+    return _verdict(9, words, [*spells.later(), *broken], spells.in_words())
+
+
+def _writes_go_on(evidence: Evidence, records: Sequence[Record]) -> Verdict:
+    """In a quiet spell with the lake away, and wherever a run's own trouble was the lake's alone."""
+    acks = sorted(at for r in records for at in r.acked.values())
+    alone = _lake_alone(evidence)
+    silent = [f"no write was acknowledged in {b - a:.1f} s of lake trouble" for a, b in alone if not any(a <= t <= b for t in acks)]
+    words, spells = "lake trouble never stops writes", evidence.spells
+    if spells is None:
+        how = f"{len(alone)} times the lake alone was hurt"
+        return _verdict(10, words, silent, how) if alone else Verdict(number=10, words=words, held=None, how=how)
+    how = (
+        f"{spells.no_lake.acks(records)} writes in {spells.no_lake.seconds:.0f} s without a lake, and {len(alone)} times it alone was hurt"
+    )
+    return _verdict(10, words, [*silent, *spells.stopped_writes(records)], how)
+
+
+def _lake_alone(evidence: Evidence) -> list[tuple[float, float]]:
     trouble = [(a, b) for a, b, name in evidence.windows if name in LAKE_TROUBLE and b - a >= QUIET_S]
     others = [(a - QUIET_S, b + 2 * QUIET_S) for a, b, name in evidence.windows if any(t in name for t in WRITE_TROUBLE)]
-    alone = [(a, b) for a, b in trouble if not any(a < y and b > x for x, y in others)]
-    silent = [f"no write was acknowledged in {b - a:.1f} s of lake trouble" for a, b in alone if not any(a <= t <= b for t in acks)]
-    words = "lake trouble never stops writes"
-    if not alone:
-        return Verdict(number=10, words=words, held=None, how="no fault of the lake's stood alone for long enough")
-    return _verdict(10, words, silent, f"{len(alone)} times the lake alone was hurt")
+    return [(a, b) for a, b in trouble if not any(a < y and b > x for x, y in others)]
 
 
 def _reads(path: Path) -> list[dict[str, list[str]]]:
@@ -173,6 +210,7 @@ def _figures(
         "rows-compared": sum(b.compared for c in certificates.values() for b in c.buckets),
         "reads": len(reads),
         "reads-refused": sum(1 for r in reads if r["error"]),
-        "commits": evidence.watched.commits,
+        "rounds": len({c.round_id for c in evidence.journal.commits if c.accepted}),
+        "commits-without-lease": len(evidence.journal.stale()),
         "catch-up-s": evidence.recovery_s,
     }

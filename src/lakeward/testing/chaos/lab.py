@@ -23,11 +23,13 @@ from lakeward.errors import LakewardError, TimedOut
 from lakeward.protocol import routes
 from lakeward.testing.chaos.child import LabChild
 from lakeward.testing.chaos.invariants import Evidence, Verdict, judge
+from lakeward.testing.chaos.journal import Journal
 from lakeward.testing.chaos.plan import FaultKind, PlannedFault, plan_faults
 from lakeward.testing.chaos.proxy import HurtingProxy
 from lakeward.testing.chaos.reader import RecordFolder
+from lakeward.testing.chaos.spells import Spells, watch_spell
 from lakeward.testing.chaos.switches import CLOCK, DISK_FULL, READ_ONLY, Switches
-from lakeward.testing.chaos.tables import LOG, PK, TABLES, break_table, create_tables, meddle
+from lakeward.testing.chaos.tables import BROKEN, LOG, PK, TABLES, break_table, create_tables, meddle
 from lakeward.testing.chaos.watch import Watch
 from lakeward.testing.ports import free_port
 from lakeward.testing.waiting import wait_until
@@ -62,6 +64,8 @@ class LabOptions:
     every_s: float = 2.0
     spark: bool = False
     producers: int = 2
+    spell_s: float = 5.0
+    """How long each quiet spell lasts that shows what one table's failure and a lake that is away change; 0: none."""
 
 
 @dataclass(kw_only=True)
@@ -105,6 +109,7 @@ class ChaosLab:
         self._meddlers: list[threading.Thread] = []
         (folder / "records").mkdir(parents=True)
         self.switches = {name: Switches(folder / "switches" / name) for name in ("server", "job-a", "job-b")}
+        self.journal = Journal()
         self.proxies: dict[str, HurtingProxy] = {}
         self.children: dict[str, LabChild] = {}
 
@@ -113,13 +118,21 @@ class ChaosLab:
         try:
             self._start()
             watch = Watch(self.url, (LOG, PK))
+            spells = self._spells() if self.options.spell_s else None
             began = time.monotonic()
             self._hurt(began)
             self._heal()
             recovery_s = self._settle()
             watched = watch.stop()
             evidence = Evidence(
-                folder=self.folder, url=self.url, watched=watched, windows=tuple(self.windows), recovery_s=recovery_s, broken=self.broken
+                folder=self.folder,
+                url=self.url,
+                watched=watched,
+                windows=tuple(self.windows),
+                recovery_s=recovery_s,
+                journal=self.journal,
+                spells=spells,
+                broken=self.broken,
             )
             verdicts, figures = judge(evidence, self._finish)
             figures |= {"seconds": time.monotonic() - began, "longest-without-commit-s": watched.longest_s}
@@ -133,7 +146,10 @@ class ChaosLab:
         with connect(self.url) as client:
             create_tables(client)
         break_table(self.url)
-        self.proxies = {name: HurtingProxy(self.http_port, self.flight_port) for name in ("jobs", "clients")}
+        self.proxies = {
+            "jobs": HurtingProxy(self.http_port, self.flight_port, self.journal),
+            "clients": HurtingProxy(self.http_port, self.flight_port),
+        }
         for name in ("job-a", "job-b"):
             self._add_job(name)
         for kind, number in itertools.product(("log", "pk"), range(self.options.producers)):
@@ -193,6 +209,20 @@ class ChaosLab:
         self.children[name] = child
         child.start()
 
+    def _spells(self) -> Spells:
+        """Three quiet spells, each with one thing different."""
+        seconds = self.options.spell_s
+        with connect(self.url) as client:
+            client.server.ask("POST", routes.PAUSE.format(table=BROKEN))
+            calm = watch_spell(client, seconds)
+            client.server.ask("POST", routes.RESUME.format(table=BROKEN))
+            failing = watch_spell(client, seconds)
+            self.proxies["jobs"].begin("500", seconds)
+            self._switch(("server", "job-a", "job-b"), READ_ONLY, "on", seconds)
+            no_lake = watch_spell(client, seconds)
+            self._tick(time.monotonic())
+        return Spells(calm=calm, failing=failing, no_lake=no_lake)
+
     # ---- hurting ---------------------------------------------------------------------------------------------------
     def _hurt(self, began: float) -> None:
         pending = list(self.plan)
@@ -237,7 +267,7 @@ class ChaosLab:
         self.say(str(fault))
 
     def _apply(self, fault: PlannedFault) -> None:
-        if fault.kind is FaultKind.STEP:
+        if fault.point:
             number = next(self._turn)
             self._armed[number] = fault
             self.switches[fault.target].arm(number, fault.point, fault.action)
@@ -251,7 +281,7 @@ class ChaosLab:
                 return self._signal(fault)
             case FaultKind.CUT:
                 self._cut(fault.target)
-            case FaultKind.DELAY | FaultKind.LOSE_ANSWER:
+            case FaultKind.DELAY | FaultKind.LOSE_ANSWER | FaultKind.NO_COORDINATOR:
                 self.proxies[fault.target].begin(str(fault.kind), fault.seconds)
             case FaultKind.CATALOG:
                 self.proxies["jobs"].begin(fault.target, fault.seconds)

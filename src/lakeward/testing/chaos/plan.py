@@ -38,6 +38,7 @@ SERVER_STEPS = (
     "orphans.fenced",
     "orphans.before-delete",
     "orphans.deleted",
+    "orphans.before-forget",
     "lake.before-delete",
     "lake.before-expire",
     "lake.after-expire",
@@ -57,6 +58,9 @@ class FaultKind(StrEnum):
     STEP = "step"
     """At a fault point: kill, pause (a zombie) or a lost answer."""
 
+    ZOMBIE = "zombie"
+    """A job stands still between its lease check and its lake commit, for longer than a lease: it wakes up without one."""
+
     KILL = "kill"
     PAUSE = "pause"
     CUT = "cut"
@@ -65,6 +69,9 @@ class FaultKind(StrEnum):
     DELAY = "delay"
     LOSE_ANSWER = "lose-answer"
     """Requests take place and their answers do not arrive."""
+
+    NO_COORDINATOR = "no-coordinator"
+    """Jobs reach the catalog and the hot store, and not the coordinator: leases end unseen."""
 
     CATALOG = "catalog"
     """The catalog answers 500, 409 or not at all."""
@@ -85,11 +92,13 @@ class FaultKind(StrEnum):
 
 TARGETS: dict[FaultKind, tuple[str, ...]] = {
     FaultKind.STEP: ("job-a", "job-b", "job-a", "job-b", "server"),
+    FaultKind.ZOMBIE: ("job-a", "job-b"),
     FaultKind.KILL: ("job-a", "job-b", "server"),
     FaultKind.PAUSE: ("job-a", "job-b", "server"),
     FaultKind.CUT: ("jobs", "clients", "flight"),
     FaultKind.DELAY: ("jobs", "clients"),
     FaultKind.LOSE_ANSWER: ("jobs", "clients"),
+    FaultKind.NO_COORDINATOR: ("jobs",),
     FaultKind.CATALOG: ("500", "409", "time-out"),
     FaultKind.DISK_FULL: ("server",),
     FaultKind.CLOCK: ("server",),
@@ -102,6 +111,11 @@ SPARK_TARGETS = {FaultKind.KILL: ("executor", "python-worker"), FaultKind.PAUSE:
 """Only there is a JVM beside the driver's Python and are there Python workers."""
 
 ACTIONS = ("kill", "pause", "lose")
+AFTER_THE_CHECK = ("round.before-lake-commit", "lake.before-commit")
+"""Where a zombie falls asleep."""
+
+ZOMBIE_S = (4.5, 8.0)
+"""How long, against the lab's lease of 3 s."""
 FIRST_AT_S = 3.0
 """Rounds run undisturbed for as long as that: a lab that hurts nothing proves nothing."""
 
@@ -119,7 +133,7 @@ class PlannedFault:
     amount: int = 0
 
     def __str__(self) -> str:
-        what = f"{self.action} at {self.point}" if self.kind is FaultKind.STEP else str(self.kind)
+        what = str(self.kind) if not self.point else f"{self.action} at {self.point}"
         lasting = f" for {self.seconds:.1f} s" if self.seconds else ""
         jump = f" by {self.amount / 1000:+.0f} s" if self.amount else ""
         return f"{self.at_s:6.1f} s  {what} -> {self.target}{jump}{lasting}"
@@ -133,6 +147,9 @@ def plan_faults(
     allowed = [k for k in FaultKind if k in kinds]
     steps = _Steps(chance)
     planned, at = [], FIRST_AT_S
+    if FaultKind.ZOMBIE in allowed:  # one for certain: what it shows, no other fault does
+        planned.append(_fault(chance, FaultKind.ZOMBIE, at, steps, spark))
+        at += chance.uniform(0.25, 1.75) * every_s
     while at < seconds and allowed:
         kind = chance.choices(allowed, [WEIGHTS[k] for k in allowed])[0]
         planned.append(_fault(chance, kind, round(at, 1), steps, spark))
@@ -162,6 +179,9 @@ def _fault(chance: random.Random, kind: FaultKind, at_s: float, steps: _Steps, s
     if kind is FaultKind.STEP:
         point, action = steps.deal(target == "server")
         return PlannedFault(at_s=at_s, kind=kind, target=target, seconds=seconds if action == "pause" else 0, point=point, action=action)
+    if kind is FaultKind.ZOMBIE:
+        asleep = round(chance.uniform(*ZOMBIE_S), 1)
+        return PlannedFault(at_s=at_s, kind=kind, target=target, seconds=asleep, point=chance.choice(AFTER_THE_CHECK), action="pause")
     if kind is FaultKind.CLOCK:
         return PlannedFault(at_s=at_s, kind=kind, target=target, amount=chance.choice((-3_600_000, -60_000, 60_000, 3_600_000)))
     momentary = kind in (FaultKind.KILL, FaultKind.CUT, FaultKind.COMPACT, FaultKind.EXPIRE)

@@ -46,7 +46,7 @@ class Record:
 
     changes: list[Change] = field(default_factory=list)
     acked: dict[int, float] = field(default_factory=dict)
-    doubted: set[int] = field(default_factory=set)
+    doubted: dict[int, float] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path: Path) -> Record:
@@ -57,7 +57,7 @@ class Record:
             elif line["state"] == ACKED:
                 made.acked[line["n"]] = line["at"]
             else:
-                made.doubted.add(line["n"])
+                made.doubted[line["n"]] = line["at"]
         return made
 
     def acked_rows(self) -> set[int]:

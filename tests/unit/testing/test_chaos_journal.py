@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the lab's journal and its quiet spells tell: a lease that was lost, offsets and epochs that went back, tables that are late."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from lakeward.protocol import routes
+from lakeward.testing.chaos.journal import Journal
+from lakeward.testing.chaos.record import Change, Record
+from lakeward.testing.chaos.spells import Spell, Spells
+from lakeward.testing.chaos.tables import LOG, PK
+from lakeward.testing.httpproxy import ProxyAnswer, ProxyRequest
+
+TABLE = "t-1"
+
+
+def hand_out(journal: Journal, epoch: int, instance: str = "a", coordinator: int = 1) -> None:
+    told = {"coordinator_epoch": coordinator, "tables": [{"table_id": TABLE, "epoch": epoch}]}
+    asked = json.dumps({"instance": instance}).encode()
+    journal.see(ProxyRequest("POST", routes.HEARTBEAT, {}, asked), ProxyAnswer(200, {}, json.dumps(told).encode()))
+
+
+def commit(journal: Journal, epoch: int, offset: int, *, number: int, round_id: str | None = None, status: int | None = 200) -> None:
+    summary = {
+        "lakeward.table-id": TABLE,
+        "lakeward.round": round_id or f"r{number}",
+        "lakeward.epoch": str(epoch),
+        "lakeward.job": "job",
+        "fluss-offsets": json.dumps({"offsets": {"": [[0, offset]]}}),
+    }
+    snapshot: dict[str, Any] = {"snapshot-id": number, "sequence-number": number, "summary": summary}
+    body = json.dumps({"updates": [{"action": "add-snapshot", "snapshot": snapshot}]}).encode()
+    path = f"{routes.ICEBERG}/v1/namespaces/lab/tables/events"
+    journal.see(ProxyRequest("POST", path, {}, body), None if status is None else ProxyAnswer(status))
+
+
+def test_a_commit_behind_a_newer_hand_out_has_no_lease() -> None:
+    journal = Journal()
+    hand_out(journal, 1)
+    commit(journal, 1, 10, number=1)
+    hand_out(journal, 2, "b")
+    commit(journal, 1, 20, number=2, status=409)
+    commit(journal, 2, 20, number=3)
+    assert [c.round_id for c in journal.stale()] == ["r2"]
+    assert journal.wrong_commits() == []
+    assert journal.wrong_epochs() == []
+
+
+def test_offsets_that_go_back_and_rounds_that_land_twice_are_seen() -> None:
+    journal = Journal()
+    commit(journal, 1, 20, number=2)
+    commit(journal, 1, 10, number=3)
+    commit(journal, 1, 30, number=4, round_id="r2")
+    commit(journal, 1, 5, number=5, status=None)
+    commit(journal, 1, 5, number=6, status=500)
+    assert [w.partition(": ")[2].split()[0] for w in journal.wrong_commits()] == ["round", "round"]
+    assert "took offsets back" in journal.wrong_commits()[0]
+    assert "landed as 2 snapshots" in journal.wrong_commits()[1]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "instance", "coordinator", "wrong"), [(4, "b", 2, 0), (3, "a", 2, 0), (3, "b", 2, 1), (2, "b", 2, 1), (4, "b", 0, 1)]
+)
+def test_epochs_never_go_back_over_restarts(epoch: int, instance: str, coordinator: int, wrong: int) -> None:
+    journal = Journal()
+    hand_out(journal, 3, "a", 1)
+    hand_out(journal, epoch, instance, coordinator)
+    assert len(journal.wrong_epochs()) == wrong
+
+
+def test_lease_checks_are_counted_and_noise_is_not_its_business() -> None:
+    journal = Journal()
+    for held in (True, False):
+        journal.see(ProxyRequest("POST", routes.LEASE_CHECK, {}, b"{}"), ProxyAnswer(200, {}, json.dumps({"held": held}).encode()))
+    journal.see(ProxyRequest("POST", routes.HEARTBEAT, {}, b"no json"), ProxyAnswer(200, {}, b"{}"))
+    journal.see(ProxyRequest("POST", routes.HEARTBEAT, {}, b"{}"), None)
+    assert (journal.checks, journal.checks_refused) == (2, 1)
+
+
+def spell(began: float, lag: float, failures: int = 0) -> Spell:
+    return Spell(began=began, ended=began + 10, lags={LOG: [lag], PK: [lag]}, failures=failures)
+
+
+def test_a_table_that_is_late_beside_a_failing_one_is_named() -> None:
+    assert Spells(calm=spell(0, 800), failing=spell(10, 1_500, 3), no_lake=spell(20, 9_000)).later() == []
+    late = Spells(calm=spell(0, 800), failing=spell(10, 2_000, 3), no_lake=spell(20, 9_000)).later()
+    assert [w.split()[0] for w in late] == [LOG, PK]
+
+
+@pytest.mark.parametrize(("acked", "doubted", "wrong"), [(10, 0, 0), (4, 0, 1), (10, 1, 1)])
+def test_a_store_that_takes_fewer_writes_without_a_lake_is_told(acked: int, doubted: int, wrong: int) -> None:
+    spells = Spells(calm=spell(0, 1), failing=spell(10, 1), no_lake=spell(20, 1))
+    record = Record(changes=[Change(0, "append", (0,))])
+    record.acked = {n: n + 0.5 for n in range(10)} | {100 + n: 20 + n + 0.5 for n in range(acked)}
+    record.doubted = {200 + n: 25.0 for n in range(doubted)}
+    assert len(spells.stopped_writes([record])) == wrong
