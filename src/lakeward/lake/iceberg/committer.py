@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
     BadRequestError,
@@ -27,7 +26,6 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary, UpdateMetrics, update_snapshot_summaries
 from requests.exceptions import RequestException
-from sqlalchemy.exc import SQLAlchemyError
 
 from lakeward.errors import (
     CommitConflict,
@@ -42,9 +40,10 @@ from lakeward.lake.iceberg.ancestry import Reconciled
 from lakeward.lake.iceberg.connection import IcebergConnection
 from lakeward.lake.iceberg.deletes import write_deletes
 from lakeward.lake.iceberg.diff import check_fits
+from lakeward.lake.iceberg.durable import sync_files
 from lakeward.lake.iceberg.equality import find_same_round, key_ids, merge_hits
 from lakeward.lake.iceberg.expiry import expiring, plan_expiry
-from lakeward.lake.iceberg.failures import describe, lake_errors
+from lakeward.lake.iceberg.failures import database_errors, describe, lake_errors
 from lakeward.lake.iceberg.files import FileIndex
 from lakeward.lake.iceberg.handle import WriteHandle
 from lakeward.lake.iceberg.location import data_folder, metadata_folder, round_prefix
@@ -62,7 +61,6 @@ from lakeward.lake.iceberg.reader import IcebergLakeReader
 from lakeward.lake.iceberg.request import CommitRequest
 from lakeward.lake.iceberg.resolve import Candidate, Hit, OffsetLoader, Resolution, resolve
 from lakeward.lake.iceberg.result import WriteResult
-from lakeward.lake.iceberg.sqlcatalog import IcebergSqlCatalog
 from lakeward.lake.iceberg.summary import (
     FOREIGN_REMOVED_KEY,
     INLINE_LIMIT,
@@ -292,8 +290,9 @@ class IcebergLakeCommitter(LakeCommitter):
                 "schema-id": metadata.current_schema_id,
             }
         )
-        request = CommitRequest.on(metadata, table_id=self._table.table_id, round_id=properties.round_id, snapshot=snapshot)
         written = [*data, *(f for _, f in deletes)]
+        sync_files([*(f.file_path for f in written), *target.made])
+        request = CommitRequest.on(metadata, table_id=self._table.table_id, round_id=properties.round_id, snapshot=snapshot)
         return Committable(
             base=base,
             payload=request.to_bytes(),
@@ -334,7 +333,7 @@ class IcebergLakeCommitter(LakeCommitter):
         text = json.dumps(body, separators=(",", ":"))
         if len(text) <= INLINE_LIMIT:
             return text
-        path = target.new_path("offsets").removesuffix(".avro") + ".json"
+        path = target.new_path("offsets", "json")
         with target.io.new_output(path).create(overwrite=True) as out:
             out.write(text.encode())
         return path
@@ -383,6 +382,7 @@ class IcebergLakeCommitter(LakeCommitter):
 
     def _send(self, table: Table, request: CommitRequest, precondition: Precondition) -> None:
         catalog = self._connection.catalog
+        unknown: tuple[type[Exception], ...] = (RESTError, RequestException, *database_errors())
         try:
             response = catalog.commit_table(table, request.requirements, request.updates)
         except (NoSuchTableError, NoSuchNamespaceError) as error:
@@ -392,11 +392,11 @@ class IcebergLakeCommitter(LakeCommitter):
             raise self._explain_conflict(request, precondition, describe(error)) from error
         except _REFUSED as error:
             raise LakeUnavailable(lake="iceberg", what=f"commit to {self._table.path}", reason=describe(error)) from error
-        except (RESTError, RequestException, SQLAlchemyError) as error:
+        except unknown as error:
             raise CommitUnknown(table=str(self._table.path), round_id=request.round_id, reason=describe(error)) from error
         except OSError as error:
             raise LakeUnavailable(lake="iceberg", what=f"commit to {self._table.path}", reason=describe(error)) from error
-        if not isinstance(catalog, RestCatalog | IcebergSqlCatalog):  # these do it themselves
+        if not self._connection.removes_old_metadata(catalog):
             catalog._delete_old_metadata(table.io, table.metadata, response.metadata)
 
     def _explain_conflict(self, request: CommitRequest, precondition: Precondition, reason: str) -> CommitConflict:

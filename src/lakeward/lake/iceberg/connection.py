@@ -79,6 +79,10 @@ class IcebergConnection:
                 catalog._session.mount(scheme, _LimitedAdapter(self._limit_s))
         return catalog
 
+    def removes_old_metadata(self, catalog: Catalog) -> bool:
+        """Whether the catalog itself does what PyIceberg's table would do after a commit: REST servers and our own do."""
+        return isinstance(catalog, RestCatalog) or self.options.get("type") == "sql"
+
     def load(self, path: TablePath) -> Table:
         """The table as it is now. Raises `LakeTableGone`, `LakeUnavailable`."""
         with lake_errors(str(path), "load table"):
