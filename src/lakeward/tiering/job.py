@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import signal
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from lakeward import __version__
@@ -31,6 +34,7 @@ from lakeward.tiering.orphans import OrphanDuty
 from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.round import Round, RoundEnd, RoundWorld
 from lakeward.tiering.session import SessionOptions, check_location, is_same_machine, open_session
+from lakeward.tiering.warmup import WarmUp
 
 log = logging.getLogger("lakeward.tiering")
 
@@ -165,15 +169,21 @@ class TieringJob:
 
 def run_job(options: TieringOptions) -> None:
     """`lakeward tier`: starts Spark and the job, until SIGTERM or Ctrl-C. Raises `Superseded` and what a wrong start raises."""
-    session = open_session(SessionOptions(master=options.master, conf=options.spark, cache_dir=options.cache_dir))
+    warm_up = WarmUp(options.hot).start()
+    session = open_session(SessionOptions(master=options.master, conf=options.spark, cache_dir=options.cache_dir, hot=options.hot))
     try:
         from lakeward.tiering.sparkdispatch import SparkDispatcher
 
+        context = session.spark.sparkContext
+        options = replace(options, master=str(context.master))  # with spark-submit it is not ours to say
+        warm_up.finish(context, start_inheritable)
         plugins = PluginCache()
         hot = plugins.hot(Plugin(name=options.hot, options=dict(options.hot_options)))
-        dispatcher = SparkDispatcher(session.spark.sparkContext, start_inheritable)
+        dispatcher = SparkDispatcher(context, start_inheritable)
         with hold_name(options.name, options.cache_dir) as held:
             job = TieringJob(options, hot, plugins, dispatcher, name=held.name, start_thread=start_inheritable)
+            if session.is_submitted:
+                stop_with_parent(job.stop)
             run_until_signal(job)
     finally:
         session.close()
@@ -186,6 +196,19 @@ def start_inheritable(target: Callable[[], None], name: str) -> None:
     thread = InheritableThread(target=target, name=name)
     thread.daemon = True
     thread.start()
+
+
+def stop_with_parent(stop: Callable[[], None], poll_s: float = 1.0) -> None:
+    """Under spark-submit the JVM is the parent, and whoever ends the job ends that: without it there is no Spark, so leave."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(poll_s)
+        log.warning("spark-submit is gone: the job ends")
+        stop()
+
+    threading.Thread(target=watch, name="lakeward-parent", daemon=True).start()
 
 
 def run_until_signal(job: TieringJob) -> None:

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from lakeward.config.java import Java, use_java
 from lakeward.errors import SparkUnsupported, UnsafeLake
 from lakeward.tiering.classarchive import ClassArchive, find_archive
+from lakeward.tiering.preload import PRELOAD_ENV
 
 OLDEST = (3, 5)
 FAST = (4, 2)
@@ -22,17 +23,19 @@ FAST = (4, 2)
 
 APP_NAME = "lakeward-tiering"
 REDACTED = "(?i)secret|password|token|credential|access[.-]?key|sas|authorization"
+_LOCAL = re.compile(r"local(\[|$)")
 _SAME_MACHINE = re.compile(r"local(\[|-cluster|$)|spark://(127\.|localhost|\[::1\])")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SessionOptions:
-    """`conf` is the user's and wins. `archive`: use and make the class-data archive."""
+    """`conf` is the user's and wins. `archive`: use and make the class-data archive. `hot`: the hot store that workers read."""
 
     master: str | None = "local[*,4]"
     conf: Mapping[str, str] | None = None
     cache_dir: Path | None = None
     archive: bool = True
+    hot: str | None = None
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class Session:
 
     spark: Any
     archive: ClassArchive | None
+    is_submitted: bool = False
 
     def close(self) -> None:
         """Stops Spark; a JVM of ours is waited for, and the archive it wrote on its way out is put in place."""
@@ -65,16 +69,28 @@ def open_session(options: SessionOptions) -> Session:
     from pyspark.sql import SparkSession
 
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if is_submitted:
+        options = replace(options, master=_submitted_master())
     java = None if is_submitted else use_java()
     archive = None if java is None or not options.archive else find_archive(java, options.cache_dir)
     # PySpark reads the workers' Python from the environment alone, whatever the session's settings say.
     os.environ["PYSPARK_PYTHON"] = (options.conf or {}).get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
+    os.environ[PRELOAD_ENV] = options.hot or ""
     builder = SparkSession.builder
     for key, value in session_conf(options, java, archive, is_submitted=is_submitted).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    return Session(spark, archive)
+    return Session(spark, archive, is_submitted)
+
+
+def _submitted_master() -> str | None:
+    """The master that spark-submit was told: its JVM runs already and knows."""
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()
+    found: str | None = SparkConf().get("spark.master", None)
+    return found
 
 
 def session_conf(options: SessionOptions, java: Java | None, archive: ClassArchive | None, *, is_submitted: bool = False) -> dict[str, str]:
@@ -93,12 +109,20 @@ def session_conf(options: SessionOptions, java: Java | None, archive: ClassArchi
         "spark.redaction.regex": REDACTED,
         "spark.redaction.string.regex": REDACTED,
     }
+    if shares_python(options):
+        conf["spark.python.daemon.module"] = "lakeward.tiering.daemon"
     if not is_submitted:
         conf["spark.driver.extraJavaOptions"] = " ".join(java_options)
         conf["spark.master"] = options.master or "local[*,4]"
         if conf["spark.master"].startswith("local"):
             conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.memory": "1g"}
     return {**conf, **given}
+
+
+def shares_python(options: SessionOptions) -> bool:
+    """Whether workers run in this process's Python on this machine, so that what is installed here is there too."""
+    python = (options.conf or {}).get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
+    return _LOCAL.match(options.master or "local") is not None and python == sys.executable
 
 
 def check_versions() -> None:

@@ -24,6 +24,7 @@ from lakeward.model.schema import OFFSET
 from lakeward.model.split import LogSplit, SnapshotSplit, Split
 from lakeward.spi.hot import HotStore, KvSnapshot
 from lakeward.spi.lake import LakeStorage, LakeWriter, WriteTask
+from lakeward.tiering.heap import keep_freed_memory
 from lakeward.tiering.logread import LogReader, next_offset
 from lakeward.tiering.order import WriteOrder
 from lakeward.tiering.plugins import PluginCache
@@ -39,6 +40,7 @@ _plugins = PluginCache()
 
 def write_order(data: bytes) -> list[bytes]:
     """What Spark maps over: an order's bytes to its outcomes' bytes, one per split, in order."""
+    keep_freed_memory()
     order = WriteOrder.from_bytes(data)
     return [outcome.to_bytes() for outcome in write_splits(order, _plugins, SystemClock(), _task_attempt())]
 

@@ -71,6 +71,53 @@ def test_the_sessions_settings(tmp_path: Path) -> None:
     assert "spark.master" not in submitted, "spark-submit has chosen it"
 
 
+def test_workers_are_forked_from_a_warm_daemon_where_they_run_this_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    key = "spark.python.daemon.module"
+    assert session_conf(SessionOptions(master="local[2,4]"), None, None)[key] == "lakeward.tiering.daemon"
+    for master in ("spark://127.0.0.1:7077", "yarn", "local-cluster[2,1,512]"):
+        assert key not in session_conf(SessionOptions(master=master), None, None), "their Python may have nothing of ours"
+    packed = SessionOptions(master="local[2]", conf={"spark.pyspark.python": "./env/bin/python"})
+    assert key not in session_conf(packed, None, None)
+
+
+def test_what_workers_are_forked_from_has_no_threads_that_a_fork_would_lose() -> None:
+    code = """
+import os, sys
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+from lakeward.tiering.preload import import_for_rounds
+import_for_rounds(["embedded", "no such plugin"])
+print("pyiceberg.io.pyarrow" in sys.modules, "pyarrow.flight" in sys.modules)
+if os.path.isdir("/proc/self/task"):
+    names = {open(f"/proc/self/task/{t}/comm").read().strip() for t in os.listdir("/proc/self/task") if int(t) != os.getpid()}
+    print(sorted(names - {"jemalloc_bg_thd"}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() in (["True True", "[]"], ["True True"])
+
+
+def test_a_job_whose_spark_submit_is_gone_stops() -> None:
+    """A grandchild is left by its parent, and notices."""
+    code = """
+import os, sys, threading
+from lakeward.tiering.job import stop_with_parent
+if os.fork():
+    sys.stdin.readline()
+    os._exit(0)
+stopped = threading.Event()
+stop_with_parent(stopped.set, poll_s=0.01)
+print("watching", flush=True)
+print("stopped" if stopped.wait(20) else "still there", flush=True)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout.readline() == "watching\n"
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "stopped\n"
+
+
 def test_an_archive_is_kept_by_the_first_and_used_by_the_next(tmp_path: Path) -> None:
     java = Java(home=Path("/java"), version=17, origin="test")
     first = find_archive(java, tmp_path)
