@@ -58,6 +58,8 @@ def test_what_an_operator_sees(server: Server, job: Job, open_page: OpenPage) ->
     page.get_by_role("link", name="shop.orders").click()
     expect(page.locator("#words")).to_contain_text("nothing waits")
     expect(page.locator("#rounds .phases span.commit").first).to_be_visible()
+    empty = "bar => bar.clientWidth - [...bar.children].reduce((sum, part) => sum + part.getBoundingClientRect().width, 0)"
+    assert page.locator("#rounds .phases").first.evaluate(empty) < 2, "phases fill their bar, however short the round was"
     expect(page.locator("#offsets tbody tr")).to_have_count(2)
     expect(page.locator("#snapshots")).to_contain_text(str(snapshot))
     expect(page.locator("#schema")).to_contain_text("table.datalake.freshness")

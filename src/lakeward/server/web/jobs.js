@@ -6,7 +6,7 @@ const progress = (job) => job.working_on.map((path) => {
   const share = p.splits_total ? p.splits_done / p.splits_total * 100 : 0;
   return `<div><a href="#/table/${encodeURIComponent(path)}">${text(path)}</a> <span class="soft">${text(p.phase ?? "")} ${p.splits_total ? `${p.splits_done}/${p.splits_total} splits, ${count(p.rows)} rows` : ""}</span>
     <div class="meter"><span style="width:${share}%"></span></div></div>`;
-}).join("") || '<span class="soft">waiting for work</span>';
+}).join("") || `<span class="soft">${job.live ? "waiting for work" : "nobody knows"}</span>`;
 
 export function jobsPage() {
   let root = null;

@@ -11,9 +11,10 @@ const scale = (totals) => Math.min(Math.max(...totals), 4 * [...totals].sort((a,
 
 export function phaseBar(round, longest) {
   const width = Math.min(100, Math.max(2, total(round) / (longest || 1) * 100));
+  // Milliseconds: shares that add up to less than 1 would leave a part of the bar empty.
   const parts = PHASES.map(([name, key]) => {
     const s = round.phases?.[key] ?? 0;
-    return s > 0 ? `<span class="${name}" style="flex:${s}" title="${name} ${duration(s * 1000)}"></span>` : "";
+    return s > 0 ? `<span class="${name}" style="flex:${s * 1000}" title="${name} ${duration(s * 1000)}"></span>` : "";
   }).join("");
   return `<div class="phases" style="width:${width}%">${parts}</div>`;
 }
