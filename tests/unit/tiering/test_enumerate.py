@@ -16,6 +16,7 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.ids import JobName
 from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, TableVerdict, Verdict
 from lakeward.testing.waiting import wait_until
+from lakeward.tiering.control import RoundControl
 from lakeward.tiering.dispatch import DirectDispatcher
 from lakeward.tiering.job import TieringJob
 from lakeward.tiering.jobname import hold_name
@@ -100,30 +101,62 @@ def test_a_handed_out_table_is_tiered_and_told_at_once(world: World) -> None:
     assert running.job.metrics.render().count('outcome="finished"} 1') == 1
 
 
-def test_a_fenced_round_stops_before_it_commits(world: World) -> None:
-    coordinator = ScriptedCoordinator(world)
-    reached, go_on = threading.Event(), threading.Event()
+class Held:
+    """A round held in its first batch; beats that come then are answered with a verdict."""
 
-    def hold(_bucket: Bucket, _offset: int) -> None:
-        reached.set()
-        go_on.wait(20)
+    def __init__(self, world: World, verdict: Verdict) -> None:
+        self.coordinator = ScriptedCoordinator(world)
+        self._verdict, self.reached, self._go_on = verdict, threading.Event(), threading.Event()
+        world.store.before_batch = self._hold
+        self.coordinator.on_beat = self._judge
+        self.running = Running(world, self.coordinator, min_work_s=0.0)
+        self.coordinator.due = 1
+        assert self.reached.wait(20)
 
-    def fence(request: HeartbeatRequest) -> tuple[TableVerdict, ...]:
-        if not reached.is_set():
+    def _hold(self, _bucket: Bucket, _offset: int) -> None:
+        self.reached.set()
+        assert self._go_on.wait(20)
+
+    def _judge(self, request: HeartbeatRequest) -> tuple[TableVerdict, ...]:
+        if not self.reached.is_set():
             return ()
-        return tuple(TableVerdict(table_id=t.table_id, verdict=Verdict.FENCED, round_id=t.round_id, reason="gone") for t in request.tiering)
+        return tuple(TableVerdict(table_id=t.table_id, verdict=self._verdict, round_id=t.round_id, reason="why") for t in request.tiering)
 
-    world.store.before_batch = hold
-    coordinator.on_beat = fence
-    running = Running(world, coordinator)
-    coordinator.due = 1
-    reached.wait(20)
-    wait_until(lambda: any(w.control.stopped_by for w in running.job.enumerator.works()))
-    go_on.set()
-    wait_until(lambda: coordinator.told("failed"))
-    running.stop()
-    assert coordinator.told("failed")[0].given_back
+    def go_on_when(self, told: Callable[[RoundControl], bool]) -> None:
+        wait_until(lambda: any(told(w.control) for w in self.running.job.enumerator.works()), what="the verdict at the round")
+        self._go_on.set()
+
+
+@pytest.mark.parametrize("verdict", [Verdict.FENCED, Verdict.PAUSED, Verdict.DROPPED])
+def test_a_fenced_round_stops_before_it_commits(verdict: Verdict, world: World) -> None:
+    held = Held(world, verdict)
+    held.go_on_when(lambda control: control.stopped_by is not None)
+    wait_until(lambda: held.coordinator.told("failed"))
+    held.running.stop()
+    assert held.coordinator.told("failed")[0].given_back
     assert world.snapshots() == 0
+
+
+def test_a_round_told_to_finish_commits_what_it_has(world: World) -> None:
+    world.store.append(rows(5, 9))
+    held = Held(world, Verdict.FORCE_FINISH)
+    held.go_on_when(lambda control: control.forced)
+    wait_until(lambda: held.coordinator.told("finished"))
+    held.running.stop()
+    (finished,) = held.coordinator.told("finished")
+    assert finished.force_finished
+    assert finished.result.rows == 5, "the first batch, and not the second"
+    assert world.snapshots() == 1
+
+
+def test_beats_tell_how_far_a_round_is(world: World) -> None:
+    held = Held(world, Verdict.OK)
+    wait_until(lambda: held.coordinator.beats[-1].tiering)
+    (work,) = held.coordinator.beats[-1].tiering
+    assert (work.progress.phase, work.progress.splits_done, work.progress.splits_total) == ("write", 0, 1)
+    held.go_on_when(lambda _control: True)
+    wait_until(lambda: held.coordinator.told("finished"))
+    held.running.stop()
 
 
 def test_a_verdict_for_another_round_is_not_this_rounds(world: World) -> None:
