@@ -388,7 +388,8 @@ class LakeMaintenance(ABC):
 
     @abstractmethod
     def list_files(self, prefix: str | None = None) -> Iterable[StoredFile]:
-        """Files of ours in storage, under a round's prefix or all. Offset caches and metadata files are not listed."""
+        """Files of ours in storage, under a round's prefix or all. Offset caches are not listed; metadata files of the format only
+        when all are asked for, and only those that our own catalog wrote."""
 
     @abstractmethod
     def references(self) -> set[str]:

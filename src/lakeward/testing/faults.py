@@ -103,7 +103,7 @@ class Faults:
         self.seen: list[str] = []
         self._faults = list(faults)
         self._random = random.Random(seed)  # noqa: S311 - choice of faults, not of secrets
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a `when` may come to fault points itself
         self._before: Injector | None = None
 
     def arm(self, point: str, action: str = FaultAction.RAISE, **options: Any) -> Fault:

@@ -291,7 +291,7 @@ class IcebergLakeCommitter(LakeCommitter):
             }
         )
         written = [*data, *(f for _, f in deletes)]
-        sync_files([*(f.file_path for f in written), *target.made])
+        sync_files([*(f.file_path for _, f in deletes), *target.made])  # writers did it for theirs
         request = CommitRequest.on(metadata, table_id=self._table.table_id, round_id=properties.round_id, snapshot=snapshot)
         return Committable(
             base=base,

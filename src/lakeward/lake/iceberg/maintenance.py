@@ -9,16 +9,19 @@ from pyarrow.fs import FileSelector, FileSystem, FileType
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate, TableRequirement
 
 from lakeward.errors import CommitConflict
+from lakeward.lake.iceberg.catalogmark import carries
 from lakeward.lake.iceberg.committer import IcebergLakeCommitter
 from lakeward.lake.iceberg.connection import IcebergConnection
 from lakeward.lake.iceberg.expiry import Reachable, expiring, only_in, plan_expiry
 from lakeward.lake.iceberg.failures import describe, lake_errors
 from lakeward.lake.iceberg.location import CACHE_SUFFIX, OURS, cache_path, canonical, data_folder, metadata_folder
 from lakeward.lake.iceberg.request import assert_ref
+from lakeward.lake.iceberg.sqlcatalog import IcebergSqlCatalog
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import RoundId, SnapshotId
@@ -39,13 +42,21 @@ class IcebergLakeMaintenance(LakeMaintenance):
         return self._connection.load(self._table.path)
 
     def list_files(self, prefix: str | None = None) -> Iterable[StoredFile]:
-        """By name, in both folders. Manifests and lists of ours are among them; `metadata.json` files are the catalog's."""
+        """By name, in both folders. Manifests and lists of ours are among them; all of them besides the metadata files that our own
+        catalog wrote: a crash may leave one that never became the table's."""
         metadata = self._load().metadata
         folders = {f(metadata.location, metadata.properties) for f in (data_folder, metadata_folder)}
-        io = self._arrow_io()
+        io, mark = self._arrow_io(), self._mark(metadata) if prefix is None else None
         with lake_errors(str(self._table.path), "list files of"):
             name = (prefix or "").rpartition("/")[2] or OURS
-            return [file for folder in sorted(folders) for file in _list(io, folder, name)]
+            found = [file for folder in sorted(folders) for file in _list(io, folder)]
+            return [f for f in found if f.path.rpartition("/")[2].startswith(name) or (mark is not None and carries(f.path, mark))]
+
+    def _mark(self, metadata: TableMetadata) -> str | None:
+        """None when metadata files are not ours to delete: another catalog's, or kept for ever by the table's own property."""
+        catalog, key = self._connection.catalog, "write.metadata.delete-after-commit.enabled"
+        is_kept = metadata.properties.get(key, "false").lower() != "true"
+        return None if is_kept or not isinstance(catalog, IcebergSqlCatalog) else catalog.mark
 
     def _arrow_io(self) -> PyArrowFileIO:
         return PyArrowFileIO({**self._load().io.properties, **self._connection.options})
@@ -53,7 +64,13 @@ class IcebergLakeMaintenance(LakeMaintenance):
     def references(self) -> set[str]:
         table = self._load()
         with lake_errors(str(self._table.path), "read references of"):
-            return Reachable(table.io).files(table.metadata)
+            return {*Reachable(table.io).files(table.metadata), *self._metadata_files(table)}
+
+    def _metadata_files(self, table: Table) -> set[str]:
+        """Of those that `list_files` lists: the table's, and the older ones that its metadata still names."""
+        mark = self._mark(table.metadata)
+        known = (table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log))
+        return set() if mark is None else {canonical(path) for path in known if carries(path, mark)}
 
     def fence(self, base: LakeBase, round_id: RoundId, epoch: int) -> LakeSnapshot:
         properties = CommitProperties(round_id=round_id, epoch=epoch, job=FENCE_JOB, offsets={}, generation=base.generation)
@@ -124,11 +141,11 @@ class IcebergLakeMaintenance(LakeMaintenance):
             raise CommitConflict(table=str(self._table.path), round_id="expiry", reason=describe(error)) from error
 
 
-def _list(io: PyArrowFileIO, folder: str, prefix: str) -> Iterator[StoredFile]:
+def _list(io: PyArrowFileIO, folder: str) -> Iterator[StoredFile]:
     filesystem, path = _filesystem(io, folder)
     root = canonical(folder)
     for info in filesystem.get_file_info(FileSelector(path, allow_not_found=True, recursive=False)):
-        if info.type == FileType.File and info.base_name.startswith(prefix) and not info.base_name.endswith(CACHE_SUFFIX):
+        if info.type == FileType.File and not info.base_name.endswith(CACHE_SUFFIX):
             modified = info.mtime_ns // 1_000_000 if info.mtime_ns is not None else 0
             yield StoredFile(path=f"{root}/{info.base_name}", size_bytes=info.size, modified_at_ms=modified)
 

@@ -7,7 +7,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pydantic_core import to_json
 from pyiceberg.avro.file import AvroFile, AvroOutputFile
@@ -100,9 +100,12 @@ class ManifestTarget:
     prefix: str
     schema: Schema
     snapshot_id: int
+    made: list[str] = field(default_factory=list)
+    """Every file written for it so far."""
 
-    def new_path(self, kind: str) -> str:
-        return f"{self.folder}/{self.prefix}{kind}-{uuid.uuid4().hex[:12]}.avro"
+    def new_path(self, kind: str, suffix: str = "avro") -> str:
+        self.made.append(f"{self.folder}/{self.prefix}{kind}-{uuid.uuid4().hex[:12]}.{suffix}")
+        return self.made[-1]
 
 
 def write_manifest(target: ManifestTarget, spec: PartitionSpec, content: ManifestContent, entries: Sequence[ManifestEntry]) -> ManifestFile:

@@ -15,6 +15,7 @@ from pyiceberg.io.pyarrow import compute_statistics_plan, data_file_statistics_f
 from pyiceberg.schema import Schema
 
 from lakeward.errors import InvalidConfig
+from lakeward.lake.iceberg.durable import sync_files
 
 _SAMPLE_ROWS = 16_384
 _PAYS = 0.1
@@ -114,6 +115,7 @@ class ParquetOutput:
         self._writer.close()
         self.size = self._stream.tell()
         self._stream.close()
+        sync_files([self.path])
         return self._writer.writer.metadata
 
     def abandon(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from contextlib import suppress
+from functools import cached_property
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
@@ -31,7 +32,10 @@ from pyiceberg.typedef import Properties
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
+from lakeward.lake.iceberg.catalogmark import load_mark, metadata_name
+from lakeward.lake.iceberg.durable import sync_files
 from lakeward.model.clock import SystemClock
+from lakeward.model.faults import fault_point
 
 _KEPT = 256
 """Parsed metadata of so many tables; each holds every retained snapshot of its table."""
@@ -47,6 +51,11 @@ class IcebergSqlCatalog(SqlCatalog):
         self._storages: dict[tuple[tuple[str, str], ...], FileIO] = {}
         self._cache_lock = threading.Lock()
         super().__init__(name, **properties)
+
+    @cached_property
+    def mark(self) -> str | None:
+        """In the name of every metadata file that this catalog writes from its second version on."""
+        return load_mark(self.engine, self.name)
 
     def _load_file_io(self, properties: Properties = {}, location: str | None = None) -> FileIO:  # noqa: B006
         """One per set of properties that matter: an object store's client is dear to make."""
@@ -106,9 +115,12 @@ class IcebergSqlCatalog(SqlCatalog):
         if metadata is current.metadata:
             return _response(metadata, current.metadata_location)
         version = self._parse_metadata_version(current.metadata_location) + 1
-        location = load_location_provider(metadata.location, metadata.properties).new_table_metadata_file_location(version)
+        provider = load_location_provider(metadata.location, metadata.properties)
+        location = provider.new_metadata_location(metadata_name(version, self.mark))
         io = self._load_file_io(metadata.properties, location)
         self._write_metadata(metadata, io, location)
+        sync_files([location])
+        fault_point("catalog.before-swap", location=location)
         if not self._swap(name, current.metadata_location, location):
             with suppress(OSError):
                 io.delete(location)  # nobody but this call ever knew of it

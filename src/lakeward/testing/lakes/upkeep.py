@@ -170,8 +170,9 @@ class UpkeepContract(LakeSuite):
         upkeep = lake.open_maintenance(log.table)
         before = {f.path for f in upkeep.list_files()}
         assert upkeep.expire(ids) > 0
-        after = {f.path for f in upkeep.list_files()}
-        assert after < before
+        gone = before - {f.path for f in upkeep.list_files()}
+        assert gone
+        assert not gone & upkeep.references()
         assert lake_rows(lake, log.table) == log.expected(log.ends())
         log.upsert(B0, row(1, "and once more"))
         LakeRound.plan(lake, log).run()
