@@ -91,6 +91,24 @@ def test_a_table_of_fluss_names_its_offsets_file_and_keeps_its_own_copy(lake: Ic
     assert fence.summary[OFFSETS_KEY] == path
 
 
+def test_an_offsets_file_of_ours_is_referenced_and_fluss_keeps_its_own(lake: IcebergLakeStorage) -> None:
+    log = make_log(lake, **{FLUSS_PARTITIONS: "{}"})
+    log.table = TableInfo(path=log.table.path, table_id=type(log.table.table_id)("7"), descriptor=log.table.descriptor)
+    path, ids = "/remote/lake/db/t-7/metadata/3d1c.offsets", []
+    upkeep = lake.open_maintenance(log.table)
+    for step in (1, 2):
+        made = LakeRound.plan(lake, log)
+        offsets = {Bucket("", n): 10**12 * step + n for n in range(2_000)}
+        properties = CommitProperties(round_id=made.round_id, epoch=1, job="j", offsets=offsets, extra={OFFSETS_KEY: path})
+        ids.append(made.commit(made.committer.prepare([], {}, made.reader.load_base(), properties)))
+    own = [s.summary[OWN_OFFSETS_KEY] for s in ids]
+    assert set(own) <= upkeep.references(), "orphan removal leaves them"
+    going = [g for g in upkeep.expirable(4_000_000_000_000) if g.snapshot_id == ids[0].snapshot_id]
+    upkeep.expire([g.snapshot_id for g in going])
+    assert [Path(p.removeprefix("file://")).exists() for p in own] == [False, True]
+    assert path not in going[0].trace, "another system's file is not ours to delete"
+
+
 def test_a_fence_before_the_first_round_carries_no_name_of_fluss(lake: IcebergLakeStorage) -> None:
     """Fluss's own job fails on a snapshot that has its user and no offsets."""
     log = make_log(lake, **{FLUSS_PARTITIONS: "{}"})
