@@ -14,7 +14,7 @@
     ├── Refused                     Unauthorized, Forbidden, IncompatibleVersion, InsecureBinding
     ├── HotStoreError               BucketStopped, CorruptBatch, OutOfSequence, DiskFull, Overloaded, PartitionExpired,
     │                               DataFolderLocked, DataFolderVersion, WritesPaused, SchemaChanged, SnapshotBusy,
-    │                               LogTooShort, HotStoreBehind, KvFailed, FlussError
+    │                               LogTooShort, HotStoreBehind, LogRewritten, KvFailed, FlussError
     ├── CoordinatorError            FencedEpoch, LeaseLost, Superseded, LedgerGap, IllegalTransition, TableBusy
     ├── CommitError                 CommitConflict, CommitUnknown
     ├── LakeError                   LakeUnavailable, LakeRolledBack, LakeBehind, LakeForeign, LakeTampered, LakeOverlap,
@@ -464,6 +464,20 @@ class HotStoreBehind(HotStoreError):
     bucket: str
     committed: int
     end: int
+
+
+class LogRewritten(HotStoreError):
+    code = "log-rewritten"
+    http_status = 409
+    template = (
+        "table {table}, bucket {bucket}: the record before offset {offset} is not the one that the lake took: the hot store lost "
+        "acknowledged writes and gave their offsets to new ones, which the lake lacks. "
+        "`lakeward verify {table} --deep` names the rows; {advice}"
+    )
+    table: str
+    bucket: str
+    offset: int
+    advice: str
 
 
 class FlussError(HotStoreError):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -42,3 +43,13 @@ def job(cluster: FlussCluster) -> Iterator[ThreadJob]:
     made = ThreadJob(cluster.bootstrap, "tests")
     yield made
     made.stop()
+
+
+@pytest.fixture
+def lone(tmp_path: Path) -> Iterator[FlussWorld]:
+    """A cluster of its own: these tests stop and kill parts of it."""
+    cluster = FlussCluster(home=tmp_path / "fluss", settings=TEST_SETTINGS).start()
+    world = FlussWorld(cluster)
+    yield world
+    world.close()
+    cluster.stop()

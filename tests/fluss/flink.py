@@ -17,9 +17,11 @@ _OPENED = ("nio", "lang", "util", "io", "net", "time", "util.concurrent")
 
 
 class FlinkTieringJob:
-    """Started by `__init__`; `stop` ends it as SIGTERM does, which gives no table back: Fluss waits for its lease to end."""
+    """Started by `__init__`; `stop` ends it as SIGTERM does, which gives no table back: Fluss waits for its lease to end.
 
-    def __init__(self, cluster: FlussCluster, log: Path) -> None:
+    `is_patient`: its own parts do not take each other for dead after a pause."""
+
+    def __init__(self, cluster: FlussCluster, log: Path, *, is_patient: bool = False) -> None:
         jars = [*load_flink(), *load_jars(FLINK), *load_jars(ICEBERG)]
         settings = {
             "fluss.bootstrap.servers": cluster.bootstrap,
@@ -36,12 +38,18 @@ class FlinkTieringJob:
             *(f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED),
             "-cp",
             os.pathsep.join(map(str, jars)),
-            _MAIN,
+            str(Path(__file__).with_name("PatientFlink.java")) if is_patient else _MAIN,
             *(part for key, value in settings.items() for part in (f"--{key}", value)),
         ]
         self._out = log.open("wb")
         self.log = log
         self.process = subprocess.Popen(command, stdout=self._out, stderr=subprocess.STDOUT, cwd=log.parent)
+
+    def pause(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
         if self.process.poll() is None:

@@ -7,6 +7,7 @@ import asyncio
 import os
 import pickle
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,8 +29,8 @@ async def _run(bootstrap: str, steps: Sequence[Step], limit_s: int, login: Seque
 def _login(user: str | None = None, password: str = "") -> dict[str, str]:
     if user is None:
         return {}
-    plain = {"client.security.protocol": "sasl", "client.security.sasl.mechanism": "PLAIN"}
-    return {**plain, "client.security.sasl.username": user, "client.security.sasl.password": password}
+    plain = {"security.protocol": "sasl", "security.sasl.mechanism": "PLAIN"}
+    return {**plain, "security.sasl.username": user, "security.sasl.password": password}
 
 
 async def _step(fluss: Any, connection: Any, admin: Any, step: Step) -> Any:
@@ -46,11 +47,13 @@ async def _step(fluss: Any, connection: Any, admin: Any, step: Step) -> Any:
             found = await admin.get_latest_lake_snapshot(path)
             return found.snapshot_id, {(b.partition_id, b.bucket_id): o for b, o in found.table_buckets_offset.items()}
         case Append():
+            began = time.time()
             writer = (await connection.get_table(path)).new_append().create_writer()
             cuts = range(0, step.rows.num_rows, step.chunk)
             await _acknowledged(
                 writer, [writer.write_arrow_batch(step.rows.slice(at, step.chunk)) for _ in range(step.repeat) for at in cuts]
             )
+            return began
         case UpsertRange():
             writer = (await connection.get_table(path)).new_upsert().create_writer()
             for number in range(step.start, step.stop, step.step):

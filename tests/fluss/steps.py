@@ -38,6 +38,8 @@ class MakePartition:
 
 @dataclass(frozen=True, kw_only=True)
 class Append:
+    """Answers the time at which writing began."""
+
     table: str
     rows: pa.RecordBatch
     chunk: int = 5_000

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +10,6 @@ import pytest
 
 from lakeward.errors import FlussError, ServerUnavailable
 from lakeward.testing.faults import Fault, FaultAction
-from lakeward.testing.fluss.cluster import TEST_SETTINGS, FlussCluster
 from lakeward.testing.waiting import wait_until
 from tests.fluss.flink import FlinkTieringJob
 from tests.fluss.steps import Append, Delete, MakeTable, Upsert
@@ -23,16 +21,6 @@ EVENTS = pa.schema([("id", pa.int64()), ("name", pa.string())])
 USERS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
 LEASE_S = 220.0
 """Fluss notices a dead job after 120 to 135 s; then comes a round."""
-
-
-@pytest.fixture
-def lone(tmp_path: Path) -> Iterator[FlussWorld]:
-    """A cluster of its own: these tests stop and kill parts of it."""
-    cluster = FlussCluster(home=tmp_path / "fluss", settings=TEST_SETTINGS).start()
-    world = FlussWorld(cluster)
-    yield world
-    world.close()
-    cluster.stop()
 
 
 class Load:

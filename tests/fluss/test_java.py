@@ -78,10 +78,12 @@ def test_deletes_by_key_and_by_position(world: FlussWorld, rounds: OnDemand, jav
 
 
 def test_every_type(world: FlussWorld, rounds: OnDemand, java: JavaIceberg) -> None:
-    rows = [*(typed_row(n) for n in range(1, 6)), {**dict.fromkeys(ALL_TYPES.names), "id": 6}]
+    """But for times of day, which Spark has no type for."""
+    schema = pa.schema([f for f in ALL_TYPES if f.name != "clock"])
+    rows = [{k: v for k, v in typed_row(n).items() if k != "clock"} for n in range(1, 6)] + [{**dict.fromkeys(schema.names), "id": 6}]
     world.produce(
-        MakeTable(name="java_typed", schema=ALL_TYPES, buckets=1, freshness="1h"),
-        Append(table="java_typed", rows=pa.RecordBatch.from_pylist(rows, schema=ALL_TYPES)),
+        MakeTable(name="java_typed", schema=schema, buckets=1, freshness="1h"),
+        Append(table="java_typed", rows=pa.RecordBatch.from_pylist(rows, schema=schema)),
     )
     assert isinstance(rounds.run("java_typed"), TableFinished)
     found = {r["id"]: r for r in java.read(world.metadata("java_typed"))}

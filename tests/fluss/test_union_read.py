@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +13,7 @@ import pytest
 import lakeward.spark
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.read.arrow import read, request_of
+from tests.fluss.flink import FlinkTieringJob
 from tests.fluss.ondemand import OnDemand
 from tests.fluss.steps import DATABASE, Append, Delete, MakeTable, Upsert
 from tests.fluss.world import FlussWorld
@@ -55,14 +58,41 @@ def test_lake_and_tail_of_a_log_table(world: FlussWorld) -> None:
     rounds.close()
 
 
-@pytest.mark.soak
-@pytest.mark.spark
-def test_the_same_on_spark(world: FlussWorld, expected: dict[int, str]) -> None:
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
     from lakeward.tiering.session import SessionOptions, open_session
 
     session: Any = open_session(SessionOptions(master="local[2,4]", archive=False))
+    yield session.spark
+    session.close()
+
+
+@pytest.mark.spark
+def test_the_same_on_spark(world: FlussWorld, expected: dict[int, str], spark: Any) -> None:
+    frame = lakeward.spark.read(spark, f"{DATABASE}.union_pk", fluss=world.cluster.bootstrap)
+    assert sorted((r["id"], r["name"]) for r in frame.collect()) == sorted(expected.items())
+
+
+@pytest.mark.spark
+def test_equality_deletes_of_the_flink_job_are_applied(lone: FlussWorld, tmp_path: Path, spark: Any) -> None:
+    """Two rounds of the Flink job, the second with updates and deletes; then a tail that it has not seen."""
+    rows = {n: f"user {n}" for n in range(100)}
+    flink = FlinkTieringJob(lone.cluster, tmp_path / "flink.log")
     try:
-        frame = lakeward.spark.read(session.spark, f"{DATABASE}.union_pk", fluss=world.cluster.bootstrap)
-        assert sorted((r["id"], r["name"]) for r in frame.collect()) == sorted(expected.items())
+        lone.produce(MakeTable(name="union_pk", schema=USERS, primary_key=("id",), freshness="2s"), upsert(rows))
+        lone.wait_tiered("union_pk", 120)
+        second, gone = {n: f"second {n}" for n in range(0, 100, 3)}, range(5, 100, 10)
+        lone.produce(upsert(second), Delete(table="union_pk", keys=[{"id": n} for n in gone]))
+        lone.wait_tiered("union_pk", 120)
     finally:
-        session.close()
+        flink.stop()
+    snapshots = lone.lake("union_pk").open_reader(lone.table("union_pk")).snapshots()
+    assert {s.job for s in snapshots} == {""}
+    assert int(snapshots[-1].summary["total-equality-deletes"]) > 0
+    tail = {n: f"tail {n}" for n in range(0, 120, 7)}
+    lone.produce(upsert(tail), Delete(table="union_pk", keys=[{"id": 1}]))
+    expected = sorted((n, name) for n, name in {**{n: x for n, x in {**rows, **second}.items() if n not in gone}, **tail}.items() if n != 1)
+    found = pa.Table.from_batches(list(read(lone.plugin, request_of(f"{DATABASE}.union_pk")))).to_pylist()
+    assert sorted((r["id"], r["name"]) for r in found) == expected
+    frame = lakeward.spark.read(spark, f"{DATABASE}.union_pk", fluss=lone.cluster.bootstrap)
+    assert sorted((r["id"], r["name"]) for r in frame.collect()) == expected

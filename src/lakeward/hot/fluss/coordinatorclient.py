@@ -7,6 +7,7 @@ Fluss keeps no ledger and no intents: the lake's summaries are the ledger, inten
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from lakeward.hot.fluss.beats import HeldBack, beat_entry, beat_message, read_le
 from lakeward.hot.fluss.epochs import join_epoch
 from lakeward.hot.fluss.failures import Code, fluss_code_of, to_error
 from lakeward.hot.fluss.lakehistory import Registered, find_newest, read_ledger
+from lakeward.hot.fluss.logmarks import ACCEPT_VARIABLE, MARKS_KEY, check_marks, known_marks, to_text
 from lakeward.hot.fluss.messages import COMMIT_LAKE, HEARTBEAT, LAKE_SNAPSHOT, PREPARE_LAKE, Api
 from lakeward.hot.fluss.overlaps import check_overlap, flink_snapshots
 from lakeward.hot.fluss.protobuf import Message
@@ -139,6 +141,7 @@ class FlussCoordinatorClient(CoordinatorClient):
         reader = self._reader(table)
         snapshots = reader.snapshots()
         self._check_overlap(table, reader, snapshots)
+        self._check_log(table, snapshots)
         # By its summary alone: the file with the Flink job's offsets may be gone by now.
         snapshot = next((s for s in snapshots if s.snapshot_id == named), None)
         if snapshot is None:
@@ -163,6 +166,12 @@ class FlussCoordinatorClient(CoordinatorClient):
         for snapshot_id in unseen:
             _keep(self._looked_at, snapshot_id, None, self._lock)
 
+    def _check_log(self, table: TableInfo, snapshots: Sequence[LakeSnapshot]) -> None:
+        """Raises `LogRewritten`. One small request for each server that leads a bucket with a mark."""
+        known = known_marks(table, snapshots)
+        if known and str(table.path) not in os.environ.get(ACCEPT_VARIABLE, "").split(","):
+            check_marks(table, known, self._store.marks_now(table, {b: offset for b, (offset, _) in known.items()}))
+
     def _known(self, table: TableInfo) -> Message | None:
         """The lake snapshot that Fluss knows. None: it knows none, or has lost the file of its offsets: the lake has them too."""
         try:
@@ -182,7 +191,7 @@ class FlussCoordinatorClient(CoordinatorClient):
         if known is None or known[0] != offsets:
             known = (dict(offsets), self._write_offsets(table, offsets))
             _keep(self._prepared, round_id, known, self._lock)
-        return {OFFSETS_KEY: known[1]}
+        return {OFFSETS_KEY: known[1], MARKS_KEY: to_text(table, self._store.marks(table, offsets))}
 
     def _write_offsets(self, table: TableInfo, offsets: Mapping[Bucket, int], *, anew: bool = False) -> str:
         """`anew`: these are all there are; what Fluss has is not looked at."""

@@ -14,6 +14,7 @@ from lakeward.hot.fluss.connection import FlussConnection, Pending
 from lakeward.hot.fluss.failures import Code, fluss_code_of, to_error
 from lakeward.hot.fluss.kvsnapshot import KvSnapshots
 from lakeward.hot.fluss.logfetch import LogFetch
+from lakeward.hot.fluss.logmarks import Marks, read_marks
 from lakeward.hot.fluss.messages import (
     CLIENT,
     EARLIEST,
@@ -30,6 +31,7 @@ from lakeward.hot.fluss.protobuf import Message
 from lakeward.hot.fluss.servers import FlussServers, LogBucket, path_message
 from lakeward.hot.fluss.tables import parse_columns, parse_partitions, parse_table, partition_ids
 from lakeward.model.bucket import Bucket
+from lakeward.model.ids import TableId
 from lakeward.model.schema import Column
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.spi.hot import HotStore, KvSnapshot, LogBounds
@@ -43,6 +45,7 @@ class FlussStore(HotStore):
     def __init__(self, servers: FlussServers) -> None:
         self.servers = servers
         self._schemas: dict[tuple[str, int], tuple[Column, ...]] = {}
+        self._marks: dict[TableId, Marks] = {}
         self._lock = threading.Lock()
         self._snapshots = KvSnapshots(servers, self.schema_columns)
 
@@ -78,12 +81,26 @@ class FlussStore(HotStore):
 
     # ---- the log ---------------------------------------------------------------------------------------------------
     def freeze(self, table: TableInfo) -> Mapping[Bucket, LogBounds]:
-        """Fluss's high watermark is what survives a crash there. Partitions: those of when the table was loaded."""
+        """Up to Fluss's high watermark. Partitions: those of when the table was loaded. The log's marks at these ends are kept: taken
+        before anything is read, they tell whether a round read what was there then."""
         starts, ends = self._offsets(table, EARLIEST), self._offsets(table, LATEST)
+        marks = self.marks_now(table, ends)
+        with self._lock:
+            self._marks[table.table_id] = marks
         return {b: LogBounds(start=min(starts[b], end), end=end) for b, end in sorted(ends.items())}
 
+    def marks(self, table: TableInfo, offsets: Mapping[Bucket, int]) -> Marks:
+        """Marks of these offsets: as of the last `freeze` where they are ends of then, else as of now."""
+        with self._lock:
+            frozen = {b: m for b, m in self._marks.get(table.table_id, {}).items() if m[0] == offsets.get(b)}
+        rest = {b: o for b, o in offsets.items() if b not in frozen}
+        return {**frozen, **(self.marks_now(table, rest) if rest else {})}
+
+    def marks_now(self, table: TableInfo, offsets: Mapping[Bucket, int]) -> Marks:
+        return read_marks(self.servers, table, offsets, lambda bucket: self.log_bucket(table, bucket))
+
     def offset_at(self, table: TableInfo, bucket: Bucket, at_ms: int) -> int:
-        found = self._list_offsets(table, [self._bucket(table, bucket)], TIMESTAMP, at_ms)
+        found = self._list_offsets(table, [self.log_bucket(table, bucket)], TIMESTAMP, at_ms)
         return next(iter(found.values()))
 
     def read_log(
@@ -93,7 +110,7 @@ class FlussStore(HotStore):
             servers=self.servers,
             table=table,
             path=_path(table.path),
-            bucket=self._bucket(table, bucket),
+            bucket=self.log_bucket(table, bucket),
             columns=columns,
             schemas=lambda schema_id: self.schema_columns(table, schema_id),
         )
@@ -101,10 +118,10 @@ class FlussStore(HotStore):
 
     # ---- KV snapshots ----------------------------------------------------------------------------------------------
     def take_snapshot(self, table: TableInfo, bucket: Bucket, holder: str) -> KvSnapshot | None:
-        return self._snapshots.take(table, bucket, self._bucket(table, bucket), holder)
+        return self._snapshots.take(table, bucket, self.log_bucket(table, bucket), holder)
 
     def read_snapshot(self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        return self._snapshots.read(table, snapshot, self._bucket(table, snapshot.bucket), columns)
+        return self._snapshots.read(table, snapshot, self.log_bucket(table, snapshot.bucket), columns)
 
     def release_snapshots(self, table: TableInfo, holder: str) -> None:
         self._snapshots.release(holder)
@@ -113,7 +130,8 @@ class FlussStore(HotStore):
         self.servers.close()
 
     # ---- pieces ----------------------------------------------------------------------------------------------------
-    def _bucket(self, table: TableInfo, bucket: Bucket) -> LogBucket:
+    def log_bucket(self, table: TableInfo, bucket: Bucket) -> LogBucket:
+        """Raises `PartitionNotFound`."""
         if not table.descriptor.is_partitioned:
             return LogBucket(int(table.table_id), None, bucket.number)
         found = partition_ids(table).get(bucket.partition)

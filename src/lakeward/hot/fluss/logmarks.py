@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Marks of the log in lake snapshots: the checksum of the last batch that a round took of each bucket.
+
+A Fluss bucket whose only server was killed comes back without the writes of its last seconds, acknowledged or not, and gives their
+offsets to new records. Offsets alone do not tell: the lake would keep the old rows and never see the new ones. So each round
+compares the log's batch below the committed offset with the mark of the round that took it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+
+from lakeward.errors import LakewardError, LogRewritten
+from lakeward.hot.fluss.messages import CLIENT, FETCH_LOG
+from lakeward.hot.fluss.protobuf import Message
+from lakeward.hot.fluss.servers import FlussServers, LogBucket, path_message
+from lakeward.hot.fluss.tables import partition_ids
+from lakeward.hot.logbatch.header import MagicOne, read_header
+from lakeward.model.bucket import Bucket
+from lakeward.model.table import TableInfo
+from lakeward.spi.lake import LakeSnapshot
+
+MARKS_KEY = "lakeward.log-marks"
+ACCEPT_VARIABLE = "LAKEWARD_FLUSS_ACCEPT"
+"""Tables, with commas, whose log is taken as it is now: a way out for people, for one run of the job."""
+
+MAX_BUCKETS = 64
+"""Buckets that are looked at in one go: each costs a column of one batch, and some 30 bytes of the table's metadata."""
+
+_ONE_BATCH = 1
+_HEADER = 56
+"""Bytes, of the largest magic."""
+
+_NEWEST = 20
+"""Snapshots of ours that are looked through for marks: a bucket that moved in none of them is not checked."""
+
+Marks = dict[Bucket, tuple[int, int]]
+BucketName = Callable[[Bucket], LogBucket]
+
+
+def read_marks(servers: FlussServers, table: TableInfo, offsets: Mapping[Bucket, int], name: BucketName) -> Marks:
+    """Bucket -> (offset, checksum of the batch before it); without those that lie in remote storage, where nothing is lost.
+
+    Best effort: without a mark a round is as safe as the log is."""
+    asked: list[tuple[Bucket, int, LogBucket]] = [(b, o, name(b)) for b, o in sorted(offsets.items())[:MAX_BUCKETS] if o > 0]
+    try:
+        by_leader = servers.group_by_leader(path_message(table.path.database, table.path.table), [w for _, _, w in asked])
+        sent = [(led, server.send(FETCH_LOG, _request(table, asked, led))) for server, led in by_leader.items()]
+        answers = [bucket for _, call in sent for t in call.result().get("tables", []) for bucket in t.get("buckets", [])]
+    except LakewardError:
+        return {}
+    return _marks(asked, answers)
+
+
+def _marks(asked: Sequence[tuple[Bucket, int, LogBucket]], answers: Sequence[Message]) -> Marks:
+    by_place = {(w.partition_id, w.number): (b, o) for b, o, w in asked}
+    found = {}
+    for answer in answers:
+        records = answer.get("records")
+        if answer.get("error_code") or records is None or len(records) < _HEADER:
+            continue
+        bucket, offset = by_place[answer.get("partition_id"), answer.get("bucket", 0)]
+        header = read_header(records, magic_one=MagicOne.LEADER_EPOCH)
+        if header.base_offset < offset <= header.next_offset:
+            found[bucket] = (offset, header.crc)
+    return found
+
+
+def _request(table: TableInfo, asked: Sequence[tuple[Bucket, int, LogBucket]], led: Sequence[LogBucket]) -> Message:
+    """The first column alone where the server can cut: it leaves the checksum as it was."""
+    wanted = {w: o for _, o, w in asked}
+    buckets = [{"partition_id": w.partition_id, "bucket": w.number, "offset": wanted[w] - 1, "max_bytes": _ONE_BATCH} for w in led]
+    is_cut = table.schema.schema_id == 1
+    entry: Message = {"table_id": led[0].table_id, "is_projected": int(is_cut), "columns": [0] if is_cut else None, "buckets": buckets}
+    return {"follower": CLIENT, "max_bytes": 2**31 - 1, "tables": [entry], "max_wait_ms": 0, "min_bytes": 0}
+
+
+def to_text(table: TableInfo, marks: Mapping[Bucket, tuple[int, int]]) -> str:
+    """By Fluss's number of the partition: one that is dropped and made anew under its name is another one."""
+    ids = partition_ids(table)
+    return json.dumps([[ids.get(b.partition), b.number, offset, crc] for b, (offset, crc) in sorted(marks.items())], separators=(",", ":"))
+
+
+def known_marks(table: TableInfo, snapshots: Sequence[LakeSnapshot]) -> Marks:
+    """The newest mark of each bucket that the table has now. `snapshots`: oldest first. Pure."""
+    names: dict[int | None, str] = {None: "", **{i: name for name, i in partition_ids(table).items()}}
+    found: Marks = {}
+    ours = [s for s in snapshots if s.round_id is not None]
+    for snapshot in reversed(ours[-_NEWEST:]):
+        for partition, number, offset, crc in json.loads(snapshot.summary.get(MARKS_KEY, "[]")):
+            if partition in names:
+                found.setdefault(Bucket(names[partition], number), (offset, crc))
+    return found
+
+
+def check_marks(table: TableInfo, known: Mapping[Bucket, tuple[int, int]], now: Mapping[Bucket, tuple[int, int]]) -> None:
+    """Raises `LogRewritten`. A bucket of which the log says nothing now is not judged."""
+    for bucket, (offset, crc) in known.items():
+        if bucket in now and now[bucket] != (offset, crc):
+            advice = f"to go on with the log as it is, start the job once with {ACCEPT_VARIABLE}={table.path}"
+            raise LogRewritten(table=str(table.path), bucket=str(bucket), offset=offset, advice=advice)
