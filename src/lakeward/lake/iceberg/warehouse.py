@@ -41,8 +41,3 @@ def check_scheme(warehouse: str) -> None:
 
 def _unwritable(warehouse: str, error: OSError) -> InvalidConfig:
     return InvalidConfig(where="datalake.iceberg.warehouse", reason=f"{warehouse} cannot be written to: {describe(error)}")
-
-
-def is_local(warehouse: str) -> bool:
-    """Only this machine sees it: a remote Spark master cannot write there."""
-    return urlparse(warehouse).scheme in _LOCAL
