@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,20 @@ def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataFolderVersion) as caught:
         StateStore.open(tmp_path / "state.db")
     assert (caught.value.found, caught.value.known) == (99, 1)
+
+
+def test_marks_of_an_older_file_are_kept(tmp_path: Path) -> None:
+    """From before a mark said where the snapshot's files are."""
+    path = tmp_path / "coordinator.db"
+    old = sqlite3.connect(path)
+    old.execute("create table marks (table_id text not null, snapshot_id text not null, primary key (table_id, snapshot_id)) without rowid")
+    old.execute("insert into marks values ('t', '7')")
+    old.commit()
+    old.close()
+    for _ in range(2):
+        store = StateStore.open(path)
+        assert store.connection.execute("select table_id, snapshot_id, trace, token from marks").fetchall() == [("t", "7", "", None)]
+        store.close()
 
 
 def test_coordinator_epochs_grow_also_when_the_file_was_lost(world: CoordinatorWorld) -> None:
