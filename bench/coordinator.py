@@ -7,14 +7,14 @@ Every table gets a row now and then, so that rounds are handed out, committed an
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,7 +48,7 @@ from lakeward.testing.serverprocess import ServerProcess
 from lakeward.testing.world import B0
 
 SCALE = float(os.environ.get("LAKEWARD_BENCH_SCALE", "1"))
-TABLES, JOBS, PRODUCERS = 1_000, 50, 2
+TABLES, JOBS, PRODUCERS, SPEAKERS = 1_000, 50, 2, 5
 SECONDS = 20.0 * SCALE
 ROWS_EVERY_S = 10.0
 """How often each table gets a row; also its freshness, so each is due about as often."""
@@ -119,6 +119,7 @@ def measure_in_process(report: Report, folder: Path, count: int) -> None:
     script = JobScript(JOBS)
     while not script.held:
         script.take(coordinator.heartbeat(script.request()))
+        time.sleep(0.01)
     report.add(f"restart to first lease, {count} tables", figure=round(1_000 * (time.perf_counter() - began)), unit="ms")
     coordinator.close()
 
@@ -178,7 +179,7 @@ def measure_server(report: Report, folder: Path, count: int) -> None:
             busy = _beat_over_http(server.url, SECONDS)
             rows = _stored_rows(client) - before
         _add(report, "heartbeat over HTTP while producers saturate the server", busy, "<= 200", cost)
-        report.add("rows taken from those producers meanwhile", figure=rows / SECONDS / 1e3, unit="k rows/s", cost=cost)
+        report.add("rows taken from those producers meanwhile", figure=rows / busy.elapsed_s / 1e3, unit="k rows/s", cost=cost)
     finally:
         server.close()
 
@@ -186,7 +187,7 @@ def measure_server(report: Report, folder: Path, count: int) -> None:
 def _add(report: Report, case: str, beats: Beats, target: str, cost: Cost) -> None:
     report.add(f"{case}: p99", figure=_p99_ms(beats.latencies), unit="ms", target=target, cost=cost)
     report.add(f"{case}: p50", figure=round(1_000 * statistics.median(beats.latencies), 2), unit="ms")
-    report.add(f"{case}: rounds finished", figure=round(beats.rounds / SECONDS, 1), unit="1/s")
+    report.add(f"{case}: rounds finished", figure=round(beats.rounds / beats.elapsed_s, 1), unit="1/s")
 
 
 @contextmanager
@@ -206,34 +207,40 @@ def _children(what: str, arguments: Sequence[Sequence[str]], url: str) -> Iterat
 class Beats:
     latencies: list[float] = field(default_factory=list)
     rounds: int = 0
+    elapsed_s: float = 0.0
 
 
 def _beat_over_http(url: str, seconds: float) -> Beats:
-    """Each job beats once a second, as they do. Commits between are not measured."""
-    beats = Beats()
+    """Each job beats once a second, as they do, and not all at the same moment. Processes of their own speak for ten jobs each."""
+    command = [sys.executable, "-m", "bench.coordinator", "beat", url]
+    started_at = time.time() + 2.0
+    children = [
+        subprocess.Popen([*command, str(n), str(started_at), str(seconds)], stdout=subprocess.PIPE, text=True) for n in range(SPEAKERS)
+    ]
+    told = [json.loads(child.communicate()[0]) for child in children]
+    return Beats(
+        latencies=[latency for child in told for latency in child["latencies"]],
+        rounds=sum(child["rounds"] for child in told),
+        elapsed_s=max(child["elapsed_s"] for child in told),
+    )
 
-    def work(numbers: range) -> None:
-        connection, jobs, end = ServerConnection(url), [JobScript(n) for n in numbers], time.perf_counter() + seconds
-        rounds = Rounds(HttpCoordinatorClient(connection), EmbeddedStoreClient(connection))
-        while time.perf_counter() < end:
-            cycle = time.perf_counter()
-            for job in jobs:
-                for table in job.held[:2]:
-                    rounds.commit(table, job)
-                    beats.rounds += 1
-                request = job.request()
-                began = time.perf_counter()
-                answer = connection.call(HeartbeatAnswer, "POST", routes.HEARTBEAT, request)
-                beats.latencies.append(time.perf_counter() - began)
-                job.take(answer)
-            time.sleep(max(0.0, cycle + 1 - time.perf_counter()))
 
-    threads = [threading.Thread(target=work, args=(range(n, JOBS, 5),)) for n in range(5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return beats
+def beat(url: str, first: str, started_at: str, seconds: str) -> None:
+    """One process: its jobs beat in turn; commits between beats are not measured."""
+    connection, jobs = ServerConnection(url), {n: JobScript(n) for n in range(int(first), JOBS, SPEAKERS)}
+    rounds, beats = Rounds(HttpCoordinatorClient(connection), EmbeddedStoreClient(connection)), Beats()
+    for second in range(int(float(seconds))):
+        for number, job in jobs.items():
+            for table in job.held[:2]:
+                rounds.commit(table, job)
+                beats.rounds += 1
+            time.sleep(max(0.0, float(started_at) + second + number / JOBS - time.time()))
+            request = job.request()
+            sent = time.perf_counter()
+            answer = connection.call(HeartbeatAnswer, "POST", routes.HEARTBEAT, request)
+            beats.latencies.append(time.perf_counter() - sent)
+            job.take(answer)
+    print(json.dumps({"latencies": beats.latencies, "rounds": beats.rounds, "elapsed_s": time.time() - float(started_at)}))
 
 
 @dataclass
@@ -283,7 +290,7 @@ def _p99_ms(latencies: list[float]) -> float:
     return round(1_000 * sorted(latencies)[int(0.99 * len(latencies))], 2)
 
 
-CHILDREN = {"trickle": trickle, "produce": produce}
+CHILDREN: dict[str, Callable[..., None]] = {"trickle": trickle, "produce": produce, "beat": beat}
 
 if __name__ == "__main__":
     if sys.argv[1:]:

@@ -16,6 +16,8 @@ from lakeward.model.clock import Clock
 from lakeward.model.ids import Epoch, JobName, TableId
 from lakeward.model.state import TableState, check_transition
 from lakeward.model.table import TablePath
+from lakeward.protocol.codec import encode
+from lakeward.protocol.views import RoundStatus
 from lakeward.spi.hotadmin import HotAdmin
 from lakeward.spi.lake import LakeStorage
 
@@ -36,6 +38,7 @@ class Board:
         self.jobs: dict[JobName, JobRecord] = {}
         self._dirty: dict[TableId, TableRecord] = {}
         self._dirty_jobs: dict[JobName, JobRecord] = {}
+        self._ended: list[tuple[TableId, RoundStatus]] = []
         self.coordinator_epoch = 0
 
     @contextmanager
@@ -50,17 +53,28 @@ class Board:
                 self.changed.notify_all()
 
     def _flush(self) -> None:
-        if not self._dirty and not self._dirty_jobs:
+        """One transaction, so one wait for the disk."""
+        if not self._dirty and not self._dirty_jobs and not self._ended:
             return
         with self.store.transaction():
             self.store.save_tables([_stored(r) for r in self._dirty.values()], self.clock.now_ms())
             for job in self._dirty_jobs.values():
                 self.store.save_job(job.name, job.to_json())
+            for table_id, ended in self._ended:
+                self.store.append_round(ended.round_id, table_id, ended.ended_at_ms, encode(ended))
         self._dirty.clear()
         self._dirty_jobs.clear()
+        self._ended.clear()
 
     def touch(self, record: TableRecord) -> None:
         self._dirty[record.table_id] = record
+
+    def save(self, record: TableRecord) -> None:
+        """Inside a transaction of the store: this record goes to disk with it."""
+        self.store.save_tables([_stored(record)], self.clock.now_ms())
+
+    def add_round(self, table_id: TableId, ended: RoundStatus) -> None:
+        self._ended.append((table_id, ended))
 
     def touch_job(self, job: JobRecord) -> None:
         self._dirty_jobs[job.name] = job

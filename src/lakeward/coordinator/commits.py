@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 from lakeward.coordinator.board import Board
-from lakeward.coordinator.ledger import LedgerState, plan_commit
+from lakeward.coordinator.ledger import LedgerChange, LedgerState, plan_commit
 from lakeward.coordinator.record import TableRecord
 from lakeward.errors import LakeBehind, TableNotFound
 from lakeward.model.bucket import Bucket
@@ -59,23 +61,31 @@ class Commits:
         board, now_ms = self._board, self._board.clock.now_ms()
         change = plan_commit(self._ledger_state(record), report, now_ms)
         fresh = bool(change.entries) or not board.store.is_known_round(report.table_id, report.round_id)
+        after = self._after(record, report, change, fresh=fresh)
         with board.store.transaction():
             board.store.append_ledger(change.entries)
             board.store.add_known_round(report.table_id, report.round_id, now_ms)
             board.store.save_offsets(record.table_id, change.offsets)
             board.store.set_intent_state(report.round_id, IntentState.COMMITTED)
-        repaired = change.generation > record.generation
-        if change.generation > record.generation:
-            record.repair, record.broken, record.confirmed, record.confirmed_at = None, None, OffsetMap(), None
-        record.committed, record.generation = change.offsets, change.generation
-        record.last_round = report.round_id if fresh else record.last_round
-        record.epoch = Epoch(max(record.epoch, report.epoch)) if record.lease is None else record.epoch
-        self._take_figures(record, report)
+            board.save(after)
+        repaired = after.generation > record.generation
+        vars(record).update(vars(after))
         board.look(record)
-        board.touch(record)
         if repaired:
             board.hot.lift_stops(record.info)
         return fresh
+
+    def _after(self, record: TableRecord, report: CommitReport, change: LedgerChange, *, fresh: bool) -> TableRecord:
+        """The record as it is once the report is on disk."""
+        after = copy(record)
+        if change.generation > record.generation:
+            after.repair, after.broken, after.confirmed, after.confirmed_at = None, None, OffsetMap(), None
+        after.committed, after.generation = change.offsets, change.generation
+        after.last_round = report.round_id if fresh else record.last_round
+        after.epoch = Epoch(max(record.epoch, report.epoch)) if record.lease is None else record.epoch
+        after.lake = copy(record.lake)
+        self._take_figures(after, report)
+        return after
 
     def _take_figures(self, record: TableRecord, report: CommitReport) -> None:
         for name in ("rows", "bytes", "files", "delete_files", "snapshots"):

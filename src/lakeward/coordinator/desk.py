@@ -12,7 +12,6 @@ from lakeward.coordinator.schedule import Schedule
 from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, TableId
 from lakeward.model.round import RoundPhases, RoundResult
 from lakeward.model.state import TableState
-from lakeward.protocol.codec import encode
 from lakeward.protocol.heartbeat import (
     HandedOut,
     HeartbeatAnswer,
@@ -216,7 +215,7 @@ class Desk:
             error=None if failed is None else failed.error,
         )
         record.totals.add(status)
-        self._board.store.append_round(status.round_id, record.table_id, status.ended_at_ms, encode(status))
+        self._board.add_round(record.table_id, status)
 
     # ---- lease check ----
     def check_lease(self, check: LeaseCheck) -> LeaseVerdict:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lakeward.coordinator.board import Board
@@ -16,8 +16,10 @@ from lakeward.coordinator.load import Demand, PoolLoad, Running
 from lakeward.coordinator.planner import plan_due, plan_starts
 from lakeward.coordinator.record import Lease, TableRecord
 from lakeward.model.ids import TableId
+from lakeward.model.offsets import OffsetMap
 from lakeward.model.state import TableState
 from lakeward.protocol.heartbeat import HandedOut
+from lakeward.spi.hotadmin import Waiting
 
 _S = TableState
 _WAITS = frozenset({_S.SCHEDULED, _S.PENDING, _S.FAILED})
@@ -32,7 +34,10 @@ QUEUED_AT_ONCE = 50
 RETRY_S = 0.5
 """When a job with room should ask again while tables are queued and none is planned to start: a tick has passed by then."""
 
-BREATH_S = 0.001
+LOOKED_AT_ONCE = 100
+"""Tables whose backlogs are taken over while the lock is held once."""
+
+BREATH_S = 0.0005
 """Between two of them, so that who waits for the lock gets it."""
 
 
@@ -85,24 +90,33 @@ class Schedule:
         self._ticked_at = board.clock.monotonic()
         with board.lock:
             asked = [(r, r.info, r.committed) for r in board.tables.values() if r.state in _WAITS or r.state is _S.TIERING]
-        fresh = [(r, board.hot.waiting(info, committed), committed) for r, info, committed in asked]
+        for first in range(0, len(asked), LOOKED_AT_ONCE):
+            if first:
+                time.sleep(BREATH_S)
+            part = asked[first : first + LOOKED_AT_ONCE]
+            self._see([(r, board.hot.waiting(info, committed), committed) for r, info, committed in part])
+        seen = {r.table_id for r, _, _ in asked}
         with board.change():
-            for record, waiting, committed in fresh:
-                if record.committed is committed:
-                    record.see(waiting, self._ticked_at)
-            self._count_misses()
+            for record in board.tables.values():
+                if record.table_id not in seen:
+                    self._count_miss(record)
             self._sweep()
             self._retry_failed()
 
-    def _count_misses(self) -> None:
+    def _see(self, fresh: Sequence[tuple[TableRecord, Waiting, OffsetMap]]) -> None:
+        with self._board.change():
+            for record, waiting, committed in fresh:
+                if record.committed is committed:
+                    record.see(waiting, self._ticked_at)
+                self._count_miss(record)
+
+    def _count_miss(self, record: TableRecord) -> None:
         """Once for each oldest row that waited too long, whatever state the table is in."""
-        for record in self._board.tables.values():
-            oldest = record.waiting.oldest_at_ms
-            if oldest is None or record.counted_oldest_ms == oldest:
-                continue
-            deadline = self.deadline_ms(record)
-            if deadline is None or deadline >= self._board.clock.now_ms():
-                continue
+        oldest = record.waiting.oldest_at_ms
+        if oldest is None or record.counted_oldest_ms == oldest:
+            return
+        deadline = self.deadline_ms(record)
+        if deadline is not None and deadline < self._board.clock.now_ms():
             record.counted_oldest_ms = oldest
             record.misses += 1
             self._board.touch(record)

@@ -15,7 +15,12 @@ def share_turns() -> None:
     sys.setswitchinterval(SWITCH_S)
 
 
+GARBAGE = (2_000, 10, 20)
+"""Objects made before the youngest are looked through, and how often older ones are: each look stops every thread."""
+
+
 def keep_loaded() -> None:
     """Called once everything is up: looking through all of it for garbage, again and again, would stop every thread."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*GARBAGE)
