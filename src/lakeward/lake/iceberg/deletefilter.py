@@ -55,17 +55,18 @@ class DeleteFilter:
 
     def of(self, planned: PlannedFile) -> Keeper:
         path = canonical(planned.file.file_path)
-        parts, keys = [], []
+        parts: list[Offsets] = []
+        keys: dict[tuple[str, ...], list[pa.Table]] = {}
         for delete in planned.deletes:
             if delete.content == "equality":
                 names = tuple(self._schema.find_column_name(i) or "" for i in delete.file.equality_ids or ())
-                keys.append((names, self._load_keys(delete, names)))
+                keys.setdefault(names, []).append(self._load_keys(delete, names))
             elif delete.content == "vector":
                 parts.append(self._load_vector(delete))
             else:
                 parts.append(self._load_positions(delete.file.file_path).get(path, np.empty(0, np.int64)))
         positions = np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int64)
-        return Keeper(positions, keys)
+        return Keeper(positions, [(names, pa.concat_tables(tables, promote_options="permissive")) for names, tables in keys.items()])
 
     def positions(self, file: LakeFile) -> Offsets:
         """Rows that positional deletes and vectors take out of a described file; keys are left aside."""

@@ -26,7 +26,7 @@ from lakeward.lake.iceberg.summary import SummaryReader, fluss_partitions, summa
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.offsets import OffsetMap
-from lakeward.model.offsetset import OffsetSet
+from lakeward.model.offsetset import Offsets, OffsetSet
 from lakeward.model.round import LakeBase
 from lakeward.model.schema import OFFSET
 from lakeward.model.table import TableInfo
@@ -148,6 +148,11 @@ class IcebergLakeReader(LakeReader):
         key = "\n".join((file.path, *sorted(f"{d.path}@{d.content_offset}" for d in file.deletes)))
         with lake_errors(str(self._table.path), "read deletes of"):
             return _DELETED.load(key, lambda: self._deleted_offsets(table, file))
+
+    def deleted_rows(self, file: LakeFile) -> Offsets:
+        table = self.load()
+        with lake_errors(str(self._table.path), "read deletes of"):
+            return DeleteFilter(table.io, table.metadata.schema()).positions(file)
 
     def _deleted_offsets(self, table: Table, file: LakeFile) -> OffsetSet:
         positions = DeleteFilter(table.io, table.metadata.schema()).positions(file)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ from lakeward.lake.iceberg.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.prune import FilterBounds
 from lakeward.lake.iceberg.snapshotfiles import PlannedFile, plan_files
 from lakeward.lake.iceberg.types import FIELD_ID, to_arrow_type
+from lakeward.lake.readahead import read_ahead
 from lakeward.model.bucket import Bucket
 from lakeward.model.schema import BUCKET, OFFSET
 from lakeward.model.table import TableInfo
@@ -43,12 +45,18 @@ class Scan:
 
     def batches(self, snapshot: Snapshot, buckets: set[Bucket | None] | None) -> Iterator[tuple[Bucket | None, pa.RecordBatch]]:
         """Each with the bucket of its file; None where the file does not say."""
+        files = [f for f in self._files(snapshot) if buckets is None or f.bucket in buckets]
+        if len(files) == 1:
+            return self._of_file(files[0])
+        return read_ahead([partial(self._of_file, f) for f in files])
+
+    def _files(self, snapshot: Snapshot) -> Iterator[PlannedFile]:
         for planned in plan_files(self._table.metadata, self._table.io, snapshot, self._info.descriptor.partition_keys):
-            if buckets is not None and planned.bucket not in buckets:
-                continue
             if self._bounds is None or self._bounds.may_hold(self._schema, planned.file):
-                for batch in self._file_batches(planned):
-                    yield planned.bucket, batch
+                yield planned
+
+    def _of_file(self, planned: PlannedFile) -> Iterator[tuple[Bucket | None, pa.RecordBatch]]:
+        return ((planned.bucket, batch) for batch in self._file_batches(planned))
 
     def _file_batches(self, planned: PlannedFile) -> Iterator[pa.RecordBatch]:
         keeper = self._filters.of(planned)
