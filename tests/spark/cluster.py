@@ -51,12 +51,12 @@ class Cluster:
 
     def executors(self) -> list[psutil.Process]:
         """JVMs of executors, below the workers."""
-        return [p for p in self._below() if "CoarseGrainedExecutorBackend" in " ".join(_command(p))]
+        return [p for p in self._below() if "CoarseGrainedExecutorBackend" in " ".join(command_of(p))]
 
     def python_workers(self) -> list[psutil.Process]:
         """Python processes that run tasks: children of the daemon."""
-        daemons = [p for p in self._below() if "pyspark.daemon" in " ".join(_command(p))]
-        return [p for p in daemons if "pyspark.daemon" in " ".join(_command(p.parent()))]
+        daemons = [p for p in self._below() if "pyspark.daemon" in " ".join(command_of(p))]
+        return [p for p in daemons if "pyspark.daemon" in " ".join(command_of(p.parent()))]
 
     def _below(self) -> list[psutil.Process]:
         found: list[psutil.Process] = []
@@ -76,10 +76,10 @@ class Cluster:
 
     def _leftovers(self) -> list[psutil.Process]:
         """Executors that outlived their worker, by the master they were told."""
-        return [p for p in psutil.process_iter() if f"spark://127.0.0.1:{self.port}" in " ".join(_command(p))]
+        return [p for p in psutil.process_iter() if f"spark://127.0.0.1:{self.port}" in " ".join(command_of(p))]
 
 
-def _command(process: psutil.Process | None) -> list[str]:
+def command_of(process: psutil.Process | None) -> list[str]:
     try:
         return [] if process is None else list(process.cmdline())
     except psutil.Error:

@@ -83,14 +83,25 @@ def slug(point: str) -> str:
 
 
 def kill_and_check(server: Server, point: str, *, spark: bool) -> None:
-    """The job dies at the third time it comes by; its successor of the same name takes over at once."""
+    """The job dies at the third time it comes by; its successor of the same name takes over at once.
+
+    On Spark a split is written in a Python worker, whose death Spark mends: there the whole job is killed while it waits."""
     with server.connect() as client:
         pair = Pair(client, f"{slug(point)}_{'spark' if spark else 'threads'}")
         pair.write()
         name = f"{slug(point)}-{spark}"
-        job = Job(server, name, slots=2, spark=spark, faults=f"{point}=kill,hit=3")
+        is_in_worker = spark and point.startswith("split.")
+        action = FaultAction.PAUSE if is_in_worker else FaultAction.KILL
+        fault = Fault(point=point, action=action, hit=3, file=str(server.folder / f"{name}-pause"))
+        job = Job(server, name, slots=2, spark=spark, faults=fault.to_text())
         try:
-            wait_until(lambda: pair.write_unless(not job.is_alive()), limit_s=60, poll_s=0.3, what=f"the kill at {point}", state=job.text)
+            wait_until(
+                lambda: pair.write_unless(fault.is_reached() if is_in_worker else not job.is_alive()),
+                limit_s=60,
+                poll_s=0.3,
+                what=f"the kill at {point}",
+                state=job.text,
+            )
         finally:
             job.kill()
         pair.write()

@@ -161,11 +161,13 @@ def test_one_tables_trouble_is_its_own(client: Client, job: Job) -> None:
     assert check_exactly_once(client, fine) == 5
 
 
-def test_a_one_row_table_does_not_wait_for_a_big_one(client: Client, job: Job) -> None:
-    big = client.create_table("e2e.big", "id BIGINT, name STRING", buckets=2, freshness="1 h")
-    for at in range(0, 200_000, 50_000):
-        big.append(pa.table({"id": range(at, at + 50_000), "name": [f"name-{i}" for i in range(50_000)]}))
-    small = client.create_table("e2e.single", "id BIGINT, name STRING", freshness="1 h")
+@pytest.mark.parametrize("count", [200_000, pytest.param(5_000_000, marks=pytest.mark.soak)])
+def test_a_one_row_table_does_not_wait_for_a_big_one(count: int, client: Client, job: Job) -> None:
+    big = client.create_table(f"e2e.big{count}", "id BIGINT, name STRING", buckets=2, freshness="1 h")
+    names = [f"name-{i}" for i in range(50_000)]
+    for at in range(0, count, len(names)):
+        big.append(pa.table({"id": range(at, at + len(names)), "name": names}))
+    small = client.create_table(f"e2e.single{count}", "id BIGINT, name STRING", freshness="1 h")
     asking = threading.Thread(target=lambda: tier_now(client, big))
     asking.start()
     wait_until(lambda: status(client, big.path)["state"] == "tiering", limit_s=30, what="the big round")
@@ -177,4 +179,4 @@ def test_a_one_row_table_does_not_wait_for_a_big_one(client: Client, job: Job) -
     assert ended(client, big)[-1]["files"] > 4, "the big range was cut into sub-splits"
     assert check_exactly_once(client, small) == 1
     (found,) = query_lake(client, big.path, "SELECT count(*) AS rows, count(DISTINCT id) AS ids FROM lake")
-    assert found == {"rows": 200_000, "ids": 200_000}
+    assert found == {"rows": count, "ids": count}
