@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from lakeward.errors import CommitConflict, CommitUnknown, LakeRolledBack
 from lakeward.model.clock import Clock
 from lakeward.model.faults import fault_point
-from lakeward.model.ids import new_round_id
+from lakeward.model.ids import RoundId, new_round_id
 from lakeward.model.intent import Intent, IntentKind, IntentState
 from lakeward.model.round import LakeBase
 from lakeward.model.table import TableInfo
@@ -61,7 +61,7 @@ class OrphanRemoval:
     def by_intents(self, intents: IntentStore) -> OrphanReport:
         """Looks under the prefixes of recorded intents. Raises what the lake raises; a rolled back lake stops the pass."""
         found = intents.open_intents(self._table.table_id)
-        listed = {i.round_id: list(self._upkeep.list_files(i.prefix)) for i in found}
+        listed = self._list(found)
         fault_point("orphans.listed", table=str(self._table.path))
         used = self._upkeep.references()
         suspects = [i for i in found if any(self._is_ripe(f) and f.path not in used for f in listed[i.round_id])]
@@ -132,11 +132,16 @@ class OrphanRemoval:
         """Lets go of intents whose writer cannot commit, is surely over, and has left nothing."""
         used = self._upkeep.references()
         over = [i for i in found if is_stopped(i, base) and self._is_over(i)]
-        gone = [i for i in over if all(f.path in used for f in self._upkeep.list_files(i.prefix))]
+        listed = self._list(over)
+        gone = [i for i in over if all(f.path in used for f in listed[i.round_id])]
         for intent in gone:
             fault_point("orphans.before-forget", round_id=intent.round_id)
             intents.forget(intent.round_id)
         return len(gone)
+
+    def _list(self, intents: Sequence[Intent]) -> dict[RoundId, Sequence[StoredFile]]:
+        by_prefix = self._upkeep.list_by_prefix([i.prefix for i in intents])
+        return {i.round_id: by_prefix[i.prefix] for i in intents}
 
     def _is_ripe(self, file: StoredFile) -> bool:
         return file.modified_at_ms <= self._clock.now_ms() - self._options.grace_ms

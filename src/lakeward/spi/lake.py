@@ -168,6 +168,10 @@ class StoredFile:
     size_bytes: int
     modified_at_ms: int
 
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
 
 class LakeStorage(ABC):
     """A lake format with its configuration. Cheap to make; connects on first use."""
@@ -390,6 +394,10 @@ class LakeMaintenance(ABC):
     def list_files(self, prefix: str | None = None) -> Iterable[StoredFile]:
         """Files of ours in storage, under a round's prefix or all. Offset caches are not listed; metadata files of the format only
         when all are asked for, and only those that our own catalog wrote."""
+
+    def list_by_prefix(self, prefixes: Sequence[str]) -> Mapping[str, Sequence[StoredFile]]:
+        """`list_files` of several rounds. A format that lists a whole folder anyway does so once."""
+        return {prefix: list(self.list_files(prefix)) for prefix in prefixes}
 
     @abstractmethod
     def references(self) -> set[str]:

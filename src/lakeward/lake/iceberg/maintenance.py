@@ -45,12 +45,24 @@ class IcebergLakeMaintenance(LakeMaintenance):
         """By name, in both folders. Manifests and lists of ours are among them; all of them besides the metadata files that our own
         catalog wrote: a crash may leave one that never became the table's."""
         metadata = self._load().metadata
+        mark = self._mark(metadata) if prefix is None else None
+        name = (prefix or "").rpartition("/")[2] or OURS
+        return [f for f in self._list(metadata) if f.name.startswith(name) or (mark is not None and carries(f.path, mark))]
+
+    def list_by_prefix(self, prefixes: Sequence[str]) -> dict[str, list[StoredFile]]:
+        names = {prefix.rpartition("/")[2]: prefix for prefix in prefixes}
+        found: dict[str, list[StoredFile]] = {prefix: [] for prefix in prefixes}
+        lengths = {len(name) for name in names}
+        for file in self._list(self._load().metadata) if prefixes else ():
+            for prefix in {names[file.name[:n]] for n in lengths if file.name[:n] in names}:
+                found[prefix].append(file)
+        return found
+
+    def _list(self, metadata: TableMetadata) -> list[StoredFile]:
         folders = {f(metadata.location, metadata.properties) for f in (data_folder, metadata_folder)}
-        io, mark = self._arrow_io(), self._mark(metadata) if prefix is None else None
+        io = self._arrow_io()
         with lake_errors(str(self._table.path), "list files of"):
-            name = (prefix or "").rpartition("/")[2] or OURS
-            found = [file for folder in sorted(folders) for file in _list(io, folder)]
-            return [f for f in found if f.path.rpartition("/")[2].startswith(name) or (mark is not None and carries(f.path, mark))]
+            return [file for folder in sorted(folders) for file in _list(io, folder)]
 
     def _mark(self, metadata: TableMetadata) -> str | None:
         """None when metadata files are not ours to delete: another catalog's, or kept for ever by the table's own property."""

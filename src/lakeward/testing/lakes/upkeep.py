@@ -72,6 +72,11 @@ class UpkeepContract(LakeSuite):
         committed = {f.path for f in upkeep.list_files(done.committer.prefix(done.round_id))}
         assert abandoned
         assert committed
+        prefixes = [r.committer.prefix(r.round_id) for r in (left, done)]
+        together = upkeep.list_by_prefix([*prefixes, f"{prefixes[0]}nobody"])
+        assert [{f.path for f in together[p]} for p in prefixes] == [abandoned, committed]
+        assert not together[f"{prefixes[0]}nobody"]
+        assert upkeep.list_by_prefix([]) == {}
         assert abandoned | committed <= {f.path for f in upkeep.list_files()}
         assert committed <= upkeep.references()
         assert not abandoned & upkeep.references()
