@@ -65,7 +65,7 @@ class DeleteFilter:
                 parts.append(self._load_vector(delete))
             else:
                 parts.append(self._load_positions(delete.file.file_path).get(path, np.empty(0, np.int64)))
-        positions = np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int64)
+        positions = np.sort(np.concatenate(parts)) if parts else np.empty(0, np.int64)
         return Keeper(positions, [(names, pa.concat_tables(tables, promote_options="permissive")) for names, tables in keys.items()])
 
     def positions(self, file: LakeFile) -> Offsets:

@@ -60,6 +60,10 @@ def is_ours(path: str) -> bool:
     return path.rpartition("/")[2].startswith(OURS)
 
 
+def is_local(path: str) -> bool:
+    return urlparse(path).scheme in ("", "file")
+
+
 def canonical(path: str) -> str:
     """One spelling per file: engines write `file:/a`, `file:///a`, `/a` and `s3a://` for the same thing."""
     parsed = urlparse(path)

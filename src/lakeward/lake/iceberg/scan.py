@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -16,6 +16,8 @@ from pyiceberg.table.snapshots import Snapshot
 
 from lakeward.errors import InvalidRequest
 from lakeward.lake.iceberg.deletefilter import DeleteFilter
+from lakeward.lake.iceberg.kept import Kept
+from lakeward.lake.iceberg.location import is_local
 from lakeward.lake.iceberg.prune import FilterBounds
 from lakeward.lake.iceberg.snapshotfiles import PlannedFile, plan_files
 from lakeward.lake.iceberg.types import FIELD_ID, to_arrow_type
@@ -25,6 +27,9 @@ from lakeward.model.schema import BUCKET, OFFSET
 from lakeward.model.table import TableInfo
 
 _BATCH_ROWS = 65_536
+_FOOTERS: Kept[pq.FileMetaData] = Kept(64_000_000, lambda footer: footer.serialized_size)
+"""Footers of data files, which never change: 64 MB of them."""
+
 _NO_MATCH = re.compile(r"No match for FieldRef\.Name\((.+?)\) in")
 
 
@@ -46,23 +51,25 @@ class Scan:
     def batches(self, snapshot: Snapshot, buckets: set[Bucket | None] | None) -> Iterator[tuple[Bucket | None, pa.RecordBatch]]:
         """Each with the bucket of its file; None where the file does not say."""
         files = [f for f in self._files(snapshot) if buckets is None or f.bucket in buckets]
-        if len(files) == 1:
-            return self._of_file(files[0])
-        return read_ahead([partial(self._of_file, f) for f in files])
+        groups = list(_grouped(files))
+        if len(groups) == 1:
+            return self._of_files(groups[0])
+        return read_ahead([partial(self._of_files, g) for g in groups])
 
     def _files(self, snapshot: Snapshot) -> Iterator[PlannedFile]:
         for planned in plan_files(self._table.metadata, self._table.io, snapshot, self._info.descriptor.partition_keys):
             if self._bounds is None or self._bounds.may_hold(self._schema, planned.file):
                 yield planned
 
-    def _of_file(self, planned: PlannedFile) -> Iterator[tuple[Bucket | None, pa.RecordBatch]]:
-        return ((planned.bucket, batch) for batch in self._file_batches(planned))
+    def _of_files(self, files: Sequence[PlannedFile]) -> Iterator[tuple[Bucket | None, pa.RecordBatch]]:
+        return ((planned.bucket, batch) for planned in files for batch in self._file_batches(planned))
 
     def _file_batches(self, planned: PlannedFile) -> Iterator[pa.RecordBatch]:
         keeper = self._filters.of(planned)
         needed = (*self._read, *(n for n in keeper.columns if n not in self._read))
         with self._table.io.new_input(planned.file.file_path).open() as source:
-            file = pq.ParquetFile(source)
+            file = pq.ParquetFile(source, metadata=_FOOTERS.find(planned.file.file_path))
+            _FOOTERS.put(planned.file.file_path, file.metadata)
             physical = self._physical(file.schema_arrow, needed)
             columns = sorted({p for p in physical.values() if p is not None})
             # Handing columns to threads costs more than decoding a small file.
@@ -107,6 +114,21 @@ class Scan:
         for batch in table.select(list(self._names)).to_batches():
             if batch.num_rows:
                 yield batch
+
+
+def _grouped(files: Iterable[PlannedFile]) -> Iterator[list[PlannedFile]]:
+    """Neighbours that one thread reads: starting one costs more than decoding a small file that is on this machine, and less than
+    waiting for an object store."""
+    group: list[PlannedFile] = []
+    rows = 0
+    for planned in files:
+        group.append(planned)
+        rows += planned.file.record_count
+        if rows >= _BATCH_ROWS or not is_local(planned.file.file_path):
+            yield group
+            group, rows = [], 0
+    if group:
+        yield group
 
 
 def _filter_columns(filter: pc.Expression | None, types: dict[str, pa.DataType]) -> tuple[str, ...]:

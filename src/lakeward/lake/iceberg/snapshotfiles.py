@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pyiceberg.io import FileIO
@@ -34,7 +35,7 @@ class DeleteEntry:
     spec_id: int
     sequence: int
 
-    @property
+    @cached_property
     def content(self) -> str:
         if self.file.content == DataFileContent.EQUALITY_DELETES:
             return "equality"
