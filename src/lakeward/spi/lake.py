@@ -83,6 +83,7 @@ class Committable:
 
     `base` is the head it was prepared on; the commit demands exactly that head. `expirable` are the snapshots that the table's
     retention lets go with it; `expire`, set once those are marked where read leases are kept, are taken out by the same commit.
+    `retries` and `retry_s`: how often, and for how long, the table itself lets a commit be prepared again because others came between.
     """
 
     base: LakeBase
@@ -93,6 +94,8 @@ class Committable:
     bytes_written: int = 0
     expirable: tuple[ExpiringSnapshot, ...] = ()
     expire: tuple[SnapshotId, ...] = ()
+    retries: int | None = None
+    retry_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -77,8 +77,8 @@ class RoundCommit:
     def land(self) -> Landed:
         """Raises `CommitConflict` (`lost`: another round won; adopt and plan again), `LeaseLost`, `RoundTooOld`,
         `CommitUnknown` only when the process must leave, and the lake's own errors."""
-        waits = delays()
-        for _ in range(self.limits.foreign_commits + 1):
+        waits, began, tries = delays(), self.clock.monotonic(), 0
+        while True:
             base, committable, seconds = self._prepare()
             if committable is None:
                 found = self._find(base)
@@ -91,8 +91,15 @@ class RoundCommit:
             if landed is not None:
                 fault_point("round.after-lake-commit", table=self._table, round_id=self.plan.round_id)
                 return replace(landed, resolve_s=seconds)
+            tries += 1
+            if self._is_enough(committable, tries, self.clock.monotonic() - began):
+                raise self._conflict(f"other engines committed in between {tries} times", lost=False)
             self.control.wait(next(waits))
-        raise self._conflict(f"other engines committed in between {self.limits.foreign_commits} times", lost=False)
+
+    def _is_enough(self, committable: Committable, tries: int, seconds: float) -> bool:
+        """The job's limit, and the table's own where it has one."""
+        retries = self.limits.foreign_commits if committable.retries is None else min(committable.retries, self.limits.foreign_commits)
+        return tries > retries or (committable.retry_s is not None and seconds >= committable.retry_s)
 
     def _prepare(self) -> tuple[LakeBase, Committable | None, float]:
         """Reads the head and resolves on it; no committable when the head is no longer what the round was planned on."""

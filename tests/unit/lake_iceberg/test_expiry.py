@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -274,3 +275,97 @@ def test_a_request_that_takes_out_what_is_gone_already_is_a_conflict_and_not_los
     assert not refused.value.lost
     with pytest.raises(SnapshotGone):
         reader.load_snapshot(gone)
+
+
+class Wild:
+    """Random steps; after each, whatever a lease, a tag or the table itself holds can be read."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self.world, self.chance = world, random.Random(seed)
+        self.held: dict[Any, SnapshotId] = {}
+        self.tags: dict[str, SnapshotId] = {}
+        self.values: dict[SnapshotId, list[str]] = {}
+
+    def step(self) -> None:
+        getattr(
+            self,
+            self.chance.choice(["round", "round", "round", "upkeep", "lease", "lease", "release", "tag", "untag", "rewrite", "restart"]),
+        )()
+        self.check()
+
+    def round(self) -> None:
+        self.world.round()
+        self.values[self.world.snapshots[-1]] = [str(self.world.rounds - 1)]
+
+    def upkeep(self) -> None:
+        self.world.clock.advance(self.chance.choice([0, 0, 300]))
+        self.world.upkeep()
+
+    def lease(self) -> None:
+        chosen = self.chance.choice([*self.values])
+        leased = self.world.lease(chosen)
+        if leased is not None and chosen in self.world.snapshots:
+            self.held[leased.lease_id] = chosen
+        elif leased is not None:
+            self.world.lakeward.coordinator.release_read(leased.lease_id)
+
+    def release(self) -> None:
+        if self.held:
+            lease_id = self.chance.choice([*self.held])
+            del self.held[lease_id]
+            self.world.lakeward.coordinator.release_read(lease_id)
+
+    def tag(self) -> None:
+        name, chosen = f"t{self.chance.random()}", self.chance.choice(self.world.snapshots)
+        self.world.table.manage_snapshots().create_tag(int(chosen), name).commit()
+        self.tags[name] = chosen
+
+    def untag(self) -> None:
+        if self.tags:
+            name = self.chance.choice([*self.tags])
+            del self.tags[name]
+            self.world.table.manage_snapshots().remove_tag(name).commit()
+
+    def rewrite(self) -> None:
+        ForeignEngine(self.world.lake.connection.catalog, TablePath.parse(TABLE)).rewrite()
+        self.values[self.world.snapshots[-1]] = [str(self.world.rounds - 1)]
+
+    def restart(self) -> None:
+        self.world.restart()
+
+    def check(self) -> None:
+        for lease_id in self.held:
+            self.world.lakeward.coordinator.renew_read(lease_id, 600.0)
+        there = set(self.world.snapshots)
+        assert {*self.held.values(), *self.tags.values()} <= there
+        reader = self.world.lake.open_reader(self.world.record.info)
+        for snapshot_id in there:
+            rows = [row["v"] for batch in reader.scan(snapshot_id) for row in batch.to_pylist()]
+            assert rows == self.values[snapshot_id]
+
+
+def run_wild(world: World, seed: int, steps: int) -> None:
+    world.create()
+    wild = Wild(world, seed)
+    wild.round()
+    for _ in range(steps):
+        wild.step()
+    for lease_id in wild.held:
+        world.lakeward.coordinator.release_read(lease_id)
+    for name in wild.tags:
+        world.table.manage_snapshots().remove_tag(name).commit()
+    world.round(3)
+    world.upkeep()
+    assert len(world.snapshots) == 2
+    assert world.is_tidy()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_somebody_holds_stays_whatever_comes(world: World, seed: int) -> None:
+    run_wild(world, seed, 25)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(100, 140))
+def test_what_somebody_holds_stays_whatever_comes_at_length(world: World, seed: int) -> None:
+    run_wild(world, seed, 60)

@@ -301,6 +301,8 @@ class IcebergLakeCommitter(LakeCommitter):
             files=len(written),
             bytes_written=sum(f.file_size_in_bytes for f in written),
             expirable=self._expirable(metadata),
+            retries=_number(metadata.properties, "commit.retry.num-retries"),
+            retry_s=None if (limit := _number(metadata.properties, "commit.retry.total-timeout-ms")) is None else limit / 1_000,
         )
 
     def _expirable(self, metadata: TableMetadata) -> tuple[ExpiringSnapshot, ...]:
@@ -426,6 +428,12 @@ def _summary(data: Sequence[DataFile], deletes: Sequence[DataFile], head: Snapsh
     operation = Operation.APPEND if not deletes else Operation.OVERWRITE if data else Operation.DELETE
     previous = None if head is None else head.summary
     return update_snapshot_summaries(Summary(operation, **metrics.to_dict(), **ours), previous)
+
+
+def _number(properties: Mapping[str, str], key: str) -> int | None:
+    """A whole number that the table has been given; None for none, or for something else."""
+    text = properties.get(key, "")
+    return int(text) if text.isdigit() else None
 
 
 def _new_snapshot_id(taken: Sequence[Snapshot]) -> int:
