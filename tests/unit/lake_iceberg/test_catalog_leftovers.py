@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.table import Table
 
 from lakeward.errors import FaultInjected
-from lakeward.lake.iceberg.catalogmark import carries, metadata_name
+from lakeward.lake.iceberg.location import carries, metadata_name
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
 from lakeward.lake.orphans import OrphanReport
 from lakeward.testing.faults import Faults

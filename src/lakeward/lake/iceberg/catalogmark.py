@@ -6,7 +6,6 @@ A table that is registered in two catalogs has the metadata files of both in one
 
 from __future__ import annotations
 
-import re
 import uuid
 from contextlib import suppress
 
@@ -16,28 +15,18 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 _MARKS = Table(
     "lakeward_catalogs", MetaData(), Column("catalog_name", String(255), primary_key=True), Column("mark", String(8), nullable=False)
 )
-_SUFFIX = ".metadata.json"
 
 
 def load_mark(engine: Engine, catalog_name: str) -> str | None:
     """Eight hexadecimal digits, chosen once for a catalog and kept in its database; None where that may not be changed."""
     known = select(_MARKS.c.mark).where(_MARKS.c.catalog_name == catalog_name)
     try:
-        _MARKS.create(engine, checkfirst=True)
-        with suppress(IntegrityError), engine.begin() as connection:  # another process may be first
+        with suppress(SQLAlchemyError):  # another process may make it at this moment
+            _MARKS.create(engine, checkfirst=True)
+        with suppress(IntegrityError), engine.begin() as connection:
             if connection.execute(known).scalar() is None:
                 connection.execute(insert(_MARKS).values(catalog_name=catalog_name, mark=uuid.uuid4().hex[:8]))
         with engine.begin() as connection:
             return str(connection.execute(known).scalar_one())
     except SQLAlchemyError:
         return None
-
-
-def metadata_name(version: int, mark: str | None) -> str:
-    """As other catalogs name them: version, then something in the form of a UUID. Ours begins with the mark."""
-    made = str(uuid.uuid4())
-    return f"{version:05d}-{made if mark is None else mark + made[8:]}{_SUFFIX}"
-
-
-def carries(name: str, mark: str) -> bool:
-    return re.fullmatch(rf"\d+-{mark}-[0-9a-f-]{{27}}{re.escape(_SUFFIX)}", name.rpartition("/")[2]) is not None

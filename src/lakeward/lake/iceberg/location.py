@@ -52,6 +52,17 @@ def _bucket_slug(bucket: Bucket) -> str:
     return f"{slug}.{bucket.number}"
 
 
+def metadata_name(version: int, mark: str | None) -> str:
+    """As other catalogs name them: version, then something in the form of a UUID. Ours begins with the catalog's mark."""
+    made = str(uuid.uuid4())
+    return f"{version:05d}-{made if mark is None else mark + made[8:]}.metadata.json"
+
+
+def carries(name: str, mark: str) -> bool:
+    """Is that the name of a metadata file which the catalog of this mark wrote?"""
+    return re.fullmatch(rf"\d+-{mark}-[0-9a-f-]{{27}}\.metadata\.json", name.rpartition("/")[2]) is not None
+
+
 def cache_path(data_path: str) -> str:
     return data_path + CACHE_SUFFIX
 

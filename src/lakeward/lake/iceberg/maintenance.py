@@ -14,14 +14,12 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate, TableRequirement
 
 from lakeward.errors import CommitConflict
-from lakeward.lake.iceberg.catalogmark import carries
 from lakeward.lake.iceberg.committer import IcebergLakeCommitter
 from lakeward.lake.iceberg.connection import IcebergConnection
 from lakeward.lake.iceberg.expiry import Reachable, expiring, only_in, plan_expiry
 from lakeward.lake.iceberg.failures import describe, lake_errors
-from lakeward.lake.iceberg.location import CACHE_SUFFIX, OURS, cache_path, canonical, data_folder, metadata_folder
+from lakeward.lake.iceberg.location import CACHE_SUFFIX, OURS, cache_path, canonical, carries, data_folder, metadata_folder
 from lakeward.lake.iceberg.request import assert_ref
-from lakeward.lake.iceberg.sqlcatalog import IcebergSqlCatalog
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import RoundId, SnapshotId
@@ -66,9 +64,9 @@ class IcebergLakeMaintenance(LakeMaintenance):
 
     def _mark(self, metadata: TableMetadata) -> str | None:
         """None when metadata files are not ours to delete: another catalog's, or kept for ever by the table's own property."""
-        catalog, key = self._connection.catalog, "write.metadata.delete-after-commit.enabled"
-        is_kept = metadata.properties.get(key, "false").lower() != "true"
-        return None if is_kept or not isinstance(catalog, IcebergSqlCatalog) else catalog.mark
+        is_kept = metadata.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() != "true"
+        mark: str | None = None if is_kept else getattr(self._connection.catalog, "mark", None)
+        return mark
 
     def _arrow_io(self) -> PyArrowFileIO:
         return PyArrowFileIO({**self._load().io.properties, **self._connection.options})

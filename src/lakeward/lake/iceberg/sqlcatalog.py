@@ -32,8 +32,9 @@ from pyiceberg.typedef import Properties
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from lakeward.lake.iceberg.catalogmark import load_mark, metadata_name
+from lakeward.lake.iceberg.catalogmark import load_mark
 from lakeward.lake.iceberg.durable import sync_files
+from lakeward.lake.iceberg.location import metadata_name
 from lakeward.model.clock import SystemClock
 from lakeward.model.faults import fault_point
 
