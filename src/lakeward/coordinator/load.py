@@ -103,7 +103,8 @@ class PoolLoad:
         all rounds are short beside every window, as the layout alone is nearly exact then; never more than the slots can bear."""
         if len(self.shapes) <= self.slots:
             return 0.0
-        longest, tightest = max([d for _, d in self.shapes]), self.shapes[0][0]
+        # A round that will fail again is in the way for as long as any other.
+        longest, tightest = max([d for _, d in self.shapes] + [d.round_ms for d in self.demands if d.suspect]), self.shapes[0][0]
         return max(0.0, min(MOST_RESERVE, longest / tightest, 1 - self.utilisation / FULL))
 
     @cached_property

@@ -3,8 +3,8 @@
 
 A round starts as late as still meets its deadline. "Late" is decided for all tables together: the waiting rounds are laid out
 backwards from their deadlines over the slots, and a table is due when its place in that layout begins, less a reserve for the
-case that the slots are taken just then. Rounds longer than other tables can wait keep off the slots that those tables need, and
-start only if the slots left meet every deadline that falls inside them.
+case that the slots are taken just then. Rounds longer than other tables can wait keep off the slots that those tables need. A round
+starts only if the slots left meet every deadline that falls inside it; one that can wait is never the first to make another late.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ __all__ = ["Demand", "PoolLoad", "Running", "plan_due", "plan_latest_starts", "p
 
 TRIES = 8
 """Slots looked at for one round: those behind are fuller still."""
+
+REFUSALS = 12
+"""Tables held back after a look ahead, in one plan. After that only those start that need no look."""
 
 SUSPECT_STEPS = 20
 """A table whose last round failed comes so many steps of priority later."""
@@ -132,22 +135,30 @@ def plan_starts(load: PoolLoad, room: int, also: frozenset[str] | None = None) -
 
 
 def _pick(load: PoolLoad, rows: list[Row], free: int) -> list[str]:
-    waiting = {r.key: r for r in rows}
+    waiting = {r.key: _as_job(load, r) for r in rows if not r.demand.suspect}
     ends = [max(r.ends_ms, load.now_ms) for r in load.running]
     coming = [_next_job(load, r) for r in load.running]
     picked: list[str] = []
+    refused = 0
     for row in _in_order(load, rows, overloaded=load.utilisation > 1 or is_overloaded(load, rows)):
         if len(picked) == free:
             break
-        longest = math.inf if row.demand.suspect else row.round_ms
-        shorter = [_as_job(r) for r in waiting.values() if r.round_ms < longest and r is not row and not r.demand.suspect]
-        shorter += [j for j in coming if j.round_ms < longest]
-        if _may_start(load, row, shorter, ends):
+        longest = math.inf if row.demand.suspect or _has_time(load, row) else row.round_ms
+        others = [job for key, job in waiting.items() if job.round_ms < longest and key != row.key]
+        others += [job for job in coming if job.round_ms < longest]
+        if _is_in_nobodys_way(load, row, others) or (refused < REFUSALS and _may_start(load, row, others, ends)):
             picked.append(row.key)
-            del waiting[row.key]
+            waiting.pop(row.key, None)
             ends.append(load.now_ms + row.round_ms)
-            coming.append(_as_job(row).after(load.now_ms))
+            coming.append(_as_job(load, row).after(load.now_ms))
+        else:
+            refused += 1
     return picked
+
+
+def _has_time(load: PoolLoad, row: Row) -> bool:
+    """It can wait, in a pool that can keep its deadlines: nobody is held up for it, whatever their rounds take."""
+    return row.latest_start_ms > load.now_ms and load.utilisation <= 1
 
 
 def _in_order(load: PoolLoad, rows: list[Row], *, overloaded: bool) -> list[Row]:
@@ -182,33 +193,44 @@ def is_overloaded(load: PoolLoad, rows: Sequence[Row] | None = None) -> bool:
     return False
 
 
-def _may_start(load: PoolLoad, row: Row, shorter: list[Job], ends: list[float]) -> bool:
-    """False when shorter rounds would miss a deadline inside this one, and by more than this one is late itself."""
+def _is_in_nobodys_way(load: PoolLoad, row: Row, others: list[Job]) -> bool:
     inside = load.now_ms + row.round_ms
-    if row.demand.urgent or all(job.latest_start_ms >= inside for job in shorter):
-        return True
-    slots = max(1, load.slots)
-    worst = worst_miss(load.now_ms, slots, [*ends, inside], shorter, inside)
+    return row.demand.urgent or all([job.deadline_ms - job.round_ms >= inside for job in others])
+
+
+def _may_start(load: PoolLoad, row: Row, others: list[Job], ends: list[float]) -> bool:
+    """False when others would miss a deadline inside this round, and by more than it is late itself."""
+    inside, slots = load.now_ms + row.round_ms, max(1, load.slots)
+    closely = load.utilisation <= 1
+    worst = worst_miss(load.now_ms, slots, [*ends, inside], others, inside, closely=closely)
     if worst <= 1:
         return True
     own = _ratio(load, row)
     if own > 1 and own >= worst and not row.demand.suspect:
         return True
-    return worst <= worst_miss(load.now_ms, slots, ends, shorter, inside)
+    if _has_time(load, row) and all(job.latest_start_ms >= load.now_ms for job in others):
+        return False  # nobody is late yet, and it need not be the first to make somebody late
+    return worst <= worst_miss(load.now_ms, slots, ends, others, inside, closely=closely)
 
 
 def _queued(row: Row, also: frozenset[str]) -> Row:
     return row._replace(demand=replace(row.demand, queued=True)) if row.key in also else row
 
 
-def _as_job(row: Row) -> Job:
-    """Free to be pulled ahead: the layout does that when slots get few."""
-    return Job(0.0, row.deadline_ms, row.round_ms, row.goal_ms, row.reserve_ms)
+def _as_job(load: PoolLoad, row: Row) -> Job:
+    """As the look ahead sees it: by the deadline itself, since margins are there to be used up now and then. Where not all can be
+    in time anyway it may be pulled ahead at any moment, and keeps its margin."""
+    if load.utilisation > 1:
+        return Job(0.0, row.deadline_ms, row.round_ms, row.goal_ms, row.reserve_ms)
+    release = row.latest_start_ms - row.reserve_ms
+    return Job(release, row.deadline_ms + load.margin_of(row.round_ms), row.round_ms, row.goal_ms, row.reserve_ms)
 
 
 def _next_job(load: PoolLoad, running: Running) -> Job:
     """The round after the one in work: rows that came right after the freeze wait for it."""
     round_ms = running.round_ms
     goal = max(running.freshness_ms, 2 * round_ms)
-    deadline, reserve = running.started_ms + goal - load.margin_of(round_ms), load.reserve_share * (goal - round_ms)
-    return Job(max(running.ends_ms, deadline - round_ms - reserve), deadline, round_ms, goal, reserve)
+    margin, reserve = load.margin_of(round_ms), load.reserve_share * (goal - round_ms)
+    deadline = running.started_ms + goal
+    release = max(running.ends_ms, deadline - margin - round_ms - reserve)
+    return Job(release, deadline if load.utilisation <= 1 else deadline - margin, round_ms, goal, reserve)

@@ -177,6 +177,10 @@ class Simulation:
             self.wake_ms = min(self.wake_ms, at_ms)
 
 
+TICK_MS = 1_000.0
+"""Tables that were held back are looked at again so often. The coordinator ticks more often still."""
+
+
 # ---- policies --------------------------------------------------------------------------------------------------------
 def lakeward(sim: Simulation) -> list[TableRun]:
     """The planner as the coordinator runs it."""
@@ -193,6 +197,8 @@ def lakeward(sim: Simulation) -> list[TableRun]:
     if not due and not any(r.queued for r in sim.runs):
         return []
     picked = plan_starts(load, load.free, frozenset(due))
+    if load.free:
+        sim.wake_at(sim.now_ms + TICK_MS)
     return [sim.by_name[name] for name in picked]
 
 

@@ -48,6 +48,19 @@ def test_least_slack_first_and_nothing_for_tables_without_rows() -> None:
     assert plan_due(load(Demand(key="empty", deadline_ms=None, round_ms=1, freshness_ms=1))) == ([], None)
 
 
+def test_nobody_who_can_wait_takes_the_last_slot_that_another_needs() -> None:
+    """Two long rounds run; a third one, with five minutes left, would keep out a table whose next round is due in between."""
+    running = (
+        Running(key="r1", started_ms=-117_000, ends_ms=23_000, round_ms=140_000, freshness_ms=1_372_000),
+        Running(key="r2", started_ms=-5_000, ends_ms=40_000, round_ms=45_000, freshness_ms=442_000),
+    )
+    tight = demand("tight", 22_000, 3_000, freshness_ms=32_000)
+    patient = demand("patient", 372_000, 66_000, freshness_ms=793_000, queued=True)
+    others = [demand(f"o{n}", 50_000 + 10_000 * n, 8_000 + 3_000 * n, freshness_ms=120_000) for n in range(10)]
+    assert plan_starts(load(tight, patient, *others, slots=3, running=running), 1) == []
+    assert plan_starts(load(patient, *others, slots=3, running=running[:1]), 2) == ["patient"]
+
+
 def test_a_long_round_waits_while_it_would_break_a_deadline_inside_it() -> None:
     small = demand("small", 30_000)
     big = demand("big", 400_000, 120_000, freshness_ms=600_000, queued=True)
@@ -112,13 +125,14 @@ def test_small_tables_do_not_wait_for_big_rounds(together: bool) -> None:
     assert len(run([*small, *big], 2, fifo, hours=0.5).missed) > 40
 
 
-def test_one_failing_table_costs_no_other_its_freshness() -> None:
+@pytest.mark.parametrize("slots", [1, 2])
+def test_one_failing_table_costs_no_other_its_freshness(slots: int) -> None:
     rng = random.Random(6)
     healthy = [
         SimTable(name=f"h{n}", freshness_ms=MINUTE, round_ms=rng.uniform(500, 2_000), first_ms=rng.uniform(0, MINUTE)) for n in range(20)
     ]
     bad = SimTable(name="bad", freshness_ms=MINUTE, round_ms=5_000, fails=True)
-    result = run([*healthy, bad], 2)
+    result = run([*healthy, bad], slots)
     assert [n for n in result.missed if n != "bad"] == []
     assert result.runs[-1].failures < 30, "it backs off"
 
