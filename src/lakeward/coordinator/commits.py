@@ -124,8 +124,9 @@ class Commits:
     # ---- what the coordinator saw itself ----
     def adopt_base(self, record: TableRecord, base: LakeBase) -> bool:
         """Under `change()`: takes over what the lake holds beyond the ledger; true if that was anything."""
-        record.epoch = Epoch(max(record.epoch, base.epoch))
-        self._board.touch(record)
+        if base.epoch > record.epoch:
+            record.epoch = base.epoch
+            self._board.touch(record)
         if base.token is None:
             return False
         moved = base.token != record.last_round and not self._board.store.is_known_round(record.table_id, RoundId(base.token))

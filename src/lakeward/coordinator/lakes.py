@@ -100,7 +100,6 @@ class Lakes:
             record.confirmed_at = self._board.clock.monotonic()
             record.confirmed = base.offsets
             self._board.look(record)
-            self._board.touch(record)
             if lost:
                 self._break(
                     record, f"bucket {lost[0]}: the lake holds offset {base.offsets[lost[0]]}, the log ended at {ends.get(lost[0], 0)}"

@@ -195,7 +195,7 @@ def is_overloaded(load: PoolLoad, rows: Sequence[Row] | None = None) -> bool:
 
 def _is_in_nobodys_way(load: PoolLoad, row: Row, others: list[Job]) -> bool:
     inside = load.now_ms + row.round_ms
-    return row.demand.urgent or all([job.deadline_ms - job.round_ms >= inside for job in others])
+    return row.demand.urgent or all(job.deadline_ms - job.round_ms >= inside for job in others)
 
 
 def _may_start(load: PoolLoad, row: Row, others: list[Job], ends: list[float]) -> bool:
