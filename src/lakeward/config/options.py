@@ -146,7 +146,13 @@ SERVER_RESTORED = _option(
 SERVER_SHUTDOWN_GRACE = _option("server.shutdown.grace", duration(), "10 s", "How long calls in work may take to end after SIGTERM.", _S)
 SERVER_LOG_LEVEL = _option("server.log-level", choice(LogLevel), "info", "What the server writes to standard error.", _S)
 SERVER_HTTP_MAX_BODY = _option("server.http.max-body", size(minimum=1024), "16 mb", "Largest HTTP request body.", _S)
-SERVER_REQUEST_MAX_SIZE = _option("server.request.max-size", size(minimum=1024), "64 mb", "Largest single record batch over Flight.", _S)
+SERVER_REQUEST_MAX_SIZE = _option(
+    "server.request.max-size",
+    size(minimum=1024),
+    "64 mb",
+    "Largest single record batch over Flight. A larger one is refused once it has arrived: gRPC takes a message whole.",
+    _S,
+)
 SERVER_MEMORY_MAX_IN_FLIGHT = _option(
     "server.memory.max-in-flight", size(minimum=1 << 20), "256 mb", "Bytes of writes in work; beyond it writers wait.", _S
 )
