@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
 from lakeward.coordinator.board import Board
 from lakeward.coordinator.estimate import unknown_round_ms
 from lakeward.coordinator.jobs import JobRecord
 from lakeward.coordinator.lakes import Lakes
 from lakeward.coordinator.record import TableRecord
-from lakeward.coordinator.schedule import Schedule
+from lakeward.coordinator.schedule import BREATH_S, Schedule
 from lakeward.model.ids import InstanceId, JobName, TableId
 from lakeward.model.state import TableState
 from lakeward.model.table import TablePath
@@ -17,6 +21,10 @@ from lakeward.protocol.operate import CoordinatorStatus, LedgerAnswer, QueueEntr
 from lakeward.protocol.views import JobStatus, RoundStatus, TableStatus
 
 _S = TableState
+T = TypeVar("T")
+
+SHOWN_AT_ONCE = 100
+"""Tables looked at while the lock is held once."""
 
 
 class StatusDesk:
@@ -28,6 +36,18 @@ class StatusDesk:
     def table(self, path: TablePath) -> TableStatus:
         with self._board.lock:
             return self._table(self._board.find(path))
+
+    def _each(self, show: Callable[[TableRecord], T], chosen: Callable[[TableRecord], bool] = lambda _: True) -> list[T]:
+        """Of every table, by name. Each is shown as it is at one moment; heartbeats pass between them."""
+        with self._board.lock:
+            records = sorted((r for r in self._board.tables.values() if chosen(r)), key=lambda r: r.name)
+        shown: list[T] = []
+        for first in range(0, len(records), SHOWN_AT_ONCE):
+            if first:
+                time.sleep(BREATH_S)
+            with self._board.lock:
+                shown += [show(r) for r in records[first : first + SHOWN_AT_ONCE]]
+        return shown
 
     def _table(self, record: TableRecord) -> TableStatus:
         now_ms = self._board.clock.now_ms()
@@ -135,8 +155,7 @@ class StatusDesk:
 
     def queue(self) -> list[QueueEntry]:
         """Tables that wait, in the order of their latest start."""
-        with self._board.lock:
-            entries = [self._entry(r) for r in self._board.tables.values() if r.state in (_S.PENDING, _S.SCHEDULED, _S.FAILED)]
+        entries = self._each(self._entry, lambda r: r.state in (_S.PENDING, _S.SCHEDULED, _S.FAILED))
         return sorted(entries, key=lambda e: (e.state is not _S.PENDING, e.starts_at_ms is None, e.starts_at_ms or 0, str(e.path)))
 
     def _entry(self, record: TableRecord) -> QueueEntry:
@@ -159,9 +178,9 @@ class StatusDesk:
 
     # ---- the whole ----
     def status(self) -> CoordinatorStatus:
+        tables = tuple(self._each(self._table))
         with self._board.lock:
             records = sorted(self._board.tables.values(), key=lambda r: r.name)
-            tables = tuple(self._table(r) for r in records)
             jobs = tuple(self.jobs())
             infeasible = [_infeasible(r) for r in records if not self.is_feasible(r) and r.options.enabled]
             unserved = sorted({t.pool for t in tables if not t.served})
@@ -205,8 +224,7 @@ class StatusDesk:
 
     def table_figures(self) -> dict[TableId, dict[str, float]]:
         """Per table, names as Fluss's; -1 where nothing is known yet, as there."""
-        with self._board.lock:
-            return {r.table_id: self._table_figures(r) for r in self._board.tables.values() if r.options.enabled}
+        return dict(self._each(lambda r: (r.table_id, self._table_figures(r)), lambda r: r.options.enabled))
 
     def _table_figures(self, record: TableRecord) -> dict[str, float]:
         now_ms, shown = self._board.clock.now_ms(), self._table(record)
