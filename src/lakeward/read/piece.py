@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,11 +16,10 @@ from lakeward.model.table import TableInfo
 from lakeward.model.versioned import pack, unpack
 from lakeward.protocol.codec import decode, encode
 from lakeward.read.arrow import OpenRead, append_bucket
+from lakeward.read.plugins import cached_hot, cached_lake
 from lakeward.read.request import SYSTEM_NAMES
 from lakeward.read.tail import TailFold, fold_tail, read_live, replacing, without_replaced, without_replaced_mixed
 from lakeward.spi.hot import HotPlugin, HotStore, KvSnapshot
-from lakeward.spi.lake import LakeStorage
-from lakeward.spi.registry import load_hot, load_lake
 
 _KIND, _VERSION = "read-piece", 2
 
@@ -140,18 +138,3 @@ def _hot_rows(hot: HotStore, piece: ReadPiece, bucket: Bucket, wanted: Sequence[
         start, stop = piece.tail.start, piece.tail.stop
         log = hot.read_log(table, bucket, start, stop, wanted) if folded is None else read_live(hot, table, folded, wanted)
         yield from (append_bucket(batch, bucket) for batch in log)
-
-
-Options = tuple[tuple[str, str], ...]
-
-
-@lru_cache(maxsize=8)
-def cached_hot(name: str, options: Options) -> HotPlugin:
-    """One plugin per process and set of options: connections are dear, and tasks follow one another in a process."""
-    return load_hot(name, dict(options))
-
-
-@lru_cache(maxsize=8)
-def cached_lake(name: str, options: Options) -> LakeStorage:
-    """The same for lakes."""
-    return load_lake(name, dict(options))

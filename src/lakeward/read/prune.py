@@ -34,7 +34,7 @@ def prune_buckets(table: TableInfo, predicate: Predicate | None, buckets: Iterab
     partitions = sorted({b.partition for b in kept})
     schema = to_arrow_schema(table.schema)
     keys = table.descriptor.partition_keys
-    known = [_partition_facts(schema, keys, name) for name in partitions]
+    known = [partition_facts(schema, keys, name) for name in partitions]
     possible = {name for name, may in zip(partitions, may_match(predicate.expression, schema, known), strict=True) if may}
     return {b for b in kept if b.partition in possible}
 
@@ -86,7 +86,7 @@ def _assign(table: TableInfo, keys: Sequence[str], rows: list[tuple[Any, ...]]) 
         return None
 
 
-def _partition_facts(schema: pa.Schema, keys: Sequence[str], partition: str) -> pc.Expression:
+def partition_facts(schema: pa.Schema, keys: Sequence[str], partition: str) -> pc.Expression:
     """What is true of every row of a partition."""
     facts = pc.scalar(True)
     for key, text in zip(keys, partition_values(partition), strict=True):

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from lakeward.read.arrow import request_of
-from lakeward.read.piece import cached_hot
 from lakeward.read.plan import AsOf
+from lakeward.read.plugins import cached_hot
 from lakeward.read.predicate import Filter
 from lakeward.read.spark.batch import read_frame
 from lakeward.read.spark.options import find_server

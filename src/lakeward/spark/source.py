@@ -14,7 +14,7 @@ from lakeward.model.table import TableInfo
 from lakeward.read.request import SYSTEM_NAMES, ReadRequest, check_columns
 from lakeward.read.spark.options import SourceOptions, parse_options
 from lakeward.read.spark.schema import table_schema
-from lakeward.read.spark.source_reader import UnionSourceReader
+from lakeward.read.spark.source_reader import FilteringSourceReader, UnionSourceReader, is_asked_for_filters
 from lakeward.read.spark.stream import UnionStreamReader, check_stream
 from lakeward.spark.write import HotStreamWriter, HotWriter
 from lakeward.spi.registry import load_hot
@@ -36,11 +36,16 @@ class LakewardDataSource(ds.DataSource):  # type: ignore[misc]
         return table_schema(table, columns, system)
 
     def reader(self, schema: Any) -> UnionSourceReader:
-        log.info("format('lakeward') reads through Python workers; lakeward.spark.read(spark, ...) uses Spark's own Parquet scan")
+        # A warning, as Spark's Python processes show nothing below.
+        log.warning("format('lakeward') reads through Python workers; lakeward.spark.read(spark, ...) uses Spark's own Parquet scan")
         parsed = self._parsed()
         if parsed.changelog:
             raise InvalidRequest(what="option changelog", reason="a batch read gives rows, not changes; use readStream")
-        return UnionSourceReader(parsed, schema)
+        kind = FilteringSourceReader if self.is_asked_for_filters() else UnionSourceReader
+        return kind(parsed, schema)
+
+    def is_asked_for_filters(self) -> bool:
+        return is_asked_for_filters()
 
     def streamReader(self, schema: Any) -> UnionStreamReader:
         parsed = self._parsed()

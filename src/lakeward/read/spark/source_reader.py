@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -12,31 +13,20 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from lakeward.errors import InvalidRequest
 from lakeward.read.arrow import ReadRequest, conform, open_read
-from lakeward.read.piece import ReadPiece, cached_hot, plan_pieces, read_piece
+from lakeward.read.piece import ReadPiece, plan_pieces, read_piece
+from lakeward.read.plugins import cached_hot
 from lakeward.read.predicate import Condition, parse_filter
 from lakeward.read.request import SYSTEM_NAMES, filter_schema
 from lakeward.read.spark.condition import pushed_condition
 from lakeward.read.spark.options import SourceOptions
 from lakeward.read.spark.tailframe import arrow_schema
 
+FILTER_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
+
 
 class PiecePartition(ds.InputPartition):  # type: ignore[misc]
     def __init__(self, piece: bytes) -> None:
         self.piece = piece
-
-
-class Pushdown:
-    """`pushFilters` of a reader. Spark refuses readers with a method of their own while `spark.sql.python.filterPushdown.enabled` is
-    off, which is its default, and a session that found the format by itself has not set it. It looks at `__func__`; a reader whose
-    filters are not asked for reads everything, and Spark filters."""
-
-    __func__ = staticmethod(getattr(ds.DataSourceReader, "pushFilters", lambda *_: ()))
-
-    def __init__(self, reader: UnionSourceReader) -> None:
-        self._reader = reader
-
-    def __call__(self, filters: list[Any]) -> Iterable[Any]:
-        return self._reader.take_filters(filters)
 
 
 class UnionSourceReader(ds.DataSourceReader):  # type: ignore[misc]
@@ -45,16 +35,6 @@ class UnionSourceReader(ds.DataSourceReader):  # type: ignore[misc]
     def __init__(self, options: SourceOptions, schema: Any) -> None:
         self.options, self.schema, self.columns = options, schema, tuple(schema.names)
         self.conditions: list[Condition] = []
-        self.pushFilters = Pushdown(self)
-
-    def take_filters(self, filters: list[Any]) -> Iterable[Any]:
-        """Takes comparisons of a top-level column with a value: fewer buckets, row groups and rows are read. Spark looks at every
-        row once more: its own comparison is the one that counts."""
-        for condition in filters:
-            taken = pushed_condition(condition, self.schema)
-            if taken is not None and _compares(taken, self.schema):
-                self.conditions.append(taken)
-            yield condition
 
     def partitions(self) -> list[PiecePartition]:
         plugin = cached_hot(self.options.hot_name, tuple(sorted(self.options.hot_options.items())))
@@ -86,6 +66,26 @@ class UnionSourceReader(ds.DataSourceReader):  # type: ignore[misc]
     @property
     def _user_columns(self) -> tuple[str, ...]:
         return tuple(c for c in self.columns if c not in SYSTEM_NAMES)
+
+
+class FilteringSourceReader(UnionSourceReader):
+    """A reader that takes filters. Spark refuses one while `spark.sql.python.filterPushdown.enabled` is off, its default."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
+        """Takes comparisons of a top-level column with a value: fewer buckets, row groups and rows are read. Spark looks at every
+        row once more: its own comparison is the one that counts."""
+        for condition in filters:
+            taken = pushed_condition(condition, self.schema)
+            if taken is not None and _compares(taken, self.schema):
+                self.conditions.append(taken)
+            yield condition
+
+
+def is_asked_for_filters() -> bool:
+    """Whether Spark made this process to push filters down, which it does where that setting is on. A session that found the format
+    by itself may not have it. The module's name is Spark's own matter: under another one no filter is taken, every row is read,
+    and Spark filters."""
+    return FILTER_WORKER in sys.modules
 
 
 def _compares(condition: Condition, schema: Any) -> bool:

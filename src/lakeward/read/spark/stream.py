@@ -14,26 +14,41 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import datasource as ds
 
-from lakeward.errors import InvalidRequest, SnapshotGone
+from lakeward.errors import InvalidRequest, OffsetOutOfRange, SnapshotGone
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.schema import CHANGE_TYPE
 from lakeward.model.table import TableInfo
 from lakeward.read.arrow import conform
-from lakeward.read.piece import cached_hot
+from lakeward.read.plugins import cached_hot
 from lakeward.read.spark.options import SourceOptions, StartAt
 from lakeward.read.spark.source_reader import PiecePartition
 from lakeward.read.spark.streamrows import StreamRows, change_names
 from lakeward.read.spark.tailframe import arrow_schema
 
 Position = dict[str, Any]
-"""What Spark keeps in its checkpoint: {"offsets": json, "snapshot": id or "", "snapshot_read": 0 or 1}."""
+"""What Spark keeps in its checkpoint: {"offsets": json, "snapshot": id or "", "snapshot_read": 0 or 1, "origin": json}. `origin` is
+the position at which the query began."""
 
 
 def position(offsets: OffsetMap, snapshot: str = "", snapshot_read: int = 1) -> Position:
     spelled = json.dumps({str(b): o for b, o in offsets.items()}, sort_keys=True)
     return {"offsets": spelled, "snapshot": snapshot, "snapshot_read": snapshot_read}
+
+
+def as_origin(first: Position) -> Position:
+    """The first position of a query: every later one carries it."""
+    return {**first, "origin": json.dumps(first, sort_keys=True)}
+
+
+def begin_of(start: Position, end: Position) -> Position:
+    """Where a micro-batch begins. Spark keeps ends alone and asks again where the query began when its first batch is run again: by
+    then `latest` lies elsewhere, and there is a newer snapshot. The end knows what the first answer was."""
+    if start.get("origin") == end.get("origin") or "origin" not in end:
+        return start
+    first: Position = json.loads(end["origin"])
+    return first
 
 
 def offsets_of(at: Position) -> OffsetMap:
@@ -83,12 +98,7 @@ class UnionStreamReader(*_bases()):  # type: ignore[misc]
 
     # ---- what Spark calls on the driver --------------------------------------------------------------------------
     def initialOffset(self) -> Position:
-        rows, start = self._rows(), self.options.starting
-        if start.kind != "earliest":
-            return position(start_offsets(rows, start))
-        if rows.table.is_pk:
-            return self._pinned(rows)
-        return position(rows.firsts())
+        return as_origin(self._first())
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._ends = self._rows().ends()
@@ -108,6 +118,7 @@ class UnionStreamReader(*_bases()):  # type: ignore[misc]
 
     def partitions(self, start: Position, end: Position) -> list[PiecePartition]:
         pieces: list[dict[str, Any]] = []
+        start = begin_of(start, end)
         if not start["snapshot_read"] and end["snapshot_read"] and start["snapshot"]:
             pieces += self._snapshot_pieces(start["snapshot"])
         begin = offsets_of(start)
@@ -124,8 +135,8 @@ class UnionStreamReader(*_bases()):  # type: ignore[misc]
         if partition is None:
             return
         piece, rows = json.loads(partition.piece), self._rows()
-        bucket, names = Bucket.parse(piece["bucket"]), self._user(rows.table)
-        if "snapshot" in piece:
+        bucket, names = None if piece["bucket"] is None else Bucket.parse(piece["bucket"]), self._user(rows.table)
+        if bucket is None or "snapshot" in piece:
             batches = rows.snapshot(SnapshotId(piece["snapshot"]), bucket, names)
         else:
             batches = rows.range(bucket, OffsetRange(piece["start"], piece["stop"]), names)
@@ -136,21 +147,30 @@ class UnionStreamReader(*_bases()):  # type: ignore[misc]
     def _rows(self) -> StreamRows:
         return StreamRows.open(cached_hot(self.options.hot_name, tuple(sorted(self.options.hot_options.items()))), self.options.table)
 
+    def _first(self) -> Position:
+        rows, start = self._rows(), self.options.starting
+        if start.kind != "earliest":
+            return position(start_offsets(rows, start))
+        if rows.table.is_pk:
+            return self._pinned(rows)
+        return position(rows.firsts())
+
     def _pinned(self, rows: StreamRows) -> Position:
         """The newest lake snapshot, kept by a lease while the query begins; without one the changelog from the log's start."""
         plan = rows.plugin.coordinator().read_plan(rows.table.path, lease_s=self.options.lease_s)
         snapshot = None if rows.lake is None or plan.snapshot_id is None else rows.lake.load_snapshot(plan.snapshot_id)
-        if snapshot is None:
-            return position(rows.firsts())
-        starts = {b: v.start for b, v in rows.bounds().items()}
-        return position(OffsetMap(starts).overlaid(snapshot.offsets or {}), snapshot.snapshot_id, 0)
+        known = (snapshot.offsets if snapshot is not None else None) or OffsetMap()
+        for bucket, held in rows.bounds().items():
+            if bucket not in known and held.start > 0:  # rows whose changes the log let go, and that no snapshot has
+                raise OffsetOutOfRange(table=str(rows.table.path), bucket=str(bucket), offset=0, start=held.start, end=held.end)
+        return position(known) if snapshot is None else position(known, snapshot.snapshot_id, 0)
 
     def _snapshot_pieces(self, snapshot: str) -> list[dict[str, Any]]:
         rows = self._rows()
         if rows.lake is None:
             raise SnapshotGone(table=str(rows.table.path), snapshot=snapshot, advice="the lake was switched off; start the query anew")
-        buckets = {f.bucket for f in rows.lake.files(SnapshotId(snapshot)) if f.bucket is not None}
-        return [{"bucket": str(b), "snapshot": snapshot} for b in sorted(buckets)]
+        buckets = {None if f.bucket is None else str(f.bucket) for f in rows.lake.files(SnapshotId(snapshot))}
+        return [{"bucket": b, "snapshot": snapshot} for b in sorted(buckets, key=str)]
 
     def _user(self, table: TableInfo) -> list[str]:
         return [c for c in self.columns if c in table.schema.names]

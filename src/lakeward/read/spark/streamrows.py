@@ -12,14 +12,16 @@ import pyarrow.compute as pc
 
 from lakeward.config.options import TABLE_DATALAKE_ENABLED
 from lakeward.errors import LakeUnavailable, OffsetOutOfRange, SnapshotGone
+from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.change import ChangeType
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.schema import CHANGE_TYPE, OFFSET, TIMESTAMP
+from lakeward.model.schema import BUCKET, CHANGE_TYPE, OFFSET, TIMESTAMP
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.read.arrow import append_bucket
-from lakeward.read.piece import cached_lake
+from lakeward.read.plugins import cached_lake
+from lakeward.read.prune import partition_facts
 from lakeward.read.request import SYSTEM_NAMES
 from lakeward.spi.hot import HotPlugin, HotStore, LogBounds
 from lakeward.spi.lake import LakeFile, LakeReader
@@ -94,25 +96,31 @@ class StreamRows:
                 if error.start <= start:
                     raise
 
-    def snapshot(self, snapshot_id: SnapshotId, bucket: Bucket, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Rows of one bucket in a pinned snapshot. Raises `SnapshotGone`."""
+    def snapshot(self, snapshot_id: SnapshotId, bucket: Bucket | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Rows of one bucket in a pinned snapshot; None: of files that do not say theirs. Raises `SnapshotGone`."""
         if self.lake is None:
             raise SnapshotGone(table=str(self.table.path), snapshot=snapshot_id, advice="the lake was switched off; start the query anew")
-        yield from self.lake.scan(snapshot_id, columns=[*columns, *SYSTEM_NAMES], buckets=[bucket])
+        for _, batch in self.lake.scan_buckets(snapshot_id, columns=[*columns, *SYSTEM_NAMES], buckets=[bucket]):
+            yield batch
 
     def _lake_range(self, bucket: Bucket, wanted: OffsetRange, log_start: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Files of ours are in offset order: those whose bounds do not overlap are read one after the other, never all at once."""
         head = None if self.lake is None or self.table.is_pk else self.lake.pinned().load_snapshot()
         if self.lake is None or head is None:
             raise OffsetOutOfRange(table=str(self.table.path), bucket=str(bucket), offset=wanted.start, start=log_start, end=wanted.stop)
-        lake = self.lake.pinned()
-        files = lake.files(head.snapshot_id, bucket)
+        lake, own = self.lake.pinned(), self._is_of(bucket)
+        files = [f for f in lake.files(head.snapshot_id) if f.bucket in (bucket, None)]
         for part in windows(files, wanted):
-            inside = (pc.field(OFFSET) >= part.start) & (pc.field(OFFSET) < part.stop)
-            scanned = lake.scan(head.snapshot_id, columns=[*columns, *SYSTEM_NAMES], filter=inside, buckets=[bucket])
-            batches = [b for b in scanned if b.num_rows]
+            inside = own & (pc.field(OFFSET) >= part.start) & (pc.field(OFFSET) < part.stop)
+            scanned = lake.scan_buckets(head.snapshot_id, columns=[*columns, *SYSTEM_NAMES], filter=inside, buckets=[bucket, None])
+            batches = [b for _, b in scanned if b.num_rows]
             if batches:
                 yield from pa.Table.from_batches(batches).sort_by(OFFSET).to_batches()
+
+    def _is_of(self, bucket: Bucket) -> pc.Expression:
+        """True of the bucket's rows, also in a file that does not say its bucket."""
+        facts = partition_facts(to_arrow_schema(self.table.schema), self.table.descriptor.partition_keys, bucket.partition)
+        return facts & (pc.field(BUCKET) == bucket.number)
 
 
 def windows(files: Sequence[LakeFile], wanted: OffsetRange) -> list[OffsetRange]:
