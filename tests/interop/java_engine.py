@@ -22,6 +22,8 @@ def main(jar: str, url: str) -> None:
         "spark.sql.catalog.lake.type": "rest",
         "spark.sql.catalog.lake.uri": url,
         "spark.sql.catalog.lake.cache-enabled": "false",
+        "spark.sql.catalog.own": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.own.type": "hadoop",  # its warehouse is SET before its first use
     }
     builder = SparkSession.builder.master("local[2]")
     for key, value in settings.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Union read in Spark: DataFrames, views, the Data Source, streaming and writes, against a real server with rounds on threads."""
+"""Union read in Spark: DataFrames, views, the Data Source and batch writes, against a real server with rounds on threads."""
 
 from __future__ import annotations
 
@@ -18,16 +18,20 @@ from hypothesis import strategies as st
 
 import lakeward.spark
 from lakeward.client import Client, Table
-from lakeward.errors import InvalidRequest, LakeTampered, SnapshotGone, TableNotFound
+from lakeward.errors import InvalidRequest, LakeTampered, ReadTooFarAhead, ServerUnavailable, SnapshotGone, TableNotFound
 from lakeward.hot.embedded.http import ServerConnection
 from lakeward.hot.embedded.plugin import EmbeddedPlugin
 from lakeward.model.bucket import Bucket
+from lakeward.model.offsets import OffsetMap
 from lakeward.protocol.tables import ServerInfo
+from lakeward.protocol.writetoken import WriteToken
 from lakeward.read.arrow import read, request_of
 from lakeward.read.spark.batch import FIELD_IDS, read_frame
 from lakeward.read.spark.lakefiles import FileGroups
 from lakeward.read.spark.lakescan import LakeScan
+from lakeward.spark.source import LakewardDataSource
 from lakeward.spi.lake import LakeDelete, LakeFile
+from lakeward.testing.ports import free_port
 from lakeward.testing.proxy import CuttingProxy
 from lakeward.tiering.session import SessionOptions, open_session
 from tests.property.union_program import Program, Rows, Step, iceberg_lake, step
@@ -39,6 +43,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*socket.socket.*:pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore:.*unclosed <socket.*:ResourceWarning"),
 ]
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 @pytest.fixture(scope="module")
@@ -249,6 +255,63 @@ def test_wrong_options_say_what_to_do(spark: Any, server: Server, client: Client
         spark.range(1).write.format("lakeward").options(server=server.url).mode("overwrite").save("db.opts")
 
 
+class OwnFilters(LakewardDataSource):
+    """As on a Spark whose worker for filters has another name."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "lakeward_unfiltered"
+
+    def is_asked_for_filters(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("is_enabled", ["true", "false"])
+def test_where_filters_cannot_be_pushed_everything_is_read_and_spark_filters(
+    spark: Any, server: Server, state: Any, is_enabled: str
+) -> None:
+    """A session that found the format by itself has push-down off; Spark refuses readers that take filters then."""
+    table, held = state
+    spark.dataSource.register(OwnFilters)
+    spark.conf.set(PUSHDOWN, is_enabled)
+    try:
+        for name in ("lakeward", "lakeward_unfiltered") if is_enabled == "false" else ("lakeward_unfiltered",):
+            few = spark.read.format(name).option("server", server.url).load(table.path).filter("p = 'b' and id >= 20")
+            assert few.rdd.getNumPartitions() == 4, "no bucket is left out"
+            assert rows(few) == sorted((row for (p, i), row in held.items() if p == "b" and i >= 20), key=repr)
+    finally:
+        spark.conf.set(PUSHDOWN, "true")
+
+
+def test_bad_input_is_told_in_words_by_name_too(spark: Any, server: Server, client: Client, job: Job) -> None:
+    table = client.create_table("db.bad", "id bigint not null", freshness="5 min")
+    token = table.append([{"id": 1}])
+    tier_now(client, table)
+    ahead = WriteToken(table_id=table.info.table_id, offsets=OffsetMap({Bucket("", 0): 99}))
+    nobody = f"http://127.0.0.1:{free_port()}"
+
+    def refused(kind: type[Exception], words: str, path: str = "db.bad", **options: str) -> None:
+        """By `read` as the error itself, by the format's name as its text: Spark knows no types of ours."""
+        given: dict[str, Any] = {"server": server.url, **options}
+        with pytest.raises(kind, match=words):
+            lakeward.spark.read(spark, path, **given).collect()
+        with pytest.raises(Exception, match=f"(?s){kind.__name__}.*{words}"):
+            spark.read.format("lakeward").options(**given).load(path).collect()
+
+    assert lakeward.spark.read(spark, "db.bad", server=server.url, at_least=token).count() == 1
+    assert spark.read.format("lakeward").options(server=server.url, at_least=str(token)).load("db.bad").count() == 1
+    refused(ServerUnavailable, "is the server running", server=nobody)
+    refused(TableNotFound, r"there is no table db\.none", "db.none")
+    refused(ReadTooFarAhead, "99", at_least=str(ahead))
+    refused(SnapshotGone, "history is kept from", as_of="17")
+    refused(SnapshotGone, "history is kept from", as_of="2001-01-01")
+    refused(InvalidRequest, "union, lake, hot", mode="all")
+    for file in (server.folder / "data" / "warehouse" / "db" / "bad" / "data").rglob("*.parquet"):
+        file.unlink()
+    refused(LakeTampered, "a data file cannot be read")
+    assert lakeward.spark.read(spark, "db.bad", server=server.url, mode="hot").count() == 1
+
+
 def test_modes_and_history(spark: Any, server: Server, client: Client, job: Job) -> None:
     table = client.create_table("db.log", "id bigint not null", buckets=2, freshness="5 min")
     table.append([{"id": i} for i in range(10)])
@@ -276,53 +339,6 @@ def test_modes_and_history(spark: Any, server: Server, client: Client, job: Job)
         lakeward.spark.read(spark, "db.nothing", server=server.url)
 
 
-def test_a_stream_reads_lake_then_log_once_through_restarts(spark: Any, server: Server, client: Client, job: Job, tmp_path: Path) -> None:
-    table = client.create_table("db.stream", "id bigint not null", buckets=2, freshness="5 min")
-    table.append([{"id": i} for i in range(100)])
-    tier_now(client, table)
-    table.append([{"id": i} for i in range(100, 150)])
-
-    def run() -> None:
-        source = spark.readStream.format("lakeward").option("server", server.url).option("max_rows", "40").load("db.stream")
-        query = (
-            source.writeStream.format("parquet")
-            .option("path", str(tmp_path / "out"))
-            .option("checkpointLocation", str(tmp_path / "check"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination(120)
-        assert query.exception() is None
-
-    run()
-    table.append([{"id": i} for i in range(150, 180)])
-    run()
-    got = [r[0] for r in spark.read.parquet(str(tmp_path / "out")).collect()]
-    assert sorted(got) == list(range(180))
-
-
-def test_a_pk_stream_gives_the_snapshot_then_the_changelog(spark: Any, server: Server, client: Client, job: Job, tmp_path: Path) -> None:
-    table = client.create_table("db.changes", "id bigint not null, v string", primary_key="id", freshness="5 min")
-    table.upsert([{"id": i, "v": "old"} for i in range(5)])
-    tier_now(client, table)
-    table.upsert([{"id": 0, "v": "new"}])
-    table.delete([{"id": 4}])
-    source = spark.readStream.format("lakeward").option("server", server.url).option("system_columns", "true").option("changelog", "true")
-    query = (
-        source.load("db.changes")
-        .writeStream.format("parquet")
-        .option("path", str(tmp_path / "out"))
-        .option("checkpointLocation", str(tmp_path / "check"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination(120)
-    assert query.exception() is None
-    got = spark.read.parquet(str(tmp_path / "out")).select("__change_type", "id", "v").collect()
-    want = [("+I", i, "old") for i in range(5)] + [("-U", 0, "old"), ("+U", 0, "new"), ("-D", 4, "old")]
-    assert sorted(map(tuple, got)) == sorted(want)
-
-
 def test_batch_writes_append_and_upsert(spark: Any, server: Server, client: Client) -> None:
     client.create_table("db.sink", "id bigint not null, v string", buckets=2, lake=False)
     frame = spark.range(1000).selectExpr("id", "cast(id as string) as v").repartition(4)
@@ -335,28 +351,3 @@ def test_batch_writes_append_and_upsert(spark: Any, server: Server, client: Clie
     ).save("db.keyed")
     found = keyed.lookup([{"id": 1}, {"id": 2}]).select(["id", "v"]).to_pylist()
     assert found == [{"id": 1, "v": "b"}, {"id": 2, "v": "c"}]
-
-
-def test_a_streaming_write_that_is_run_again_adds_nothing(spark: Any, server: Server, client: Client, tmp_path: Path) -> None:
-    client.create_table("db.once", "id bigint not null", buckets=2, lake=False)
-    (tmp_path / "in").mkdir()
-    spark.range(500).write.mode("append").parquet(str(tmp_path / "in" / "one"))
-
-    def run() -> None:
-        source = spark.readStream.schema("id long").parquet(str(tmp_path / "in" / "*"))
-        query = (
-            source.writeStream.format("lakeward")
-            .option("server", server.url)
-            .option("checkpointLocation", str(tmp_path / "check"))
-            .trigger(availableNow=True)
-            .start("db.once")
-        )
-        query.awaitTermination(120)
-        assert query.exception() is None
-
-    run()
-    for file in sorted((tmp_path / "check" / "commits").glob("*")):
-        if file.name.isdigit() or file.name.startswith("."):
-            file.unlink()
-    run()
-    assert sorted(client.read("db.once").to_table()["id"].to_pylist()) == list(range(500))

@@ -4,23 +4,37 @@
 from __future__ import annotations
 
 import random
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lakeward.client import Client
 from lakeward.errors import ServerUnavailable
+from lakeward.read.arrow import request_of
+from lakeward.read.spark.batch import read_frame
 from lakeward.testing.waiting import wait_until
+from lakeward.tiering.session import SessionOptions, open_session
+from tests.property.union_program import Program, Rows, Step, iceberg_lake, step
 from tests.spark.cluster import Cluster
 from tests.spark.processes import Job, Process, Server, lake_snapshots, tier_now
 
-pytestmark = [pytest.mark.spark, pytest.mark.soak]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.soak,
+    # Py4J leaves sockets to the garbage collector.
+    pytest.mark.filterwarnings("ignore:.*socket.socket.*:pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore:.*unclosed <socket.*:ResourceWarning"),
+]
 
 QUICK_EXPIRY = {"coordinator.maintenance.interval": "1 s"}
 HISTORY = {"iceberg.history.expire.max-snapshot-age-ms": "1000", "iceberg.history.expire.min-snapshots-to-keep": "1"}
@@ -185,13 +199,43 @@ def test_spark_finds_the_format_by_itself_on_a_cluster(shop: Server, tmp_path: P
         f"spark = SparkSession.builder.master('{cluster.master}').config('spark.driver.host', '127.0.0.1').getOrCreate()\n"
         f"frame = spark.read.format('lakeward').option('server', '{shop.url}').load('db.t')\n"
         "print('found', frame.count(), frame.selectExpr('sum(id)').collect()[0][0])\n"
+        "print('few', frame.filter('id < 10').count())\n"
         "spark.stop()\n"
     )
     process = Process(["-c", script], tmp_path / "child.log", {})
     try:
         assert process.wait(400) == 0, process.text()[-3000:]
+        assert "few 10" in process.text()
         assert f"found 100 {sum(range(100))}" in process.text()
+        assert "lakeward.spark.read(spark, ...) uses Spark's own Parquet scan" in process.text(), "it names the quicker way"
     finally:
         process.kill()
         cluster.stop()
         client.close()
+
+
+@given(st.lists(step, min_size=4, max_size=10))
+@settings(max_examples=60)
+def test_long_programs_in_spark(spark: Any, steps: list[Step]) -> None:
+    """As in tests/property/test_union_read.py, read by Spark's own Parquet scan after every step."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = Program(Path(folder), iceberg_lake(Path(folder)))
+
+        def read_rows(path: str) -> Rows:
+            frame, opened = read_frame(spark, program.world.plugin, request_of(path), program.world.open_lake)
+            try:
+                return [r.asDict() for r in frame.collect()]
+            finally:
+                opened.close()
+
+        try:
+            program.run(steps, read_rows)
+        finally:
+            program.world.close()
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    session = open_session(SessionOptions(master="local[2]", archive=False)).spark
+    yield session
+    session.stop()

@@ -14,9 +14,10 @@ from lakeward.read.opened import LakeOpener
 from lakeward.read.piece import plan_pieces
 from lakeward.read.request import SYSTEM_NAMES
 from lakeward.read.spark.condition import spark_condition
+from lakeward.read.spark.deadrows import DeadRows
 from lakeward.read.spark.lakefiles import DeletedOffsets, FileGroups, group_files
 from lakeward.read.spark.lakescan import LakeScan, spark_path
-from lakeward.read.spark.tailframe import DRIVER_ROWS, dead_frame, driver_tail, empty_frame, keys_frame, pieces_frame
+from lakeward.read.spark.tailframe import DRIVER_ROWS, driver_tail, empty_frame, keys_frame, pieces_frame
 from lakeward.read.tail import TailFold
 from lakeward.spi.hot import HotPlugin
 from lakeward.spi.lake import LakeFile
@@ -47,10 +48,10 @@ def _compose(spark: Any, plugin: HotPlugin, opened: OpenRead) -> Any:
     files = opened.lake_files()
     folds = fold_tails(opened)
     groups = group_files(files, {b: f.replaced for b, f in folds.items() if f.replaced}, _deleted_offsets(opened))
-    reason = _no_native_scan(spark, files, groups)
+    reason = _no_native_scan(spark, files)
     if reason is not None:
         log.warning("union read of %s goes through Python workers: %s", opened.table.path, reason)
-        return pieces_frame(spark, opened.table, plan_pieces(plugin, opened), columns)
+        return pieces_frame(spark, opened.table, plan_pieces(plugin, opened), columns, opened.predicate)
     frames = [f for f in (_lake(spark, opened, groups, folds, columns), *_hot(spark, plugin, opened, folds, columns)) if f is not None]
     if not frames:
         return empty_frame(spark, opened.table, columns)
@@ -74,9 +75,9 @@ def _lake(spark: Any, opened: OpenRead, groups: FileGroups, folds: Mapping[Bucke
         snapshot=str(opened.union.snapshot_id),
         columns=columns,
         field_ids=opened.pinned.field_ids(),
-        dead_frame=dead_frame(spark, opened.table, groups.dead),
-        dead_rows=sum(len(s) for s in groups.dead.values()),
+        dead=DeadRows(opened.table, groups.dead),
         keys_frame=keys_frame(spark, folds),
+        deleted_rows=opened.pinned.deleted_rows,
     )
     return scan.frame(groups)
 
@@ -90,10 +91,8 @@ def _hot(spark: Any, plugin: HotPlugin, opened: OpenRead, folds: Mapping[Bucket,
     return [driver_tail(spark, opened, columns, folds)]
 
 
-def _no_native_scan(spark: Any, files: tuple[LakeFile, ...], groups: FileGroups) -> str | None:
+def _no_native_scan(spark: Any, files: tuple[LakeFile, ...]) -> str | None:
     """Why Spark cannot scan these files by itself; None when it can."""
-    if any(d.content == "vector" for f in groups.by_path for d in f.deletes):
-        return "deletion vectors of files whose offsets overlap are beyond Spark's Parquet scan"
     schemes = {spark_path(f.path).partition("://")[0] if "://" in f.path else "" for f in files}
     for scheme in sorted(schemes - {"file", ""}):
         if not _has_filesystem(spark, scheme):

@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsetset import OffsetSet
-from lakeward.spi.lake import LakeFile
+from lakeward.spi.lake import LakeDelete, LakeFile
 
 MOST_OFFSETS = 2_000_000
 """Rows taken out by offset that go through the driver; beyond it Spark joins delete files itself."""
+
+FEW = 10
+"""A tenth of the rows: looking at them takes less time than the planning of one more scan."""
 
 DeletedOffsets = Callable[[LakeFile], OffsetSet | None]
 
@@ -53,7 +56,15 @@ def group_files(files: Iterable[LakeFile], replaced: Mapping[Bucket, OffsetSet],
     for file in by_offset:
         if file.bucket is not None and deleted[file.path]:
             dead[file.bucket].append(deleted[file.path])
-    return FileGroups(tuple(clean), tuple(by_offset), tuple(by_path), {b: _joined(parts) for b, parts in dead.items()})
+    return _in_fewer(FileGroups(tuple(clean), tuple(by_offset), tuple(by_path), {b: _joined(parts) for b, parts in dead.items()}))
+
+
+def _in_fewer(groups: FileGroups) -> FileGroups:
+    """Few clean rows beside many that are looked at anyway are looked at with them: a scan of their own costs more to plan."""
+    few = sum(f.record_count for f in groups.clean) * FEW < sum(f.record_count for f in groups.by_offset)
+    if not groups.clean or not few or any(_is_touched(f, groups.dead) for f in groups.clean):
+        return groups
+    return FileGroups((), (*groups.by_offset, *groups.clean), groups.by_path, groups.dead)
 
 
 def _find_deleted(file: LakeFile, room: int, deleted_offsets: DeletedOffsets) -> OffsetSet | None:
@@ -98,3 +109,43 @@ def _joined(parts: Sequence[OffsetSet]) -> OffsetSet:
     for part in parts[1:]:
         whole = whole.union(part)
     return whole
+
+
+Scope = tuple[Bucket | None, tuple[tuple[str, str], ...], str]
+
+
+def scope_keys(files: Sequence[LakeFile]) -> tuple[dict[str, int], dict[str, set[int]]]:
+    """Which files each equality delete reaches, as numbers that both carry: data file -> its scope, delete file -> its scopes.
+
+    A delete reaches a file if they share a scope and the file's sequence number is lower. A scope is a partition and bucket; where
+    that would reach a file that the lake did not name (other specs), each file is one of its own."""
+    found = _scopes(files, by_file=False)
+    return found if _is_exact(files, *found) else _scopes(files, by_file=True)
+
+
+def _scopes(files: Sequence[LakeFile], *, by_file: bool) -> tuple[dict[str, int], dict[str, set[int]]]:
+    numbers: dict[Scope, int] = {}
+    data = {f.path: numbers.setdefault(_scope(f, by_file), len(numbers)) for f in files}
+    deletes: dict[str, set[int]] = defaultdict(set)
+    for file, delete in _key_deletes(files):
+        deletes[delete.path].add(data[file.path])
+    return data, deletes
+
+
+def _scope(file: LakeFile, by_file: bool) -> Scope:
+    return file.bucket, tuple(sorted(file.partition.items())), file.path if by_file else ""
+
+
+def _key_deletes(files: Iterable[LakeFile]) -> Iterator[tuple[LakeFile, LakeDelete]]:
+    return ((f, d) for f in files for d in f.deletes if d.content == "equality")
+
+
+def _is_exact(files: Sequence[LakeFile], data: Mapping[str, int], deletes: Mapping[str, set[int]]) -> bool:
+    by_scope: dict[int, dict[str, int]] = defaultdict(dict)
+    for _, delete in _key_deletes(files):
+        for scope in deletes[delete.path]:
+            by_scope[scope][delete.path] = delete.sequence
+    return all(
+        {path for path, sequence in by_scope[data[f.path]].items() if f.sequence < sequence} == {d.path for _, d in _key_deletes([f])}
+        for f in files
+    )

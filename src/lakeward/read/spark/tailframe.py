@@ -6,19 +6,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from lakeward.model.arrow import to_arrow_schema
-from lakeward.model.bucket import Bucket, partition_values
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.schema import BUCKET, OFFSET
+from lakeward.model.bucket import Bucket
 from lakeward.model.table import TableInfo
 from lakeward.read.arrow import OpenRead, append_bucket, conform
 from lakeward.read.piece import ReadPiece, read_piece
-from lakeward.read.request import SYSTEM_FIELDS, SYSTEM_NAMES
-from lakeward.read.spark.lakescan import DEAD, dead_key
-from lakeward.read.spark.schema import SYSTEM_TYPES, table_schema
+from lakeward.read.predicate import Predicate, parse_filter
+from lakeward.read.request import SYSTEM_FIELDS, SYSTEM_NAMES, filter_schema
+from lakeward.read.spark.arrowframe import arrow_frame
+from lakeward.read.spark.schema import table_schema
 from lakeward.read.tail import TailFold, read_live
 
 DRIVER_ROWS = 200_000
@@ -53,7 +51,7 @@ def driver_tail(spark: Any, opened: OpenRead, columns: Sequence[str], folds: Map
     schema = arrow_schema(opened.table, columns)
     batches = [conform(b, schema) for b in _tail_batches(opened, columns, folds)]
     table = pa.Table.from_batches(batches, schema=schema)
-    return spark.createDataFrame(table, schema=table_schema(opened.table, columns, SYSTEM_NAMES))
+    return arrow_frame(spark, table, table_schema(opened.table, columns, SYSTEM_NAMES))
 
 
 def _tail_batches(opened: OpenRead, columns: Sequence[str], folds: Mapping[Bucket, TailFold]) -> Iterator[pa.RecordBatch]:
@@ -70,48 +68,25 @@ def empty_frame(spark: Any, table: TableInfo, columns: Sequence[str]) -> Any:
     return spark.createDataFrame([], table_schema(table, columns, SYSTEM_NAMES))
 
 
-def pieces_frame(spark: Any, table: TableInfo, pieces: Sequence[ReadPiece], columns: Sequence[str]) -> Any:
-    """Pieces read by executors, one task each."""
+def pieces_frame(spark: Any, table: TableInfo, pieces: Sequence[ReadPiece], columns: Sequence[str], filter: Predicate | None = None) -> Any:
+    """Pieces read by executors, one task each. The filter reaches the lake's files there; rows of the hot side come unfiltered."""
     schema = arrow_schema(table, columns)
     spelled = table_schema(table, columns, SYSTEM_NAMES)
     rows = [(piece.to_bytes(),) for piece in pieces]
     seed = spark.sparkContext.parallelize(rows, max(1, len(rows))).toDF("piece binary")
-    names = tuple(columns)
+    names, conditions = tuple(columns), [list(group) for group in filter.any_of] if filter else []
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        told = parse_filter(conditions, filter_schema(table)) if conditions else None
         for batch in batches:
             for data in batch.column(0).to_pylist():
-                for rows in read_piece(ReadPiece.from_bytes(data), names):
+                for rows in read_piece(ReadPiece.from_bytes(data), names, told.expression if told else None, told.columns if told else ()):
                     yield conform(rows, schema)
 
     return seed.mapInArrow(read, spelled)
 
 
-def dead_frame(spark: Any, table: TableInfo, dead: Mapping[Bucket, OffsetSet]) -> Any | None:
-    """Rows to take out: as one long each, or with partitions as (partition keys, `__bucket`, `__offset`); None without any."""
-    held = {b: s for b, s in dead.items() if s}
-    if not held:
-        return None
-    if not table.descriptor.is_partitioned:
-        keys = np.concatenate([dead_key(table, offsets.values, bucket.number) for bucket, offsets in held.items()])
-        return spark.createDataFrame(pa.table({DEAD: pa.array(keys)}), schema=f"{DEAD} long not null")
-    parts = [pa.table(_dead_columns(table, bucket, offsets)) for bucket, offsets in held.items()]
-    schema = table_schema(table, table.descriptor.partition_keys)
-    for name in (BUCKET, OFFSET):
-        schema = schema.add(name, SYSTEM_TYPES[name], False)
-    return spark.createDataFrame(pa.concat_tables(parts), schema=schema)
-
-
-def _dead_columns(table: TableInfo, bucket: Bucket, offsets: OffsetSet) -> dict[str, pa.Array]:
-    typed, count = to_arrow_schema(table.schema), len(offsets)
-    values = zip(table.descriptor.partition_keys, partition_values(bucket.partition), strict=True)
-    columns = {n: pa.repeat(pa.scalar(v).cast(typed.field(n).type), count) for n, v in values}
-    columns[BUCKET] = pa.repeat(pa.scalar(bucket.number, pa.int32()), count)
-    columns[OFFSET] = pa.array(offsets.values)
-    return columns
-
-
 def keys_frame(spark: Any, folds: Mapping[Bucket, TailFold]) -> Any | None:
     """Keys the tail touched, where the changelog has no `__prev_offset`; None when it has, or when there are none."""
     tables = [f.keys for f in folds.values() if f.keys is not None and f.keys.num_rows]
-    return spark.createDataFrame(pa.concat_tables(tables)) if tables else None
+    return arrow_frame(spark, pa.concat_tables(tables)) if tables else None
