@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeward.model.bucket import Bucket
+from lakeward.model.schema import BUCKET, OFFSET
 from lakeward.read.opened import LakeOpener, OpenRead, open_read
 from lakeward.read.request import SYSTEM_FIELDS, SYSTEM_NAMES, ReadRequest, request_of
 from lakeward.read.result import ReadResult, describe_freshness
@@ -48,14 +49,14 @@ def _lake_batches(opened: OpenRead, folds: Mapping[Bucket, TailFold]) -> Iterato
         return
     touched, descriptor = replacing(folds), opened.table.descriptor
     buckets = opened.lake_buckets()
-    needed = [*opened.wanted]
+    needed = [*opened.wanted, *(SYSTEM_NAMES if opened.request.system_columns else ())]
     if any(f.keys is not None for f in touched.values()):
         needed += descriptor.primary_key
+    if touched or not needed:
+        needed.append(OFFSET)
     if touched and None in buckets:
-        needed += descriptor.partition_keys
+        needed += (*descriptor.partition_keys, BUCKET)
     expression = opened.predicate.expression if opened.predicate else None
-    if touched or opened.request.system_columns or not needed:
-        needed += SYSTEM_NAMES
     columns = list(dict.fromkeys(needed))
     for bucket, batch in opened.pinned.scan_buckets(snapshot, columns=columns, filter=expression, buckets=buckets):
         opened.lease.check()

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -245,5 +246,27 @@ def test_rows_of_several_buckets_in_one_file_are_told_apart(tmp_path: Path) -> N
             {"p": pa.array([1, 2], pa.int32()), "id": [1, 1], "__bucket": pa.array([0, 0], pa.int32()), "__offset": [0, 0]}
         )
         assert without_replaced_mixed(mixed, folds, table).to_pylist() == [{"p": 2, "id": 1, "__bucket": 0, "__offset": 0}]
+    finally:
+        world.close()
+
+
+def test_a_log_table_streams_with_constant_memory(tmp_path: Path) -> None:
+    """4 M rows of 40 bytes, half in eight lake files, half in the log: never more than a fraction of them at once."""
+    world = InProcessLakeward(tmp_path, iceberg_lake(tmp_path))
+    try:
+        world.create("db.t", ", ".join(f"c{i} bigint not null" for i in range(5)), buckets=2)
+        part = pa.table({f"c{i}": np.random.default_rng(i).integers(0, 2**60, 250_000) for i in range(5)})
+        for number in range(16):
+            world.append("db.t", part)
+            if number < 8:
+                world.tier("db.t")
+        gc.collect()
+        before, most, rows = pa.total_allocated_bytes(), 0, 0
+        for batch in world.read("db.t").reader():
+            rows += batch.num_rows
+            del batch
+            most = max(most, pa.total_allocated_bytes() - before)
+        assert rows == 4_000_000
+        assert most < 4_000_000 * 40 / 3
     finally:
         world.close()

@@ -38,10 +38,10 @@ class Keeper:
 
     def mask(self, table: pa.Table, start: int) -> Mask | None:
         """True where a row lives; None when all do. `start` is the position of the table's first row in its file."""
-        if not len(self._positions) and not self._keys:
+        low, high = np.searchsorted(self._positions, [start, start + table.num_rows])
+        if low == high and not self._keys:
             return None
         keep = np.ones(table.num_rows, np.bool_)
-        low, high = np.searchsorted(self._positions, [start, start + table.num_rows])
         keep[self._positions[low:high] - start] = False
         for names, deleted in self._keys:
             keep &= ~matching_rows(table.select(list(names)), deleted)
