@@ -64,9 +64,9 @@ class Bench:
         return lakeward.spark.read(self.spark, table.path, server=self.server.url, **options)
 
 
-def rows(start: int, count: int) -> pa.Table:
+def rows(start: int, count: int, step: int = 1) -> pa.Table:
     chance = np.random.default_rng(start)
-    ids = np.arange(start, start + count)
+    ids = np.arange(start, start + count) * step
     return pa.table(
         {
             "id": ids,
@@ -79,9 +79,9 @@ def rows(start: int, count: int) -> pa.Table:
     )
 
 
-def put(write: Callable[[pa.Table], Any], start: int, count: int) -> None:
+def put(write: Callable[[pa.Table], Any], start: int, count: int, step: int = 1) -> None:
     for at in range(start, start + count, CHUNK):
-        write(rows(at, min(CHUNK, start + count - at)))
+        write(rows(at, min(CHUNK, start + count - at), step))
 
 
 def log_table(bench: Bench, path: str = "bench.log", **options: Any) -> Table:
@@ -92,14 +92,14 @@ def log_table(bench: Bench, path: str = "bench.log", **options: Any) -> Table:
     return table
 
 
-def pk_table(bench: Bench) -> Table:
-    """Rows in the lake of which some are deleted by position, and a tail that replaces others."""
-    table = bench.client.create_table("bench.pk", COLUMNS, primary_key="id", buckets=4, freshness="1 h")
+def pk_table(bench: Bench, path: str = "bench.pk", step: int = 1) -> Table:
+    """Rows in the lake of which some are deleted by position, and a tail that replaces others: neighbours, or every `step`th."""
+    table = bench.client.create_table(path, COLUMNS, primary_key="id", buckets=4, freshness="1 h")
     put(table.upsert, 0, LAKE_ROWS)
     tier_now(bench.client, table, LIMIT_S)
-    put(table.upsert, 0, DELETES)
+    put(table.upsert, 0, DELETES, step)
     tier_now(bench.client, table, LIMIT_S)
-    put(table.upsert, DELETES, HOT_ROWS)
+    put(table.upsert, DELETES, HOT_ROWS, step)
     return table
 
 
@@ -226,7 +226,7 @@ def _add_rate(report: Report, what: str, rate: float, beside: float, cost: Cost)
 
 
 def main() -> None:
-    wanted = set(sys.argv[1:]) or {"log", "pk", "filters", "arrow"}
+    wanted = set(sys.argv[1:]) or {"log", "pk", "spread", "filters", "arrow"}
     report = Report("union_read")
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder))
@@ -240,6 +240,9 @@ def main() -> None:
                 pk = pk_table(bench)
                 measure_arrow(report, bench, pk, "PK table, 100 k replaced rows, 20 k positional deletes")
                 measure_spark(report, bench, pk, "PK table", 3.0)
+            if "spread" in wanted:
+                spread = pk_table(bench, "bench.spread", LAKE_ROWS // (HOT_ROWS + DELETES))
+                measure_spark(report, bench, spread, "PK table, replaced rows spread", 3.0)
             if "filters" in wanted:
                 measure_filters(report, bench)
         finally:
