@@ -41,10 +41,13 @@ class Bench:
         self.client: Client = self.server.connect()
 
     def warm_up(self) -> None:
-        warm = self.client.create_table("bench.warm", "id BIGINT", freshness="1 h")
-        for n in range(3):
-            warm.append([{"id": n}])
-            tier_now(self.client, warm)
+        """A few small rounds, then one of several splits: every Python worker has written a file."""
+        warm = self.client.create_table("bench.warm", LOG_COLUMNS, buckets=4, freshness="1 h")
+        for rows in (1, 1, 1, CHUNK, CHUNK, CHUNK, CHUNK):
+            warm.append(log_rows(0, rows))
+            if rows == 1:
+                tier_now(self.client, warm)
+        tier_now(self.client, warm)
 
     def close(self) -> None:
         self.job.stop()
@@ -253,7 +256,7 @@ def empty_job_ms() -> float:
     """A warm job of the same shape in a session of its own, in this process."""
     from lakeward.tiering.session import SessionOptions, open_session
 
-    session = open_session(SessionOptions(master="local[2,4]", archive=False))
+    session = open_session(SessionOptions(master="local[2,4]", archive=False, hot="embedded"))
     context = session.spark.sparkContext
     times = []
     for _ in range(20):

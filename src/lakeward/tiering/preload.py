@@ -6,6 +6,8 @@ Imports only: nothing here may connect, as gRPC does not outlive a fork.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 from collections.abc import Sequence
 
@@ -23,12 +25,12 @@ def import_for_rounds(hot: Sequence[str]) -> None:
     """Takes a second or two. A plugin that is not installed, or fails to import, is left to the round that asks for it."""
     import lakeward.tiering.write  # noqa: F401
 
+    with contextlib.suppress(ImportError):
+        importlib.import_module("httpcore")  # httpx loads it with its first request
     for group, names in ((HOT_GROUP, hot), (LAKE_GROUP, LAKES)):
         for name in names:
-            try:
+            with contextlib.suppress(PluginNotFound, ImportError):
                 import_plugin(group, name)
-            except (PluginNotFound, ImportError):
-                continue
 
 
 def preloaded_hot() -> list[str]:

@@ -60,13 +60,17 @@ def test_the_sessions_settings(tmp_path: Path) -> None:
     archive = find_archive(java, tmp_path)
     assert archive is not None
     given = {"spark.executor.memory": "2g", "spark.driver.extraJavaOptions": "-Dmine=1", "spark.ui.enabled": "true"}
-    conf = session_conf(SessionOptions(master="local[2,4]", conf=given), java, archive)
+    conf = session_conf(SessionOptions(master="local[2,4]", conf=given, hot="embedded"), java, archive)
     assert conf["spark.scheduler.mode"] == "FAIR"
     assert conf["spark.master"] == "local[2,4]"
     assert conf["spark.ui.enabled"] == "true", "the user's word wins"
-    assert "-Dmine=1" in conf["spark.driver.extraJavaOptions"]
+    assert "-XX:TieredStopAtLevel=1 " in conf["spark.driver.extraJavaOptions"]
+    assert conf["spark.driver.extraJavaOptions"].endswith(" -Dmine=1"), "the last word counts for Java too"
+    assert conf["spark.ui.retainedTasks"] == "100"
     assert "ArchiveClassesAtExit" in conf["spark.driver.extraJavaOptions"]
     assert "token" in conf["spark.redaction.regex"]
+    reading = session_conf(SessionOptions(), java, None)
+    assert "Tiered" not in reading["spark.driver.extraJavaOptions"], "Spark's own work wants the whole compiler"
     submitted = session_conf(SessionOptions(), None, None, is_submitted=True)
     assert "spark.master" not in submitted, "spark-submit has chosen it"
 
@@ -74,10 +78,11 @@ def test_the_sessions_settings(tmp_path: Path) -> None:
 def test_workers_are_forked_from_a_warm_daemon_where_they_run_this_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     key = "spark.python.daemon.module"
-    assert session_conf(SessionOptions(master="local[2,4]"), None, None)[key] == "lakeward.tiering.daemon"
+    assert session_conf(SessionOptions(master="local[2,4]", hot="embedded"), None, None)[key] == "lakeward.tiering.daemon"
     for master in ("spark://127.0.0.1:7077", "yarn", "local-cluster[2,1,512]"):
-        assert key not in session_conf(SessionOptions(master=master), None, None), "their Python may have nothing of ours"
-    packed = SessionOptions(master="local[2]", conf={"spark.pyspark.python": "./env/bin/python"})
+        assert key not in session_conf(SessionOptions(master=master, hot="embedded"), None, None), "their Python may have nothing of ours"
+    assert key not in session_conf(SessionOptions(master="local[2,4]"), None, None), "no tiering job"
+    packed = SessionOptions(master="local[2]", conf={"spark.pyspark.python": "./env/bin/python"}, hot="embedded")
     assert key not in session_conf(packed, None, None)
 
 
