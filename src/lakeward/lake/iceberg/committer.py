@@ -291,7 +291,7 @@ class IcebergLakeCommitter(LakeCommitter):
             }
         )
         written = [*data, *(f for _, f in deletes)]
-        sync_files([*(f.file_path for _, f in deletes), *target.made])  # writers did it for theirs
+        self._sync(base, properties.round_id, [*(f.file_path for _, f in deletes), *target.made])  # writers did it for theirs
         request = CommitRequest.on(metadata, table_id=self._table.table_id, round_id=properties.round_id, snapshot=snapshot)
         return Committable(
             base=base,
@@ -304,6 +304,15 @@ class IcebergLakeCommitter(LakeCommitter):
             retries=_number(metadata.properties, "commit.retry.num-retries"),
             retry_s=None if (limit := _number(metadata.properties, "commit.retry.total-timeout-ms")) is None else limit / 1_000,
         )
+
+    def _sync(self, base: LakeBase, round_id: str, paths: Sequence[str]) -> None:
+        """A file of this round that is gone was taken by orphan removal, which fences first: somebody else has the table."""
+        try:
+            sync_files(paths)
+        except FileNotFoundError as error:
+            now = self._reader.load_base()
+            lost = (now.token, now.offsets, now.fence) != (base.token, base.offsets, base.fence)
+            raise self._conflict(round_id, f"{error.filename} is gone: orphan removal took it", lost=lost) from error
 
     def _expirable(self, metadata: TableMetadata) -> tuple[ExpiringSnapshot, ...]:
         ids = plan_expiry(metadata, self._connection.clock.now_ms(), coming=1)
