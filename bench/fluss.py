@@ -28,7 +28,7 @@ from bench.report import Cost, Report
 from lakeward.testing.fluss.cluster import FlussCluster
 from lakeward.testing.waiting import wait_until
 from tests.fluss.flink import FlinkTieringJob
-from tests.fluss.steps import Append, MakeTable, UpsertRange
+from tests.fluss.steps import Append, DropTable, MakeTable, UpsertRange
 from tests.fluss.world import FlussWorld
 
 SCALE = float(os.environ.get("LAKEWARD_BENCH_SCALE", "1"))
@@ -161,6 +161,10 @@ class Bench:
             print(f"  {job.name}: visible after {time.time() - written_at:.1f} s", flush=True)
         return worst
 
+    def drop_tables(self, job: JobProcesses) -> None:
+        """So that the next job is not handed them."""
+        self.world.produce(*(DropTable(table=f"{kind}_{job.name}") for kind in ("warm", "log", "pk", "few")))
+
 
 @contextmanager
 def our_job(cluster: FlussCluster, folder: Path) -> Iterator[JobProcesses]:
@@ -199,13 +203,15 @@ def main() -> None:
                 with start(cluster, folder) as job:
                     bench.run(job, round_s)
                     worst[job.name] = bench.visible(job, 3)
+                    bench.drop_tables(job)
             _report(report, bench, worst)
             if given.kill:
                 _kill(report, world, folder)
         finally:
             world.close()
             cluster.stop()
-    report.finish()
+            if report.results:
+                report.finish()
 
 
 def _report(report: Report, bench: Bench, worst: dict[str, float]) -> None:

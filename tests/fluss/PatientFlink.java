@@ -9,6 +9,7 @@ public class PatientFlink extends StreamExecutionEnvironment {
     public static void main(String[] arguments) throws Exception {
         initializeContextEnvironment(
                 given -> {
+                    resetContextEnvironment();
                     Configuration settings = new Configuration(given);
                     settings.setString("heartbeat.timeout", "900000");
                     settings.setString("pekko.ask.timeout", "900 s");

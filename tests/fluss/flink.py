@@ -8,6 +8,8 @@ import signal
 import subprocess
 from pathlib import Path
 
+import psutil
+
 from lakeward.config.java import load_java
 from lakeward.testing.fluss.cluster import FlussCluster
 from lakeward.testing.fluss.jars import FLINK, ICEBERG, load_flink, load_jars
@@ -48,8 +50,13 @@ class FlinkTieringJob:
     def pause(self) -> None:
         self.process.send_signal(signal.SIGSTOP)
 
+    @property
+    def is_paused(self) -> bool:
+        return psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED
+
     def wake(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
         if self.process.poll() is None:

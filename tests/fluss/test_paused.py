@@ -33,17 +33,27 @@ def writers(world: FlussWorld) -> list[str]:
 def test_a_paused_flink_job_commits_late_and_the_table_stops_until_main_is_moved_back(lone: FlussWorld, tmp_path: Path) -> None:
     lone.produce(MakeTable(name="late", schema=WIDE, freshness="2s"), Append(table="late", rows=rows(0, ROWS), chunk=20_000))
     flink = FlinkTieringJob(lone.cluster, tmp_path / "flink.log", is_patient=True)
-    wait_until(lambda: lone.is_being_written("late"), limit_s=120, poll_s=0.002, what="the Flink job writes")
-    flink.pause()
-    assert writers(lone) == []
+    try:
+        wait_until(lambda: lone.is_being_written("late"), limit_s=120, poll_s=0.002, what="the Flink job writes")
+        flink.pause()
+        assert writers(lone) == []
+        notice_and_go_on(lone, flink)
+    finally:
+        flink.wake()
+        flink.stop()
+
+
+def notice_and_go_on(lone: FlussWorld, flink: FlinkTieringJob) -> None:
     ours = ThreadJob(lone.cluster.bootstrap, "ours")
     try:
+        assert flink.is_paused
         lone.wait_tiered("late", LEASE_S)
+        assert flink.is_paused
         assert writers(lone) == ["ours"]
         flink.wake()
         wait_until(lambda: "flink" in writers(lone), limit_s=120, what="the late commit")
         flink.stop()
-        assert lone.rows("late").num_rows == 2 * ROWS  # the Flink job's deed: every row twice
+        assert lone.rows("late").num_rows > ROWS  # the Flink job's deed: what it had read is there twice, and offsets went back
         lone.produce(Append(table="late", rows=rows(ROWS, ROWS + 100)))
         wait_until(lambda: "came back and committed" in ours.log, limit_s=LEASE_S, what="our job notices")
         assert writers(lone) == ["ours", "flink"]
@@ -52,7 +62,6 @@ def test_a_paused_flink_job_commits_late_and_the_table_stops_until_main_is_moved
         assert sorted(lone.rows("late").column("id").to_pylist()) == list(range(ROWS + 100))
     finally:
         ours.stop()
-        flink.stop()
 
 
 def move_back(world: FlussWorld) -> None:

@@ -135,7 +135,7 @@ class FlussWorld:
 
     def is_being_written(self, name: str) -> bool:
         """A round has begun to write files of the table."""
-        return any((self.cluster.warehouse / DATABASE / name / "data").glob("*.parquet"))
+        return any((self.cluster.warehouse / DATABASE / name / "data").rglob("*.parquet"))
 
     def rows(self, name: str) -> pa.Table:
         """The lake's rows as DuckDB reads them."""
