@@ -52,7 +52,7 @@ class FlinkTieringJob:
 
     @property
     def is_paused(self) -> bool:
-        return psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED
+        return bool(psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED)
 
     def wake(self) -> None:
         if self.process.poll() is None:
