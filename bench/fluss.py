@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -190,6 +191,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--kill", action="store_true", help="also: a job killed in a round, until its table is tiered (minutes)")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # stops the cluster on the way out
     report = Report("fluss")
     with tempfile.TemporaryDirectory(prefix="bench-fluss-") as name:
         folder = Path(name)
@@ -197,21 +199,21 @@ def main() -> None:
         world = FlussWorld(cluster)
         try:
             bench = Bench(world, report, SCALE)
-            round_s = max(10, int(25 * SCALE))
+            round_s = max(10, int(20 * SCALE))
             worst = {}
             for start in (our_job, flink_job):
                 with start(cluster, folder) as job:
                     bench.run(job, round_s)
-                    worst[job.name] = bench.visible(job, 3)
+                    worst[job.name] = bench.visible(job, 2)
                     bench.drop_tables(job)
             _report(report, bench, worst)
+            report.finish()
             if given.kill:
                 _kill(report, world, folder)
+                report.finish()
         finally:
             world.close()
             cluster.stop()
-            if report.results:
-                report.finish()
 
 
 def _report(report: Report, bench: Bench, worst: dict[str, float]) -> None:
