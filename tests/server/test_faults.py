@@ -104,6 +104,38 @@ def test_clients_go_on_after_a_kill_and_after_a_stop(server: ServerProcess) -> N
     assert keyed.lookup({"k": 1}).column("v").to_pylist() == [acknowledged[-1]]
 
 
+KILLS = 3
+
+
+def test_a_stream_with_many_batches_under_way_survives_kills(server: ServerProcess) -> None:
+    """Acknowledgements trail behind the puts of a stream: none may come before its rows are safe, and none of them twice."""
+    client = server.client()
+    log = client.create_table("d.log", COLUMNS, buckets=2, bucket_key="id")
+    keyed = client.create_table("d.keyed", "k INT, v INT", primary_key="k")
+    sent, due = 0, threading.Semaphore(0)
+
+    def produce() -> None:
+        nonlocal sent
+        with log.writer(max_rows=20, linger_s=0.0) as logs, keyed.writer(max_rows=20, linger_s=0.0) as keys:
+            for _ in range(KILLS * 40):
+                due.acquire()
+                logs.append([{"id": n} for n in range(sent, sent + 20)])
+                keys.upsert([{"k": n % 7, "v": n} for n in range(sent, sent + 20)])
+                sent += 20
+
+    producer = threading.Thread(target=produce)
+    producer.start()
+    for kill in range(KILLS):
+        due.release(40)
+        wait_until(lambda kill=kill: sent >= 20 * (40 * kill + 10), what="writes")  # type: ignore[misc]
+        server.kill()
+        server.restart()
+    producer.join()
+    assert ids(log) == list(range(sent))
+    newest = {n % 7: n for n in range(sent)}
+    assert {r["k"]: r["v"] for r in keyed.lookup([{"k": k} for k in range(7)]).to_pylist()} == newest
+
+
 def test_a_stopped_server_keeps_everything_and_exits_with_zero(server: ServerProcess) -> None:
     client = server.client()
     table = client.create_table("d.t", COLUMNS, properties={"table.log.fsync": "never"})

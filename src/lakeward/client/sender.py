@@ -155,9 +155,8 @@ class _Stream:
     def __init__(self, connection: FlightConnection, command: PutCommand, schema: pa.Schema) -> None:
         self.connection = connection
         self.client = connection.client()
-        with calling(connection.address):
-            descriptor = flight.FlightDescriptor.for_command(to_bytes(command))
-            self.writer, self.reader = self.client.do_put(descriptor, schema, connection.options())
+        descriptor = flight.FlightDescriptor.for_command(to_bytes(command))
+        self.writer, self.reader = self._guard(lambda: self.client.do_put(descriptor, schema, connection.options()))
 
     def write(self, item: Outgoing) -> None:
         header = to_bytes(BatchHeader(bucket=item.bucket, sequence=item.sequence))

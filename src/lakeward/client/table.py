@@ -98,11 +98,12 @@ class Table:
 
     def writer(self, **options: Any) -> BufferedWriter:
         """A writer that gathers rows and sends them in the background; see `BufferedWriter` for its options."""
+        self.client.server.info()  # asked once, now: later the server may be away for a while, and rows are kept until it is back
         return BufferedWriter(self, **options)
 
     def async_writer(self, **options: Any) -> AsyncWriter:
         """The same for asyncio."""
-        return AsyncWriter(BufferedWriter(self, **options))
+        return AsyncWriter(self.writer(**options))
 
     def read(self, **options: Any) -> Any:
         """A union read: the lake's history plus the hot tail, as Arrow. See `lakeward.read.arrow`."""
