@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from lakeward.model.bucket import Bucket
@@ -77,6 +79,13 @@ def test_keys_and_files_without_a_bucket_are_joined_by_spark() -> None:
     groups = group_files([file("keys", 0, 10, "equality"), file("lone", 0, 10, "positions", bucket=None)], {}, lambda _: OffsetSet([1]))
     assert names(groups.by_path) == ["keys", "lone"]
     assert group_files([file("lone", 0, 10, bucket=None)], {A: OffsetSet([1])}, lambda _: None).by_offset
+
+
+def test_rows_that_have_no_offset_of_their_own_are_told_apart_by_file_and_row() -> None:
+    """All rows of a KV snapshot of Fluss carry -1: taking that out by offset would take them all."""
+    snapshot = replace(file("kv", 0, 10, "positions"), offsets=None)
+    groups = group_files([snapshot, file("log", 0, 10)], {}, lambda _: OffsetSet([-1]))
+    assert (names(groups.by_path), names(groups.clean), groups.dead) == (["kv"], ["log"], {})
 
 
 def keyed(name: str, sequence: int, *deletes: tuple[str, int], bucket: Bucket = A) -> LakeFile:

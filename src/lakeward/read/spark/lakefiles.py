@@ -68,8 +68,9 @@ def _in_fewer(groups: FileGroups) -> FileGroups:
 
 
 def _find_deleted(file: LakeFile, room: int, deleted_offsets: DeletedOffsets) -> OffsetSet | None:
-    """None where Spark has to join: keys, an unknown bucket, or too many rows for the driver."""
-    if not file.deletes or file.bucket is None or any(d.content == "equality" for d in file.deletes):
+    """None where Spark has to join: keys, an unknown bucket, rows without an offset of their own (Fluss's KV snapshots have none), or
+    too many rows for the driver."""
+    if not file.deletes or file.bucket is None or file.offsets is None or any(d.content == "equality" for d in file.deletes):
         return None
     vectors = any(d.content == "vector" for d in file.deletes)
     if sum(d.record_count for d in file.deletes) > room and not vectors:
