@@ -170,9 +170,12 @@ def measure_server(report: Report, folder: Path, count: int) -> None:
             client.create_table(f"db.t{n}", "id BIGINT", freshness="10 s")
         for n in range(PRODUCERS):
             client.create_table(f"load.t{n}", "id BIGINT, name STRING, price DOUBLE", freshness="10 s")
+        with report.measure() as cost:
+            idle = _beat_over_http(server.url, SECONDS)
+        _add(report, f"heartbeat over HTTP, {count} tables, {JOBS} jobs", idle, "<= 20", cost)
         with _children("trickle", [[str(count)]], server.url), report.measure() as cost:
             quiet = _beat_over_http(server.url, SECONDS)
-        _add(report, f"heartbeat over HTTP, {count} tables, {JOBS} jobs", quiet, "<= 20", cost)
+        _add(report, f"heartbeat over HTTP while rows trickle into all {count} tables and rounds run", quiet, "<= 20", cost)
         loads = [[str(n)] for n in range(PRODUCERS)]
         with _children("trickle", [[str(count)]], server.url), _children("produce", loads, server.url), report.measure() as cost:
             before = _stored_rows(client)
