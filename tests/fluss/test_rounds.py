@@ -50,16 +50,17 @@ def test_a_table_dropped_in_work_fails_that_round_only(world: FlussWorld, rounds
         world.table("dropped")
 
 
-def test_a_job_survives_a_table_that_is_dropped_and_made_anew_under_another_name(world: FlussWorld, job: ThreadJob) -> None:
-    world.produce(MakeTable(name="short_lived", schema=EVENTS, freshness="1s"), Append(table="short_lived", rows=events(0, 100)))
-    world.wait_tiered("short_lived")
-    world.produce(
-        DropTable(table="short_lived"),
-        MakeTable(name="successor", schema=EVENTS, freshness="1s"),
-        Append(table="successor", rows=events(0, 50)),
-    )
-    world.wait_tiered("successor")
-    assert job.process.poll() is None
+def test_a_job_survives_a_table_that_is_dropped(lone: FlussWorld) -> None:
+    job = ThreadJob(lone.cluster.bootstrap, "survivor")
+    try:
+        lone.produce(MakeTable(name="short_lived", schema=EVENTS, freshness="1s"), Append(table="short_lived", rows=events(0, 100)))
+        lone.wait_tiered("short_lived")
+        successor = MakeTable(name="successor", schema=EVENTS, freshness="1s")
+        lone.produce(DropTable(table="short_lived"), successor, Append(table="successor", rows=events(0, 50)))
+        lone.wait_tiered("successor")
+        assert job.process.poll() is None
+    finally:
+        job.stop()
 
 
 def test_a_round_longer_than_its_freshness_is_cut_and_goes_on_at_once(lone: FlussWorld) -> None:
