@@ -64,7 +64,7 @@ def run(
         "client.token-file": token_file,
     }
     config = resolve(arguments={k: v for k, v in arguments.items() if v is not None}, file=config_file)
-    _use_token(config.get(options.CLIENT_TOKEN), config.get(options.CLIENT_TOKEN_FILE))
+    _use_token(None if token_file else config.get(options.CLIENT_TOKEN), config.get(options.CLIENT_TOKEN_FILE))
     spark = {**{f"spark.{k}": v for k, v in config.below("spark.").items()}, **parse_conf(conf)}
     made = TieringOptions.from_config(config, spark)
     run_job(made if fluss is None else made.with_fluss(fluss, fluss_user))
@@ -82,9 +82,13 @@ def parse_conf(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def _use_token(token: str | None, file: Path | None) -> None:
-    """Every connection of this process, and of local executors, takes its token from the environment."""
+    """Every connection of this process, and of local executors, takes its token from the environment; a file named as argument
+    comes before one that stands there."""
     if token is None and file is not None:
-        token = file.read_text().strip()
+        try:
+            token = file.read_text().strip()
+        except OSError as error:
+            raise InvalidConfig(where=options.CLIENT_TOKEN_FILE.key, reason=str(error)) from error
     if token:
         os.environ["LAKEWARD_TOKEN"] = token
 
