@@ -47,8 +47,10 @@ def job(cluster: FlussCluster) -> Iterator[ThreadJob]:
 
 @pytest.fixture
 def lone(tmp_path: Path) -> Iterator[FlussWorld]:
-    """A cluster of its own: these tests stop and kill parts of it."""
-    cluster = FlussCluster(home=tmp_path / "fluss", settings=TEST_SETTINGS).start()
+    """A cluster of its own: these tests stop and kill parts of it. Its only tablet server notes every second how far its log is safe:
+    killed, it comes back without what was written after that (`test_servers.py` shows it)."""
+    settings = {**TEST_SETTINGS, "log.replica.high-watermark.checkpoint-interval": "1s"}
+    cluster = FlussCluster(home=tmp_path / "fluss", settings=settings).start()
     world = FlussWorld(cluster)
     yield world
     world.close()
