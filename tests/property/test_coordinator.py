@@ -40,6 +40,7 @@ from lakeward.protocol.commit import CommitReport, CommittedRange
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatRequest, LeaseCheck, TableFailed, TableFinished, TableInWork, Verdict
 from lakeward.protocol.tables import AlterTable
 from lakeward.spi.lake import CommitProperties, Precondition
+from lakeward.testing.ids import repeatable_ids
 from lakeward.testing.world import B0, CoordinatorWorld
 
 NAMES = ("a", "b", "c")
@@ -72,6 +73,8 @@ class Instance:
 class CoordinatorMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
+        self.ids = contextlib.ExitStack()
+        self.ids.enter_context(repeatable_ids())
         self.folder = Path(tempfile.mkdtemp(prefix="coordinator-"))
         self.world = CoordinatorWorld(self.folder, sync=False, lease_s=30.0, sweep_s=5.0, quarantine_after=3)
         self.instances: list[Instance] = []
@@ -86,6 +89,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.world.close()
+        self.ids.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     # ---- tables ----
