@@ -169,7 +169,7 @@ def test_dead_rows_go_out_alike_in_every_way(spark: Any, tmp_path: Path, limits:
         Bucket(partition, 2): OffsetSet([7]),
         Bucket(partition, 1): OffsetSet(),
     }
-    rows = [(p, b, o) for p in ("it's \\ a", "b") for b in range(3) for o in (0, 2, 7, 62, 63, 64, 65, 499, 500, 501, 9_999, None)]
+    rows = [(p, b, o) for p in ("it's \\ a", "b") for b in range(3) for o in (0, 2, 7, 62, 63, 64, 65, 499, 500, 501, 2**45, None)]
     frame = spark.createDataFrame(rows, "p string, __bucket int, __offset long")
     left = DeadRows(table, held, *limits).take_out(spark, frame)
     gone = {(b.number, o) for b, offsets in held.items() for o in offsets.values.tolist()}

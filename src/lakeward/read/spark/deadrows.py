@@ -99,10 +99,12 @@ class DeadRows:
 
     def _bit(self, spark: Any) -> Any:
         """1 for a row that is no more. The bitmap is one array, found once for a query; beyond its end there is nothing dead."""
-        words = pa.array([to_words(self._keys())], pa.list_(pa.int64()))
-        bits = spark.createDataFrame(pa.table({_BITS: words}), schema=f"{_BITS} array<bigint>").scalar()
+        words = to_words(self._keys())
+        held = pa.table({_BITS: pa.array([words], pa.list_(pa.int64()))})
+        bits = spark.createDataFrame(held, schema=f"{_BITS} array<bigint>").scalar()
         key = self._key(F.col(OFFSET), F.col(BUCKET))
-        word = F.get(bits, F.shiftright(key, 6).cast("int"))
+        # Capped: the word of a very high offset is no int, and Spark refuses such a cast.
+        word = F.get(bits, F.least(F.shiftright(key, 6), F.lit(len(words)).cast("bigint")).cast("int"))
         return F.coalesce(F.bit_get(word, key.bitwiseAND(63).cast("int")), F.lit(0))
 
     def _keys(self) -> npt.NDArray[np.int64]:
