@@ -31,8 +31,7 @@ MOST_RUNS = 16
 """Each run is one more comparison for every row of the scan: 16 of them took 30 ms over 5 M rows, a join some 200."""
 
 MOST_BITS = 64_000_000
-"""A bitmap of 8 MB travels with the tasks of a query. Looking a row up in it took 5 M rows no measurable time, probing a hashed
-relation of 120 k longs a quarter of a second."""
+"""A bitmap of 8 MB travels with the tasks of a query. Counting 5 M rows less 120 k spread ones took 0.18 s with one, 0.56 with a join."""
 
 _BITS = "__bits"
 _DEAD = "__dead"
