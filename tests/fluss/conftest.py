@@ -14,13 +14,16 @@ from lakeward.testing.fluss.cluster import TEST_SETTINGS, FlussCluster
 from lakeward.testing.fluss.jars import ICEBERG, SERVER, load_jars
 from tests.fluss.world import FlussWorld, ThreadJob
 
+JARS_LIMIT_S = 180.0
+"""A first run fetches 0.4 GB; where that takes longer, `make fluss-up` has the patience, and the next run has the jars."""
+
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlussCluster]:
     """Where Java or the jars cannot be had there is nothing to test with; a cluster that does not start is a failure."""
     try:
         load_java()
-        load_jars((*SERVER, *ICEBERG))
+        load_jars((*SERVER, *ICEBERG), limit_s=JARS_LIMIT_S)
     except LakewardError as error:
         pytest.skip(f"no Fluss cluster can be started on this machine: {error}")
     made = FlussCluster(home=tmp_path_factory.mktemp("fluss"), settings=TEST_SETTINGS)

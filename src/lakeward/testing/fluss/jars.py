@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -35,7 +36,8 @@ _INSTALL = "org.apache.maven.plugins:maven-install-plugin:3.1.2:install-file"
 _PARENTS = ("fluss-lake", "fluss-flink", "fluss-filesystems")
 """Parent descriptors that some mirrors lack. An empty one does: the jars are whole, nothing is inherited that is needed."""
 
-_MVN_LIMIT_S = 600
+_FETCH_LIMIT_S = 900.0
+_MVN_LIMIT_S = 600.0
 
 
 def cache_folder() -> Path:
@@ -44,13 +46,13 @@ def cache_folder() -> Path:
     return Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lakeward" / "fluss" / VERSION
 
 
-def load_jars(artifacts: Iterable[str], folder: Path | None = None) -> list[Path]:
-    """Local paths of these artifacts, in order; what is missing is fetched. Raises `InvalidConfig` when it cannot be had."""
+def load_jars(artifacts: Iterable[str], folder: Path | None = None, limit_s: float = _FETCH_LIMIT_S) -> list[Path]:
+    """Local paths of these artifacts, in order; what is missing is fetched. Raises `InvalidConfig` when it cannot be had in that time."""
     folder = folder or cache_folder()
     wanted = [folder / _name(a) for a in artifacts]
     missing = [a for a, path in zip(artifacts, wanted, strict=True) if not path.exists()]
     if missing:
-        _fetch(missing, folder)
+        _fetch(missing, folder, time.monotonic() + limit_s)
     return wanted
 
 
@@ -77,7 +79,7 @@ def _name(artifact: str) -> str:
     return f"{name}-{version}.jar"
 
 
-def _fetch(artifacts: Sequence[str], folder: Path) -> None:
+def _fetch(artifacts: Sequence[str], folder: Path, until: float) -> None:
     if shutil.which("mvn") is None:
         raise InvalidConfig(where="Fluss jars", reason=f"mvn is not installed, and {folder} lacks {', '.join(map(_name, artifacts))}")
     folder.mkdir(parents=True, exist_ok=True)
@@ -86,7 +88,8 @@ def _fetch(artifacts: Sequence[str], folder: Path) -> None:
         if not (repository / f"{parent}-parent.xml").exists():
             _install_parent(parent, repository)
     for artifact in artifacts:
-        _mvn(repository, _COPY, f"-Dartifact={artifact}:jar", f"-DoutputDirectory={folder}")
+        left_s = max(1.0, until - time.monotonic())
+        _mvn(repository, _COPY, f"-Dartifact={artifact}:jar", f"-DoutputDirectory={folder}", limit_s=left_s)
 
 
 def _install_parent(name: str, repository: Path) -> None:
@@ -97,11 +100,11 @@ def _install_parent(name: str, repository: Path) -> None:
     _mvn(repository, _INSTALL, f"-Dfile={descriptor}", f"-DpomFile={descriptor}", "-Dpackaging=pom")
 
 
-def _mvn(repository: Path, goal: str, *arguments: str) -> None:
+def _mvn(repository: Path, goal: str, *arguments: str, limit_s: float = _MVN_LIMIT_S) -> None:
     command = ["mvn", "-q", "-B", f"-Dmaven.repo.local={repository}", goal, *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_MVN_LIMIT_S, check=False)  # noqa: S603
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)  # noqa: S603
     except subprocess.TimeoutExpired as error:
-        raise InvalidConfig(where="Fluss jars", reason=f"{' '.join(command)} took longer than {_MVN_LIMIT_S} s") from error
+        raise InvalidConfig(where="Fluss jars", reason=f"{' '.join(command)} took longer than {limit_s:.0f} s") from error
     if done.returncode:
         raise InvalidConfig(where="Fluss jars", reason=f"{' '.join(command)}: {(done.stdout + done.stderr).strip()[:500]}")
