@@ -142,6 +142,15 @@ def test_status_ends_with_1_when_a_table_is_late(call: Calls, server: Server) ->
         client.drop_table("shop.late")
 
 
+@pytest.fixture
+def heard_interrupts() -> Iterator[None]:
+    """Children hear SIGINT also where the tests themselves run in the background, with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard_interrupts")
 def test_ctrl_c_ends_a_command_quietly(server: Server, tmp_path: Path) -> None:
     """A write that waits for more rows on standard input."""
     with server.connect() as client:
