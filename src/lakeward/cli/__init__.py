@@ -13,7 +13,9 @@ def main() -> None:
     except ModuleNotFoundError:
         sys.exit(_without_typer(sys.argv[1:]))
     from lakeward.cli.app import run
+    from lakeward.cli.interrupt import guard
 
+    guard(sys.argv[1:])
     sys.exit(run(sys.argv[1:]))
 
 
