@@ -49,14 +49,15 @@ def notice_and_go_on(lone: FlussWorld, flink: FlinkTieringJob) -> None:
         assert flink.is_paused
         lone.wait_tiered("late", LEASE_S)
         assert flink.is_paused
-        assert writers(lone) == ["ours"]
+        own = writers(lone)
+        assert set(own) == {"ours"}  # one round, or a first one that force-finish cut short and those after it
         flink.wake()
         wait_until(lambda: "flink" in writers(lone), limit_s=120, what="the late commit")
         flink.stop()
         assert lone.rows("late").num_rows > ROWS  # the Flink job's deed: what it had read is there twice, and offsets went back
         lone.produce(Append(table="late", rows=rows(ROWS, ROWS + 100)))
         wait_until(lambda: "came back and committed" in ours.log, limit_s=LEASE_S, what="our job notices")
-        assert writers(lone) == ["ours", "flink"]
+        assert writers(lone) == [*own, "flink"]
         move_back(lone)
         lone.wait_tiered("late", LEASE_S)
         assert sorted(lone.rows("late").column("id").to_pylist()) == list(range(ROWS + 100))
