@@ -3,22 +3,18 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from lakeward.config.java import load_java
 from lakeward.protocol.heartbeat import TableFinished
 from tests.fluss.ondemand import OnDemand
 from tests.fluss.steps import Append, Delete, MakePartition, MakeTable, Upsert
 from tests.fluss.test_tiering import ALL_TYPES, typed_row
 from tests.fluss.world import FlussWorld
-from tests.interop import java_engine
-from tests.interop.test_java import JavaIceberg, environment
+from tests.interop.test_java import JavaIceberg, start_java
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
 
@@ -28,18 +24,8 @@ USERS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("day", p
 @pytest.fixture(scope="module")
 def java() -> Iterator[JavaIceberg]:
     """No catalog is asked: tables are read by the path of their metadata."""
-    python, jar = environment()
-    variables = {"JAVA_HOME": str(load_java().home), "PATH": "/usr/bin:/bin", "PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1"}
-    command = [str(python), str(Path(java_engine.__file__)), str(jar), "http://127.0.0.1:1"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=variables)
-    try:
-        yield JavaIceberg(process)
-    finally:
-        assert process.stdin is not None
-        process.stdin.close()
-        process.wait(60)
-        assert process.stdout is not None
-        process.stdout.close()
+    with start_java("http://127.0.0.1:1") as started:
+        yield started
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import random
 import subprocess
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -73,11 +74,12 @@ def environment() -> tuple[Path, Path]:
     return python, jar
 
 
-@pytest.fixture(scope="module")
-def java(served: Any) -> Iterator[JavaIceberg]:
+@contextmanager
+def start_java(catalog: str) -> Iterator[JavaIceberg]:
+    """Java Iceberg in a process of its own. Tables can also be read by the path of their metadata, without that catalog."""
     python, jar = environment()
     variables = {"JAVA_HOME": str(load_java().home), "PATH": "/usr/bin:/bin", "PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1"}
-    command = [str(python), str(Path(__file__).with_name("java_engine.py")), str(jar), served.url]
+    command = [str(python), str(Path(__file__).with_name("java_engine.py")), str(jar), catalog]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=variables)
     try:
         yield JavaIceberg(process)
@@ -87,6 +89,12 @@ def java(served: Any) -> Iterator[JavaIceberg]:
         process.wait(60)
         assert process.stdout is not None
         process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def java(served: Any) -> Iterator[JavaIceberg]:
+    with start_java(served.url) as started:
+        yield started
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
@@ -34,8 +33,9 @@ from lakeward.spi.lake import LakeDelete, LakeFile
 from lakeward.testing.ports import free_port
 from lakeward.testing.proxy import CuttingProxy
 from lakeward.tiering.session import SessionOptions, open_session
-from tests.property.union_program import Program, Rows, Step, iceberg_lake, step
+from tests.property.union_program import Step, step
 from tests.spark.processes import Job, Server, tier_now
+from tests.spark.programs import run_in_spark
 
 pytestmark = [
     pytest.mark.spark,
@@ -131,20 +131,7 @@ def test_filters_and_projections_reach_the_parquet_scan(spark: Any, server: Serv
 @settings(max_examples=2)
 def test_a_union_read_in_spark_equals_the_dict_after_every_step(spark: Any, steps: list[Step]) -> None:
     """The same programs as in tests/property/test_union_read.py, read by Spark's own Parquet scan."""
-    with tempfile.TemporaryDirectory() as folder:
-        program = Program(Path(folder), iceberg_lake(Path(folder)))
-
-        def read_rows(path: str) -> Rows:
-            frame, opened = read_frame(spark, program.world.plugin, request_of(path), program.world.open_lake)
-            try:
-                return [r.asDict() for r in frame.collect()]
-            finally:
-                opened.close()
-
-        try:
-            program.run(steps, read_rows)
-        finally:
-            program.world.close()
+    run_in_spark(spark, steps)
 
 
 @pytest.mark.parametrize("folder", ["plain", "day=a b%20ä+{1}"])

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import random
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,13 +19,12 @@ from hypothesis import strategies as st
 
 from lakeward.client import Client
 from lakeward.errors import ServerUnavailable
-from lakeward.read.arrow import request_of
-from lakeward.read.spark.batch import read_frame
 from lakeward.testing.waiting import wait_until
 from lakeward.tiering.session import SessionOptions, open_session
-from tests.property.union_program import Program, Rows, Step, iceberg_lake, step
+from tests.property.union_program import Step, step
 from tests.spark.cluster import Cluster
 from tests.spark.processes import Job, Process, Server, lake_snapshots, tier_now
+from tests.spark.programs import run_in_spark
 
 pytestmark = [
     pytest.mark.spark,
@@ -218,20 +216,7 @@ def test_spark_finds_the_format_by_itself_on_a_cluster(shop: Server, tmp_path: P
 @settings(max_examples=60)
 def test_long_programs_in_spark(spark: Any, steps: list[Step]) -> None:
     """As in tests/property/test_union_read.py, read by Spark's own Parquet scan after every step."""
-    with tempfile.TemporaryDirectory() as folder:
-        program = Program(Path(folder), iceberg_lake(Path(folder)))
-
-        def read_rows(path: str) -> Rows:
-            frame, opened = read_frame(spark, program.world.plugin, request_of(path), program.world.open_lake)
-            try:
-                return [r.asDict() for r in frame.collect()]
-            finally:
-                opened.close()
-
-        try:
-            program.run(steps, read_rows)
-        finally:
-            program.world.close()
+    run_in_spark(spark, steps)
 
 
 @pytest.fixture(scope="module")

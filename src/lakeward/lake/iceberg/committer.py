@@ -253,10 +253,7 @@ class IcebergLakeCommitter(LakeCommitter):
         """Manifests, list and snapshot on this ground: everything that a commit needs but the catalog's yes."""
         table, base = ground.table, ground.reconciled.base
         metadata, head = table.metadata, ground.head
-        back = [b for b, o in properties.offsets.items() if o < base.offsets.get(b, 0)]
-        if back and properties.generation <= base.generation:
-            reason = f"bucket {back[0]} would go back from offset {base.offsets[back[0]]} to {properties.offsets[back[0]]}"
-            raise self._conflict(properties.round_id, reason, lost=True)
+        self._check_forward(base, properties)
         rows = sum(f.record_count for f in data)
         target = ManifestTarget(
             io=table.io,
@@ -304,6 +301,13 @@ class IcebergLakeCommitter(LakeCommitter):
             retries=_number(metadata.properties, "commit.retry.num-retries"),
             retry_s=None if (limit := _number(metadata.properties, "commit.retry.total-timeout-ms")) is None else limit / 1_000,
         )
+
+    def _check_forward(self, base: LakeBase, properties: CommitProperties) -> None:
+        """Offsets go back in a new generation alone."""
+        back = [b for b, o in properties.offsets.items() if o < base.offsets.get(b, 0)]
+        if back and properties.generation <= base.generation:
+            reason = f"bucket {back[0]} would go back from offset {base.offsets[back[0]]} to {properties.offsets[back[0]]}"
+            raise self._conflict(properties.round_id, reason, lost=True)
 
     def _sync(self, base: LakeBase, round_id: str, paths: Sequence[str]) -> None:
         """A file of this round that is gone was taken by orphan removal, which fences first: somebody else has the table."""

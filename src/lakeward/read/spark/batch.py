@@ -34,13 +34,13 @@ def read_frame(spark: Any, plugin: HotPlugin, request: ReadRequest, open_lake: L
     opened = open_read(plugin, request, open_lake)
     try:
         frame = _compose(spark, plugin, opened)
+        if opened.predicate is not None:
+            frame = frame.filter(spark_condition(opened.predicate, opened.table))
+        wanted = [*opened.columns, *(SYSTEM_NAMES if request.system_columns else ())]
+        return frame.select([f"`{name}`" for name in wanted]), opened
     except BaseException:
         opened.close()
         raise
-    if opened.predicate is not None:
-        frame = frame.filter(spark_condition(opened.predicate, opened.table))
-    wanted = [*opened.columns, *(SYSTEM_NAMES if request.system_columns else ())]
-    return frame.select([f"`{name}`" for name in wanted]), opened
 
 
 def _compose(spark: Any, plugin: HotPlugin, opened: OpenRead) -> Any:
