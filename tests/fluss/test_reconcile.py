@@ -13,11 +13,14 @@ from lakeward.hot.fluss.beats import beat_entry
 from lakeward.hot.fluss.epochs import join_epoch
 from lakeward.hot.fluss.lakehistory import Registered
 from lakeward.model.bucket import Bucket
-from lakeward.model.ids import InstanceId, JobName, RoundId, SnapshotId, new_round_id
+from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, SnapshotId, new_round_id
 from lakeward.model.ledger import LedgerKind
 from lakeward.model.offsets import OffsetMap
+from lakeward.model.round import RoundOwner
 from lakeward.protocol.heartbeat import LeaseCheck, TableFailed, TableFinished
+from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
 from lakeward.testing.faults import FaultAction, Faults
+from lakeward.tiering.reconcile import adoption
 from tests.fluss.ondemand import OnDemand
 from tests.fluss.steps import Append, Delete, MakeTable, Upsert
 from tests.fluss.world import FlussWorld
@@ -58,6 +61,22 @@ def test_a_lake_that_is_ahead_is_taken_over(world: FlussWorld, rounds: OnDemand)
     assert sum(len(e.range) for e in ledger) == 60
 
 
+def test_a_lake_that_moved_on_is_not_told_of_as_it_was(world: FlussWorld, rounds: OnDemand) -> None:
+    """Two jobs find the lake ahead; the slower one tells of what it saw after the other has gone on."""
+    world.produce(MakeTable(name="slow", schema=EVENTS, freshness="1h"), Append(table="slow", rows=events(0, 50)))
+    with Faults() as faults:
+        faults.arm("round.before-coordinator-commit")
+        assert isinstance(rounds.run("slow"), TableFailed)
+    table, coordinator = world.table("slow"), world.plugin.coordinator()
+    owner = RoundOwner(job=JobName("slow"), instance=InstanceId("two"), epoch=Epoch(1))
+    seen = adoption(table, world.lake("slow").open_reader(table).load_base(), owner)
+    world.produce(Append(table="slow", rows=events(50, 60)))
+    assert isinstance(rounds.run("slow"), TableFinished)
+    coordinator.committed(table.path)
+    assert not coordinator.commit(seen).first
+    assert world.committed("slow") == world.ends("slow")
+
+
 def test_fluss_ahead_of_the_lake_stops_the_table_and_names_the_choices(world: FlussWorld, rounds: OnDemand) -> None:
     world.produce(MakeTable(name="behind", schema=EVENTS, buckets=1, freshness="1h"), Append(table="behind", rows=events(0, 10)))
     assert isinstance(rounds.run("behind"), TableFinished)
@@ -87,6 +106,38 @@ def test_of_two_rounds_on_the_same_ground_one_wins(world: FlussWorld, rounds: On
     assert end.given_back
     assert ids(world, "race") == list(range(50))
     assert world.committed("race") == world.ends("race")
+
+
+def commit_late(world: FlussWorld, rounds: OnDemand, name: str) -> None:
+    """As a Flink job that comes back after its lease: its rows and its older offsets, on whatever head there is."""
+    coordinator, table = rounds.plugin.coordinator(), world.table(name)
+    path = coordinator._write_offsets(table, {Bucket("", 0): 20})
+    lake = world.lake(name).connection.load(table.path)
+    lake.append(lake.scan(row_filter="__offset < 20").to_arrow(), snapshot_properties={COMMIT_USER_KEY: COMMIT_USER, OFFSETS_KEY: path})
+    head = lake.current_snapshot()
+    assert head is not None
+    coordinator._register(table, Registered(SnapshotId(str(head.snapshot_id)), path), {Bucket("", 0): 20})
+
+
+def test_a_late_commit_of_another_job_stops_the_table_until_main_is_moved_back(world: FlussWorld, rounds: OnDemand) -> None:
+    world.produce(MakeTable(name="late", schema=EVENTS, buckets=1, freshness="1h"), Append(table="late", rows=events(0, 50)))
+    assert isinstance(rounds.run("late"), TableFinished)
+    ours = world.lake("late").open_reader(world.table("late")).load_snapshot()
+    assert ours is not None
+    commit_late(world, rounds, "late")
+    assert len(ids(world, "late")) == 70
+    assert world.plugin.coordinator()._known(world.table("late")) is not None
+    world.produce(Append(table="late", rows=events(50, 60)))
+    for _ in range(2):
+        end = rounds.run("late")
+        assert isinstance(end, TableFailed)
+        assert end.error["code"] == "lake-overlap"
+        assert f"Move main back to snapshot {ours.snapshot_id}" in end.error["message"]
+    lake = world.lake("late").connection.load(world.table("late").path)
+    lake.manage_snapshots().set_current_snapshot(snapshot_id=int(ours.snapshot_id)).commit()
+    assert isinstance(rounds.run("late"), TableFinished)
+    assert ids(world, "late") == list(range(60))
+    assert world.committed("late") == world.ends("late")
 
 
 def test_sub_splits_of_a_pk_table_and_its_log_tail_fit_in_one_commit(world: FlussWorld, rounds: OnDemand) -> None:

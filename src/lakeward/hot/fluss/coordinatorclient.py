@@ -205,20 +205,18 @@ class FlussCoordinatorClient(CoordinatorClient):
         new one replaces, which is the very same file."""
         table = self._load(self._path_of(report.table_id))
         prepared, offsets = self._prepared.get(report.round_id), report.offsets
-        snapshot: Registered | None
-        if report.kind is LedgerKind.ROUND and prepared is not None and report.snapshot_id is not None:
-            snapshot, offsets = Registered(report.snapshot_id, prepared[1]), OffsetMap({r.bucket: r.range.stop for r in report.ranges})
+        newest, path = report.snapshot_id, None
+        if report.kind is LedgerKind.ROUND and prepared is not None and newest is not None:
+            path = prepared[1]
+            offsets = OffsetMap({r.bucket: r.range.stop for r in report.ranges})
         else:
-            snapshot = self._newest(table)
-        known = self._known(table)
-        is_first = snapshot is not None and str((known or {}).get("snapshot_id")) != snapshot.snapshot_id
-        if is_first and snapshot is not None:
-            self._register(table, snapshot if known or prepared else self._renewed(table, snapshot, report.offsets), offsets)
+            newest = self._adopted(table, report.snapshot_id)
+        is_first = newest is not None and str((self._known(table) or {}).get("snapshot_id")) != newest
+        if is_first and newest is not None:
+            # Adopted: with a file of its own. Fluss may have deleted the one that the lake names, as it does when it is told of another
+            # snapshot; where it has not, another job that adopts at this moment would let it delete the file that both name.
+            self._register(table, Registered(newest, path or self._write_offsets(table, report.offsets, anew=True)), offsets)
         return CommitAnswer(first=is_first, offsets=report.offsets)
-
-    def _renewed(self, table: TableInfo, snapshot: Registered, offsets: OffsetMap) -> Registered:
-        """With a file of its own: the one that the lake names may be gone where Fluss lost track of it."""
-        return Registered(snapshot.snapshot_id, self._write_offsets(table, offsets, anew=True))
 
     def knows_round(self, table_id: TableId, round_id: RoundId) -> bool:
         table = self._load(self._path_of(table_id))
@@ -233,10 +231,12 @@ class FlussCoordinatorClient(CoordinatorClient):
         known = [head if s.snapshot_id == head.snapshot_id else s for s in reader.snapshots()]
         return read_ledger(table.table_id, known, head.snapshot_id)
 
-    def _newest(self, table: TableInfo) -> Registered | None:
+    def _adopted(self, table: TableInfo, seen: SnapshotId | None) -> SnapshotId | None:
+        """The snapshot to tell Fluss of, when main was at `seen`. None: there is none, or main has moved since: who moved it tells."""
         reader = self._reader(table)
-        head = _load_head(reader)
-        return None if head is None else find_newest(str(table.path), reader.snapshots(), head.snapshot_id)
+        head, snapshots = _load_head(reader), reader.snapshots()
+        newest = find_newest(str(table.path), snapshots, head.snapshot_id) if head is not None else None
+        return newest if seen is None or find_newest(str(table.path), snapshots, seen) == newest else None
 
     def _register(self, table: TableInfo, snapshot: Registered, offsets: Mapping[Bucket, int]) -> None:
         """The offsets let tablet servers expire their remote log; the same path twice says that the snapshot is readable.

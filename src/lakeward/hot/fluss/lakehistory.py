@@ -23,8 +23,8 @@ class Registered:
     path: str
 
 
-def find_newest(table: str, snapshots: Sequence[LakeSnapshot], head: SnapshotId | None) -> Registered | None:
-    """The newest ancestor of main that a tiering job of Fluss's kind wrote, whose path Fluss gave. None: there is none.
+def find_newest(table: str, snapshots: Sequence[LakeSnapshot], head: SnapshotId | None) -> SnapshotId | None:
+    """The newest ancestor of main that a tiering job of Fluss's kind wrote, with offsets that Fluss gave a path. None: there is none.
 
     Raises `LakeTampered` for offsets as Fluss 0.7 and 0.8 wrote them: Fluss itself cannot take those over either."""
     by_id = {s.snapshot_id: s for s in snapshots}
@@ -36,7 +36,7 @@ def find_newest(table: str, snapshots: Sequence[LakeSnapshot], head: SnapshotId 
             if not path or "{" in path:
                 reason = "it is not the path of an offsets file; the table was tiered by Fluss 0.8 or older"
                 raise LakeTampered(table=table, snapshot=str(at), what=OFFSETS_KEY, reason=reason)
-            return Registered(snapshot.snapshot_id, path)
+            return snapshot.snapshot_id
         at = snapshot.parent_id
     return None
 
