@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fluss's own tiering job, on Flink in one Java process: the job that ours takes over from and hands back to."""
+"""Fluss's own programs in Java: its tiering job, on Flink in one process, which ours takes over from and hands back to; its client."""
 
 from __future__ import annotations
 
@@ -16,6 +16,15 @@ from lakeward.testing.fluss.jars import FLINK, ICEBERG, load_flink, load_jars
 
 _MAIN = "org.apache.fluss.flink.tiering.FlussLakeTieringEntrypoint"
 _OPENED = ("nio", "lang", "util", "io", "net", "time", "util.concurrent")
+
+
+def upsert_typed(cluster: FlussCluster, database: str, table: str, count: int, limit_s: float = 60.0) -> None:
+    """Fluss's Java client upserts rows of every flat type, 1 to `count`; `UpsertTyped.java` says which."""
+    jars = [*load_flink(), *load_jars(FLINK)]
+    java, program = load_java().home / "bin" / "java", Path(__file__).with_name("UpsertTyped.java")
+    opened = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED]
+    command = [str(java), *opened, "-cp", os.pathsep.join(map(str, jars)), str(program), cluster.bootstrap, database, table, str(count)]
+    subprocess.run(command, timeout=limit_s, check=True, capture_output=True)
 
 
 class FlinkTieringJob:

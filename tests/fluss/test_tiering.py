@@ -61,7 +61,7 @@ def typed_row(number: int) -> dict[str, Any]:
         "single": number / 4,
         "double": number / 8,
         "short_money": Decimal(number) / 4,
-        "long_money": Decimal("-12345678901234567890.123456789") * number,
+        "long_money": Decimal(f"{-12345678901234567890123456789 * number}E-9"),
         "word": "grüße " * number,
         "raw": bytes([0, number, 255]),
         "day": dt.date(2024, 2, 28) + dt.timedelta(days=number),

@@ -17,8 +17,10 @@ from lakeward.hot.fluss.servers import path_message
 from lakeward.model.bucket import Bucket
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.testing.waiting import wait_until
+from tests.fluss.flink import upsert_typed
 from tests.fluss.ondemand import OnDemand
 from tests.fluss.steps import DATABASE, Append, MakeTable, Upsert
+from tests.fluss.test_tiering import ALL_TYPES, typed_row
 from tests.fluss.world import FlussWorld
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
@@ -77,6 +79,12 @@ def as_read(row: dict[str, Any]) -> dict[str, Any]:
     return {k: list(v) if k == "scores" and v is not None else v for k, v in row.items()}
 
 
+def wait_snapshot(world: FlussWorld, name: str) -> None:
+    store, table = world.plugin.store(), world.table(name)
+    wait_until(lambda: store.take_snapshot(table, Bucket("", 0), "tests") is not None, limit_s=30, what="a KV snapshot")
+    store.release_snapshots(table, "tests")
+
+
 def test_nested_values_of_log_and_pk_tables(world: FlussWorld, rounds: OnDemand) -> None:
     world.produce(
         MakeTable(name="nested", schema=NESTED, buckets=1, freshness="1h"),
@@ -95,15 +103,26 @@ def test_nested_values_of_a_kv_snapshot(world: FlussWorld, rounds: OnDemand) -> 
     world.produce(
         MakeTable(name="nested_kv", schema=NESTED, primary_key=("id",), buckets=1, freshness="1h"), Upsert(table="nested_kv", rows=rows)
     )
-    store, table = world.plugin.store(), world.table("nested_kv")
-    wait_until(lambda: store.take_snapshot(table, Bucket("", 0), "tests") is not None, limit_s=30, what="a KV snapshot")
-    store.release_snapshots(table, "tests")
+    wait_snapshot(world, "nested_kv")
     assert isinstance(rounds.run("nested_kv"), TableFinished)
     assert set(world.rows("nested_kv").column("__offset").to_pylist()) == {-1}
     assert [as_read(dict(r)) for r in world.by_key("nested_kv").values()] == ROWS
     world.produce(Upsert(table="nested_kv", rows=[{**rows[0], "tags": ["changed"]}]))
     assert isinstance(rounds.run("nested_kv"), TableFinished)
     assert world.by_key("nested_kv")[1]["tags"] == ["changed"]
+
+
+def test_indexed_rows_of_a_kv_snapshot(world: FlussWorld, rounds: OnDemand) -> None:
+    """pyfluss makes such a table but cannot write to it: Fluss's Java client does."""
+    schema = ALL_TYPES.set(0, pa.field("id", pa.int64(), nullable=False))
+    indexed = {"table.kv.format": "indexed"}
+    world.produce(MakeTable(name="indexed", schema=schema, primary_key=("id",), buckets=1, freshness="1h", properties=indexed))
+    upsert_typed(world.cluster, DATABASE, "indexed", 40)
+    wait_snapshot(world, "indexed")
+    assert isinstance(rounds.run("indexed"), TableFinished)
+    assert set(world.rows("indexed").column("__offset").to_pylist()) == {-1}
+    expected = [*(typed_row(n) for n in range(1, 40)), {**dict.fromkeys(schema.names), "id": 40}]
+    assert list(world.by_key("indexed").values()) == expected
 
 
 def test_finer_times_are_cut_off_and_said_once(world: FlussWorld, rounds: OnDemand, caplog: pytest.LogCaptureFixture) -> None:
