@@ -7,6 +7,7 @@ import argparse
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -52,9 +53,7 @@ def run(
     config_file: Path | None = None,
 ) -> None:
     """All three doors end here. What is None comes from file, environment or default."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("py4j").setLevel(logging.ERROR)
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    _quiet()
     arguments: dict[str, Any] = {
         "client.server": server,
         "tiering.name": name,
@@ -68,6 +67,15 @@ def run(
     spark = {**{f"spark.{k}": v for k, v in config.below("spark.").items()}, **parse_conf(conf)}
     made = TieringOptions.from_config(config, spark)
     run_job(made if fluss is None else made.with_fluss(fluss, fluss_user))
+
+
+def _quiet() -> None:
+    """The job's own words, and of its libraries only what a person has to act on."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for library, level in (("py4j", logging.ERROR), ("httpx", logging.WARNING), ("pyiceberg", logging.WARNING)):
+        logging.getLogger(library).setLevel(level)
+    # PySpark says so whenever it starts; no pandas is used here.
+    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
 
 
 def parse_conf(pairs: Sequence[str]) -> dict[str, str]:
