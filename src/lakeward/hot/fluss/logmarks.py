@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from lakeward.errors import LakewardError, LogRewritten
+from lakeward.hot.fluss.connection import Pending
 from lakeward.hot.fluss.messages import CLIENT, FETCH_LOG
 from lakeward.hot.fluss.protobuf import Message
 from lakeward.hot.fluss.servers import FlussServers, LogBucket, path_message
@@ -42,38 +44,43 @@ BucketName = Callable[[Bucket], LogBucket]
 def read_marks(servers: FlussServers, table: TableInfo, offsets: Mapping[Bucket, int], name: BucketName) -> Marks:
     """Bucket -> (offset, checksum of the batch before it); without those that lie in remote storage, where nothing is lost.
 
+    A request for each bucket, all on their way at once: a server gives a batch above the limit only to the first bucket of a request.
     Best effort: without a mark a round is as safe as the log is."""
-    asked: list[tuple[Bucket, int, LogBucket]] = [(b, o, name(b)) for b, o in sorted(offsets.items())[:MAX_BUCKETS] if o > 0]
-    try:
-        by_leader = servers.group_by_leader(path_message(table.path.database, table.path.table), [w for _, _, w in asked])
-        sent = [(led, server.send(FETCH_LOG, _request(table, asked, led))) for server, led in by_leader.items()]
-        answers = [bucket for _, call in sent for t in call.result().get("tables", []) for bucket in t.get("buckets", [])]
-    except LakewardError:
-        return {}
-    return _marks(asked, answers)
-
-
-def _marks(asked: Sequence[tuple[Bucket, int, LogBucket]], answers: Sequence[Message]) -> Marks:
-    by_place = {(w.partition_id, w.number): (b, o) for b, o, w in asked}
-    found = {}
-    for answer in answers:
-        records = answer.get("records")
-        if answer.get("error_code") or records is None or len(records) < _HEADER:
-            continue
-        bucket, offset = by_place[answer.get("partition_id"), answer.get("bucket", 0)]
-        header = read_header(records, magic_one=MagicOne.LEADER_EPOCH)
-        if header.base_offset < offset <= header.next_offset:
-            found[bucket] = (offset, header.crc)
+    sent: list[tuple[Bucket, int, Pending]] = []
+    for bucket, offset in sorted(offsets.items())[:MAX_BUCKETS]:
+        with suppress(LakewardError):
+            if offset > 0:
+                sent.append((bucket, offset, _ask(servers, table, name(bucket), offset)))
+    found: Marks = {}
+    for bucket, offset, call in sent:
+        with suppress(LakewardError):
+            mark = _mark(call.result(), offset)
+            found |= {} if mark is None else {bucket: mark}
     return found
 
 
-def _request(table: TableInfo, asked: Sequence[tuple[Bucket, int, LogBucket]], led: Sequence[LogBucket]) -> Message:
+def _ask(servers: FlussServers, table: TableInfo, where: LogBucket, offset: int) -> Pending:
+    leader = servers.leader(path_message(table.path.database, table.path.table), where)
+    return leader.send(FETCH_LOG, _request(table, where, offset))
+
+
+def _mark(answer: Message, offset: int) -> tuple[int, int] | None:
+    for bucket in (b for t in answer.get("tables", []) for b in t.get("buckets", [])):
+        records = bucket.get("records")
+        if bucket.get("error_code") or records is None or len(records) < _HEADER:
+            return None
+        header = read_header(records, magic_one=MagicOne.LEADER_EPOCH)
+        if header.base_offset < offset <= header.next_offset:
+            return offset, header.crc
+    return None
+
+
+def _request(table: TableInfo, where: LogBucket, offset: int) -> Message:
     """The first column alone where the server can cut: it leaves the checksum as it was."""
-    wanted = {w: o for _, o, w in asked}
-    buckets = [{"partition_id": w.partition_id, "bucket": w.number, "offset": wanted[w] - 1, "max_bytes": _ONE_BATCH} for w in led]
+    bucket = {"partition_id": where.partition_id, "bucket": where.number, "offset": offset - 1, "max_bytes": _ONE_BATCH}
     is_cut = table.schema.schema_id == 1
-    entry: Message = {"table_id": led[0].table_id, "is_projected": int(is_cut), "columns": [0] if is_cut else None, "buckets": buckets}
-    return {"follower": CLIENT, "max_bytes": 2**31 - 1, "tables": [entry], "max_wait_ms": 0, "min_bytes": 0}
+    entry: Message = {"table_id": where.table_id, "is_projected": int(is_cut), "columns": [0] if is_cut else None, "buckets": [bucket]}
+    return {"follower": CLIENT, "max_bytes": _ONE_BATCH, "tables": [entry], "max_wait_ms": 0, "min_bytes": 0}
 
 
 def to_text(table: TableInfo, marks: Mapping[Bucket, tuple[int, int]]) -> str:
