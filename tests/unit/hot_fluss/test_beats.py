@@ -81,3 +81,21 @@ def test_a_table_that_is_given_back_is_told_at_once() -> None:
     held.note(back, 0.0)
     assert held.renewed(0.0) == []
     assert beat_message(back)["failed"] == [{"table_id": 8, **ENTRY}]
+
+
+def test_a_table_that_fails_for_months() -> None:
+    """A thousand failures in a row are some 17 hours at a minute each."""
+    held = HeldBack()
+    for turn in range(1_100):
+        failed = replace(FAILED, epoch=join_epoch(0, turn))
+        held.note(replace(BASE, failed=(failed,)), 0.0)
+        held.told(held.due(60.0))
+    assert held.renewed(0.0) == []
+
+
+def test_a_failure_that_is_told_again_does_not_wait_longer() -> None:
+    """The answer to the first beat was lost."""
+    held = HeldBack(first_s=2)
+    for now in (0.0, 0.5, 1.0):
+        held.note(replace(BASE, failed=(FAILED,)), now)
+    assert held.due(2.0) == [(FAILED.table_id, FAILED.epoch)]

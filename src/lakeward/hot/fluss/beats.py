@@ -75,6 +75,10 @@ def _reason(error: Message) -> str:
     return f"{_REASONS.get(code, 'Fluss refused')} (error {code}: {text[:200]})"
 
 
+_MAX_DOUBLINGS = 30
+"""More of them than any ceiling needs, and few enough that the number stays one: a table may fail for months."""
+
+
 @dataclass
 class HeldBack:
     """Failures that are told later. Fluss hands a failed table out again at once and forever; until its pause is over the table is
@@ -89,9 +93,10 @@ class HeldBack:
         for finished in request.finished:
             self._counts.pop(finished.table_id, None)
         for failed in request.failed:
-            if not failed.given_back:
+            key = (failed.table_id, failed.epoch)
+            if not failed.given_back and key not in self._held:  # told twice where the answer to the first was lost
                 count = self._counts[failed.table_id] = self._counts.get(failed.table_id, 0) + 1
-                self._held[(failed.table_id, failed.epoch)] = now + min(self.ceiling_s, self.first_s * 2 ** (count - 1))
+                self._held[key] = now + min(self.ceiling_s, self.first_s * 2 ** min(count - 1, _MAX_DOUBLINGS))
 
     def renewed(self, now: float) -> list[Message]:
         return [beat_entry(*key) for key, until in self._held.items() if until > now]
