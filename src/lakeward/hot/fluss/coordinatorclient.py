@@ -69,7 +69,6 @@ class FlussCoordinatorClient(CoordinatorClient):
         self._held, self._slack = HeldBack(), Slack()
         self._paths: dict[TableId, TablePath] = {}
         self._prepared: OrderedDict[RoundId, tuple[Mapping[Bucket, int], str]] = OrderedDict()
-        self._sent: OrderedDict[str, None] = OrderedDict()
         self._intents: OrderedDict[RoundId, TableInfo] = OrderedDict()
         self._looked_at: OrderedDict[SnapshotId, None] = OrderedDict()
         self._lock = threading.Lock()
@@ -201,22 +200,23 @@ class FlussCoordinatorClient(CoordinatorClient):
         return path
 
     def commit(self, report: CommitReport) -> CommitAnswer:
-        """Tells Fluss of a lake snapshot, unless it knows it: told again, Fluss would delete the offsets file of the entry that the
-        new one replaces, which is the very same file."""
+        """Tells Fluss of a lake snapshot, unless it knows it, or main has moved on: who moved it tells. Told again, Fluss would delete
+        the offsets file of the entry that the new one replaces, which is the very same file; told late, that of a newer snapshot."""
         table = self._load(self._path_of(report.table_id))
-        prepared, offsets = self._prepared.get(report.round_id), report.offsets
-        newest, path = report.snapshot_id, None
-        if report.kind is LedgerKind.ROUND and prepared is not None and newest is not None:
-            path = prepared[1]
-            offsets = OffsetMap({r.bucket: r.range.stop for r in report.ranges})
-        else:
-            newest = self._adopted(table, report.snapshot_id)
-        is_first = newest is not None and str((self._known(table) or {}).get("snapshot_id")) != newest
+        before = (self._known(table) or {}).get("snapshot_id")
+        newest = self._newest(table, report.snapshot_id)
+        is_first = newest is not None and str(before) != newest
         if is_first and newest is not None:
-            # Adopted: with a file of its own. Fluss may have deleted the one that the lake names, as it does when it is told of another
-            # snapshot; where it has not, another job that adopts at this moment would let it delete the file that both name.
-            self._register(table, Registered(newest, path or self._write_offsets(table, report.offsets, anew=True)), offsets)
+            self._register(table, *self._registration(table, newest, report), keep_from=_KEEP_ALL if before is None else before)
         return CommitAnswer(first=is_first, offsets=report.offsets)
+
+    def _registration(self, table: TableInfo, newest: SnapshotId, report: CommitReport) -> tuple[Registered, Mapping[Bucket, int]]:
+        """Adopted: with a file of its own. Fluss may have deleted the one that the lake names, as it does when it is told of another
+        snapshot; where it has not, another job that adopts at this moment would let it delete the file that both name."""
+        prepared = self._prepared.get(report.round_id)
+        if report.kind is LedgerKind.ROUND and prepared is not None and newest == report.snapshot_id:
+            return Registered(newest, prepared[1]), OffsetMap({r.bucket: r.range.stop for r in report.ranges})
+        return Registered(newest, self._write_offsets(table, report.offsets, anew=True)), report.offsets
 
     def knows_round(self, table_id: TableId, round_id: RoundId) -> bool:
         table = self._load(self._path_of(table_id))
@@ -231,23 +231,19 @@ class FlussCoordinatorClient(CoordinatorClient):
         known = [head if s.snapshot_id == head.snapshot_id else s for s in reader.snapshots()]
         return read_ledger(table.table_id, known, head.snapshot_id)
 
-    def _adopted(self, table: TableInfo, seen: SnapshotId | None) -> SnapshotId | None:
-        """The snapshot to tell Fluss of, when main was at `seen`. None: there is none, or main has moved since: who moved it tells."""
+    def _newest(self, table: TableInfo, seen: SnapshotId | None) -> SnapshotId | None:
+        """The snapshot to tell Fluss of, when main was at `seen`. None: there is none, or main has moved since."""
         reader = self._reader(table)
         head, snapshots = _load_head(reader), reader.snapshots()
         newest = find_newest(str(table.path), snapshots, head.snapshot_id) if head is not None else None
         return newest if seen is None or find_newest(str(table.path), snapshots, seen) == newest else None
 
-    def _register(self, table: TableInfo, snapshot: Registered, offsets: Mapping[Bucket, int]) -> None:
+    def _register(self, table: TableInfo, snapshot: Registered, offsets: Mapping[Bucket, int], *, keep_from: int | None = None) -> None:
         """The offsets let tablet servers expire their remote log; the same path twice says that the snapshot is readable.
 
-        A request that may be on its way still is not repeated as it was: everything older is kept then, so that none of the two
-        deletes the other's file."""
-        with self._lock:
-            keep_from = _KEEP_ALL if snapshot.path in self._sent else None
-            self._sent[snapshot.path] = None
-            while len(self._sent) > _KEPT:
-                self._sent.popitem(last=False)
+        Fluss deletes the offsets files of what it knew before `keep_from`, its newest when we looked. Whatever came since stays: another
+        job's snapshot, and this very one where a request that got no answer arrived all the same. None, as the Flink job has it: all
+        files but the new one go."""
         ids = {"table_id": int(table.table_id), "snapshot_id": int(snapshot.snapshot_id)}
         moved = {**ids, "buckets": _ends(table, offsets), "path": _path(table)}
         entry = {**ids, "tiered": snapshot.path, "readable": snapshot.path, "keep_from": keep_from}
