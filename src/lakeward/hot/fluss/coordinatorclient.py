@@ -87,13 +87,25 @@ class FlussCoordinatorClient(CoordinatorClient):
             self._held.told(due)
         self._warn(answer)
         verdicts, handed = read_verdicts(request, answer), self._handed(answer)
-        more = answer
-        while "table" in more and len(handed) < request.room:
-            more = self._beat({"request_table": 1})
-            handed += self._handed(more)
+        if handed:
+            handed += self._hand_more(request.room - len(handed))
         with self._lock:
             tables = tuple(self._slack.order(handed, self._clock.monotonic()))
         return HeartbeatAnswer(coordinator_epoch=answer.get("coordinator_epoch", 0), verdicts=verdicts, tables=tables, next_beat_ms=BEAT_MS)
+
+    def _hand_more(self, room: int) -> list[HandedOut]:
+        """A server that is away from here on takes nothing back: what was handed out so far is the job's."""
+        handed: list[HandedOut] = []
+        while len(handed) < room:
+            try:
+                found = self._handed(self._beat({"request_table": 1}))
+            except LakewardError as error:
+                log.info("%d tables were handed out, then: %s", len(handed) + 1, error)
+                break
+            if not found:
+                break
+            handed += found
+        return handed
 
     def check_lease(self, check: LeaseCheck) -> LeaseVerdict:
         """Fluss has no question of its own for that: a heartbeat that renews the table is refused when it is another's."""
