@@ -24,7 +24,7 @@ from lakeward.model.schema import OFFSET
 from lakeward.model.split import LogSplit, SnapshotSplit, Split
 from lakeward.spi.hot import HotStore, KvSnapshot
 from lakeward.spi.lake import LakeStorage, LakeWriter, WriteTask
-from lakeward.tiering.heap import keep_freed_memory
+from lakeward.tiering.heap import keep_freed_memory, keep_loaded
 from lakeward.tiering.logread import LogReader, next_offset
 from lakeward.tiering.order import WriteOrder
 from lakeward.tiering.plugins import PluginCache
@@ -42,7 +42,9 @@ def write_order(data: bytes) -> list[bytes]:
     """What Spark maps over: an order's bytes to its outcomes' bytes, one per split, in order."""
     keep_freed_memory()
     order = WriteOrder.from_bytes(data)
-    return [outcome.to_bytes() for outcome in write_splits(order, _plugins, SystemClock(), _task_attempt())]
+    outcomes = write_splits(order, _plugins, SystemClock(), _task_attempt())
+    keep_loaded()  # after an order: now every module that one needs is there
+    return [outcome.to_bytes() for outcome in outcomes]
 
 
 def write_splits(order: WriteOrder, plugins: PluginCache, clock: Clock, attempt: int) -> list[WriteOutcome]:
