@@ -18,7 +18,8 @@
     ├── CoordinatorError            FencedEpoch, LeaseLost, Superseded, LedgerGap, IllegalTransition, TableBusy
     ├── CommitError                 CommitConflict, CommitUnknown
     ├── LakeError                   LakeUnavailable, LakeRolledBack, LakeBehind, LakeForeign, LakeTampered, LakeOverlap,
-    │                               LakeTableGone, LakeSchemaBroken, ReplacedRowMissing, RoundTooOld
+    │                               LakeTableGone, LakeMetadataGone, LakeHistoriesDiffer, LakeSchemaBroken, ReplacedRowMissing,
+    │                               RoundTooOld
     ├── Unavailable                 ServerUnavailable, TimedOut, ReadTooFarAhead
     ├── SplitFailed                 a task returned an error that is not one of ours
     ├── FaultInjected               a test asked for it
@@ -650,6 +651,27 @@ class LakeTableGone(LakeError):
     code = "lake-table-gone"
     template = "lake table {table} is no longer in the catalog; restore it, or disable and enable the lake on this table"
     table: str
+
+
+class LakeMetadataGone(LakeError):
+    code = "lake-metadata-gone"
+    template = (
+        "lake table {table}: the metadata file that the catalog names is gone. If the server's own catalog came back from an older "
+        "backup, start it with `lakeward server --restored`; else put the file back: {file}"
+    )
+    table: str
+    file: str
+
+
+class LakeHistoriesDiffer(LakeError):
+    code = "lake-histories-differ"
+    template = (
+        "lake table {table}: of two metadata files neither follows from the other, {one} and {other}, so the newest is not known and "
+        "nothing was moved. Move the one that is wrong out of its folder, then start again with --restored"
+    )
+    table: str
+    one: str
+    other: str
 
 
 class LakeSchemaBroken(LakeError):

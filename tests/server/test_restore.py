@@ -3,19 +3,20 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 from lakeward.cli import app
-from lakeward.client import Client
-from lakeward.errors import LakewardError
+from lakeward.client import Client, connect
+from lakeward.config import resolve
+from lakeward.errors import LakewardError, WritesPaused
 from lakeward.model.table import TablePath
-from lakeward.protocol import routes
 from lakeward.testing.waiting import wait_until
 from lakeward.verify import verify_table
-from tests.spark.processes import Job, Server, tier_now
+from tests.spark.processes import Job, Server, status, tier_now
 
 LOG, PK = "shop.clicks", "shop.orders"
 
@@ -75,11 +76,80 @@ def test_a_restored_folder_goes_on_above_its_lake(tmp_path: Path) -> None:
                 limit_s=30,
                 what="the resync",
                 tolerate=(LakewardError,),
-                state=lambda: str(client.server.ask("GET", routes.TABLE_STATUS.format(table=PK))),
+                state=lambda: str(status(client, PK)),
             )
             tier_now(client, pk)
             assert lake_ids(client, PK) == [1, 3], "the lake follows the keys that came back"
             certify(client, LOG, PK)
+    finally:
+        job.kill()
+        server.kill()
+
+
+def test_an_old_catalog_comes_back_to_a_lake_that_outgrew_it(tmp_path: Path) -> None:
+    """The catalog is the embedded one, the warehouse is elsewhere. 22 rounds after the copy the metadata file that it names is gone:
+    an ordinary start says so and takes no writes, --restored moves the catalog forward."""
+    server = Server(tmp_path / "server", {"datalake.iceberg.warehouse": f"file://{tmp_path}/warehouse"})
+    data, backup = server.folder / "data", tmp_path / "backup"
+    job = Job(server, "job", spark=False)
+    try:
+        with server.connect() as client:
+            log = client.create_table(LOG, "id BIGINT", freshness="1 h")
+            few = {"iceberg.write.metadata.previous-versions-max": "1"}
+            pk = client.create_table(PK, "id BIGINT NOT NULL, state STRING", primary_key="id", freshness="1 h", properties=few)
+            log.append([{"id": 0}])
+            pk.upsert([{"id": 0, "state": "new"}])
+            tier_now(client, log)
+            tier_now(client, pk)
+        server.stop()
+        shutil.copytree(data, backup)
+        server.start()
+        with server.connect() as client:
+            for number in range(1, 23):
+                client.table(LOG).append([{"id": number}])
+                tier_now(client, client.table(LOG))
+            for number in range(1, 4):
+                client.table(PK).upsert([{"id": number, "state": "new"}])
+                tier_now(client, client.table(PK))
+        server.stop()
+        shutil.rmtree(data)
+        backup.rename(data)
+
+        server.start()
+        with server.connect() as client:
+            wait_until(
+                lambda: all("lakeward server --restored" in (status(client, path)["reason"] or "") for path in (LOG, PK)),
+                limit_s=30,
+                what="the reasons why both stand still",
+                state=lambda: str([status(client, path) for path in (LOG, PK)]),
+            )
+        hurried = resolve(arguments={"client.writer.retry-timeout": "100 ms"})
+        with connect(server.url, config=hurried) as client, pytest.raises(WritesPaused, match="lakeward server --restored"):
+            client.table(LOG).append([{"id": 100}])
+        server.stop()
+
+        server.settings["server.restored"] = "true"
+        server.start()
+        assert server.process is not None
+        assert re.search(rf"lake table {LOG}: moved from version \d+ to version \d+: file://", server.process.text())
+        with server.connect() as client:
+            log, pk = client.table(LOG), client.table(PK)
+            wait_until(lambda: log.append([{"id": 23}]), limit_s=30, what="the lake's answer", tolerate=(LakewardError,))
+            tier_now(client, log)
+            assert lake_ids(client, LOG) == list(range(24)), "every row once: the copy's, those that only the lake has, the new one"
+            assert sorted(client.read(LOG).to_table().column("id").to_pylist()) == list(range(24))
+            assert app.run(["table", "resync", PK, "--server", server.url]) == 0
+            wait_until(
+                lambda: pk.upsert([{"id": 9, "state": "new"}]),
+                limit_s=30,
+                what="the resync",
+                tolerate=(LakewardError,),
+                state=lambda: str(status(client, PK)),
+            )
+            tier_now(client, pk)
+            assert lake_ids(client, PK) == [0, 9], "the lake follows the keys that came back"
+            certify(client, LOG, PK)
+            assert app.run(["verify", LOG, "--server", server.url]) == 0
     finally:
         job.kill()
         server.kill()

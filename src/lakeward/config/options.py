@@ -140,7 +140,8 @@ SERVER_RESTORED = _option(
     "server.restored",
     boolean(),
     "false",
-    "The data folder is a restored copy: no writes to lake-enabled tables before the lake has answered.",
+    "The data folder is a restored copy: the embedded catalog is moved forward to what the warehouse holds, and tables with a lake take "
+    "no writes before it has answered.",
     _S,
 )
 SERVER_SHUTDOWN_GRACE = _option("server.shutdown.grace", duration(), "10 s", "How long calls in work may take to end after SIGTERM.", _S)

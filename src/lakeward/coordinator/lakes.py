@@ -6,7 +6,7 @@ from __future__ import annotations
 from lakeward.coordinator.board import Board
 from lakeward.coordinator.commits import Commits
 from lakeward.coordinator.record import TableRecord
-from lakeward.errors import InvalidConfig, LakeBehind, LakeError, LakeUnavailable, LakewardError, PluginNotFound, to_wire
+from lakeward.errors import InvalidConfig, LakeBehind, LakeError, LakeMetadataGone, LakeUnavailable, LakewardError, PluginNotFound, to_wire
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.round import LakeBase
 from lakeward.model.state import TableState
@@ -94,8 +94,7 @@ class Lakes:
             self._commits.adopt_base(record, base)
             if gaps:
                 self._commits.record_gaps(record, dict(gaps), "restored")
-            if self._board.options.restored and not record.lake_seen:
-                self._board.hot.pause_writes(record.info, None)
+            self._board.hot.pause_writes(record.info, None)
             record.lake_seen, record.lake_error = True, None
             record.confirmed_at = self._board.clock.monotonic()
             record.confirmed = base.offsets
@@ -127,6 +126,9 @@ class Lakes:
     def _note(self, record: TableRecord, error: LakewardError) -> None:
         with self._board.change():
             record.lake_error = to_wire(error)
+            if isinstance(error, LakeMetadataGone) and not record.lake_seen:
+                # A restored catalog: the lake may hold offsets that this log would give to other rows.
+                self._board.hot.pause_writes(record.info, str(error))
             if isinstance(error, LakeError) and not isinstance(error, LakeUnavailable):
                 record.reason = str(error)
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,10 @@ from lakeward.spi.registry import load_lake
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+
+    from lakeward.lake.iceberg.plugin import IcebergLakeStorage
+
+log = logging.getLogger(__name__)
 
 ICEBERG = "iceberg"
 _CATALOG_KEYS = ("type", "uri", "catalog-impl", "py-catalog-impl")
@@ -41,13 +46,28 @@ class ServerLakes:
         return self.lake is not None and self.lake.format == ICEBERG and not any(key in self.lake.settings for key in _CATALOG_KEYS)
 
     def embedded_catalog(self) -> Catalog | None:
+        storage = self._embedded()
+        return None if storage is None else storage.connection.catalog
+
+    def _embedded(self) -> IcebergLakeStorage | None:
         if not self.has_embedded_catalog:
             return None
         from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 
         storage = self(ICEBERG)
         assert isinstance(storage, IcebergLakeStorage)
-        return storage.connection.catalog
+        return storage
+
+    def move_forward(self) -> None:
+        """The folder is a restored copy: its catalog may name metadata files that the tables have outgrown since. Safe to repeat.
+        Raises `LakeHistoriesDiffer`, `LakeUnavailable`, before any pointer moves."""
+        storage = self._embedded()
+        if storage is None:
+            return
+        from lakeward.lake.iceberg.forward import move_forward
+
+        for found in move_forward(storage.connection):
+            log.log(logging.WARNING if found.after is None else logging.INFO, "lake table %s: %s", found.table, found.words)
 
     def peer_options(self, http_url: str) -> dict[str, dict[str, str]]:
         """Format -> what jobs and readers need to reach that lake; they bring their own secrets."""

@@ -75,6 +75,8 @@ class LakewardServer:
         store = EmbeddedStore.open(self.settings.data, self._store_options, clock)
         self._stack.callback(store.close)
         lakes = ServerLakes(self.config, self.settings.data)
+        if self.config.get(options.SERVER_RESTORED):
+            lakes.move_forward()
         self._flight = self._open_flight(store)
         self.flight_uri = self.settings.flight_uri(self._flight.port)
         state = StateStore.open(self.settings.data / "coordinator.db")

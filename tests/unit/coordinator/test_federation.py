@@ -7,7 +7,17 @@ import pyarrow as pa
 import pytest
 
 from lakeward.bucketing import assign_buckets
-from lakeward.errors import InvalidAlter, InvalidRequest, LakeMismatch, LakeNotEmpty, LakeUnavailable, TableAlreadyExists, TableBusy
+from lakeward.errors import (
+    InvalidAlter,
+    InvalidRequest,
+    LakeMetadataGone,
+    LakeMismatch,
+    LakeNotEmpty,
+    LakeUnavailable,
+    LakewardError,
+    TableAlreadyExists,
+    TableBusy,
+)
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.schema import Column, Schema
 from lakeward.model.state import TableState
@@ -203,11 +213,33 @@ def test_a_restored_server_takes_no_writes_before_the_lake_has_answered(world: C
     assert PATH not in world.hot.paused
 
 
+def test_a_start_that_ended_before_the_lake_answered_pauses_the_next_no_longer_than_needed(world: CoordinatorWorld) -> None:
+    """The pause is on disk, and the next start is an ordinary one."""
+    world.create()
+    world.set_options(restored=True)
+    world.restart(read_lakes=False)
+    assert PATH in world.hot.paused
+    world.set_options(restored=False)
+    assert PATH not in world.hot.paused
+
+
+def test_a_catalog_from_an_older_copy_stops_the_writes_until_the_lake_is_read(world: CoordinatorWorld) -> None:
+    world.create()
+    lake = world.lake
+    world.lake = FailingLake(LakeMetadataGone(table=str(PATH), file="file:///old"))  # type: ignore[assignment]
+    world.restart()
+    assert "lakeward server --restored" in world.hot.paused[PATH]
+    assert "lakeward server --restored" in (world.coordinator.table_status(PATH).reason or "")
+    world.lake = lake
+    world.coordinator.read_lakes()
+    assert PATH not in world.hot.paused
+
+
 def test_a_lake_that_does_not_answer_is_reported_and_the_hot_store_works_on(world: CoordinatorWorld) -> None:
     world.create()
     world.hot.append(PATH, 3)
     lake = world.lake
-    world.lake = DeafLake()  # type: ignore[assignment]
+    world.lake = FailingLake(LakeUnavailable(lake="memory", what="call", reason="nobody is there"))  # type: ignore[assignment]
     world.restart()
     assert "does not answer" in world.coordinator.status().lakes["memory"]
     assert "does not answer" in (world.coordinator.table_status(PATH).reason or "")
@@ -220,11 +252,14 @@ def test_a_lake_that_does_not_answer_is_reported_and_the_hot_store_works_on(worl
     assert len(world.job().take()) == 1
 
 
-class DeafLake:
-    """Every call ends in `LakeUnavailable`."""
+class FailingLake:
+    """Every call ends in this error."""
+
+    def __init__(self, error: LakewardError) -> None:
+        self._error = error
 
     def __getattr__(self, name: str) -> object:
-        raise LakeUnavailable(lake="memory", what=name, reason="nobody is there")
+        raise self._error
 
 
 def test_the_bucket_function_is_fixed_at_create_even_while_the_lake_is_off(world: CoordinatorWorld) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -125,7 +126,8 @@ def test_the_mark_survives_the_process_and_is_a_catalogs_own(lake: IcebergLakeSt
     again, other = load(options(tmp_path)), load(options(tmp_path, "other"))
     marks = [x.connection.catalog.mark for x in (lake, again, other)]  # type: ignore[attr-defined]
     assert marks[0] == marks[1] != marks[2]
-    assert carries(f"file:///a/{metadata_name(7, marks[0])}", marks[0])
-    assert not carries(metadata_name(7, None), marks[0])
+    table = uuid.uuid4()
+    assert carries(f"file:///a/{metadata_name(7, marks[0], table)}", marks[0])
+    assert not carries(metadata_name(7, None, table), marks[0])
     for made in (again, other):
         made.connection.close()

@@ -60,7 +60,7 @@ class IcebergLakeMaintenance(LakeMaintenance):
         folders = {f(metadata.location, metadata.properties) for f in (data_folder, metadata_folder)}
         io = self._arrow_io()
         with lake_errors(str(self._table.path), "list files of"):
-            return [file for folder in sorted(folders) for file in _list(io, folder)]
+            return [file for folder in sorted(folders) for file in list_folder(io, folder)]
 
     def _mark(self, metadata: TableMetadata) -> str | None:
         """None when metadata files are not ours to delete: another catalog's, or kept for ever by the table's own property."""
@@ -151,7 +151,7 @@ class IcebergLakeMaintenance(LakeMaintenance):
             raise CommitConflict(table=str(self._table.path), round_id="expiry", reason=describe(error)) from error
 
 
-def _list(io: PyArrowFileIO, folder: str) -> Iterator[StoredFile]:
+def list_folder(io: PyArrowFileIO, folder: str) -> Iterator[StoredFile]:
     filesystem, path = _filesystem(io, folder)
     root = canonical(folder)
     for info in filesystem.get_file_info(FileSelector(path, allow_not_found=True, recursive=False)):

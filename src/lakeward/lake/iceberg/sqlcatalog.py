@@ -29,9 +29,10 @@ from pyiceberg.table.update import (
     _update_table_metadata_log,
 )
 from pyiceberg.typedef import Properties
-from sqlalchemy import update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from lakeward.errors import LakeMetadataGone
 from lakeward.lake.iceberg.catalogmark import load_mark
 from lakeward.lake.iceberg.durable import sync_files
 from lakeward.lake.iceberg.location import metadata_name
@@ -71,7 +72,10 @@ class IcebergSqlCatalog(SqlCatalog):
         location, namespace, name = orm_table.metadata_location, orm_table.table_namespace, orm_table.table_name
         if not location or not namespace or not name:
             raise NoSuchTableError(f"the catalog's row of {namespace}.{name} is not whole")
-        metadata = self._metadata(location)
+        try:
+            metadata = self._metadata(location)
+        except FileNotFoundError as error:
+            raise LakeMetadataGone(table=f"{namespace}.{name}", file=location) from error
         io = self._load_file_io(metadata.properties, location)
         return Table((*Catalog.identifier_to_tuple(namespace), name), metadata, location, io, self)
 
@@ -117,12 +121,12 @@ class IcebergSqlCatalog(SqlCatalog):
             return _response(metadata, current.metadata_location)
         version = self._parse_metadata_version(current.metadata_location) + 1
         provider = load_location_provider(metadata.location, metadata.properties)
-        location = provider.new_metadata_location(metadata_name(version, self.mark))
+        location = provider.new_metadata_location(metadata_name(version, self.mark, metadata.table_uuid))
         io = self._load_file_io(metadata.properties, location)
         self._write_metadata(metadata, io, location)
         sync_files([location])
         fault_point("catalog.before-swap", location=location)
-        if not self._swap(name, current.metadata_location, location):
+        if not self.swap(name, current.metadata_location, location):
             with suppress(OSError):
                 io.delete(location)  # nobody but this call ever knew of it
             return None
@@ -130,7 +134,16 @@ class IcebergSqlCatalog(SqlCatalog):
         self._delete_old_metadata(io, current.metadata, metadata)
         return _response(metadata, location)
 
-    def _swap(self, name: tuple[str, ...], before: str, after: str) -> bool:
+    def pointers(self) -> dict[tuple[str, ...], str]:
+        """Table -> the metadata file that this catalog names for it."""
+        columns = (IcebergTables.table_namespace, IcebergTables.table_name, IcebergTables.metadata_location)
+        rows = select(*columns).where(IcebergTables.catalog_name == self.name)
+        only_tables = self._iceberg_type_filter()
+        with Session(self.engine) as session:
+            found = session.execute(rows if only_tables is None else rows.where(only_tables)).all()
+        return {(*Catalog.identifier_to_tuple(space), name): location for space, name, location in found if location}
+
+    def swap(self, name: tuple[str, ...], before: str, after: str) -> bool:
         """The commit itself: one row changes if it still says `before`."""
         statement = (
             update(IcebergTables)
