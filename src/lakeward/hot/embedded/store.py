@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,22 +83,27 @@ class EmbeddedStore(HotAdmin):
         except BaseException:
             data.close()
             raise
-        store.upkeep.finish_drops()
-        if options.upkeep:
-            store.upkeep.start()
+        try:
+            store.upkeep.finish_drops()
+            if options.upkeep:
+                store.upkeep.start()
+        except BaseException:
+            store.close()
+            raise
         return store
 
     def close(self) -> None:
-        """Everything to disk; the next start is fast. Safe to repeat."""
+        """Everything to disk; the next start is fast. Safe to repeat. Whatever fails on the way, the folder is free afterwards."""
         with self._lock:
             if self._closed:
                 return
             self._closed = True
-        self.upkeep.stop()
-        for table in self.hot_tables():
-            table.close()
-        self._services.meta.close()
-        self._services.folder.close()
+        with ExitStack() as last_first:
+            last_first.callback(self._services.folder.close)
+            last_first.callback(self._services.meta.close)
+            for table in self.hot_tables():
+                last_first.callback(table.close)
+            self.upkeep.stop()
 
     def hot_tables(self) -> list[HotTable]:
         with self._lock:
@@ -319,8 +325,9 @@ class EmbeddedStore(HotAdmin):
 
     def pause_writes(self, table: TableInfo, reason: str | None) -> None:
         hot = self.hot_table(table)
-        self._services.meta.pause(table.table_id, reason)
-        hot.paused = reason
+        if hot.paused != reason:
+            self._services.meta.pause(table.table_id, reason)
+            hot.paused = reason
 
     def set_retention(self, guard: RetentionGuard) -> None:
         self.upkeep.guard = guard

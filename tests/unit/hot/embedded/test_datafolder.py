@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakeward.errors import DataFolderLocked, DataFolderVersion, FaultInjected
+from lakeward.errors import BucketStopped, DataFolderLocked, DataFolderVersion, FaultInjected
 from lakeward.hot.embedded.appended import WriterSequence
 from lakeward.hot.embedded.datafolder import FORMAT_VERSION, DataFolder, find_version
 from lakeward.hot.embedded.store import EmbeddedStore
@@ -31,6 +32,30 @@ def test_a_second_store_on_the_folder_is_refused(yard: Yard, store: EmbeddedStor
         yard.open()
     store.close()
     yard.open()
+
+
+def test_a_start_that_fails_lets_go_of_the_folder(yard: Yard, store: EmbeddedStore) -> None:
+    """A drop was cut off, and finishing it fails in a way that no retry mends."""
+    table = yard.table()
+    store.create_table(table)
+    with Faults() as faults:
+        faults.arm("hotlog.before-drop-table", times=None)
+        store.drop_table(table.path)
+        store.close()
+    with Faults() as faults, pytest.raises(sqlite3.OperationalError):
+        faults.arm("hotlog.before-drop-table", error=lambda: sqlite3.OperationalError("disk I/O error"))
+        yard.open()
+    assert yard.open().list_tables() == []
+
+
+def test_an_end_that_fails_lets_go_of_the_folder(yard: Yard, store: EmbeddedStore) -> None:
+    table = yard.table(properties={"table.log.fsync": "interval"})
+    store.create_table(table)
+    store.append(table, B0, rows(1))
+    with Faults() as faults, pytest.raises(BucketStopped):
+        faults.arm("hotlog.before-fsync", error=lambda: OSError("disk I/O error"))
+        store.close()
+    assert yard.open().list_tables() == [table]
 
 
 def test_another_process_is_refused_too(yard: Yard, store: EmbeddedStore) -> None:
