@@ -49,9 +49,21 @@ def test_a_catalog_named_by_its_class() -> None:
     assert iceberg_options({"catalog-impl": "org.apache.iceberg.aws.glue.GlueCatalog"})["type"] == "glue"
 
 
-@pytest.mark.parametrize("given", [{"type": "hadoop"}, {"catalog-impl": "org.apache.iceberg.hadoop.HadoopCatalog"}])
+@pytest.mark.parametrize("given", [{"type": "hadoop"}, {"type": "Hadoop"}, {"catalog-impl": "org.apache.iceberg.hadoop.HadoopCatalog"}])
 def test_a_hadoop_catalog_is_refused_in_words(given: dict[str, str]) -> None:
     with pytest.raises(UnsafeLake, match="rest, jdbc, hive or glue"):
+        iceberg_options(given)
+
+
+def test_the_type_may_be_spelled_as_java_takes_it() -> None:
+    assert iceberg_options({"type": "REST", "uri": "http://c"})["type"] == "rest"
+    assert iceberg_options({"type": "JDBC", "uri": "jdbc:sqlite:/c.db"})["type"] == "sql"
+    assert iceberg_options({"uri": "thrift://c"})["type"] == "hive"
+
+
+@pytest.mark.parametrize("given", [{"type": "nessie"}, {"catalog-impl": "org.apache.iceberg.nessie.NessieCatalog"}])
+def test_a_catalog_that_pyiceberg_lacks_is_refused_in_words(given: dict[str, str]) -> None:
+    with pytest.raises(UnsafeLake, match=r"[nN]essie.*Flink job"):
         iceberg_options(given)
 
 

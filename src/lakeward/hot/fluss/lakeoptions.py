@@ -41,7 +41,7 @@ def lake_of(table: TableInfo, overrides: Mapping[str, str]) -> tuple[str, dict[s
 
 def iceberg_options(given: Mapping[str, str]) -> dict[str, str]:
     """Java's catalog properties as PyIceberg's."""
-    kind = given.get("type") or _IMPLEMENTATIONS.get(given.get("catalog-impl", "").rpartition(".")[2], "hive")
+    kind = _kind(given)
     if kind == "hadoop":
         raise UnsafeLake(
             lake="iceberg with a hadoop catalog",
@@ -52,6 +52,16 @@ def iceberg_options(given: Mapping[str, str]) -> dict[str, str]:
     if kind == "jdbc":
         return {**kept, "type": "sql", "uri": _database_uri(given.get("uri", ""))}
     return {**kept, "type": kind}
+
+
+def _kind(given: Mapping[str, str]) -> str:
+    """As Java has it: the type in any case, else the class, else hive. Raises `UnsafeLake` for one that PyIceberg does not have."""
+    named = given.get("type") or given.get("catalog-impl", "")
+    kind = named.lower() if given.get("type") else _IMPLEMENTATIONS.get(named.rpartition(".")[2], "hive" if not named else "")
+    if kind not in _IMPLEMENTATIONS.values():
+        reason = "Lakeward cannot commit to it; use a rest, jdbc, hive or glue catalog, or leave its tables to Fluss's Flink job"
+        raise UnsafeLake(lake=f"iceberg with the catalog {named}", reason=reason)
+    return kind
 
 
 def _database_uri(uri: str) -> str:
