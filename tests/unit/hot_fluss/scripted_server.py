@@ -41,10 +41,11 @@ class Call:
 
 @dataclass
 class ScriptedServer:
-    """Answers ApiVersions by itself with `keys`; everything else goes to `answer`."""
+    """Answers ApiVersions by itself with `keys`, each in version `lowest` only; everything else goes to `answer`."""
 
     answer: Answer
     keys: tuple[int, ...] = ()
+    lowest: int = 0
     calls: list[Call] = field(default_factory=list)
     connections: int = 0
     _listener: socket.socket = field(default_factory=lambda: socket.create_server(("127.0.0.1", 0)))
@@ -70,7 +71,7 @@ class ScriptedServer:
                     length, key, _, number = struct.unpack(">ihhi", _exactly(sock, 12))
                     call = Call(key, number, _exactly(sock, length - 8), sock)
                     if key == API_VERSIONS.key:
-                        call.done(API_VERSIONS, {"versions": [{"key": k, "min": 0, "max": 0} for k in self.keys]})
+                        call.done(API_VERSIONS, {"versions": [{"key": k, "min": self.lowest, "max": self.lowest} for k in self.keys]})
                         continue
                     self.calls.append(call)
                     self.answer(call)
@@ -83,8 +84,8 @@ class ScriptedServer:
 
 
 @contextmanager
-def scripted(answer: Answer, keys: tuple[int, ...] = ()) -> Iterator[ScriptedServer]:
-    server = ScriptedServer(answer, keys)
+def scripted(answer: Answer, keys: tuple[int, ...] = (), lowest: int = 0) -> Iterator[ScriptedServer]:
+    server = ScriptedServer(answer, keys, lowest)
     thread = threading.Thread(target=server.accept, daemon=True)
     thread.start()
     try:

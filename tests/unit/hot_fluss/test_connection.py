@@ -103,6 +103,35 @@ def test_a_call_that_the_server_does_not_list_is_not_sent() -> None:
         connection.close()
 
 
+def test_a_call_in_other_versions_only_is_not_sent() -> None:
+    """This client speaks version 0 of every call."""
+    with scripted(lambda call: None, keys=(1000, 1042), lowest=1) as server:
+        connection = connect(server.port)
+        with pytest.raises(IncompatibleVersion, match="versions 1 to 1"):
+            connection.call(HEARTBEAT, {})
+        assert server.calls == []
+        connection.close()
+
+
+@pytest.mark.parametrize("frame", [b"\1\0\0\0", b"\1\0\0\0\2\xff\xff", b"\2\x12\x02\xff\xff"])
+def test_after_a_frame_that_is_none_the_next_call_goes_through(frame: bytes) -> None:
+    """Too short for its kind; an error that is no message; text that is no text. No call waits for its time limit."""
+
+    def answer(call: Call) -> None:
+        if len(server.calls) == 1:
+            call.sock.sendall(len(frame).to_bytes(4, "big") + frame)
+        else:
+            call.done(LIST_TABLES, {"names": ["back"]})
+
+    with scripted(answer) as server:
+        connection = connect(server.port)
+        with pytest.raises((ServerUnavailable, FlussError)) as failed:
+            connection.call(LIST_TABLES, {"database": "a"})
+        assert "did not answer" not in str(failed.value)
+        assert connection.call(LIST_TABLES, {"database": "a"})["names"] == ["back"]
+        connection.close()
+
+
 def test_a_broken_connection_fails_what_waits_and_is_made_again() -> None:
     def answer(call: Call) -> None:
         if len(server.calls) == 1:

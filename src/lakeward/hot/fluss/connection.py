@@ -28,6 +28,9 @@ from lakeward.hot.fluss.protobuf import Message, decode, encode
 _REQUEST = struct.Struct(">ihhi")
 _LENGTH = struct.Struct(">i")
 _DONE, _FAILED, _BROKEN = 0, 1, 2
+_VERSION = 0
+"""Of every call, up to Fluss 1.0."""
+
 _MAX_FRAME = 256 * 1024 * 1024
 """Fluss limits a request to 100 MB; answers to what was asked for. Anything above is no Fluss."""
 
@@ -84,6 +87,11 @@ class FlussConnection:
         """Sends and does not wait: answers may come in any order."""
         return self._ready().send(api, encode(api.request, values), timeout_s or self._timeout_s)
 
+    def lists(self, key: int) -> bool:
+        """Whether the server said, when it was last connected to, that it knows this call."""
+        wire = self._wire
+        return wire is not None and key in wire.supported
+
     def close(self) -> None:
         with self._lock:
             if self._wire is not None:
@@ -103,8 +111,7 @@ def _open(host: str, port: int, credentials: Credentials | None, timeout_s: floa
         sock = socket.create_connection((host, port), timeout_s)
     except OSError as error:
         raise ServerUnavailable(address=address, reason=f"Fluss: {error}") from error
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.settimeout(None)
+    _tune(sock, timeout_s)
     wire = _Wire(address, sock)
     try:
         hello = encode(API_VERSIONS.request, {"software": "lakeward", "version": __version__})
@@ -117,6 +124,16 @@ def _open(host: str, port: int, credentials: Credentials | None, timeout_s: floa
         wire.close(str(error))
         raise
     return wire
+
+
+def _tune(sock: socket.socket, timeout_s: float) -> None:
+    """A peer that vanished without a word is noticed by the system: else a call after the next would wait for it again, for a quarter
+    of an hour."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(timeout_s * 1000))
+    sock.settimeout(None)
 
 
 class _Wire:
@@ -144,7 +161,7 @@ class _Wire:
                 raise ServerUnavailable(address=self.address, reason=f"Fluss: {self._broken}")
             number = self._next = (self._next + 1) & 0x7FFFFFFF
             self._calls[number] = (api, future)
-        frame = _REQUEST.pack(8 + len(body), api.key, 0, number) + body
+        frame = _REQUEST.pack(8 + len(body), api.key, _VERSION, number) + body
         try:
             with self._write:
                 self._sock.sendall(frame)
@@ -174,10 +191,14 @@ class _Wire:
 
     def _check(self, api: Api) -> None:
         """A call that the server does not list would never be answered."""
-        if self.supported and api.key not in self.supported:
-            raise IncompatibleVersion(
-                peer=f"Fluss at {self.address}", what=f"call {api.name}", theirs=f"keys up to {max(self.supported)}", ours=str(api.key)
-            )
+        if not self.supported:
+            return
+        peer, what = f"Fluss at {self.address}", f"call {api.name}"
+        if api.key not in self.supported:
+            raise IncompatibleVersion(peer=peer, what=what, theirs=f"keys up to {max(self.supported)}", ours=str(api.key))
+        lowest, highest = self.supported[api.key]
+        if not lowest <= _VERSION <= highest:
+            raise IncompatibleVersion(peer=peer, what=what, theirs=f"versions {lowest} to {highest}", ours=str(_VERSION))
 
     # ---- the reading thread ----------------------------------------------------------------------------------------
     def _read(self) -> None:
@@ -187,7 +208,7 @@ class _Wire:
                 if not 1 <= length <= _MAX_FRAME:
                     raise OSError(f"a frame of {length} bytes came")
                 self._deliver(self._receive(length))
-        except OSError as error:
+        except (OSError, LakewardError, ValueError, struct.error) as error:  # a frame that is none: nothing after it can be trusted
             self.close(str(error))
 
     def _receive(self, size: int) -> memoryview:
@@ -212,7 +233,13 @@ class _Wire:
         if kind == _DONE:
             future.set_result(frame[5:])
         elif kind == _FAILED:
-            failed = decode(ERROR, frame[5:])
-            future.set_exception(to_error(self.address, api.name, failed.get("code", -1), failed.get("message")))
+            future.set_exception(self._error(api, frame[5:]))
         else:
             future.set_exception(FlussError(address=self.address, what=api.name, fluss_code=0, text=f"answer of type {kind}"))
+
+    def _error(self, api: Api, body: memoryview) -> LakewardError:
+        try:
+            failed = decode(ERROR, body)
+        except (InvalidRequest, ValueError) as error:
+            return FlussError(address=self.address, what=api.name, fluss_code=0, text=f"an error that cannot be read: {error}")
+        return to_error(self.address, api.name, failed.get("code", -1), failed.get("message"))
