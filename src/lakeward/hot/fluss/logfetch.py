@@ -17,7 +17,7 @@ from lakeward.hot.fluss.remotefiles import read_batches, segment_path, split_bat
 from lakeward.hot.fluss.rowbatch import BatchShaper, log_schema
 from lakeward.hot.fluss.servers import FlussServers, LogBucket
 from lakeward.hot.logbatch.codec import check_crc
-from lakeward.hot.logbatch.header import BatchHeader, MagicOne, read_header
+from lakeward.hot.logbatch.header import BatchHeader, read_header
 from lakeward.model.schema import Column
 from lakeward.model.table import TableInfo
 
@@ -46,20 +46,19 @@ class LogFetch:
         shaper, at, idle = BatchShaper(self.table.schema, self.columns), start, 0
         pending = self._send_ahead(at, stop)
         while at < stop:
-            answer = self._answer(pending, at)
+            answer, before = self._answer(pending, at), at
             if "remote" in answer:
                 for header, data in self._remote(answer["remote"], at, stop):
                     yield from self._rows(shaper, header, data, at, stop, projected=False)
                     at = header.next_offset
                 pending = self._send_ahead(at, stop)
-                continue
-            found = self._parse(answer)
-            before, after = at, (found[-1][0].next_offset if found else at)
-            pending = self._send_ahead(after, stop)  # on its way while the rows are worked on
-            for header, data in found:
-                if header.base_offset < stop and header.next_offset > at:
-                    yield from self._rows(shaper, header, data, at, stop, projected=self._pushed is not None)
-                at = max(at, header.next_offset)
+            else:
+                found = self._parse(answer)
+                pending = self._send_ahead(found[-1][0].next_offset if found else at, stop)  # on its way while the rows are worked on
+                for header, data in found:
+                    if header.base_offset < stop and header.next_offset > at:
+                        yield from self._rows(shaper, header, data, at, stop, projected=self._pushed is not None)
+                    at = max(at, header.next_offset)
             idle = idle + 1 if at == before else 0
             if idle > IDLE_ANSWERS:
                 raise ServerUnavailable(address=self.servers.bootstrap, reason=f"Fluss: bucket {self.bucket} gives nothing at offset {at}")
@@ -122,17 +121,18 @@ class LogFetch:
         records = answer.get("records")
         if records is None or not len(records):
             return []
-        return [(read_header(b, magic_one=MagicOne.LEADER_EPOCH), b) for b in split_batches(pa.py_buffer(records))]
+        magic_one = self.servers.magic_one
+        return [(read_header(b, magic_one=magic_one), b) for b in split_batches(pa.py_buffer(records))]
 
     def _remote(self, remote: Message, at: int, stop: int) -> Iterator[tuple[BatchHeader, pa.Buffer]]:
         """Batches of the segments that reach above `at` and begin below `stop`."""
-        position = remote.get("first_position", 0)
+        position, magic_one = remote.get("first_position", 0), self.servers.magic_one
         for segment in remote.get("segments", []):
             if segment["start"] >= stop:
                 return
             path = segment_path(remote["folder"], segment["id"], segment["start"])
             for data in read_batches(path, position):
-                header = read_header(data, where=path, magic_one=MagicOne.LEADER_EPOCH)
+                header = read_header(data, where=path, magic_one=magic_one)
                 if header.base_offset >= stop:
                     return
                 if header.next_offset > at:

@@ -54,7 +54,7 @@ def read_marks(servers: FlussServers, table: TableInfo, offsets: Mapping[Bucket,
     found: Marks = {}
     for bucket, offset, call in sent:
         with suppress(LakewardError):
-            mark = _mark(call.result(), offset)
+            mark = _mark(call.result(), offset, servers.magic_one)
             found |= {} if mark is None else {bucket: mark}
     return found
 
@@ -64,12 +64,12 @@ def _ask(servers: FlussServers, table: TableInfo, where: LogBucket, offset: int)
     return leader.send(FETCH_LOG, _request(table, where, offset))
 
 
-def _mark(answer: Message, offset: int) -> tuple[int, int] | None:
+def _mark(answer: Message, offset: int, magic_one: MagicOne) -> tuple[int, int] | None:
     for bucket in (b for t in answer.get("tables", []) for b in t.get("buckets", [])):
         records = bucket.get("records")
         if bucket.get("error_code") or records is None or len(records) < _HEADER:
             return None
-        header = read_header(records, magic_one=MagicOne.LEADER_EPOCH)
+        header = read_header(records, magic_one=magic_one)
         if header.base_offset < offset <= header.next_offset:
             return offset, header.crc
     return None

@@ -87,6 +87,9 @@ EARLIEST, LATEST, TIMESTAMP = 0, 1, 2
 CLIENT = -1
 """The follower id of a reader that is no replica."""
 
+SCAN_KV = 1061
+"""Not called here. Tablet servers have it from Fluss 1.0 on: it tells which Fluss this is."""
+
 _OFFSET = Shape(
     "PbListOffsetsRespForBucket", (integer("bucket", 1), integer("error_code", 2), text("error_message", 3), integer("offset", 4))
 )

@@ -12,8 +12,9 @@ from typing import Any
 from lakeward.errors import InvalidConfig, LakewardError, ServerUnavailable
 from lakeward.hot.fluss.connection import Credentials, FlussConnection
 from lakeward.hot.fluss.failures import MOVED, fluss_code_of
-from lakeward.hot.fluss.messages import METADATA, Api
+from lakeward.hot.fluss.messages import METADATA, SCAN_KV, Api
 from lakeward.hot.fluss.protobuf import Message
+from lakeward.hot.logbatch.header import MagicOne
 
 _RETRIES = 5
 _PAUSE_S = 0.1
@@ -90,6 +91,13 @@ class FlussServers:
         if address is None:
             raise ServerUnavailable(address=self.bootstrap, reason=f"Fluss: bucket {bucket} has no leader now")
         return self._connection(address)
+
+    @property
+    def magic_one(self) -> MagicOne:
+        """What batches of magic 1 hold in this cluster: told from the calls that its tablet servers know."""
+        with self._lock:
+            connections = list(self._connections.values())
+        return MagicOne.STATISTICS if any(c.lists(SCAN_KV) for c in connections) else MagicOne.LEADER_EPOCH
 
     def forget_leader(self, bucket: LogBucket) -> None:
         with self._lock:
