@@ -86,6 +86,7 @@ class FlussCoordinatorClient(CoordinatorClient):
         with self._lock:
             self._held.told(due)
         self._warn(answer)
+        self._store.renew_snapshots()
         verdicts, handed = read_verdicts(request, answer), self._handed(answer)
         if handed:
             handed += self._hand_more(request.room - len(handed))

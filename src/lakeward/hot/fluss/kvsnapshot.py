@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +34,26 @@ CHUNK_ROWS = 32_768
 """Rows decoded at a time: numpy's steps cost the same for one row and for a thousand, and this many stay in the cache."""
 
 LEASE_MS = 3_600_000
+"""Renewed by the job's heartbeat when half of it is over: a first round may take longer."""
+
 _TRIES = 3
 
 Schemas = Callable[[TableInfo, int], tuple[Column, ...]]
 
 
+@dataclass
+class _Lease:
+    """What one holder has, and when that was last said."""
+
+    since: float
+    snapshots: dict[LogBucket, int] = field(default_factory=dict)
+
+
 class KvSnapshots:
     def __init__(self, servers: FlussServers, schemas: Schemas) -> None:
         self._servers, self._schemas = servers, schemas
+        self._leases: dict[str, _Lease] = {}
+        self._lock = threading.Lock()
 
     def take(self, table: TableInfo, bucket: Bucket, where: LogBucket, holder: str) -> KvSnapshot | None:
         """The newest one, leased. None: there is none yet, or its rows are in a format not known here; then the log tells all, or fails."""
@@ -56,7 +71,21 @@ class KvSnapshots:
             return KvSnapshot(bucket=bucket, snapshot_id=str(found["snapshot_id"]), log_offset=files["log_offset"], has_offsets=False)
         raise self._gone(table, where, "the newest one")
 
+    def renew(self) -> None:
+        """Leases of this process that are half over. Best effort: the next beat tries again."""
+        now = time.monotonic()
+        with self._lock:
+            due = {holder: lease for holder, lease in self._leases.items() if now - lease.since >= LEASE_MS / 2000}
+        for holder, lease in due.items():
+            with suppress(LakewardError):
+                self._acquire(holder, dict(lease.snapshots))
+                lease.since = now
+                if holder not in self._leases:  # given back meanwhile
+                    self.release(holder)
+
     def release(self, holder: str) -> None:
+        with self._lock:
+            self._leases.pop(holder, None)
         try:
             self._servers.call_coordinator(DROP_KV_LEASE, {"lease_id": holder})
         except IncompatibleVersion:
@@ -92,11 +121,21 @@ class KvSnapshots:
         return None
 
     def _lease(self, where: LogBucket, snapshot_id: int, holder: str) -> None:
-        """Without it the files go when the second-next snapshot is made. A server too old for leases gives none."""
-        bucket = {"partition_id": where.partition_id, "bucket": where.number, "snapshot_id": snapshot_id}
-        tables = [{"table_id": where.table_id, "buckets": [bucket]}]
+        """Without it the files go when the second-next snapshot is made."""
+        self._acquire(holder, {where: snapshot_id})
+        with self._lock:
+            lease = self._leases.setdefault(holder, _Lease(time.monotonic()))
+            lease.snapshots[where] = snapshot_id
+
+    def _acquire(self, holder: str, snapshots: Mapping[LogBucket, int]) -> None:
+        """Also renews: what the holder has besides stays its own. A server too old for leases gives none."""
+        tables: dict[int, list[Message]] = {}
+        for where, snapshot_id in snapshots.items():
+            bucket = {"partition_id": where.partition_id, "bucket": where.number, "snapshot_id": snapshot_id}
+            tables.setdefault(where.table_id, []).append(bucket)
+        wanted = [{"table_id": table_id, "buckets": buckets} for table_id, buckets in tables.items()]
         try:
-            self._servers.call_coordinator(ACQUIRE_KV_LEASE, {"lease_id": holder, "duration_ms": LEASE_MS, "tables": tables})
+            self._servers.call_coordinator(ACQUIRE_KV_LEASE, {"lease_id": holder, "duration_ms": LEASE_MS, "tables": wanted})
         except IncompatibleVersion:
             return
 

@@ -123,6 +123,10 @@ class FlussStore(HotStore):
     def read_snapshot(self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         return self._snapshots.read(table, snapshot, self.log_bucket(table, snapshot.bucket), columns)
 
+    def renew_snapshots(self) -> None:
+        """Leases that this process holds, as far as they need it."""
+        self._snapshots.renew()
+
     def release_snapshots(self, table: TableInfo, holder: str) -> None:
         self._snapshots.release(holder)
 
