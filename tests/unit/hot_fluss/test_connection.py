@@ -52,11 +52,17 @@ def test_threads_share_one_connection() -> None:
         connection.close()
 
 
-def test_a_coordinator_that_has_just_started_is_asked_again_later() -> None:
-    words = "java.lang.IllegalStateException: CoordinatorEventProcessor is not initialized yet."
+@pytest.mark.parametrize(
+    "words",
+    [
+        "java.lang.IllegalStateException: CoordinatorEventProcessor is not initialized yet.",
+        "org.apache.fluss.exception.UnknownServerException: Failed to get table path by ID 1",
+    ],
+)
+def test_a_coordinator_that_has_just_started_is_asked_again_later(words: str) -> None:
     with scripted(lambda call: call.fail(-1, words)) as server:
         connection = connect(server.port)
-        with pytest.raises(ServerUnavailable, match="not initialized"):
+        with pytest.raises(ServerUnavailable, match="error -1"):
             connection.call(LIST_TABLES, {"database": "a"})
         connection.close()
 

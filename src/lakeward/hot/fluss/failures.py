@@ -34,7 +34,7 @@ class Code(IntEnum):
 MOVED = frozenset({Code.NOT_LEADER, Code.UNKNOWN_TABLE_OR_BUCKET, Code.LEADER_NOT_AVAILABLE, Code.NOT_COORDINATOR_LEADER})
 """Ask the metadata anew: the bucket, or the coordinator, is led by another server now."""
 
-_STARTING = "not initialized yet"
+_STARTING = ("not initialized yet", "Failed to get table path by ID")
 """In the words of error -1 from a coordinator that has just started: it listens before it can answer."""
 
 _TRY_LATER = MOVED | {Code.NETWORK, Code.TIMED_OUT, Code.AUTHENTICATION_AGAIN}
@@ -43,7 +43,7 @@ _TRY_LATER = MOVED | {Code.NETWORK, Code.TIMED_OUT, Code.AUTHENTICATION_AGAIN}
 def to_error(address: str, what: str, code: int, text: str | None) -> LakewardError:
     """The typed error of an answer. `fluss_code_of` gives the number back where callers care."""
     words = (text or "no message").strip().splitlines()[0] if (text or "").strip() else "no message"
-    if code in _TRY_LATER or (code == Code.UNKNOWN and _STARTING in words):
+    if code in _TRY_LATER or (code == Code.UNKNOWN and any(s in words for s in _STARTING)):
         error: LakewardError = ServerUnavailable(address=address, reason=f"{what}: Fluss error {code}: {words}")
     elif code == Code.AUTHENTICATION:
         error = Unauthorized(what=f"{what} at Fluss {address} ({words})")
