@@ -25,7 +25,8 @@ PASSWORD_VARIABLE = "LAKEWARD_FLUSS_PASSWORD"  # noqa: S105 - the variable's nam
 
 class FlussPlugin(HotPlugin):
     """Options: `bootstrap` (host:port, several with commas), `user` for SASL PLAIN with the password from LAKEWARD_FLUSS_PASSWORD of
-    each process, and `lake.KEY` for options of the lake that differ from what the cluster says."""
+    each process, and `lake.KEY` for options of the lake that differ from what the cluster says. Where one text is all that can be
+    given, the user may stand before the addresses: `user@host:port`."""
 
     name = "fluss"
     is_upkept = False
@@ -34,7 +35,8 @@ class FlussPlugin(HotPlugin):
         if not options.get(BOOTSTRAP):
             raise InvalidConfig(where="hot store fluss", reason="the option `bootstrap` (host:port of a Fluss server) is missing")
         self.options = dict(options)
-        self.servers = FlussServers(options[BOOTSTRAP], credentials=_credentials(options.get(USER)))
+        user, _, addresses = options[BOOTSTRAP].rpartition("@")
+        self.servers = FlussServers(addresses, credentials=_credentials(options.get(USER) or user or None))
         self._store = FlussStore(self.servers)
         self._lakes: dict[tuple[tuple[str, str], ...], LakeStorage] = {}
         self._coordinator = FlussCoordinatorClient(self.servers, self._store, self._lake)
