@@ -11,6 +11,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from lakeward.config import options
@@ -19,7 +20,7 @@ from lakeward.hot.fluss.beats import HeldBack, beat_entry, beat_message, read_le
 from lakeward.hot.fluss.epochs import join_epoch
 from lakeward.hot.fluss.failures import Code, fluss_code_of, to_error
 from lakeward.hot.fluss.lakehistory import Registered, find_newest, read_ledger
-from lakeward.hot.fluss.logmarks import ACCEPT_VARIABLE, MARKS_KEY, check_marks, known_marks, to_text
+from lakeward.hot.fluss.logmarks import ACCEPT_VARIABLE, MARKS_KEY, LastBatch, check_marks, known_marks, marks_of, to_text
 from lakeward.hot.fluss.messages import COMMIT_LAKE, HEARTBEAT, LAKE_SNAPSHOT, PREPARE_LAKE, Api
 from lakeward.hot.fluss.overlaps import check_overlap, flink_snapshots
 from lakeward.hot.fluss.protobuf import Message
@@ -56,6 +57,18 @@ _FRESHNESS = options.TABLE_DATALAKE_FRESHNESS
 
 K = TypeVar("K")
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A round's commit as Fluss knows of it: the file of its offsets, and what lies before them in the log."""
+
+    offsets: Mapping[Bucket, int]
+    path: str
+    last: Mapping[Bucket, LastBatch]
+
+
+_Registration = tuple[Registered, Mapping[Bucket, int], Mapping[Bucket, int]]
 LakeOf = Callable[[TableInfo], tuple[str, Mapping[str, str], LakeStorage]]
 """A table's lake: format, options, and the plugin opened with them."""
 
@@ -68,7 +81,7 @@ class FlussCoordinatorClient(CoordinatorClient):
         self._clock: Clock = clock or SystemClock()
         self._held, self._slack = HeldBack(), Slack()
         self._paths: dict[TableId, TablePath] = {}
-        self._prepared: OrderedDict[RoundId, tuple[Mapping[Bucket, int], str]] = OrderedDict()
+        self._prepared: OrderedDict[RoundId, _Prepared] = OrderedDict()
         self._intents: OrderedDict[RoundId, TableInfo] = OrderedDict()
         self._looked_at: OrderedDict[SnapshotId, None] = OrderedDict()
         self._lock = threading.Lock()
@@ -200,10 +213,11 @@ class FlussCoordinatorClient(CoordinatorClient):
         """Fluss writes the offsets, laid over those it knows, to a file; the snapshot carries the file's path."""
         with self._lock:
             known = self._prepared.get(round_id)
-        if known is None or known[0] != offsets:
-            known = (dict(offsets), self._write_offsets(table, offsets))
+        if known is None or known.offsets != offsets:
+            last = self._store.last_batches(table, offsets)
+            known = _Prepared(dict(offsets), self._write_offsets(table, offsets), last)
             _keep(self._prepared, round_id, known, self._lock)
-        return {OFFSETS_KEY: known[1], MARKS_KEY: to_text(table, self._store.marks(table, offsets))}
+        return {OFFSETS_KEY: known.path, MARKS_KEY: to_text(table, marks_of(known.last))}
 
     def _write_offsets(self, table: TableInfo, offsets: Mapping[Bucket, int], *, anew: bool = False) -> str:
         """`anew`: these are all there are; what Fluss has is not looked at."""
@@ -220,16 +234,18 @@ class FlussCoordinatorClient(CoordinatorClient):
         newest = self._newest(table, report.snapshot_id)
         is_first = newest is not None and str(before) != newest
         if is_first and newest is not None:
-            self._register(table, *self._registration(table, newest, report), keep_from=_KEEP_ALL if before is None else before)
+            entry, offsets, times = self._registration(table, newest, report)
+            self._register(table, entry, offsets, times, keep_from=_KEEP_ALL if before is None else before)
         return CommitAnswer(first=is_first, offsets=report.offsets)
 
-    def _registration(self, table: TableInfo, newest: SnapshotId, report: CommitReport) -> tuple[Registered, Mapping[Bucket, int]]:
+    def _registration(self, table: TableInfo, newest: SnapshotId, report: CommitReport) -> _Registration:
         """Adopted: with a file of its own. Fluss may have deleted the one that the lake names, as it does when it is told of another
         snapshot; where it has not, another job that adopts at this moment would let it delete the file that both name."""
         prepared = self._prepared.get(report.round_id)
         if report.kind is LedgerKind.ROUND and prepared is not None and newest == report.snapshot_id:
-            return Registered(newest, prepared[1]), OffsetMap({r.bucket: r.range.stop for r in report.ranges})
-        return Registered(newest, self._write_offsets(table, report.offsets, anew=True)), report.offsets
+            offsets = {r.bucket: r.range.stop for r in report.ranges}
+            return Registered(newest, prepared.path), offsets, {b: last.at_ms for b, last in prepared.last.items()}
+        return Registered(newest, self._write_offsets(table, report.offsets, anew=True)), report.offsets, {}
 
     def knows_round(self, table_id: TableId, round_id: RoundId) -> bool:
         table = self._load(self._path_of(table_id))
@@ -251,14 +267,23 @@ class FlussCoordinatorClient(CoordinatorClient):
         newest = find_newest(str(table.path), snapshots, head.snapshot_id) if head is not None else None
         return newest if seen is None or find_newest(str(table.path), snapshots, seen) == newest else None
 
-    def _register(self, table: TableInfo, snapshot: Registered, offsets: Mapping[Bucket, int], *, keep_from: int | None = None) -> None:
-        """The offsets let tablet servers expire their remote log; the same path twice says that the snapshot is readable.
+    def _register(
+        self,
+        table: TableInfo,
+        snapshot: Registered,
+        offsets: Mapping[Bucket, int],
+        times: Mapping[Bucket, int] | None = None,
+        *,
+        keep_from: int | None = None,
+    ) -> None:
+        """The offsets let tablet servers expire their remote log, and the times say how far behind the lake is; the same path twice says
+        that the snapshot is readable.
 
         Fluss deletes the offsets files of what it knew before `keep_from`, its newest when we looked. Whatever came since stays: another
         job's snapshot, and this very one where a request that got no answer arrived all the same. None, as the Flink job has it: all
         files but the new one go."""
         ids = {"table_id": int(table.table_id), "snapshot_id": int(snapshot.snapshot_id)}
-        moved = {**ids, "buckets": _ends(table, offsets), "path": _path(table)}
+        moved = {**ids, "buckets": _ends(table, offsets, times), "path": _path(table)}
         entry = {**ids, "tiered": snapshot.path, "readable": snapshot.path, "keep_from": keep_from}
         self._tiering(COMMIT_LAKE, {"tables": [moved], "snapshots": [entry]})
 
@@ -352,11 +377,16 @@ def _named_offsets(table: TableInfo, answer: Message) -> OffsetMap:
     return OffsetMap(found)
 
 
-def _ends(table: TableInfo, offsets: Mapping[Bucket, int]) -> list[Message]:
+def _ends(table: TableInfo, offsets: Mapping[Bucket, int], times: Mapping[Bucket, int] | None = None) -> list[Message]:
     """Buckets of partitions that Fluss no longer has are left out: it keeps their offsets by itself."""
-    ids = partition_ids(table)
+    ids, times = partition_ids(table), times or {}
     return [
-        {"partition_id": ids[b.partition] if b.partition else None, "bucket": b.number, "log_end_offset": offset}
+        {
+            "partition_id": ids[b.partition] if b.partition else None,
+            "bucket": b.number,
+            "log_end_offset": offset,
+            "max_timestamp": times.get(b),
+        }
         for b, offset in sorted(offsets.items())
         if not b.partition or b.partition in ids
     ]

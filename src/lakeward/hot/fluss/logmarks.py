@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from lakeward.errors import LakewardError, LogRewritten
 from lakeward.hot.fluss.connection import Pending
@@ -38,11 +39,27 @@ _NEWEST = 20
 """Snapshots of ours that are looked through for marks: a bucket that moved in none of them is not checked."""
 
 Marks = dict[Bucket, tuple[int, int]]
+"""Bucket -> (offset, checksum of the batch before it)."""
+
+
+@dataclass(frozen=True)
+class LastBatch:
+    """The batch before an offset: its checksum, and when Fluss took it."""
+
+    offset: int
+    crc: int
+    at_ms: int
+
+
 BucketName = Callable[[Bucket], LogBucket]
 
 
-def read_marks(servers: FlussServers, table: TableInfo, offsets: Mapping[Bucket, int], name: BucketName) -> Marks:
-    """Bucket -> (offset, checksum of the batch before it); without those that lie in remote storage, where nothing is lost.
+def marks_of(batches: Mapping[Bucket, LastBatch]) -> Marks:
+    return {b: (last.offset, last.crc) for b, last in batches.items()}
+
+
+def read_last(servers: FlussServers, table: TableInfo, offsets: Mapping[Bucket, int], name: BucketName) -> dict[Bucket, LastBatch]:
+    """The batches before these offsets; without those that lie in remote storage, where nothing is lost.
 
     A request for each bucket, all on their way at once: a server gives a batch above the limit only to the first bucket of a request.
     Best effort: without a mark a round is as safe as the log is."""
@@ -51,11 +68,11 @@ def read_marks(servers: FlussServers, table: TableInfo, offsets: Mapping[Bucket,
         with suppress(LakewardError):
             if offset > 0:
                 sent.append((bucket, offset, _ask(servers, table, name(bucket), offset)))
-    found: Marks = {}
+    found: dict[Bucket, LastBatch] = {}
     for bucket, offset, call in sent:
         with suppress(LakewardError):
-            mark = _mark(call.result(), offset, servers.magic_one)
-            found |= {} if mark is None else {bucket: mark}
+            last = _last(call.result(), offset, servers.magic_one)
+            found |= {} if last is None else {bucket: last}
     return found
 
 
@@ -64,14 +81,14 @@ def _ask(servers: FlussServers, table: TableInfo, where: LogBucket, offset: int)
     return leader.send(FETCH_LOG, _request(table, where, offset))
 
 
-def _mark(answer: Message, offset: int, magic_one: MagicOne) -> tuple[int, int] | None:
+def _last(answer: Message, offset: int, magic_one: MagicOne) -> LastBatch | None:
     for bucket in (b for t in answer.get("tables", []) for b in t.get("buckets", [])):
         records = bucket.get("records")
         if bucket.get("error_code") or records is None or len(records) < _HEADER:
             return None
         header = read_header(records, magic_one=magic_one)
         if header.base_offset < offset <= header.next_offset:
-            return offset, header.crc
+            return LastBatch(offset, header.crc, header.timestamp_ms)
     return None
 
 

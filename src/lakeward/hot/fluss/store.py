@@ -14,7 +14,7 @@ from lakeward.hot.fluss.connection import FlussConnection, Pending
 from lakeward.hot.fluss.failures import Code, fluss_code_of, to_error
 from lakeward.hot.fluss.kvsnapshot import KvSnapshots
 from lakeward.hot.fluss.logfetch import LogFetch
-from lakeward.hot.fluss.logmarks import Marks, read_marks
+from lakeward.hot.fluss.logmarks import LastBatch, Marks, marks_of, read_last
 from lakeward.hot.fluss.messages import (
     CLIENT,
     EARLIEST,
@@ -45,7 +45,7 @@ class FlussStore(HotStore):
     def __init__(self, servers: FlussServers) -> None:
         self.servers = servers
         self._schemas: dict[tuple[str, int], tuple[Column, ...]] = {}
-        self._marks: dict[TableId, Marks] = {}
+        self._frozen: dict[TableId, dict[Bucket, LastBatch]] = {}
         self._lock = threading.Lock()
         self._snapshots = KvSnapshots(servers, self.schema_columns)
 
@@ -84,20 +84,23 @@ class FlussStore(HotStore):
         """Up to Fluss's high watermark. Partitions: those of when the table was loaded. The log's marks at these ends are kept: taken
         before anything is read, they tell whether a round read what was there then."""
         starts, ends = self._offsets(table, EARLIEST), self._offsets(table, LATEST)
-        marks = self.marks_now(table, ends)
+        last = self._last_now(table, ends)
         with self._lock:
-            self._marks[table.table_id] = marks
+            self._frozen[table.table_id] = last
         return {b: LogBounds(start=min(starts[b], end), end=end) for b, end in sorted(ends.items())}
 
-    def marks(self, table: TableInfo, offsets: Mapping[Bucket, int]) -> Marks:
-        """Marks of these offsets: as of the last `freeze` where they are ends of then, else as of now."""
+    def last_batches(self, table: TableInfo, offsets: Mapping[Bucket, int]) -> dict[Bucket, LastBatch]:
+        """What lies before these offsets: as of the last `freeze` where they are ends of then, else as of now."""
         with self._lock:
-            frozen = {b: m for b, m in self._marks.get(table.table_id, {}).items() if m[0] == offsets.get(b)}
+            frozen = {b: last for b, last in self._frozen.get(table.table_id, {}).items() if last.offset == offsets.get(b)}
         rest = {b: o for b, o in offsets.items() if b not in frozen}
-        return {**frozen, **(self.marks_now(table, rest) if rest else {})}
+        return {**frozen, **(self._last_now(table, rest) if rest else {})}
 
     def marks_now(self, table: TableInfo, offsets: Mapping[Bucket, int]) -> Marks:
-        return read_marks(self.servers, table, offsets, lambda bucket: self.log_bucket(table, bucket))
+        return marks_of(self._last_now(table, offsets))
+
+    def _last_now(self, table: TableInfo, offsets: Mapping[Bucket, int]) -> dict[Bucket, LastBatch]:
+        return read_last(self.servers, table, offsets, lambda bucket: self.log_bucket(table, bucket))
 
     def offset_at(self, table: TableInfo, bucket: Bucket, at_ms: int) -> int:
         found = self._list_offsets(table, [self.log_bucket(table, bucket)], TIMESTAMP, at_ms)
