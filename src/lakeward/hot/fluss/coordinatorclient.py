@@ -317,7 +317,7 @@ class FlussCoordinatorClient(CoordinatorClient):
         frozen_at_ms, bounds = self._clock.now_ms(), self._store.freeze(table)
         tails = []
         for bucket, found in bounds.items():
-            start = offsets.get(bucket, found.start)
+            start = offsets.get(bucket, 0 if table.is_pk else found.start)
             if start < found.start:
                 raise LogTooShort(table=str(path), bucket=str(bucket), committed=start, start=found.start)
             tails.append(HotRange(bucket=bucket, range=OffsetRange(start, max(start, found.end))))
