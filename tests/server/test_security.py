@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from lakeward.client import Client, connect
+from lakeward.config import resolve
 from lakeward.errors import (
     Forbidden,
     IncompatibleVersion,
@@ -91,6 +92,38 @@ def test_the_token_comes_from_the_environment(start_server: StartServer, monkeyp
     server = start_server(settings={"server.token-file": str(file)})
     monkeypatch.setenv("LAKEWARD_TOKEN", "top")
     assert server.client().list_tables() == []
+
+
+def test_a_renewed_token_is_taken_up_at_every_door(start_server: StartServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The server gets new tokens, then the client's file is written anew: the same client goes on, over HTTP, over Flight and in the
+    catalog, where it reads the lake."""
+    monkeypatch.delenv("LAKEWARD_TOKEN", raising=False)
+    secret, tokens = tmp_path / "secret", tmp_path / "tokens"
+    secret.write_text("old\n")
+    tokens.write_text("ann:admin:old\n")
+    server = start_server(settings={"server.token-file": str(tokens), "datalake.format": "iceberg"})
+    with connect(server.url, config=resolve(arguments={"client.token-file": str(secret)})) as client:
+        table = client.create_table("d.t", COLUMNS)
+        table.append({"id": 1})
+        assert table.read().to_table().num_rows == 1
+        server.stop()
+        tokens.write_text("ann:admin:new\n")
+        server.restart()
+        for call in (client.list_tables, table.bounds, table.read):
+            with pytest.raises(Unauthorized):
+                call()
+        secret.write_text("new\n")
+        assert client.list_tables() == ["d.t"]
+        table.append({"id": 2})
+        assert table.read().to_table().num_rows == 2
+        assert table.read(mode="lake").to_table().num_rows == 0
+
+
+def test_a_token_given_by_hand_reads_the_lake_too(start_server: StartServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LAKEWARD_TOKEN", raising=False)
+    server = start_server(settings={"server.tokens": TOKENS, "datalake.format": "iceberg"})
+    server.client(token="top").create_table("d.t", COLUMNS)
+    assert server.client(token="eye").read("d.t", mode="lake").to_table().num_rows == 0
 
 
 def test_an_open_address_needs_a_token(tmp_path: Path) -> None:

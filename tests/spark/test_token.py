@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from lakeward.testing.waiting import wait_until
 from lakeward.tiering.arguments import main
 from tests.spark.processes import Process, Server, check_exactly_once, tier_now
 
@@ -20,20 +21,28 @@ def start_job(server: Server, token_file: Path) -> Process:
     return Process(arguments, server.folder / "job.log", environment)
 
 
-def test_a_job_takes_its_token_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_takes_its_token_from_a_file_and_a_new_one_when_it_is_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEWARD_TOKEN", "top")
     secret = tmp_path / "secret"
     secret.write_text("hammer\n")
     server = Server(tmp_path / "server", {"server.tokens": TOKENS})
     job = start_job(server, secret)
     try:
-        client = server.connect()
-        table = client.create_table("d.t", "id BIGINT", freshness="1 h")
-        table.append([{"id": n} for n in range(100)])
-        tier_now(client, table)
-        assert check_exactly_once(client, table) == 100
-        assert "hammer" not in job.text()
-        client.close()
+        with server.connect() as client:
+            table = client.create_table("d.t", "id BIGINT", freshness="1 h")
+            table.append([{"id": n} for n in range(100)])
+            tier_now(client, table)
+            assert check_exactly_once(client, table) == 100
+            server.stop()
+            server.settings["server.tokens"] = TOKENS.replace("hammer", "tongs")
+            server.start()
+            wait_until(lambda: "no valid token" in job.text(), limit_s=30, what="a refusal of the old token", state=job.text)
+            secret.write_text("tongs\n")
+            table.append([{"id": n} for n in range(100, 150)])
+            tier_now(client, table)
+            assert check_exactly_once(client, table) == 150, "heartbeats, reads in workers and commits go on with the new one"
+            assert "hammer" not in job.text()
+            assert "tongs" not in job.text()
     finally:
         job.kill()
         server.stop()

@@ -29,7 +29,7 @@ class Client:
     def __init__(self, url: str, *, options: ClientOptions | None = None) -> None:
         self.options = options or ClientOptions()
         ca = self.options.ca
-        self.server = ServerConnection(url, token=self.options.token, ca=ca, timeout_s=self.options.timeout_s)
+        self.server = ServerConnection(url, token=self.options.token_source(), ca=ca, timeout_s=self.options.timeout_s)
         self.plugin = EmbeddedPlugin({SERVER: url, **({CA: ca} if ca else {})}, self.server, retry_s=self.options.retry_s)
         self.store = self.plugin.store()
         self._tables: WeakSet[Table] = WeakSet()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lakeward.config import Config, options
-from lakeward.errors import InvalidConfig
+from lakeward.protocol.token import TokenSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,6 +15,8 @@ class ClientOptions:
     """Times in seconds. The defaults are those of the options."""
 
     token: str | None = None
+    token_file: Path | None = None
+    """Read where no token is given, and again whenever it has changed."""
     ca: str | None = None
     timeout_s: float = options.CLIENT_TIMEOUT.default.total_seconds()
     batch_bytes: int = options.CLIENT_WRITER_BATCH_SIZE.default
@@ -23,12 +25,17 @@ class ClientOptions:
     retry_s: float = options.CLIENT_WRITER_RETRY_TIMEOUT.default.total_seconds()
     read_lease_s: float = options.CLIENT_READ_LEASE.default.total_seconds()
 
+    def token_source(self) -> TokenSource | None:
+        """None: what the process was started with. Raises `InvalidConfig` for a file that cannot be read."""
+        return None if self.token is None and self.token_file is None else TokenSource.of(self.token, self.token_file)
+
     @classmethod
     def of(cls, config: Config, *, token: str | None = None, ca: str | None = None) -> ClientOptions:
         """`token` and `ca` given by hand come before the configured ones."""
         configured = config.get(options.CLIENT_TLS_CA)
         return cls(
-            token=token if token is not None else load_token(config),
+            token=token if token is not None else config.get(options.CLIENT_TOKEN),
+            token_file=config.get(options.CLIENT_TOKEN_FILE),
             ca=ca or (None if configured is None else str(configured)),
             timeout_s=config.get(options.CLIENT_TIMEOUT).total_seconds(),
             batch_bytes=config.get(options.CLIENT_WRITER_BATCH_SIZE),
@@ -37,14 +44,3 @@ class ClientOptions:
             retry_s=config.get(options.CLIENT_WRITER_RETRY_TIMEOUT).total_seconds(),
             read_lease_s=config.get(options.CLIENT_READ_LEASE).total_seconds(),
         )
-
-
-def load_token(config: Config) -> str | None:
-    """The configured secret, or the one in the configured file."""
-    given, file = config.get(options.CLIENT_TOKEN), config.get(options.CLIENT_TOKEN_FILE)
-    if given is not None or file is None:
-        return given
-    try:
-        return Path(file).read_text().strip()
-    except OSError as error:
-        raise InvalidConfig(where=options.CLIENT_TOKEN_FILE.key, reason=str(error)) from error

@@ -109,6 +109,7 @@ class Table:
         """A union read: the lake's history plus the hot tail, as Arrow. See `lakeward.read.arrow`."""
         from lakeward.read.arrow import read, request_of
 
+        self.client.server.info()  # once: it says where the catalog is that takes our token too
         return read(self.client.plugin, replace(request_of(self.path, **options), lease_s=self.client.options.read_lease_s))
 
     def names_of(self, kind: PutKind, columns: Columns) -> Sequence[str]:

@@ -426,7 +426,9 @@ TIERING_CACHE_DIR = _optional(
 # ---- client ----------------------------------------------------------------------------------------------------------
 CLIENT_SERVER = _option("client.server", text(), "http://127.0.0.1:9050", "The server's HTTP address.", _C, variable="LAKEWARD_SERVER")
 CLIENT_TOKEN = _optional("client.token", text(), "no token", "The secret part of a token.", _C, secret=True, variable="LAKEWARD_TOKEN")
-CLIENT_TOKEN_FILE = _optional("client.token-file", path(), "no file", "File that holds the token's secret part.", _C)
+CLIENT_TOKEN_FILE = _optional(
+    "client.token-file", path(), "no file", "File that holds the token's secret part; read again when it changes.", _C
+)
 CLIENT_TLS_CA = _optional(
     "client.tls.ca", path(), "the system's", "Certificates (PEM) that a server's TLS is checked against.", _C, variable="LAKEWARD_TLS_CA"
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any
 
 from lakeward.config import options, resolve
 from lakeward.errors import InvalidConfig, LakewardError
+from lakeward.protocol.token import TokenSource
 from lakeward.tiering.job import run_job
 from lakeward.tiering.options import TieringOptions
 
@@ -63,7 +63,8 @@ def run(
         "client.token-file": token_file,
     }
     config = resolve(arguments={k: v for k, v in arguments.items() if v is not None}, file=config_file)
-    _use_token(None if token_file else config.get(options.CLIENT_TOKEN), config.get(options.CLIENT_TOKEN_FILE))
+    # A file named as argument comes before a token that stands in the environment.
+    TokenSource.of(None if token_file else config.get(options.CLIENT_TOKEN), config.get(options.CLIENT_TOKEN_FILE)).share()
     spark = {**{f"spark.{k}": v for k, v in config.below("spark.").items()}, **parse_conf(conf)}
     made = TieringOptions.from_config(config, spark)
     run_job(made if fluss is None else made.with_fluss(fluss, fluss_user))
@@ -87,18 +88,6 @@ def parse_conf(pairs: Sequence[str]) -> dict[str, str]:
             raise InvalidConfig(where=f"--conf {pair}", reason="write it as spark.key=value")
         found[key] = value
     return found
-
-
-def _use_token(token: str | None, file: Path | None) -> None:
-    """Every connection of this process, and of local executors, takes its token from the environment; a file named as argument
-    comes before one that stands there."""
-    if token is None and file is not None:
-        try:
-            token = file.read_text().strip()
-        except OSError as error:
-            raise InvalidConfig(where=options.CLIENT_TOKEN_FILE.key, reason=str(error)) from error
-    if token:
-        os.environ["LAKEWARD_TOKEN"] = token
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -15,6 +15,7 @@ from lakeward.errors import InvalidConfig, RemoteError, ServerUnavailable, from_
 from lakeward.protocol.codec import decode, encode
 from lakeward.protocol.routes import INFO
 from lakeward.protocol.tables import ServerInfo
+from lakeward.protocol.token import TokenSource
 from lakeward.protocol.version import PROTOCOL, PROTOCOL_HEADER, check_peer
 
 _JITTER = random.Random()  # noqa: S311 - spreading retries needs no secrecy
@@ -22,7 +23,6 @@ _JITTER = random.Random()  # noqa: S311 - spreading retries needs no secrecy
 
 T = TypeVar("T")
 
-TOKEN_VARIABLE = "LAKEWARD_TOKEN"  # noqa: S105 - the name of a variable
 CA_VARIABLE = "LAKEWARD_TLS_CA"
 """A PEM file with the certificates to trust, for servers whose certificate no public authority signed."""
 
@@ -30,16 +30,31 @@ CA_VARIABLE = "LAKEWARD_TLS_CA"
 class ServerConnection:
     """One server by its URL. Threads share it; a forked process opens connections of its own."""
 
-    def __init__(self, url: str, *, token: str | None = None, ca: str | None = None, timeout_s: float = 30.0, retry_s: float = 5.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | TokenSource | None = None,
+        ca: str | None = None,
+        timeout_s: float = 30.0,
+        retry_s: float = 5.0,
+    ) -> None:
+        """`token` None: what the process was started with."""
         if not url.startswith(("http://", "https://")):
             raise InvalidConfig(where="server", reason=f"{url!r} is no URL such as http://127.0.0.1:9050")
         self.url = url.rstrip("/")
-        self.token = token if token is not None else os.environ.get(TOKEN_VARIABLE)
+        self._token = TokenSource(token) if isinstance(token, str) else token or TokenSource.of_process()
         self.ca = ca or os.environ.get(CA_VARIABLE)
         self.timeout_s, self.retry_s = timeout_s, retry_s
         self._lock = threading.Lock()
         self._pid, self._client = 0, None  # type: int, httpx.Client | None
         self._info: ServerInfo | None = None
+
+    @property
+    def authorization(self) -> str | None:
+        """What each call shows, over HTTP and Flight: asked for every time, as the token may be renewed while we run."""
+        secret = self._token.current()
+        return f"Bearer {secret}" if secret else None
 
     def ask(
         self,
@@ -76,6 +91,8 @@ class ServerConnection:
         if self._info is None or fresh:
             self._info = self.call(ServerInfo, "GET", INFO)
             check_peer(f"the server at {self.url}", self._info.protocol)
+            if self._info.iceberg_uri is not None:
+                self._token.use_for(self._info.iceberg_uri)
         return self._info
 
     def close(self) -> None:
@@ -87,7 +104,9 @@ class ServerConnection:
     def _once(self, method: str, path: str, body: Any, params: dict[str, Any] | None, timeout_s: float | None) -> Any:
         try:
             json = None if body is None else encode(body)
-            response = self._http().request(method, path, json=json, params=params, timeout=timeout_s or self.timeout_s)
+            shown = self.authorization
+            headers = None if shown is None else {"Authorization": shown}
+            response = self._http().request(method, path, json=json, params=params, headers=headers, timeout=timeout_s or self.timeout_s)
         except httpx.HTTPError as error:
             raise ServerUnavailable(address=self.url, reason=str(error) or type(error).__name__) from error
         if response.is_success:
@@ -98,8 +117,6 @@ class ServerConnection:
         with self._lock:
             if self._client is None or self._pid != os.getpid():
                 headers = {PROTOCOL_HEADER: PROTOCOL}
-                if self.token:
-                    headers["Authorization"] = f"Bearer {self.token}"
                 self._client = httpx.Client(
                     base_url=self.url, headers=headers, timeout=self.timeout_s, verify=self._trust(), trust_env=False
                 )

@@ -18,7 +18,8 @@ FORMAT_PROPERTY = "table.datalake.format"
 
 
 class EmbeddedPlugin(HotPlugin):
-    """`server` is the HTTP URL, `tls.ca` a file of certificates to trust. The token comes from LAKEWARD_TOKEN of each process."""
+    """`server` is the HTTP URL, `tls.ca` a file of certificates to trust. The token is that of each process:
+    LAKEWARD_TOKEN, or the file that LAKEWARD_CLIENT__TOKEN_FILE names."""
 
     name = "embedded"
 

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Mapping
 from typing import Any
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.rest.auth import AuthManager, AuthManagerAdapter
 from pyiceberg.exceptions import NoSuchPropertyException, NotInstalledError
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import Table
@@ -19,6 +19,7 @@ from lakeward.errors import InvalidConfig
 from lakeward.lake.iceberg.failures import lake_errors
 from lakeward.model.clock import Clock, SystemClock
 from lakeward.model.table import TablePath
+from lakeward.protocol.token import TokenSource
 
 NAME_OPTION = "name"
 TIMEOUT_OPTION = "request-timeout-s"
@@ -37,6 +38,16 @@ class _LimitedAdapter(HTTPAdapter):
         if kwargs.get("timeout") is None:
             kwargs["timeout"] = self._limit_s
         return super().send(request, *args, **kwargs)
+
+
+class _RenewedToken(AuthManager):
+    """PyIceberg takes a token once; this one may be renewed while the connection lasts."""
+
+    def __init__(self, source: TokenSource) -> None:
+        self._source = source
+
+    def auth_header(self) -> str:
+        return f"Bearer {self._source.current()}"
 
 
 class IcebergConnection:
@@ -67,8 +78,10 @@ class IcebergConnection:
 
     def _connect(self) -> Catalog:
         options = dict(self.options)
-        if options.get("type") == "rest" and "token" not in options and os.environ.get("LAKEWARD_TOKEN"):
-            options["token"] = os.environ["LAKEWARD_TOKEN"]
+        has_own = options.get("type") != "rest" or "token" in options
+        token = TokenSource() if has_own else TokenSource.find_for(options.get("uri", ""))
+        if secret := token.current():
+            options["token"] = secret
         try:
             with lake_errors("", "catalog"):
                 catalog = _open(self.name, options)
@@ -77,6 +90,8 @@ class IcebergConnection:
         if isinstance(catalog, RestCatalog):
             for scheme in ("http://", "https://"):
                 catalog._session.mount(scheme, _LimitedAdapter(self._limit_s))
+            if secret:
+                catalog._session.auth = AuthManagerAdapter(_RenewedToken(token))
         return catalog
 
     def removes_old_metadata(self, catalog: Catalog) -> bool:

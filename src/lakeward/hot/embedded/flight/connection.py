@@ -79,14 +79,14 @@ class FlightConnection:
         self.server, self.retry_s = server, retry_s
         self._lock = threading.Lock()
         self._client: flight.FlightClient | None = None
-        self._headers = [(b"authorization", f"Bearer {server.token}".encode())] if server.token else []
 
     @property
     def address(self) -> str:
         return self.server.url
 
     def options(self, timeout_s: float | None = None) -> flight.FlightCallOptions:
-        return flight.FlightCallOptions(headers=self._headers, timeout=timeout_s)
+        shown = self.server.authorization
+        return flight.FlightCallOptions(headers=[] if shown is None else [(b"authorization", shown.encode())], timeout=timeout_s)
 
     def client(self) -> flight.FlightClient:
         with self._lock:

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The secret that a process shows to its server: a fixed one, or a file's, read again whenever the file has changed."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
+from pathlib import Path
+
+from lakeward.errors import InvalidConfig
+
+TOKEN_VARIABLE = "LAKEWARD_TOKEN"  # noqa: S105 - the name of a variable
+FILE_VARIABLE = "LAKEWARD_CLIENT__TOKEN_FILE"
+"""The variables of `client.token` and `client.token-file`. Written out here: tasks need not load all options for them."""
+
+_KNOWN: dict[str, TokenSource] = {}
+
+
+class TokenSource:
+    """Threads share it. A file that cannot be read for a moment, as while it is being replaced, leaves the last secret in force."""
+
+    def __init__(self, secret: str | None = None, file: Path | None = None) -> None:
+        self.file = file
+        self._secret = secret
+        self._seen: tuple[int, int, int] | None = None
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of(cls, secret: str | None, file: Path | None) -> TokenSource:
+        """`client.token`, else what is in `client.token-file`. Raises `InvalidConfig` for a file that cannot be read."""
+        if secret is not None or file is None:
+            return cls(secret)
+        source = cls(file=file.absolute())
+        try:
+            source._read(source._stamp())
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidConfig(where="client.token-file", reason=str(error)) from error
+        return source
+
+    @classmethod
+    def of_process(cls, environment: Mapping[str, str] | None = None) -> TokenSource:
+        """What this process was started with. A file that is not here, as on another machine's executor, is no token."""
+        variables = os.environ if environment is None else environment
+        file = variables.get(FILE_VARIABLE)
+        return cls(variables.get(TOKEN_VARIABLE), None if file is None or TOKEN_VARIABLE in variables else Path(file))
+
+    def share(self, environment: MutableMapping[str, str] | None = None) -> None:
+        """Every connection of this process, and of processes that it starts, takes its token from here."""
+        variables = os.environ if environment is None else environment
+        if self.file is not None:
+            variables.pop(TOKEN_VARIABLE, None)
+            variables[FILE_VARIABLE] = str(self.file)
+        elif self._secret:
+            variables[TOKEN_VARIABLE] = self._secret
+
+    def use_for(self, uri: str) -> None:
+        """The catalog that a server keeps under this address is shown the server's token, which never travels with a plan."""
+        _KNOWN[uri.rstrip("/")] = self
+
+    @classmethod
+    def find_for(cls, uri: str) -> TokenSource:
+        """The one to show there: what was said by `use_for`, else what this process was started with."""
+        return _KNOWN.get(uri.rstrip("/")) or cls.of_process()
+
+    def current(self) -> str | None:
+        """None or empty: there is no token to show. A look at the file's stamp, and a read when it is another."""
+        if self.file is None:
+            return self._secret
+        with self._lock, suppress(OSError, UnicodeDecodeError):
+            stamp = self._stamp()
+            if stamp != self._seen:
+                self._read(stamp)
+        return self._secret
+
+    def _stamp(self) -> tuple[int, int, int]:
+        assert self.file is not None
+        found = self.file.stat()
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def _read(self, stamp: tuple[int, int, int]) -> None:
+        """The stamp is from before: a file that changes while it is read is read again. An empty one is about to be written."""
+        assert self.file is not None
+        secret = self.file.read_text().strip()
+        if secret:
+            self._secret, self._seen = secret, stamp
