@@ -605,7 +605,8 @@ class LakeBehind(LakeError):
     code = "lake-behind"
     template = (
         "table {table}, bucket {bucket}: the lake holds offsets up to {lake_offset}, the coordinator recorded {committed}; "
-        "restore the lake, or rewrite what is missing with `lakeward table resync {table}`"
+        "restore the lake, or rewrite what is missing with `lakeward table resync {table}`; "
+        "for a table of a Fluss cluster start the job once with LAKEWARD_FLUSS_ACCEPT={table}"
     )
     table: str
     bucket: str

@@ -26,7 +26,8 @@ from lakeward.spi.lake import LakeSnapshot
 
 MARKS_KEY = "lakeward.log-marks"
 ACCEPT_VARIABLE = "LAKEWARD_FLUSS_ACCEPT"
-"""Tables, with commas, whose log is taken as it is now: a way out for people, for one run of the job."""
+"""Tables, with commas, whose log and lake are taken as they are now, whatever Fluss knows of the lake: a way out for people, for one
+run of the job."""
 
 MAX_BUCKETS = 64
 """Buckets that are looked at in one go: each costs a column of one batch, and some 30 bytes of the table's metadata."""
