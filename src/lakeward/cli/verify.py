@@ -81,13 +81,13 @@ def _is_tiered(plugin: HotPlugin, path: TablePath) -> bool:
 
 
 def _certificate(path: TablePath, verify: Callable[[TablePath], Certificate]) -> Certificate:
-    """One table that cannot be checked (its lake does not answer) keeps no other from being checked."""
-    from lakeward.errors import LakeError
+    """One table that cannot be checked (its lake does not answer, its log is not read) keeps no other from being checked."""
+    from lakeward.errors import InvalidTable, LakeError, UnsafeLake
     from lakeward.verify.certificate import Certificate, Finding, FindingKind
 
     try:
         return verify(path)
-    except LakeError as error:
+    except (LakeError, InvalidTable, UnsafeLake) as error:
         finding = Finding(kind=FindingKind.UNREADABLE, words=str(error))
         return Certificate(table=str(path), table_id="", snapshot_id=None, deep=False, findings=(finding,))
 

@@ -29,7 +29,7 @@ from lakeward.hot.fluss.messages import (
 )
 from lakeward.hot.fluss.protobuf import Message
 from lakeward.hot.fluss.servers import FlussServers, LogBucket, path_message
-from lakeward.hot.fluss.tables import parse_columns, parse_partitions, parse_table, partition_ids
+from lakeward.hot.fluss.tables import check_log_format, parse_columns, parse_partitions, parse_table, partition_ids
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import TableId
 from lakeward.model.schema import Column
@@ -82,7 +82,8 @@ class FlussStore(HotStore):
     # ---- the log ---------------------------------------------------------------------------------------------------
     def freeze(self, table: TableInfo) -> Mapping[Bucket, LogBounds]:
         """Up to Fluss's high watermark. Partitions: those of when the table was loaded. The log's marks at these ends are kept: taken
-        before anything is read, they tell whether a round read what was there then."""
+        before anything is read, they tell whether a round read what was there then. Raises `InvalidTable` for a log that is not read."""
+        check_log_format(table)
         starts, ends = self._offsets(table, EARLIEST), self._offsets(table, LATEST)
         last = self._last_now(table, ends)
         with self._lock:

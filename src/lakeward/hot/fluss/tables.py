@@ -42,11 +42,10 @@ _warned: set[tuple[str, str]] = set()
 
 
 def parse_table(path: TablePath, answer: Message, partitions: Mapping[int, str] | None) -> TableInfo:
-    """`partitions`: id -> name of those there are now; None for an unpartitioned table. Raises `InvalidTable`, `UnsupportedType`."""
+    """`partitions`: id -> name of those there are now; None for an unpartitioned table. Raises `UnsupportedType`."""
     body = json.loads(bytes(answer["json"]))
     schema = Schema(columns=tuple(_coarse(c, path) for c in parse_columns(body["schema"])), schema_id=answer["schema_id"])
     properties = {**body.get("properties", {}), **body.get("custom_properties", {})}
-    _check_log_format(path, properties)
     names = {str(i): n for i, n in sorted((partitions or {}).items())}
     descriptor = TableDescriptor(
         schema=schema,
@@ -143,8 +142,9 @@ def _bucket_function(properties: Mapping[str, str]) -> BucketFunction:
     return BucketFunction(name) if name in set(BucketFunction) else BucketFunction.FLUSS
 
 
-def _check_log_format(path: TablePath, properties: Mapping[str, str]) -> None:
-    form = properties.get(LOG_FORMAT_PROPERTY, "arrow").lower()
+def check_log_format(table: TableInfo) -> None:
+    """Raises `InvalidTable`."""
+    form = table.descriptor.properties.get(LOG_FORMAT_PROPERTY, "arrow").lower()
     if form != "arrow":
         reason = "only logs in Arrow format are read; Fluss's default, set when the table is created"
-        raise InvalidTable(table=str(path), field=LOG_FORMAT_PROPERTY, value=form, reason=reason)
+        raise InvalidTable(table=str(table.path), field=LOG_FORMAT_PROPERTY, value=form, reason=reason)
