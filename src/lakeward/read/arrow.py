@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,9 @@ from lakeward.spi.hot import HotPlugin
 
 __all__ = ["OpenRead", "ReadRequest", "append_bucket", "conform", "describe_freshness", "fold_tails", "open_read", "read", "request_of"]
 
+HELD_ROWS = 131_072
+"""PK tails of at most so many offsets in all are read once and held in memory, as two batches of the lake are; longer ones twice."""
+
 
 def read(plugin: HotPlugin, request: ReadRequest, open_lake: LakeOpener | None = None) -> ReadResult:
     """Plans under a lease and returns the result, to be consumed once. Errors in the request are raised here, not later."""
@@ -26,17 +29,17 @@ def read(plugin: HotPlugin, request: ReadRequest, open_lake: LakeOpener | None =
     return ReadResult(opened.schema, opened.bound, _conform(opened, _batches(opened)), opened.lease)
 
 
-def fold_tails(opened: OpenRead) -> dict[Bucket, TailFold]:
-    """Pass one of every PK tail: only the system columns travel."""
+def fold_tails(opened: OpenRead, hold: Sequence[str] | None = None) -> dict[Bucket, TailFold]:
+    """Pass one of every PK tail: only the system columns travel, or `hold` as well."""
     if not opened.table.is_pk:
         return {}
-    return {b: fold_tail(opened.hot, opened.table, b, tail) for b, tail in opened.union.tails.items()}
+    return {b: fold_tail(opened.hot, opened.table, b, tail, hold) for b, tail in opened.union.tails.items()}
 
 
 def _batches(opened: OpenRead) -> Iterator[pa.RecordBatch]:
     """Older rows, then the tail's. A PK tail is folded first: it says which older rows are no more."""
     try:
-        folds = fold_tails(opened)
+        folds = fold_tails(opened, opened.wanted if opened.union.tail_rows <= HELD_ROWS else None)
         yield from _lake_batches(opened, folds)
         yield from _filtered(opened, _hot_batches(opened, folds))
     finally:
@@ -50,20 +53,20 @@ def _lake_batches(opened: OpenRead, folds: Mapping[Bucket, TailFold]) -> Iterato
     touched, descriptor = replacing(folds), opened.table.descriptor
     buckets = opened.lake_buckets()
     needed = [*opened.wanted, *(SYSTEM_NAMES if opened.request.system_columns else ())]
-    if any(f.keys is not None for f in touched.values()):
+    by_offset = {b: f.replaced for b, f in touched.items() if f.keys is None}
+    if len(by_offset) < len(touched):
         needed += descriptor.primary_key
-    if touched or not needed:
-        needed.append(OFFSET)
     if touched and None in buckets:
-        needed += (*descriptor.partition_keys, BUCKET)
+        needed += (*descriptor.partition_keys, BUCKET, OFFSET)
     expression = opened.predicate.expression if opened.predicate else None
-    columns = list(dict.fromkeys(needed))
-    for bucket, batch in opened.pinned.scan_buckets(snapshot, columns=columns, filter=expression, buckets=buckets):
+    columns = list(dict.fromkeys(needed)) or [OFFSET]
+    for bucket, batch in opened.pinned.scan_buckets(snapshot, columns=columns, filter=expression, buckets=buckets, without=by_offset):
         opened.lease.check()
         if bucket is None:
             yield without_replaced_mixed(batch, touched.values(), opened.table)
         else:
-            yield without_replaced(batch, touched[bucket], descriptor.primary_key) if bucket in touched else batch
+            by_key = bucket in touched and bucket not in by_offset
+            yield without_replaced(batch, touched[bucket], descriptor.primary_key) if by_key else batch
 
 
 def _hot_batches(opened: OpenRead, folds: Mapping[Bucket, TailFold]) -> Iterator[pa.RecordBatch]:

@@ -21,11 +21,13 @@ from lakeward.spi.hot import HotStore
 
 @dataclass(frozen=True, kw_only=True)
 class TailFold:
-    """Pass one of a PK bucket's tail, done. `replaced` names older rows by offset, `keys` by key where offsets are not known."""
+    """Pass one of a PK bucket's tail, done. `replaced` names older rows by offset, `keys` by key where offsets are not known.
+    `held`: the tail's rows, where pass one has read them whole."""
 
     bucket: Bucket
     range: OffsetRange
     fold: Fold | KeyedFold
+    held: tuple[pa.RecordBatch, ...] | None = None
 
     @property
     def replaced(self) -> OffsetSet:
@@ -36,19 +38,25 @@ class TailFold:
         return self.fold.touched if isinstance(self.fold, KeyedFold) else None
 
 
-def fold_tail(hot: HotStore, table: TableInfo, bucket: Bucket, tail: OffsetRange) -> TailFold:
-    """Pass one over the range: only system columns travel (and the key's, without `__prev_offset`)."""
+def fold_tail(hot: HotStore, table: TableInfo, bucket: Bucket, tail: OffsetRange, hold: Sequence[str] | None = None) -> TailFold:
+    """Pass one over the range: only system columns travel (and the key's, without `__prev_offset`). With `hold` these columns do too,
+    and are kept for pass two."""
     key = table.descriptor.primary_key
     fold: Fold | KeyedFold = Fold(tail.start, tail.stop) if hot.has_prev_offset else KeyedFold(tail.start, tail.stop, key)
-    for batch in hot.read_log(table, bucket, tail.start, tail.stop, [] if hot.has_prev_offset else list(key)):
+    columns = list(dict.fromkeys((*(hold or ()), *(() if hot.has_prev_offset else key))))
+    held = []
+    for batch in hot.read_log(table, bucket, tail.start, tail.stop, columns):
         fold.see(batch)
+        if hold is not None:
+            held.append(batch)
     fold.seal()
-    return TailFold(bucket=bucket, range=tail, fold=fold)
+    return TailFold(bucket=bucket, range=tail, fold=fold, held=None if hold is None else tuple(held))
 
 
 def read_live(hot: HotStore, table: TableInfo, folded: TailFold, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Pass two: the live rows with `columns`, `__offset`, `__timestamp`."""
-    for batch in hot.read_log(table, folded.bucket, folded.range.start, folded.range.stop, columns):
+    """Pass two: the live rows with `columns`, `__offset`, `__timestamp`. Held rows come with the columns they were held with."""
+    start, stop = folded.range.start, folded.range.stop
+    for batch in hot.read_log(table, folded.bucket, start, stop, columns) if folded.held is None else folded.held:
         live = folded.fold.live(batch)
         if live.num_rows:
             yield live

@@ -21,7 +21,7 @@ from lakeward.model.ids import RoundId, SnapshotId, TableId
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.offsetset import Offsets, OffsetSet
 from lakeward.model.round import LakeBase
-from lakeward.model.schema import Column
+from lakeward.model.schema import OFFSET, Column
 from lakeward.model.split import Split
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.spi.capabilities import LakeCapabilities
@@ -359,13 +359,18 @@ class LakeReader(ABC):
         columns: Sequence[str] | None = None,
         filter: pc.Expression | None = None,
         buckets: Iterable[Bucket | None] | None = None,
+        without: Mapping[Bucket, OffsetSet] | None = None,
     ) -> Iterator[tuple[Bucket | None, pa.RecordBatch]]:
-        """As `scan`, each batch with the bucket it is of; None where its file does not say (others wrote it under another spec)."""
+        """As `scan`, each batch with the bucket it is of; None where its file does not say (others wrote it under another spec).
+
+        `without` leaves out more rows, by bucket and offset; `columns` are named then. It does not reach files without a bucket."""
         known = {f.bucket for f in self.files(snapshot_id)}
         chosen = known if buckets is None else known & set(buckets)
         for bucket in sorted(b for b in chosen if b is not None):
-            for batch in self.scan(snapshot_id, columns=columns, filter=filter, buckets=[bucket]):
-                yield bucket, batch
+            gone = (without or {}).get(bucket)
+            scanned = columns if not gone else list(dict.fromkeys((*(columns or ()), OFFSET)))
+            for batch in self.scan(snapshot_id, columns=scanned, filter=filter, buckets=[bucket]):
+                yield bucket, _without(batch, gone, columns or ()) if gone else batch
 
     def pinned(self) -> LakeReader:
         """A reader for one union read: it may answer from the table as it was loaded by this call. Default: itself."""
@@ -388,6 +393,11 @@ class LakeReader(ABC):
     @abstractmethod
     def totals(self) -> LakeTotals:
         """Figures of the head, for metrics. Cheap: from metadata."""
+
+
+def _without(batch: pa.RecordBatch, gone: OffsetSet, columns: Sequence[str]) -> pa.RecordBatch:
+    keep = ~gone.mask(batch.column(OFFSET).to_numpy(zero_copy_only=False))
+    return batch.filter(pa.array(keep)).select(list(columns))
 
 
 class LakeMaintenance(ABC):

@@ -21,6 +21,7 @@ from lakeward.errors import LakeTampered
 from lakeward.lake.iceberg.deletefilter import DeleteFilter, Keeper, matching_rows
 from lakeward.lake.iceberg.files import IndexedFile
 from lakeward.lake.iceberg.snapshotfiles import DeleteEntry, PlannedFile, _applies
+from lakeward.model.offsetset import OffsetSet
 
 SCHEMA = Schema(NestedField(1, "k", LongType()))
 
@@ -43,10 +44,10 @@ def vector_file(folder: Path, positions: list[int], *, broken: bool = False) -> 
     )
 
 
-def planned(delete: DeleteEntry) -> PlannedFile:
+def planned(*deletes: DeleteEntry) -> PlannedFile:
     data = DataFile.from_args(file_path="file:///data.parquet", partition=Record())
     entry = ManifestEntry(ManifestEntryStatus.ADDED, 1, 1, 1, data)
-    return PlannedFile(IndexedFile(entry, 0, None, None, None), (delete,), {}, SCHEMA)
+    return PlannedFile(IndexedFile(entry, 0, None, None, None), deletes, {}, SCHEMA)
 
 
 def test_a_deletion_vector(tmp_path: Path) -> None:
@@ -74,6 +75,15 @@ def test_keys_match_with_nulls_and_over_several_columns() -> None:
     rows = pa.table({"a": [1, 1, None, 2, None], "b": ["x", "y", "x", None, None]})
     deleted = pa.table({"a": [1, None, None], "b": ["y", "x", None]})
     assert matching_rows(rows, deleted).tolist() == [False, True, True, False, True]
+
+
+def test_offsets_whose_positions_are_not_known_are_looked_up_in_each_batch() -> None:
+    """A file that carries no bounds of its offsets, or is too big for having all of them loaded."""
+    keeper = DeleteFilter(PyArrowFileIO({}), SCHEMA).of(planned(), OffsetSet([11, 13, 99]))
+    assert keeper.columns == ("__offset",)
+    mask = keeper.mask(pa.table({"__offset": [10, 11, 12, 13]}), 500)
+    assert mask is not None
+    assert mask.tolist() == [True, False, True, False]
 
 
 def test_no_deletes_mean_no_mask() -> None:

@@ -32,7 +32,7 @@ from lakeward.model.table import TablePath
 from lakeward.protocol.tables import AlterTable
 from lakeward.protocol.writetoken import WriteToken
 from lakeward.read.result import describe_freshness
-from lakeward.read.tail import fold_tail, without_replaced_mixed
+from lakeward.read.tail import fold_tail, read_live, without_replaced_mixed
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.inprocess import InProcessLakeward
 from tests.property.union_program import iceberg_lake, memory_lake
@@ -248,6 +248,22 @@ def test_rows_of_several_buckets_in_one_file_are_told_apart(tmp_path: Path) -> N
         assert without_replaced_mixed(mixed, folds, table).to_pylist() == [{"p": 2, "id": 1, "__bucket": 0, "__offset": 0}]
     finally:
         world.close()
+
+
+def test_a_tail_that_is_held_gives_the_rows_of_one_that_is_read_twice(world: InProcessLakeward) -> None:
+    table = world.create("db.t", "id bigint not null, name string, more string", primary_key="id", buckets=2)
+    world.upsert("db.t", [{"id": i, "name": "a", "more": "x"} for i in range(20)])
+    world.upsert("db.t", [{"id": i, "name": "b", "more": "y"} for i in range(0, 20, 3)])
+    world.delete("db.t", [{"id": i} for i in range(0, 20, 5)])
+    hot = world.plugin.store()
+    for bucket, bounds in hot.freeze(table).items():
+        tail = OffsetRange(3, bounds.end)
+        twice, once = fold_tail(hot, table, bucket, tail), fold_tail(hot, table, bucket, tail, hold=["name"])
+        assert twice.held is None
+        assert once.replaced == twice.replaced
+        rows = [[r for b in read_live(hot, table, f, ["name"]) for r in b.to_pylist()] for f in (twice, once)]
+        assert rows[0] == rows[1] != []
+        assert {*rows[1][0]} == {"name", "__offset", "__timestamp"}
 
 
 def test_a_log_table_streams_with_constant_memory(tmp_path: Path) -> None:

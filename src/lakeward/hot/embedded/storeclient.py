@@ -55,10 +55,10 @@ class EmbeddedStoreClient(HotStore):
         while True:
             try:
                 for batch, _ in self.connection.stream(log_ticket(table, bucket, start, stop, chosen)):
-                    backoff.progress()
                     if batch.num_rows:
                         start = batch.column(OFFSET)[-1].as_py() + 1
                     yield batch
+                    backoff.progress()  # after the batch was used: a slow consumer does not use up the time for trying again
                 return
             except ServerUnavailable as error:
                 backoff.pause(error)

@@ -17,34 +17,43 @@ from pyroaring import BitMap64
 from lakeward.errors import LakeTampered
 from lakeward.lake.iceberg.kept import Kept
 from lakeward.lake.iceberg.location import canonical
+from lakeward.lake.iceberg.resolve import OffsetLoader, positions_of
 from lakeward.lake.iceberg.snapshotfiles import DeleteEntry, PlannedFile
 from lakeward.lake.iceberg.types import FIELD_ID
-from lakeward.model.offsetset import Offsets
+from lakeward.model.offsetset import Offsets, OffsetSet
+from lakeward.model.schema import OFFSET
 from lakeward.spi.lake import LakeFile
 
 Mask = npt.NDArray[np.bool_]
 _POSITIONS: Kept[dict[str, Offsets]] = Kept(4_000_000, lambda found: sum(map(len, found.values())))
 """Positions per delete file, by data file: 32 MB of them."""
 
+_LOADED_ROWS = 8_000_000
+"""Of a bigger file the offsets (64 MB) are not loaded as a whole: its rows are looked up batch by batch."""
+
 _VECTOR_MAGIC = b"\xd1\xd3\x39\x64"
 
 
 class Keeper:
-    """The deletes of one data file, ready to be asked batch by batch. `columns` are those it needs to see."""
+    """The deletes of one data file, ready to be asked batch by batch. `columns` are those it needs to see.
 
-    def __init__(self, positions: Offsets, keys: Sequence[tuple[tuple[str, ...], pa.Table]]) -> None:
-        self._positions, self._keys = positions, keys
-        self.columns = tuple(dict.fromkeys(n for names, _ in keys for n in names))
+    `gone`: offsets whose rows go as well and whose positions are not known."""
+
+    def __init__(self, positions: Offsets, keys: Sequence[tuple[tuple[str, ...], pa.Table]], gone: OffsetSet | None = None) -> None:
+        self._positions, self._keys, self._gone = positions, keys, gone
+        self.columns = tuple(dict.fromkeys([*(n for names, _ in keys for n in names), *([OFFSET] if gone else [])]))
 
     def mask(self, table: pa.Table, start: int) -> Mask | None:
         """True where a row lives; None when all do. `start` is the position of the table's first row in its file."""
         low, high = np.searchsorted(self._positions, [start, start + table.num_rows])
-        if low == high and not self._keys:
+        if low == high and not self._keys and not self._gone:
             return None
         keep = np.ones(table.num_rows, np.bool_)
         keep[self._positions[low:high] - start] = False
         for names, deleted in self._keys:
             keep &= ~matching_rows(table.select(list(names)), deleted)
+        if self._gone:
+            keep &= ~self._gone.mask(table.column(OFFSET).to_numpy())
         return keep
 
 
@@ -53,7 +62,9 @@ class DeleteFilter:
         self._io, self._schema = io, schema
         self._keys: dict[str, pa.Table] = {}
 
-    def of(self, planned: PlannedFile) -> Keeper:
+    def of(self, planned: PlannedFile, gone: OffsetSet | None = None) -> Keeper:
+        """`gone`: offsets whose rows are left out as well. They become positions where the file's offsets are at hand: decoding its
+        `__offset` column for every row takes a seventh of a read."""
         path = canonical(planned.file.file_path)
         parts: list[Offsets] = []
         keys: dict[tuple[str, ...], list[pa.Table]] = {}
@@ -65,8 +76,21 @@ class DeleteFilter:
                 parts.append(self._load_vector(delete))
             else:
                 parts.append(self._load_positions(delete.file.file_path).get(path, np.empty(0, np.int64)))
+        if gone and (found := self._find_rows(planned, gone)) is not None:
+            parts, gone = [*parts, found], None
         positions = np.sort(np.concatenate(parts)) if parts else np.empty(0, np.int64)
-        return Keeper(positions, [(names, pa.concat_tables(tables, promote_options="permissive")) for names, tables in keys.items()])
+        return Keeper(positions, [(names, pa.concat_tables(tables, promote_options="permissive")) for names, tables in keys.items()], gone)
+
+    def _find_rows(self, planned: PlannedFile, gone: OffsetSet) -> Offsets | None:
+        """Positions of these offsets in a file; None where they are better looked up batch by batch."""
+        first, last = planned.indexed.first, planned.indexed.last
+        if first is None or last is None or planned.file.record_count > _LOADED_ROWS:
+            return None
+        low, high = np.searchsorted(gone.values, [first, last + 1])
+        if low == high:
+            return np.empty(0, np.int64)
+        offsets = OffsetLoader(self._io, self._schema.find_field(OFFSET).field_id).load(planned.file)
+        return positions_of(offsets, gone.values[low:high])[1]
 
     def positions(self, file: LakeFile) -> Offsets:
         """Rows that positional deletes and vectors take out of a described file; keys are left aside."""

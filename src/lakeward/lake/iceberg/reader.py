@@ -133,11 +133,12 @@ class IcebergLakeReader(LakeReader):
         columns: Sequence[str] | None = None,
         filter: pc.Expression | None = None,
         buckets: Iterable[Bucket | None] | None = None,
+        without: Mapping[Bucket, OffsetSet] | None = None,
     ) -> Iterator[tuple[Bucket | None, pa.RecordBatch]]:
         table = self.load()
         snapshot = self._snapshot(table.metadata, snapshot_id)
         names = self._table.schema.names if columns is None else tuple(columns)
-        scan = Scan(table, self._table, names, filter)
+        scan = Scan(table, self._table, names, filter, without)
         wanted = None if buckets is None else set(buckets)
         with _missing_files(str(self._table.path), snapshot_id), lake_errors(str(self._table.path), "scan"):
             yield from scan.batches(snapshot, wanted)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -23,6 +23,7 @@ from lakeward.lake.iceberg.snapshotfiles import PlannedFile, plan_files
 from lakeward.lake.iceberg.types import FIELD_ID, to_arrow_type
 from lakeward.lake.readahead import read_ahead
 from lakeward.model.bucket import Bucket
+from lakeward.model.offsetset import OffsetSet
 from lakeward.model.schema import BUCKET, OFFSET
 from lakeward.model.table import TableInfo
 
@@ -34,10 +35,19 @@ _NO_MATCH = re.compile(r"No match for FieldRef\.Name\((.+?)\) in")
 
 
 class Scan:
-    """One projection of one table. `names` are columns of today's lake schema, system columns included."""
+    """One projection of one table. `names` are columns of today's lake schema, system columns included. `without`: rows that are left
+    out besides those that the snapshot deletes."""
 
-    def __init__(self, table: Table, info: TableInfo, names: Sequence[str], filter: pc.Expression | None) -> None:
+    def __init__(
+        self,
+        table: Table,
+        info: TableInfo,
+        names: Sequence[str],
+        filter: pc.Expression | None,
+        without: Mapping[Bucket, OffsetSet] | None = None,
+    ) -> None:
         self._table, self._info, self._names, self._filter = table, info, tuple(names), filter
+        self._without = without or {}
         self._schema = table.metadata.schema()
         self._types = {f.name: to_arrow_type(f.field_type) for f in self._schema.fields}
         unknown = [n for n in names if n not in self._types]
@@ -65,7 +75,7 @@ class Scan:
         return ((planned.bucket, batch) for planned in files for batch in self._file_batches(planned))
 
     def _file_batches(self, planned: PlannedFile) -> Iterator[pa.RecordBatch]:
-        keeper = self._filters.of(planned)
+        keeper = self._filters.of(planned, None if planned.bucket is None else self._without.get(planned.bucket))
         needed = (*self._read, *(n for n in keeper.columns if n not in self._read))
         with self._table.io.new_input(planned.file.file_path).open() as source:
             file = pq.ParquetFile(source, metadata=_FOOTERS.find(planned.file.file_path))

@@ -15,6 +15,7 @@ from lakeward.errors import CommitConflict, CommitUnknown, LakeForeign, LakeRoll
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId, new_round_id, new_table_id
 from lakeward.model.offsets import OffsetMap
+from lakeward.model.offsetset import OffsetSet
 from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, LakeStorage
 from lakeward.testing.lakes.removal import removal_of
 from lakeward.testing.lakes.rounds import LakeRound, lake_rows
@@ -157,6 +158,19 @@ class CommitContract(LakeSuite):
         assert [r for b in scan for r in b.to_pylist()] == [{"name": "row 2", "__offset": 1}]
         default = next(iter(made.reader.scan(shown.snapshot_id)))
         assert tuple(default.schema.names) == log.table.schema.names
+
+    def test_a_scan_leaves_out_more_rows_by_bucket_and_offset(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1), row(2), row(3))
+        log.append(B1, row(4), row(5))
+        made = LakeRound.plan(lake, log)
+        shown = made.run()
+        gone = {B0: OffsetSet([0, 2, 77])}
+        for columns, wanted in ((["id"], {"id": 2}), (["id", "__offset"], {"id": 2, "__offset": 1})):
+            scan = made.reader.scan_buckets(shown.snapshot_id, columns=columns, without=gone)
+            assert [r for bucket, batch in scan if bucket == B0 for r in batch.to_pylist()] == [wanted]
+        scan = made.reader.scan_buckets(shown.snapshot_id, columns=["id"], filter=pc.field("id") > 1, without=gone)
+        assert sorted(r["id"] for _, batch in scan for r in batch.to_pylist()) == [2, 4, 5]
 
     # ---- conditions --------------------------------------------------------------------------------------------------
     @needs("conditional_commit")
