@@ -24,7 +24,8 @@ def main() -> int:
         if given.action == "down":
             FlussCluster.load(given.home).stop()
             return 0
-        cluster = FlussCluster(home=given.home, tablets=given.tablets, settings=TEST_SETTINGS).start()
+        running = FlussCluster.find_running(given.home)  # a second one in the same folder would share its data
+        cluster = running or FlussCluster(home=given.home, tablets=given.tablets, settings=TEST_SETTINGS).start()
     except LakewardError as error:
         print(f"lakeward: {error.message}", file=sys.stderr)
         return 1

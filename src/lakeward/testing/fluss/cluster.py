@@ -169,6 +169,14 @@ class FlussCluster:
             home=home.resolve(), tablets=body["tablets"], settings=body["settings"], processes=body["processes"], ports=body["ports"]
         )
 
+    @classmethod
+    def find_running(cls, home: Path) -> FlussCluster | None:
+        """The cluster that an earlier process started there, if its coordinator still listens."""
+        if not (home.resolve() / "cluster.json").exists():
+            return None
+        found = cls.load(home)
+        return found if found.processes and _listens(found.ports["coordinator"]) else None
+
     # ---- pieces ----------------------------------------------------------------------------------------------------
     def _names(self) -> list[str]:
         return ["zookeeper", "coordinator", *(f"tablet-{n}" for n in range(self.tablets))]
@@ -216,10 +224,8 @@ class FlussCluster:
     def _wait_for_port(self, name: str, process: subprocess.Popen[bytes]) -> None:
         until = time.monotonic() + _START_LIMIT_S
         while time.monotonic() < until:
-            with socket.socket() as probe:
-                probe.settimeout(0.5)
-                if probe.connect_ex(("127.0.0.1", self.ports[name])) == 0:
-                    return
+            if _listens(self.ports[name]):
+                return
             if process.poll() is not None:
                 break
             time.sleep(0.05)
@@ -241,6 +247,12 @@ class FlussCluster:
     def _save(self) -> None:
         body = {"processes": self.processes, "ports": self.ports, "tablets": self.tablets, "settings": dict(self.settings)}
         (self.home / "cluster.json").write_text(json.dumps(body, indent=1))
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(0.5)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _free_ports(names: Sequence[str]) -> dict[str, int]:
