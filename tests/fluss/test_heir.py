@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our job dies between its lake commit and its word to Fluss, and the Flink job is the one that comes after it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lakeward.errors import FlussError, ServerUnavailable
+from lakeward.testing.faults import Fault, FaultAction
+from lakeward.testing.waiting import wait_until
+from tests.fluss.flink import FlinkTieringJob
+from tests.fluss.test_handover import LEASE_S, Load
+from tests.fluss.world import FlussWorld, ThreadJob
+
+pytestmark = [pytest.mark.fluss, pytest.mark.soak]
+
+
+def restart_coordinator(world: FlussWorld, name: str) -> None:
+    """It forgets who had which table: nobody waits for the dead job's lease."""
+    world.cluster.kill("coordinator")
+    world.cluster.start_process("coordinator")
+    world.cluster.wait_ready()
+    wait_until(lambda: world.ends(name), limit_s=90, what="Fluss is back", tolerate=(ServerUnavailable, FlussError))
+
+
+def test_the_flink_job_takes_over_what_fluss_was_not_told(lone: FlussWorld, tmp_path: Path) -> None:
+    """With nothing of the table known to Fluss, and with an older snapshot known; then ours goes on."""
+    load = Load(lone)
+    for turn in range(2):
+        load.step(2 * turn)
+        kill = Fault(point="round.after-lake-commit", action=FaultAction.KILL)
+        victim = ThreadJob(lone.cluster.bootstrap, f"victim-{turn}", slots=1, faults=kill.to_text())
+        victim.process.wait(60)
+        victim.kill()
+        restart_coordinator(lone, load.log)
+        load.step(2 * turn + 1)
+        flink = FlinkTieringJob(lone.cluster, tmp_path / f"flink-{turn}.log")
+        try:
+            load.check(LEASE_S)
+        finally:
+            flink.stop()
+        restart_coordinator(lone, load.log)
+    ours = ThreadJob(lone.cluster.bootstrap, "heir")
+    try:
+        load.step(4)
+        load.check(LEASE_S)
+    finally:
+        ours.stop()
