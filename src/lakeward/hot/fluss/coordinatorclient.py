@@ -222,8 +222,9 @@ class FlussCoordinatorClient(CoordinatorClient):
         return {OFFSETS_KEY: known.path, MARKS_KEY: to_text(table, marks_of(known.last))}
 
     def _write_offsets(self, table: TableInfo, offsets: Mapping[Bucket, int], *, anew: bool = False) -> str:
-        """`anew`: these are all there are; what Fluss has is not looked at."""
-        entry = {"table_id": int(table.table_id), "path": _path(table), "buckets": _ends(table, offsets)}
+        """`anew`: these are all there are, those of partitions that are gone among them; what Fluss has is not looked at."""
+        ends = [*_ends(table, offsets), *(_gone_ends(offsets) if anew else ())]
+        entry = {"table_id": int(table.table_id), "path": _path(table), "buckets": ends}
         (answer,) = self._tiering(PREPARE_LAKE, {"tables": [entry], "ignore_previous": 1 if anew else None})
         path: str = answer["path"]
         return path
@@ -395,6 +396,14 @@ def _ends(table: TableInfo, offsets: Mapping[Bucket, int], times: Mapping[Bucket
         }
         for b, offset in sorted(offsets.items())
         if not b.partition or b.partition in ids
+    ]
+
+
+def _gone_ends(offsets: Mapping[Bucket, int]) -> list[Message]:
+    """Of partitions that Fluss no longer has, by the number that is left of their names."""
+    gone = {b: o for b, o in sorted(offsets.items()) if b.partition.startswith(GONE_PARTITION)}
+    return [
+        {"partition_id": int(b.partition.removeprefix(GONE_PARTITION)), "bucket": b.number, "log_end_offset": o} for b, o in gone.items()
     ]
 
 

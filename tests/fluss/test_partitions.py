@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Partitions that go away: in the middle of a round, and before a lake that is ahead is taken over."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from lakeward.hot.fluss.messages import PATH, Api
+from lakeward.hot.fluss.protobuf import Shape, integer, many, one, text
+from lakeward.hot.fluss.servers import path_message
+from lakeward.hot.fluss.tables import partition_ids
+from lakeward.model.bucket import Bucket
+from lakeward.model.table import GONE_PARTITION
+from lakeward.protocol.heartbeat import TableFailed, TableFinished
+from lakeward.testing.faults import FaultAction, Faults
+from tests.fluss.ondemand import OnDemand
+from tests.fluss.steps import DATABASE, Append, MakePartition, MakeTable
+from tests.fluss.world import FlussWorld
+
+pytestmark = [pytest.mark.fluss, pytest.mark.soak]
+
+DAILY = pa.schema([("id", pa.int64()), pa.field("day", pa.string(), nullable=False)])
+_SPEC = Shape("PbPartitionSpec", (many("values", 1, Shape("PbKeyValue", (text("key", 1), text("value", 2)))),))
+DROP_PARTITION = Api(
+    1037,
+    "DropPartition",
+    Shape("DropPartitionRequest", (one("path", 1, PATH), one("spec", 2, _SPEC), integer("ignore", 3))),
+    Shape("DropPartitionResponse", ()),
+)
+
+
+@pytest.fixture
+def rounds(world: FlussWorld) -> Iterator[OnDemand]:
+    made = OnDemand(world)
+    yield made
+    made.close()
+
+
+def rows(day: str, start: int, stop: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"id": n, "day": day} for n in range(start, stop)], schema=DAILY)
+
+
+def make(world: FlussWorld, name: str) -> None:
+    world.produce(
+        MakeTable(name=name, schema=DAILY, partition_keys=("day",), buckets=1, freshness="1h"),
+        *(MakePartition(table=name, spec={"day": d}) for d in ("one", "two")),
+        *(Append(table=name, rows=rows(d, 0, 50)) for d in ("one", "two")),
+    )
+
+
+def drop(world: FlussWorld, name: str, day: str) -> None:
+    spec = {"values": [{"key": "day", "value": day}]}
+    world.plugin.servers.call_coordinator(DROP_PARTITION, {"path": path_message(DATABASE, name), "spec": spec, "ignore": 0})
+
+
+@pytest.mark.parametrize(("point", "is_in_time"), [("round.before-write", True), ("round.before-lake-commit", False)])
+def test_a_partition_that_is_dropped_in_a_round(world: FlussWorld, rounds: OnDemand, point: str, is_in_time: bool) -> None:
+    """Before it was read the round fails, at once, and the next one goes on without it; what was read is committed."""
+    name, ends = f"falling_{int(is_in_time)}", list[object]()
+    make(world, name)
+    with Faults() as faults:
+        pause = faults.arm(point, action=FaultAction.PAUSE)
+        worker = threading.Thread(target=lambda: ends.append(rounds.run(name)))
+        worker.start()
+        pause.wait_reached()
+        drop(world, name, "one")
+        pause.release()
+        worker.join(60)
+    assert isinstance(ends[0], TableFailed if is_in_time else TableFinished)
+    world.produce(Append(table=name, rows=rows("two", 50, 60)))
+    assert isinstance(rounds.run(name), TableFinished)
+    found = sorted((r["day"], r["id"]) for r in world.rows(name).to_pylist())
+    assert found == [*([] if is_in_time else [("one", n) for n in range(50)]), *(("two", n) for n in range(60))]
+
+
+def test_offsets_of_partitions_that_are_gone_are_told_too_when_a_lake_that_is_ahead_is_taken_over(
+    world: FlussWorld, rounds: OnDemand
+) -> None:
+    make(world, "gone")
+    number = partition_ids(world.table("gone"))["one"]
+    with Faults() as faults:
+        faults.arm("round.before-coordinator-commit")
+        assert isinstance(rounds.run("gone"), TableFailed)
+    drop(world, "gone", "one")
+    assert isinstance(rounds.run("gone"), TableFinished)
+    assert dict(world.committed("gone")) == {Bucket("two", 0): 50, Bucket(f"{GONE_PARTITION}{number}", 0): 50}
