@@ -193,6 +193,7 @@ class Coordinator:
         last = next(iter(self.views.rounds(path, 1)), None)
         with self.board.lock:
             record = self.board.find(path)
+            self.board.look(record)  # what was written since the last tick waits too
             return explain(record, self.board.clock.now_ms(), last, self.views.is_served(record))
 
     # ---- for operators -----------------------------------------------------------------------------------------------

@@ -96,6 +96,13 @@ def test_lag_is_explained_part_by_part(world: CoordinatorWorld) -> None:
     assert world.coordinator.table_status(PATH).misses == 0
 
 
+def test_what_was_written_since_the_last_tick_waits_too(world: CoordinatorWorld) -> None:
+    world.create()
+    world.coordinator.tick()
+    world.hot.append(PATH, 3)
+    assert world.coordinator.explain(PATH).words.startswith("3 rows wait")
+
+
 def test_a_passed_deadline_counts_once(world: CoordinatorWorld) -> None:
     world.create(table__datalake__freshness="10 s")
     world.hot.append(PATH)
