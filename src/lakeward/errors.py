@@ -712,9 +712,12 @@ class Unavailable(LakewardError):
 
 class ServerUnavailable(Unavailable):
     code = "server-unavailable"
-    template = "no answer from {address}: {reason}; is the server running? (`lakeward server`)"
+    template = (
+        "no answer from {address} to {what}: {reason}; is the server running? (`lakeward server` starts it, LAKEWARD_SERVER names another)"
+    )
     address: str
     reason: str
+    what: str = "a call"
 
 
 class TimedOut(Unavailable):

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from lakeward.client import Client, Table
-from lakeward.errors import DataFolderLocked, InvalidRequest, LakewardError, TimedOut, from_wire
+from lakeward.client import Client, Table, connect
+from lakeward.config import resolve
+from lakeward.errors import DataFolderLocked, InvalidRequest, LakewardError, ServerUnavailable, TimedOut, from_wire
 from lakeward.model.bucket import Bucket
 from lakeward.protocol.flight import BatchHeader, PutCommand, PutKind, to_bytes
 from lakeward.protocol.tables import ServerInfo
@@ -66,6 +67,60 @@ def test_writes_through_cut_connections_are_stored_exactly_once(server: ServerPr
     seen = sorted(row["id"] for row in table.subscribe(idle_s=0.5, columns=["id"]).rows())
     assert seen == list(range(6_000))
     proxy.close()
+
+
+def hurried(url: str) -> Client:
+    """Tries again for half a second, where the default is two minutes."""
+    return connect(url, config=resolve(arguments={"client.writer.retry-timeout": "500 ms"}))
+
+
+def test_a_read_without_a_server_says_what_where_and_what_next(server: ServerProcess) -> None:
+    with hurried(server.url) as client:
+        table = client.create_table("d.t", COLUMNS)
+        table.append([{"id": 1}])
+        server.kill()
+        words = rf"no answer from {server.url} to a read of d\.t: .*refused.*`lakeward server`"
+        reads: list[Callable[[], Any]] = [
+            table.read,
+            lambda: client.read("d.t"),
+            lambda: table.read(mode="lake"),
+            lambda: table.read(mode="hot"),
+        ]
+        for read in reads:
+            with pytest.raises(ServerUnavailable, match=words):
+                read()
+
+
+def test_a_server_that_dies_in_the_middle_of_a_read_is_told_too(server: ServerProcess) -> None:
+    """Also to engines that take the rows as an Arrow stream: they know no typed errors, but the words are the same."""
+    with hurried(server.url) as client:
+        table = client.create_table("d.t", COLUMNS)
+        for first in range(0, 40_000, 2_000):
+            table.append([{"id": n, "name": "x" * 1_000} for n in range(first, first + 2_000)])
+        plain, streamed = iter(table.read()), table.read().reader()
+        next(plain)
+        streamed.read_next_batch()
+        server.kill()
+        with pytest.raises(ServerUnavailable, match=rf"no answer from {server.url} to a read of d\.t .*`lakeward server`"):
+            list(plain)
+        with pytest.raises(Exception, match=r"to a read of d\.t"):
+            streamed.read_all()
+
+
+def test_a_read_goes_on_when_its_server_comes_back(server: ServerProcess) -> None:
+    client = server.client()
+    table = client.create_table("d.t", COLUMNS)
+    for first in range(0, 40_000, 2_000):
+        table.append([{"id": n, "name": "x" * 1_000} for n in range(first, first + 2_000)])
+    batches = iter(table.read())
+    rows = next(batches).column("id").to_pylist()
+    server.kill()
+    back = threading.Thread(target=server.restart)
+    back.start()
+    for batch in batches:
+        rows += batch.column("id").to_pylist()
+    back.join()
+    assert sorted(rows) == list(range(40_000)), "every row once"
 
 
 def test_clients_go_on_after_a_kill_and_after_a_stop(server: ServerProcess) -> None:

@@ -12,7 +12,8 @@ from weakref import WeakSet
 from lakeward.client.columns import as_names, parse_columns
 from lakeward.client.options import ClientOptions
 from lakeward.client.table import Table
-from lakeward.hot.embedded.http import ServerConnection
+from lakeward.hot.embedded.flight.failure import doing
+from lakeward.hot.embedded.http import HTTP_RETRY_S, ServerConnection
 from lakeward.hot.embedded.plugin import CA, SERVER, EmbeddedPlugin
 from lakeward.model.schema import Column, Schema
 from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
@@ -28,8 +29,8 @@ class Client:
 
     def __init__(self, url: str, *, options: ClientOptions | None = None) -> None:
         self.options = options or ClientOptions()
-        ca = self.options.ca
-        self.server = ServerConnection(url, token=self.options.token_source(), ca=ca, timeout_s=self.options.timeout_s)
+        ca, retry_s = self.options.ca, min(HTTP_RETRY_S, self.options.retry_s)
+        self.server = ServerConnection(url, token=self.options.token_source(), ca=ca, timeout_s=self.options.timeout_s, retry_s=retry_s)
         self.plugin = EmbeddedPlugin({SERVER: url, **({CA: ca} if ca else {})}, self.server, retry_s=self.options.retry_s)
         self.store = self.plugin.store()
         self._tables: WeakSet[Table] = WeakSet()
@@ -103,7 +104,9 @@ class Client:
 
     def read(self, path: str, **options: Any) -> Any:
         """A union read: the lake's history plus the hot tail, as Arrow. See `lakeward.read.arrow`."""
-        return self.table(path).read(**options)
+        with doing(f"a read of {path}"):
+            table = self.table(path)
+        return table.read(**options)
 
     def close(self) -> None:
         """Ends every connection. The client and its tables can be used again afterwards."""

@@ -50,7 +50,7 @@ def _look_up_bucket(table: Table, bucket: Bucket, keys: pa.RecordBatch) -> pa.Ta
         bucket=bucket,
         keys=base64.b64encode(_stream_bytes(keys)).decode(),
     )
-    batches = connection.retried(lambda _: [batch for batch, _ in connection.stream(ticket)])
+    batches = connection.retried(f"a lookup in {ticket.table}", lambda _: [batch for batch, _ in connection.stream(ticket)])
     return pa.Table.from_batches(batches, schema=snapshot_schema(info, None))
 
 

@@ -15,7 +15,7 @@ import pyarrow.flight as flight
 
 from lakeward.errors import LakewardError, ServerUnavailable, from_wire
 from lakeward.hot.embedded.flight.connection import Backoff, FlightConnection
-from lakeward.hot.embedded.flight.failure import calling
+from lakeward.hot.embedded.flight.failure import calling, doing
 from lakeward.hot.embedded.flight.tables import row_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.table import TableInfo
@@ -79,7 +79,8 @@ class PutSender:
         backoff = Backoff(self.connection.retry_s)
         while True:
             try:
-                self._pump(take, unacked, backoff)
+                with doing(f"{self.kind} to {self.table.path}"):
+                    self._pump(take, unacked, backoff)
                 return
             except LakewardError as error:
                 self._drop_stream()

@@ -18,6 +18,7 @@ from lakeward.client.sender import PutSender
 from lakeward.client.subscription import Start, Subscription
 from lakeward.client.writer import BufferedWriter
 from lakeward.errors import SchemaChanged
+from lakeward.hot.embedded.flight.failure import doing
 from lakeward.hot.embedded.flight.putplan import check_put
 from lakeward.hot.embedded.flight.tables import log_schema
 from lakeward.model.bucket import Bucket
@@ -109,8 +110,10 @@ class Table:
         """A union read: the lake's history plus the hot tail, as Arrow. See `lakeward.read.arrow`."""
         from lakeward.read.arrow import read, request_of
 
-        self.client.server.info()  # once: it says where the catalog is that takes our token too
-        return read(self.client.plugin, replace(request_of(self.path, **options), lease_s=self.client.options.read_lease_s))
+        request = replace(request_of(self.path, **options), lease_s=self.client.options.read_lease_s)
+        with doing(f"a read of {self.path}"):
+            self.client.server.info()  # once: it says where the catalog is that takes our token too
+            return read(self.client.plugin, request)
 
     def names_of(self, kind: PutKind, columns: Columns) -> Sequence[str]:
         """The columns that rows of such a put have."""

@@ -26,6 +26,7 @@ from lakeward.errors import (
     tree,
 )
 from lakeward.hot.embedded.flight.budget import MemoryBudget
+from lakeward.hot.embedded.flight.connection import Backoff
 from lakeward.hot.embedded.flight.failure import LONGEST_TEXT, from_flight, to_flight
 from lakeward.hot.embedded.flight.gate import CallGate
 from lakeward.hot.embedded.flight.putplan import plan_put
@@ -283,3 +284,17 @@ def test_a_task_that_runs_again_with_its_own_numbers_stores_nothing_twice() -> N
             sender.close()
             assert acks == [1, 2, 3]
     assert len(served.store.rows()) == 3
+
+
+def test_who_waits_for_a_server_is_told_why_once(caplog: pytest.LogCaptureFixture) -> None:
+    error = ServerUnavailable(address="http://here", what="a read of d.t", reason="refused")
+    Backoff(60.0, first_s=0.0).pause(error)
+    assert not caplog.records, "a break of a moment is nobody's business"
+    backoff = Backoff(60.0, first_s=0.0, silence_s=0.0)
+    for _ in range(3):
+        backoff.pause(error)
+    (told,) = caplog.records
+    assert told.getMessage().startswith(str(error))
+    backoff.progress()
+    backoff.pause(error)
+    assert len(caplog.records) == 2

@@ -23,6 +23,8 @@ _JITTER = random.Random()  # noqa: S311 - spreading retries needs no secrecy
 
 T = TypeVar("T")
 
+HTTP_RETRY_S = 5.0
+"""Control calls are short and people wait for them; rows are tried again for longer."""
 CA_VARIABLE = "LAKEWARD_TLS_CA"
 """A PEM file with the certificates to trust, for servers whose certificate no public authority signed."""
 
@@ -37,7 +39,7 @@ class ServerConnection:
         token: str | TokenSource | None = None,
         ca: str | None = None,
         timeout_s: float = 30.0,
-        retry_s: float = 5.0,
+        retry_s: float = HTTP_RETRY_S,
     ) -> None:
         """`token` None: what the process was started with."""
         if not url.startswith(("http://", "https://")):
@@ -108,7 +110,8 @@ class ServerConnection:
             headers = None if shown is None else {"Authorization": shown}
             response = self._http().request(method, path, json=json, params=params, headers=headers, timeout=timeout_s or self.timeout_s)
         except httpx.HTTPError as error:
-            raise ServerUnavailable(address=self.url, reason=str(error) or type(error).__name__) from error
+            reason = str(error) or type(error).__name__
+            raise ServerUnavailable(address=self.url, what=f"{method} {path}", reason=reason) from error
         if response.is_success:
             return response.json() if response.content else None
         raise _typed(response)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import random
 import threading
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from lakeward.errors import InvalidRequest, LakewardError, ServerUnavailable
-from lakeward.hot.embedded.flight.failure import calling
+from lakeward.hot.embedded.flight.failure import calling, doing
 from lakeward.hot.embedded.http import ServerConnection
 from lakeward.protocol.flight import Act, ActionRequest, Ticket, to_bytes
 
@@ -24,6 +25,8 @@ _JITTER = random.Random()  # noqa: S311 - spreading retries needs no secrecy
 """A generator of its own: the module's is left to whoever seeds it."""
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 _OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -57,17 +60,22 @@ _GRPC = _GrpcOwner()
 class Backoff:
     """Pauses that double, with jitter, until `limit_s` has passed since the last progress."""
 
-    def __init__(self, limit_s: float, first_s: float = 0.05, longest_s: float = 2.0) -> None:
-        self.limit_s, self.first_s, self.longest_s = limit_s, first_s, longest_s
+    def __init__(self, limit_s: float, first_s: float = 0.05, longest_s: float = 2.0, silence_s: float = 5.0) -> None:
+        """Who waits for more than `silence_s` without progress is told why, once: a server may take minutes to come back."""
+        self.limit_s, self.first_s, self.longest_s, self.silence_s = limit_s, first_s, longest_s, silence_s
         self.progress()
 
     def progress(self) -> None:
-        self._give_up_at, self._pause_s = time.monotonic() + self.limit_s, self.first_s
+        self._give_up_at, self._pause_s, self._is_told = time.monotonic() + self.limit_s, self.first_s, False
 
     def pause(self, error: LakewardError) -> None:
         """Waits before the next attempt, or raises `error` when the time is up or trying again cannot help."""
-        if not error.retryable or time.monotonic() + self._pause_s > self._give_up_at:
+        left_s = self._give_up_at - time.monotonic()
+        if not error.retryable or self._pause_s > left_s:
             raise error
+        if not self._is_told and self.limit_s - left_s > self.silence_s:
+            _log.warning("%s. Trying again for another %.0f s", error, left_s)
+            self._is_told = True
         time.sleep(self._pause_s * _JITTER.uniform(0.5, 1.0))
         self._pause_s = min(self._pause_s * 2, self.longest_s)
 
@@ -103,35 +111,39 @@ class FlightConnection:
 
     def act(self, action: Act, request: ActionRequest) -> Any:
         """One action's answer. All of them are safe to repeat."""
-        return self.retried(lambda client: self._act(client, action, request))
+        what = str(action) if request.table is None else f"{action} of {request.table}"
+        return self.retried(what, lambda client: self._act(client, action, request))
 
-    def retried(self, call: Callable[[flight.FlightClient], T]) -> T:
+    def retried(self, what: str, call: Callable[[flight.FlightClient], T]) -> T:
         backoff = Backoff(self.retry_s)
         while True:
             client = None
             try:
-                client = self.client()
-                return call(client)
+                with doing(what):
+                    client = self.client()
+                    return call(client)
             except ServerUnavailable as error:
                 self.reset(client)
                 backoff.pause(error)
 
     def stream(self, ticket: Ticket) -> Iterator[tuple[pa.RecordBatch, bytes]]:
         """One attempt at a read: batches with their app_metadata. Raises typed errors; a broken connection is forgotten."""
-        client = self.client()
-        reader = None
+        client, reader = None, None
         try:
-            with calling(self.address):
-                reader = client.do_get(flight.Ticket(to_bytes(ticket)), self.options())
-                while True:
-                    try:
-                        chunk = reader.read_chunk()
-                    except StopIteration:
-                        reader = None
-                        return
-                    yield chunk.data, b"" if chunk.app_metadata is None else chunk.app_metadata.to_pybytes()
+            with doing(f"a read of {ticket.table} ({ticket.kind})"):
+                client = self.client()
+                with calling(self.address):
+                    reader = client.do_get(flight.Ticket(to_bytes(ticket)), self.options())
+                    while True:
+                        try:
+                            chunk = reader.read_chunk()
+                        except StopIteration:
+                            reader = None
+                            return
+                        yield chunk.data, b"" if chunk.app_metadata is None else chunk.app_metadata.to_pybytes()
         except ServerUnavailable:
-            self.reset(client)
+            if client is not None:
+                self.reset(client)
             raise
         finally:
             if reader is not None:

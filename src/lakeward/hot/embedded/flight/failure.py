@@ -72,6 +72,15 @@ def calling(address: str) -> Iterator[None]:
         raise from_flight(error, address) from error
 
 
+@contextmanager
+def doing(what: str) -> Iterator[None]:
+    """Around all that a call needs, the way to the server included: whoever reads the error learns what was wanted of it."""
+    try:
+        yield
+    except ServerUnavailable as error:
+        raise ServerUnavailable(address=error.address, what=what, reason=error.reason) from error
+
+
 def _short(text: str) -> str:
     return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
 
