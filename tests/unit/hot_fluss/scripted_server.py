@@ -27,15 +27,15 @@ class Call:
     sock: socket.socket
 
     def done(self, api: Api, values: Mapping[str, Any]) -> None:
-        self._send(0, encode(api.response, values))
+        self.send(0, encode(api.response, values))
 
     def fail(self, code: int, message: str = "") -> None:
-        self._send(1, encode(ERROR, {"code": code, "message": message}))
+        self.send(1, encode(ERROR, {"code": code, "message": message}))
 
     def hang_up(self) -> None:
         self.sock.shutdown(socket.SHUT_RDWR)
 
-    def _send(self, kind: int, body: bytes) -> None:
+    def send(self, kind: int, body: bytes) -> None:
         self.sock.sendall(struct.pack(">ibi", 5 + len(body), kind, self.number) + body)
 
 

@@ -138,6 +138,14 @@ def test_after_a_frame_that_is_none_the_next_call_goes_through(frame: bytes) -> 
         connection.close()
 
 
+def test_an_answer_whose_text_is_none_is_an_error_with_a_type() -> None:
+    with scripted(lambda call: call.send(0, b"\x0a\x02\xff\xff")) as server:
+        connection = connect(server.port)
+        with pytest.raises(FlussError, match="ListTables"):
+            connection.call(LIST_TABLES, {"database": "a"})
+        connection.close()
+
+
 def test_a_broken_connection_fails_what_waits_and_is_made_again() -> None:
     def answer(call: Call) -> None:
         if len(server.calls) == 1:

@@ -66,8 +66,8 @@ class Pending:
         except FutureTimeout:
             self.connection.forget(self.number)
             raise self.connection.no_answer(self.api, self.timeout_s) from None
-        except InvalidRequest as error:
-            raise FlussError(address=self.connection.address, what=self.api.name, fluss_code=0, text=error.message) from error
+        except (InvalidRequest, UnicodeDecodeError) as error:
+            raise FlussError(address=self.connection.address, what=self.api.name, fluss_code=0, text=str(error)) from error
 
 
 class FlussConnection:

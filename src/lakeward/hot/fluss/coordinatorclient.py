@@ -145,7 +145,7 @@ class FlussCoordinatorClient(CoordinatorClient):
         try:
             text = self._store.load_table(path).descriptor.properties.get(_FRESHNESS.key)
             return int((_FRESHNESS.default if text is None else _FRESHNESS.kind.parse(text)).total_seconds() * 1000)
-        except (LakewardError, ValueError):  # the round will say what is wrong with the table
+        except (LakewardError, ValueError, KeyError, TypeError):  # the round will say what is wrong with the table
             return int(_FRESHNESS.default.total_seconds() * 1000)
 
     def _warn(self, answer: Message) -> None:
