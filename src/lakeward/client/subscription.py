@@ -85,16 +85,7 @@ class Subscription:
         self.table = table
 
     def _ticket(self, wait_s: float) -> Ticket:
-        return Ticket(
-            kind=Read.TAIL,
-            table=self.table.path,
-            table_id=self.table.table_id,
-            schema_id=self.table.schema.schema_id,
-            width=len(self.table.schema.columns),
-            columns=self.columns,
-            offsets=OffsetMap(self._offsets),
-            wait_ms=round(wait_s * 1000),
-        )
+        return Ticket.of(Read.TAIL, self.table, self.columns, offsets=OffsetMap(self._offsets), wait_ms=round(wait_s * 1000))
 
 
 def _find_start(store: EmbeddedStoreClient, table: TableInfo, start: Start) -> dict[Bucket, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -91,18 +91,22 @@ class Ticket:
     log_offset: int = 0
     keys: str | None = None
 
+    @classmethod
+    def of(cls, kind: Read, table: TableInfo, columns: Sequence[str] | None = None, **wanted: Any) -> Ticket:
+        """For a reader that knows the table as it is in `table`."""
+        return cls(
+            kind=kind,
+            table=table.path,
+            table_id=table.table_id,
+            schema_id=table.schema.schema_id,
+            width=len(table.schema.columns),
+            columns=None if columns is None else tuple(columns),
+            **wanted,
+        )
 
-def log_ticket(table: TableInfo, bucket: Bucket, start: int, stop: int, columns: tuple[str, ...] | None = None) -> Ticket:
-    return Ticket(
-        kind=Read.LOG,
-        table=table.path,
-        table_id=table.table_id,
-        schema_id=table.schema.schema_id,
-        width=len(table.schema.columns),
-        columns=columns,
-        bucket=bucket,
-        range=OffsetRange(start, stop),
-    )
+
+def log_ticket(table: TableInfo, bucket: Bucket, start: int, stop: int, columns: Sequence[str] | None = None) -> Ticket:
+    return Ticket.of(Read.LOG, table, columns, bucket=bucket, range=OffsetRange(start, stop))
 
 
 def to_bytes(message: Any) -> bytes:

@@ -51,10 +51,9 @@ class EmbeddedStoreClient(HotStore):
         self, table: TableInfo, bucket: Bucket, start: int, stop: int, columns: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
         backoff = Backoff(self.connection.retry_s)
-        chosen = None if columns is None else tuple(columns)
         while True:
             try:
-                for batch, _ in self.connection.stream(log_ticket(table, bucket, start, stop, chosen)):
+                for batch, _ in self.connection.stream(log_ticket(table, bucket, start, stop, columns)):
                     if batch.num_rows:
                         start = batch.column(OFFSET)[-1].as_py() + 1
                     yield batch
@@ -73,17 +72,8 @@ class EmbeddedStoreClient(HotStore):
         return None if body is None else decode(KvSnapshot, body)
 
     def read_snapshot(self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        ticket = Ticket(
-            kind=Read.SNAPSHOT,
-            table=table.path,
-            table_id=table.table_id,
-            schema_id=table.schema.schema_id,
-            width=len(table.schema.columns),
-            columns=None if columns is None else tuple(columns),
-            bucket=snapshot.bucket,
-            snapshot_id=snapshot.snapshot_id,
-            log_offset=snapshot.log_offset,
-        )
+        at = {"bucket": snapshot.bucket, "snapshot_id": snapshot.snapshot_id, "log_offset": snapshot.log_offset}
+        ticket = Ticket.of(Read.SNAPSHOT, table, columns, **at)
         for batch, _ in self.connection.stream(ticket):
             yield batch
 
