@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeward.errors import CommitConflict, LakewardError
-from lakeward.lake.iceberg.plugin import IcebergLakeStorage
+from lakeward.lake.iceberg.plugin import load
 from lakeward.lake.iceberg.types import to_arrow_schema
 from lakeward.lake.orphans import OrphanOptions, OrphanRemoval
 from lakeward.model.bucket import Bucket
@@ -26,10 +26,10 @@ from lakeward.model.round import RoundOwner
 from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatRequest, TableFailed, TableFinished
-from lakeward.spi.registry import load_lake
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.faults import Fault, FaultAction, Faults
 from lakeward.testing.iceberg.flink import FlinkJob
+from lakeward.testing.iceberg.folder import folder_options
 from lakeward.testing.iceberg.foreign import ForeignEngine
 from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.testing.waiting import wait_until
@@ -252,9 +252,7 @@ class Stage:
     """The table, its hot log, and everybody. `violations` says what is wrong once the play is over."""
 
     def __init__(self, folder: Path, faults: Faults, weak: Iterable[str] = (), *, pk: bool = False) -> None:
-        options = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
-        lake = load_lake("iceberg", options)
-        assert isinstance(lake, IcebergLakeStorage)
+        lake = load(folder_options(folder))
         self.lake, self.faults, self.pk, self.folder = lake, faults, pk, folder
         self.weak = Weak(frozenset(weak))
         self.world = InProcessLakeward(folder / "server", WeakStorage(lake, self.weak))

@@ -13,6 +13,7 @@ from lakeward.model.ids import SnapshotId
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
+from lakeward.testing.iceberg.folder import folder_lake, folder_options
 from lakeward.testing.iceberg.foreign import ForeignEngine
 from lakeward.testing.iceberg.s3 import REGION, S3Store, s3_store
 from lakeward.testing.iceberg.server import serving
@@ -36,7 +37,7 @@ class IcebergContract(LakeContract):
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("rest")
-    with serving({"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}) as url:
+    with serving(folder_options(folder)) as url:
         yield url
 
 
@@ -49,9 +50,8 @@ def store() -> Iterator[S3Store]:
 class TestSqlCatalog(IcebergContract):
     @pytest.fixture
     def lake(self, tmp_path: Path) -> Iterator[LakeStorage]:
-        lake = load_lake("iceberg", {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"})
-        yield lake
-        close(lake)
+        with folder_lake(tmp_path) as lake:
+            yield lake
 
 
 def foreign(lake: LakeStorage, table: TableInfo) -> ForeignEngine:

@@ -10,10 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
+from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.iceberg.types import to_arrow_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
+from lakeward.testing.iceberg.folder import folder_lake, folder_options
 from lakeward.testing.iceberg.server import serving
 from lakeward.testing.scripted_log import Row, ScriptedLog
 
@@ -22,9 +23,8 @@ Rows = list[tuple[Bucket, int, Row]]
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[IcebergLakeStorage]:
-    made = load({"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"})
-    yield made
-    made.connection.close()
+    with folder_lake(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ TOKENS = {"reader": "read", "writer": "write", "tiering": "job", "boss": "admin"
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("served")
-    options = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+    options = folder_options(folder)
     with serving(options) as url:
         yield Served(url, options)
 
@@ -68,7 +68,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @pytest.fixture(scope="session")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("guarded")
-    options = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+    options = folder_options(folder)
     secret = {"s3.secret-access-key": "hidden", "s3.access-key-id": "hidden", "s3.endpoint": "http://open"}
     with serving({**options, **secret}, [f"{name}:{role}:{name}-secret" for name, role in TOKENS.items()]) as url:
         yield Served(url, options)

@@ -12,12 +12,13 @@ from urllib.parse import urlparse
 
 import pytest
 
-from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
+from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.orphans import OrphanOptions, OrphanRemoval
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import ROUND_KEY
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.faults import Fault, FaultAction
+from lakeward.testing.iceberg.folder import folder_lake, folder_options
 from lakeward.testing.iceberg.zombie import POINTS, Zombie, finish_round, script, write_round, zombie_process
 from lakeward.testing.lakes import LakeRound, lake_rows
 from lakeward.testing.lakes.suite import LakeSuite
@@ -75,11 +76,8 @@ class Arena:
 @pytest.fixture(scope="module")
 def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     folder = tmp_path_factory.mktemp("zombies")
-    options = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
-    lake = load(options)
-    with zombie_process(options) as zombie:
+    with folder_lake(folder) as lake, zombie_process(folder_options(folder)) as zombie:
         yield Arena(folder, lake, zombie)
-    lake.connection.close()
 
 
 def race(arena: Arena, seed: int, *, orphans: bool) -> None:

@@ -31,6 +31,7 @@ from lakeward.spi.lake import Committable
 from lakeward.testing import Faults, ManualClock
 from lakeward.testing.intents import MemoryIntents
 from lakeward.testing.lakes import LakeRound, lake_rows
+from lakeward.testing.lakes.removal import intent_of
 from lakeward.testing.scripted_log import ScriptedLog
 
 BUCKETS = (Bucket("", 0), Bucket("", 1))
@@ -235,14 +236,7 @@ class World:
             self.lease = None
 
     def _intent(self, made: LakeRound) -> Intent:
-        return Intent(
-            round_id=made.round_id,
-            table_id=made.table.table_id,
-            prefix=made.committer.prefix(made.round_id),
-            token=made.base.token,
-            fence=made.base.fence,
-            recorded_at_ms=self.clock.now_ms(),
-        )
+        return intent_of(made, self.clock.now_ms())
 
     def _removal(self) -> OrphanRemoval:
         options = OrphanOptions(grace_ms=GRACE_S * 1000, max_age_ms=10 * GRACE_S * 1000)

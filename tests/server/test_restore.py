@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,14 @@ def certify(client: Client, *paths: str) -> None:
 
 def lake_ids(client: Client, path: str) -> list[int]:
     return sorted(client.read(path, mode="lake").to_table().column("id").to_pylist())
+
+
+def resync(client: Client, row: dict[str, Any]) -> None:
+    """The PK table takes rows again, this one first, and the lake has it."""
+    pk = client.table(PK)
+    assert app.run(["table", "resync", PK, "--server", client.url]) == 0
+    wait_until(lambda: pk.upsert([row]), limit_s=30, what="the resync", tolerate=(LakewardError,), state=lambda: str(status(client, PK)))
+    tier_now(client, pk)
 
 
 def test_a_restored_folder_goes_on_above_its_lake(tmp_path: Path) -> None:
@@ -70,15 +79,7 @@ def test_a_restored_folder_goes_on_above_its_lake(tmp_path: Path) -> None:
             assert lake_ids(client, LOG) == [1, 2, 3], "rows that only the lake has stay, new ones come above them"
             with pytest.raises(LakewardError, match="resync"):
                 pk.upsert([{"id": 3, "state": "new"}])
-            assert app.run(["table", "resync", PK, "--server", server.url]) == 0
-            wait_until(
-                lambda: pk.upsert([{"id": 3, "state": "new"}]),
-                limit_s=30,
-                what="the resync",
-                tolerate=(LakewardError,),
-                state=lambda: str(status(client, PK)),
-            )
-            tier_now(client, pk)
+            resync(client, {"id": 3, "state": "new"})
             assert lake_ids(client, PK) == [1, 3], "the lake follows the keys that came back"
             certify(client, LOG, PK)
     finally:
@@ -133,20 +134,12 @@ def test_an_old_catalog_comes_back_to_a_lake_that_outgrew_it(tmp_path: Path) -> 
         assert server.process is not None
         assert re.search(rf"lake table {LOG}: moved from version \d+ to version \d+: file://", server.process.text())
         with server.connect() as client:
-            log, pk = client.table(LOG), client.table(PK)
+            log = client.table(LOG)
             wait_until(lambda: log.append([{"id": 23}]), limit_s=30, what="the lake's answer", tolerate=(LakewardError,))
             tier_now(client, log)
             assert lake_ids(client, LOG) == list(range(24)), "every row once: the copy's, those that only the lake has, the new one"
             assert sorted(client.read(LOG).to_table().column("id").to_pylist()) == list(range(24))
-            assert app.run(["table", "resync", PK, "--server", server.url]) == 0
-            wait_until(
-                lambda: pk.upsert([{"id": 9, "state": "new"}]),
-                limit_s=30,
-                what="the resync",
-                tolerate=(LakewardError,),
-                state=lambda: str(status(client, PK)),
-            )
-            tier_now(client, pk)
+            resync(client, {"id": 9, "state": "new"})
             assert lake_ids(client, PK) == [0, 9], "the lake follows the keys that came back"
             certify(client, LOG, PK)
             assert app.run(["verify", LOG, "--server", server.url]) == 0

@@ -25,6 +25,7 @@ from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.testing import Faults, ManualClock
 from lakeward.testing.intents import MemoryIntents
 from lakeward.testing.lakes import LakeRound, lake_rows
+from lakeward.testing.lakes.removal import intent_of
 from lakeward.testing.scripted_log import ScriptedLog
 
 B0 = Bucket("", 0)
@@ -58,15 +59,7 @@ class World:
         return made
 
     def intent(self, made: LakeRound, kind: IntentKind = IntentKind.ROUND) -> Intent:
-        return Intent(
-            round_id=made.round_id,
-            table_id=made.table.table_id,
-            prefix=made.committer.prefix(made.round_id),
-            token=made.base.token,
-            fence=made.base.fence,
-            recorded_at_ms=self.clock.now_ms(),
-            kind=kind,
-        )
+        return intent_of(made, self.clock.now_ms(), kind)
 
     def write_and_stop(self, *ids: int) -> LakeRound:
         """A round that writes its file and is not heard of again, until its files are old enough."""

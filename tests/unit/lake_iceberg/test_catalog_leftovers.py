@@ -17,21 +17,11 @@ from lakeward.lake.iceberg.location import carries, metadata_name
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
 from lakeward.lake.orphans import OrphanReport
 from lakeward.testing.faults import Faults
+from lakeward.testing.iceberg.folder import folder_options
 from lakeward.testing.lakes import LakeRound, lake_rows
 from lakeward.testing.lakes.removal import removal_of
 from lakeward.testing.lakes.suite import B0, LakeSuite, row
 from lakeward.testing.scripted_log import ScriptedLog
-
-
-def options(folder: Path, name: str = "catalog") -> dict[str, str]:
-    return {"type": "sql", "uri": f"sqlite:///{folder}/{name}.db", "warehouse": f"file://{folder}/warehouse"}
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[IcebergLakeStorage]:
-    made = load(options(tmp_path))
-    yield made
-    made.connection.close()
 
 
 def metadata_files(table: Table) -> set[str]:
@@ -80,7 +70,7 @@ def test_a_sweep_removes_the_metadata_file_of_a_crashed_commit(lake: IcebergLake
 def test_a_commit_that_sleeps_before_the_swap_loses_and_not_its_table(lake: IcebergLakeStorage, tmp_path: Path) -> None:
     """The sweep comes while it sleeps: fenced, its file gone, it tries again on the new version."""
     log = make(lake)
-    other = load(options(tmp_path))
+    other = load(folder_options(tmp_path))
     reports: list[OrphanReport] = []
 
     def meanwhile(_facts: object) -> bool:
@@ -102,7 +92,7 @@ def test_a_commit_that_sleeps_before_the_swap_loses_and_not_its_table(lake: Iceb
 def test_files_of_another_catalog_are_left_alone(lake: IcebergLakeStorage, tmp_path: Path) -> None:
     """The table is registered elsewhere and goes on there, in the same folder."""
     log = make(lake)
-    other = load(options(tmp_path, "other"))
+    other = load(folder_options(tmp_path, "other"))
     other.connection.catalog.create_namespace(log.table.path.database)
     name = (log.table.path.database, log.table.path.table)
     other.connection.catalog.register_table(name, lake.connection.load(log.table.path).metadata_location)
@@ -123,7 +113,7 @@ def test_a_table_that_keeps_its_old_metadata_keeps_it(lake: IcebergLakeStorage) 
 
 
 def test_the_mark_survives_the_process_and_is_a_catalogs_own(lake: IcebergLakeStorage, tmp_path: Path) -> None:
-    again, other = load(options(tmp_path)), load(options(tmp_path, "other"))
+    again, other = load(folder_options(tmp_path)), load(folder_options(tmp_path, "other"))
     marks = [x.connection.catalog.mark for x in (lake, again, other)]  # type: ignore[attr-defined]
     assert marks[0] == marks[1] != marks[2]
     table = uuid.uuid4()

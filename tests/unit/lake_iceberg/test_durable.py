@@ -4,23 +4,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from lakeward.lake.iceberg.durable import sync_files
-from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
+from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.testing.faults import Faults
 from lakeward.testing.lakes import LakeRound
 from lakeward.testing.lakes.suite import B0, LakeSuite, row
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[IcebergLakeStorage]:
-    made = load({"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"})
-    yield made
-    made.connection.close()
 
 
 @pytest.fixture

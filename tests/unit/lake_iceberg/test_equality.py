@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
-import pytest
 
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.iceberg.summary import OWN_OFFSETS_KEY, fluss_body, fluss_offsets
@@ -17,19 +15,10 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.table import FLUSS_PARTITIONS, TableInfo
 from lakeward.spi.lake import COMMIT_USER_KEY, OFFSETS_KEY, CommitProperties
-from lakeward.spi.registry import load_lake
 from lakeward.testing.iceberg.engines import read_duckdb
 from lakeward.testing.lakes.rounds import LakeRound, lake_rows
 from lakeward.testing.lakes.suite import B0, LakeSuite, row
 from lakeward.testing.scripted_log import ScriptedLog
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[IcebergLakeStorage]:
-    lake = load_lake("iceberg", {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"})
-    assert isinstance(lake, IcebergLakeStorage)
-    yield lake
-    lake.connection.close()
 
 
 def make_log(lake: IcebergLakeStorage, **properties: str) -> ScriptedLog:

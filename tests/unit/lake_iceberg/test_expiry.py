@@ -24,6 +24,7 @@ from lakeward.protocol.heartbeat import TableFailed
 from lakeward.spi.lake import CommitProperties, Precondition
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.faults import Faults
+from lakeward.testing.iceberg.folder import folder_options
 from lakeward.testing.iceberg.foreign import ForeignEngine
 from lakeward.testing.inprocess import InProcessLakeward
 
@@ -36,8 +37,7 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.clock = ManualClock(now_ms=int(time.time() * 1000))
-        options = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
-        self.lake = IcebergLakeStorage(IcebergConnection(options, self.clock))
+        self.lake = IcebergLakeStorage(IcebergConnection(folder_options(folder), self.clock))
         self.lakeward = InProcessLakeward(folder / "server", self.lake, self.clock)
         self.rounds = 0
 

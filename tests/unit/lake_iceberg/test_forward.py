@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,8 +12,9 @@ import pytest
 from lakeward.errors import FaultInjected, LakeHistoriesDiffer, LakeMetadataGone
 from lakeward.lake.iceberg.forward import Forward, MetadataVersion, move_forward, plan_forward
 from lakeward.lake.iceberg.location import metadata_name
-from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
+from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.testing.faults import Faults
+from lakeward.testing.iceberg.folder import folder_lake
 from lakeward.testing.lakes import LakeRound, lake_rows
 from lakeward.testing.lakes.suite import B0, LakeSuite, row
 from lakeward.testing.scripted_log import ScriptedLog
@@ -100,19 +99,6 @@ def test_a_shorter_history_of_more_than_one_commit_is_refused() -> None:
 
 
 # ---- a real catalog ----
-def options(folder: Path, name: str = "catalog") -> dict[str, str]:
-    return {"type": "sql", "uri": f"sqlite:///{folder}/{name}.db", "warehouse": f"file://{folder}/warehouse"}
-
-
-@contextmanager
-def opened(folder: Path, name: str = "catalog") -> Iterator[IcebergLakeStorage]:
-    made = load(options(folder, name))
-    try:
-        yield made
-    finally:
-        made.connection.close()
-
-
 def write(lake: IcebergLakeStorage, log: ScriptedLog, *ids: int) -> None:
     """A commit for each."""
     for number in ids:
@@ -123,7 +109,7 @@ def write(lake: IcebergLakeStorage, log: ScriptedLog, *ids: int) -> None:
 @pytest.fixture
 def log(tmp_path: Path) -> ScriptedLog:
     """A table with one row, and a copy of its catalog's database."""
-    with opened(tmp_path) as lake:
+    with folder_lake(tmp_path) as lake:
         log = LakeSuite().make_log(lake, properties={"iceberg.write.metadata.previous-versions-max": KEPT})
         write(lake, log, 1)
     shutil.copy(tmp_path / "catalog.db", tmp_path / "copy.db")
@@ -145,11 +131,11 @@ def move(lake: IcebergLakeStorage) -> list[Forward]:
 @pytest.mark.parametrize("commits", [2, 8])
 def test_a_copy_goes_forward_and_keeps_every_row(tmp_path: Path, log: ScriptedLog, commits: int) -> None:
     """After two commits the copy's file is still there, after eight it is gone."""
-    with opened(tmp_path) as lake:
+    with folder_lake(tmp_path) as lake:
         write(lake, log, *range(2, 2 + commits))
         newest = location(lake, log)
     bring_back(tmp_path)
-    with opened(tmp_path) as lake:
+    with folder_lake(tmp_path) as lake:
         (forward,) = move(lake)
         assert forward.after == location(lake, log) == newest
         assert forward.table == str(log.table.path)
@@ -161,11 +147,11 @@ def test_a_copy_goes_forward_and_keeps_every_row(tmp_path: Path, log: ScriptedLo
 
 
 def test_without_it_the_error_names_the_flag_and_the_file(tmp_path: Path, log: ScriptedLog) -> None:
-    with opened(tmp_path) as lake:
+    with folder_lake(tmp_path) as lake:
         old = location(lake, log)
         write(lake, log, *range(2, 10))
     bring_back(tmp_path)
-    with opened(tmp_path) as lake, pytest.raises(LakeMetadataGone, match="lakeward server --restored") as caught:
+    with folder_lake(tmp_path) as lake, pytest.raises(LakeMetadataGone, match="lakeward server --restored") as caught:
         lake.connection.load(log.table.path)
     assert caught.value.file == old
 
@@ -174,7 +160,7 @@ def test_without_it_the_error_names_the_flag_and_the_file(tmp_path: Path, log: S
 def test_another_table_in_the_same_folder_is_never_taken(tmp_path: Path, log: ScriptedLog, keeps: bool) -> None:
     """The table was dropped since and made again under its name; its old files were kept, or purged."""
     name = (log.table.path.database, log.table.path.table)
-    with opened(tmp_path) as lake:
+    with folder_lake(tmp_path) as lake:
         old = location(lake, log)
         lake.connection.catalog.drop_table(name)
         again = LakeSuite().make_log(lake, properties={"iceberg.write.metadata.previous-versions-max": KEPT})
@@ -182,17 +168,17 @@ def test_another_table_in_the_same_folder_is_never_taken(tmp_path: Path, log: Sc
     if not keeps:
         Path(old.removeprefix("file://")).unlink()
     bring_back(tmp_path)
-    with opened(tmp_path) as lake:
+    with folder_lake(tmp_path) as lake:
         found = move(lake)
         assert [f.after for f in found] == ([] if keeps else [None])
         assert all("of another table" in f.words for f in found)
 
 
 def test_a_table_that_is_gone_altogether_stops_nobody(tmp_path: Path, log: ScriptedLog) -> None:
-    with opened(tmp_path) as lake:
+    with folder_lake(tmp_path) as lake:
         folder = Path(location(lake, log).removeprefix("file://")).parent
     shutil.rmtree(folder)
-    with opened(tmp_path) as lake:
+    with folder_lake(tmp_path) as lake:
         (left,) = move(lake)
         assert left.after is None
         assert "no newer one" in left.words
@@ -200,7 +186,7 @@ def test_a_table_that_is_gone_altogether_stops_nobody(tmp_path: Path, log: Scrip
 
 def test_files_of_another_catalog_are_no_candidates(tmp_path: Path, log: ScriptedLog) -> None:
     """The table is registered elsewhere and went on there, in the same folder."""
-    with opened(tmp_path) as lake, opened(tmp_path, "other") as other:
+    with folder_lake(tmp_path) as lake, folder_lake(tmp_path, "other") as other:
         other.connection.catalog.create_namespace(log.table.path.database)
         other.connection.catalog.register_table((log.table.path.database, log.table.path.table), location(lake, log))
         other.catalog().set_properties(log.table, {"some.note": "theirs"})
@@ -209,7 +195,7 @@ def test_files_of_another_catalog_are_no_candidates(tmp_path: Path, log: Scripte
 
 def test_a_torn_file_is_passed_over(tmp_path: Path, log: ScriptedLog) -> None:
     """The server died while it wrote it: no catalog named it."""
-    with opened(tmp_path) as lake:
+    with folder_lake(tmp_path) as lake:
         write(lake, log, 2, 3)
         newest = location(lake, log)
         with Faults() as faults, pytest.raises(FaultInjected):
@@ -218,27 +204,27 @@ def test_a_torn_file_is_passed_over(tmp_path: Path, log: ScriptedLog) -> None:
     (last,) = sorted(Path(newest.removeprefix("file://")).parent.glob("*.metadata.json"))[-1:]
     last.write_bytes(last.read_bytes()[:100])
     bring_back(tmp_path)
-    with opened(tmp_path) as lake:
+    with folder_lake(tmp_path) as lake:
         (forward,) = move(lake)
         assert forward.after == newest
 
 
 def test_where_one_table_is_refused_no_other_is_moved(tmp_path: Path, log: ScriptedLog) -> None:
     """A start without --restored gave the one table a second history; the other, whose turn comes before, has one."""
-    with opened(tmp_path) as lake:
+    with folder_lake(tmp_path) as lake:
         clear = LakeSuite().make_log(lake, "a")
         write(lake, clear, 1)
         before = location(lake, clear)
     shutil.copy(tmp_path / "catalog.db", tmp_path / "copy.db")
-    with opened(tmp_path) as lake:
+    with folder_lake(tmp_path) as lake:
         write(lake, log, 2, 3)
         write(lake, clear, 2)
     bring_back(tmp_path)
-    with opened(tmp_path) as lake:
+    with folder_lake(tmp_path) as lake:
         for note in ("first", "second"):
             lake.catalog().set_properties(log.table, {"some.note": note})
     bring_back(tmp_path)
-    with opened(tmp_path) as lake:
+    with folder_lake(tmp_path) as lake:
         with pytest.raises(LakeHistoriesDiffer, match=str(log.table.path)):
             move(lake)
         assert location(lake, clear) == before

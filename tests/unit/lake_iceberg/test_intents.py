@@ -3,48 +3,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-
-import pytest
 
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.orphans import OrphanOptions
 from lakeward.model.clock import SystemClock
 from lakeward.model.ids import NO_EPOCH, RoundId
-from lakeward.model.intent import Intent, IntentState
+from lakeward.model.intent import IntentState
 from lakeward.model.round import RoundResult
 from lakeward.model.table import TableInfo
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.spi.coordinator import CoordinatorClient
 from lakeward.spi.hot import HotPlugin, HotStore
-from lakeward.spi.registry import load_lake
 from lakeward.testing.clock import ManualClock
+from lakeward.testing.lakes.removal import intent_of
 from lakeward.testing.lakes.rounds import LakeRound
 from lakeward.testing.lakes.suite import B0, LakeSuite, row
 from lakeward.testing.scripted_store import ScriptedHotStore
 from lakeward.tiering.orphans import OrphanDuty
 from lakeward.tiering.plugins import PluginCache
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[IcebergLakeStorage]:
-    lake = load_lake("iceberg", {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"})
-    assert isinstance(lake, IcebergLakeStorage)
-    yield lake
-    lake.connection.close()
-
-
-def intent_of(made: LakeRound, at_ms: int = 1) -> Intent:
-    return Intent(
-        round_id=made.round_id,
-        table_id=made.table.table_id,
-        prefix=made.committer.prefix(made.round_id),
-        token=made.base.token,
-        fence=made.base.fence,
-        recorded_at_ms=at_ms,
-    )
 
 
 def test_an_intent_is_recorded_abandoned_and_forgotten(lake: IcebergLakeStorage) -> None:

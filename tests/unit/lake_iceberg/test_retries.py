@@ -3,12 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
+from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.testing.clock import ManualClock
@@ -17,13 +14,6 @@ from lakeward.testing.iceberg.foreign import ForeignEngine
 from lakeward.testing.inprocess import InProcessLakeward
 
 TABLE = "db.t"
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[IcebergLakeStorage]:
-    made = load({"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"})
-    yield made
-    made.connection.close()
 
 
 def tries_of(tmp_path: Path, lake: IcebergLakeStorage, others: int, **properties: str) -> tuple[int, type]:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +29,6 @@ from lakeward.testing.lakes import LakeRound, lake_rows
 from lakeward.testing.lakes.suite import B0, LakeSuite, row
 
 COLUMNS = {"id": "BIGINT NOT NULL", "few": "STRING", "many": "STRING", "price": "DECIMAL(9, 2)", "tags": "ARRAY<STRING>"}
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[IcebergLakeStorage]:
-    made = load({"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"})
-    yield made
-    made.connection.close()
 
 
 def make_table(lake: IcebergLakeStorage, *, pk: bool = False, **properties: str) -> TableInfo:

@@ -15,14 +15,14 @@ import pytest
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from lakeward.lake.iceberg.plugin import IcebergLakeStorage
+from lakeward.lake.iceberg.plugin import load
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
 from lakeward.model.ledger import LedgerKind
 from lakeward.model.table import TablePath
 from lakeward.spi.lake import TAG
-from lakeward.spi.registry import load_lake
 from lakeward.testing.faults import Faults
+from lakeward.testing.iceberg.folder import folder_options
 from lakeward.testing.iceberg.foreign import ForeignEngine
 from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.verify import Certificate, verify_table
@@ -40,9 +40,7 @@ class Yard:
     """A Lakeward over an Iceberg table on local disk, with a log table and a PK table in two partitions, and someone else at the lake."""
 
     def __init__(self, folder: Path) -> None:
-        options = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
-        lake = load_lake("iceberg", options)
-        assert isinstance(lake, IcebergLakeStorage)
+        lake = load(folder_options(folder))
         self.lake = lake
         self.world = InProcessLakeward(folder / "server", lake)
 

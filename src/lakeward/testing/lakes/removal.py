@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from lakeward.lake.orphans import OrphanOptions, OrphanRemoval
-from lakeward.model.intent import Intent
+from lakeward.model.intent import Intent, IntentKind
 from lakeward.spi.lake import LakeStorage
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.lakes.rounds import LakeRound
@@ -17,14 +17,15 @@ LATER_MS = 4_000_000_000_000
 """Long after anything that a test makes."""
 
 
-def intent_of(made: LakeRound) -> Intent:
+def intent_of(made: LakeRound, at_ms: int = 0, kind: IntentKind = IntentKind.ROUND) -> Intent:
     return Intent(
         round_id=made.round_id,
         table_id=made.table.table_id,
         prefix=made.committer.prefix(made.round_id),
         token=made.base.token,
         fence=made.base.fence,
-        recorded_at_ms=0,
+        recorded_at_ms=at_ms,
+        kind=kind,
     )
 
 
