@@ -668,7 +668,7 @@ class LakeHistoriesDiffer(LakeError):
     code = "lake-histories-differ"
     template = (
         "lake table {table}: of two metadata files neither follows from the other, {one} and {other}, so the newest is not known and "
-        "nothing was moved. Move the one that is wrong out of its folder, then start again with --restored"
+        "nothing was moved. Move the wrong one, and those that only its metadata-log names, out of the folder; then start with --restored"
     )
     table: str
     one: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,20 @@ import pytest
 from lakeward.cli import app
 from lakeward.client import Client, connect
 from lakeward.config import resolve
-from lakeward.errors import LakewardError, WritesPaused
+from lakeward.errors import LakeMetadataGone, LakewardError, TimedOut, WritesPaused
+from lakeward.lake.iceberg.forward import move_forward
+from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
 from lakeward.model.table import TablePath
+from lakeward.testing.iceberg.folder import folder_options
+from lakeward.testing.iceberg.s3 import s3_store
+from lakeward.testing.lakes import LakeRound, lake_rows
+from lakeward.testing.lakes.suite import B0, LakeSuite, row
+from lakeward.testing.serverprocess import ServerProcess
 from lakeward.testing.waiting import wait_until
 from lakeward.verify import verify_table
 from tests.spark.processes import Job, Server, status, tier_now
 
+StartServer = Callable[..., ServerProcess]
 LOG, PK = "shop.clicks", "shop.orders"
 
 
@@ -146,3 +155,63 @@ def test_an_old_catalog_comes_back_to_a_lake_that_outgrew_it(tmp_path: Path) -> 
     finally:
         job.kill()
         server.kill()
+
+
+def note(lake: IcebergLakeStorage, *values: str) -> list[Path]:
+    """A commit for each value; the metadata files that they made."""
+    found = []
+    for value in values:
+        table = lake.connection.load(TablePath.parse(LOG))
+        with table.transaction() as change:
+            change.set_properties(note=value)
+        found.append(Path(lake.connection.load(TablePath.parse(LOG)).metadata_location.removeprefix("file://")))
+    return found
+
+
+def test_two_histories_after_a_start_without_the_flag_are_refused_until_one_is_chosen(start_server: StartServer, tmp_path: Path) -> None:
+    server = start_server(settings={"datalake.format": "iceberg"})
+    server.client().create_table(LOG, "id BIGINT")
+    server.stop()
+    database, copy = server.data / "iceberg/catalog.db", tmp_path / "copy.db"
+    options = {"type": "sql", "uri": f"sqlite:///{database}", "warehouse": f"file://{server.data}/warehouse"}
+    shutil.copy(database, copy)
+    lake = load(options)
+    right = note(lake, "right", "too")
+    lake.connection.close()
+    shutil.copy(copy, database)
+    lake = load(options)
+    wrong = note(lake, "wrong", "too")
+    lake.connection.close()
+    shutil.copy(copy, database)
+    server.arguments = ("--restored",)
+    with pytest.raises(TimedOut) as refused:
+        server.restart()
+    for named in (right[-1].name, wrong[-1].name, LOG, "nothing was moved", "--restored"):
+        assert named in str(refused.value)
+    for file in wrong:
+        file.rename(tmp_path / file.name)
+    server.restart()
+    assert f"moved from version 1 to version 3: file://{right[-1]}" in server.last_words()
+    assert LOG in server.client().list_tables()
+
+
+@pytest.mark.soak
+def test_a_catalog_goes_forward_in_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with s3_store() as store:
+        for name, value in store.environment.items():
+            monkeypatch.setenv(name, value)
+        options = folder_options(tmp_path, **{**store.options, "warehouse": store.new_bucket()})
+        lake = load(options)
+        log = LakeSuite().make_log(lake, properties={"iceberg.write.metadata.previous-versions-max": "1"})
+        shutil.copy(tmp_path / "catalog.db", tmp_path / "copy.db")
+        for number in range(5):
+            log.append(B0, row(number))
+            LakeRound.plan(lake, log).run()
+        lake.connection.close()
+        shutil.copy(tmp_path / "copy.db", tmp_path / "catalog.db")
+        lake = load(options)
+        with pytest.raises(LakeMetadataGone):
+            lake.connection.load(log.table.path)
+        move_forward(lake.connection)
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+        lake.connection.close()

@@ -107,9 +107,9 @@ def plan_forward(table: str, pointer: str, here: MetadataVersion | None, found: 
     at_pointer = [name for name in history if _number(name) == _number(pointer)]
     if (here is not None or at_pointer) and _name(pointer) not in history:
         raise LakeHistoriesDiffer(table=table, one=str(here or pointer), other=str(newest))
-    for other in ahead.values():
-        if other is not newest and _is_rival(other, newest, history, ahead):
-            raise LakeHistoriesDiffer(table=table, one=str(other), other=str(newest))
+    rivals = [other for other in ahead.values() if _is_rival(other, newest, history, ahead)]
+    if rivals:
+        raise LakeHistoriesDiffer(table=table, one=str(max(rivals, key=lambda v: v.number)), other=str(newest))
     return newest
 
 
