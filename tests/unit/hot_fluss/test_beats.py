@@ -99,3 +99,13 @@ def test_a_failure_that_is_told_again_does_not_wait_longer() -> None:
     for now in (0.0, 0.5, 1.0):
         held.note(replace(BASE, failed=(FAILED,)), now)
     assert held.due(2.0) == [(FAILED.table_id, FAILED.epoch)]
+
+
+def test_a_failure_of_a_table_that_is_not_ours_any_more_is_told_to_nobody() -> None:
+    """Fluss 0.9 counts from 0 again after a restart: another job may have the table under the very same number."""
+    held = HeldBack(first_s=2)
+    held.note(replace(BASE, failed=(FAILED,)), 0.0)
+    held.refused({"tiering": [{"table_id": 7, "error": {"code": 50}}, {"table_id": 8}]})
+    assert held.renewed(1.0) == [beat_entry(FAILED.table_id, FAILED.epoch)]
+    held.refused({"tiering": [{"table_id": 8, "error": {"code": 50}}]})
+    assert (held.renewed(1.0), held.due(5.0)) == ([], [])

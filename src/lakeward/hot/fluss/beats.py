@@ -104,6 +104,12 @@ class HeldBack:
     def due(self, now: float, *, all_of_them: bool = False) -> list[tuple[TableId, Epoch]]:
         return [key for key, until in self._held.items() if all_of_them or until <= now]
 
+    def refused(self, answer: Message) -> None:
+        """Tables that Fluss does not count as ours any more, after a restart of its coordinator: what is told of them later would hit
+        whoever has them then, under the same number."""
+        gone = {TableId(str(e.get("table_id", 0))) for e in answer.get("tiering", []) if "error" in e}
+        self.told([key for key in self._held if key[0] in gone])
+
     def told(self, keys: Iterable[tuple[TableId, Epoch]]) -> None:
         for key in keys:
             self._held.pop(key, None)

@@ -98,6 +98,7 @@ class FlussCoordinatorClient(CoordinatorClient):
         answer = self._beat(beat_message(request, renewed, [beat_entry(*key) for key in due]))
         with self._lock:
             self._held.told(due)
+            self._held.refused(answer)
         self._warn(answer)
         self._store.renew_snapshots()
         verdicts, handed = read_verdicts(request, answer), self._handed(answer)
