@@ -65,3 +65,22 @@ def test_rows_are_fetched_from_the_new_leader() -> None:
     with moved() as (store, asked), pytest.raises(OffsetOutOfRange):
         list(store.read_log(TABLE, Bucket("", 0), 0, 5))
     assert asked.count(FETCH_LOG.key) == 1
+
+
+def test_a_table_that_was_just_made_is_waited_for() -> None:
+    """Its buckets get their leaders a moment after it is there."""
+    asked: list[int] = []
+
+    def answer(call: Call) -> None:
+        asked.append(call.key)
+        if call.key == METADATA.key:
+            bucket = {"bucket": 0, "leader": -1 if asked.count(METADATA.key) < 3 else ALIVE}
+            table = {"path": {"database": "shop", "table": "orders"}, "table_id": 7, "buckets": [bucket]}
+            call.done(METADATA, {"tablets": [{"id": ALIVE, "host": "127.0.0.1", "port": server.port}], "tables": [table]})
+        elif call.key == LIST_OFFSETS.key:
+            call.done(LIST_OFFSETS, {"buckets": [{"bucket": 0, "offset": 0}]})
+
+    with scripted(answer) as server:
+        store = FlussStore(FlussServers(f"127.0.0.1:{server.port}", timeout_s=5.0))
+        assert store.freeze(TABLE)[Bucket("", 0)].end == 0
+        store.close()

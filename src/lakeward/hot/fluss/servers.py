@@ -124,11 +124,20 @@ class FlussServers:
 
     # ---- metadata --------------------------------------------------------------------------------------------------
     def group_by_leader(self, path: Message, buckets: Sequence[LogBucket]) -> dict[FlussConnection, list[LogBucket]]:
-        """Buckets by the server that leads them: one request each in place of one per bucket."""
+        """Buckets by the server that leads them: one request each in place of one per bucket. A table that was just made gets its leaders
+        a moment later."""
         found: dict[FlussConnection, list[LogBucket]] = {}
         for bucket in buckets:
-            found.setdefault(self.leader(path, bucket), []).append(bucket)
+            found.setdefault(self._leader_soon(path, bucket), []).append(bucket)
         return found
+
+    def _leader_soon(self, path: Message, bucket: LogBucket) -> FlussConnection:
+        for attempt in range(_RETRIES - 1):
+            try:
+                return self.leader(path, bucket)
+            except ServerUnavailable:
+                time.sleep(_PAUSE_S * 2**attempt)
+        return self.leader(path, bucket)
 
     def _find_coordinator(self) -> tuple[str, int]:
         answer = self.call_any(METADATA, {})
