@@ -64,9 +64,10 @@ class EmbeddedStore(HotAdmin):
         self._services = services
         self._lock = threading.RLock()
         self._tables: dict[TableId, HotTable] = {}
+        self._by_path: dict[TablePath, HotTable] = {}
         self._closed = False
         for stored in services.meta.load_tables():
-            self._tables[stored.info.table_id] = HotTable(stored, services)
+            self._add(HotTable(stored, services))
         for table in self._tables.values():
             table.open_existing()
         self.upkeep = Upkeep(self.hot_tables, services)
@@ -122,7 +123,10 @@ class EmbeddedStore(HotAdmin):
             if not self._services.meta.add_table(table):
                 raise TableAlreadyExists(table=str(table.path))
             stored = StoredTable(info=table, schemas=(table.schema,), partitions={}, stopped={}, ends={})
-            self._tables[table.table_id] = HotTable(stored, self._services)
+            self._add(HotTable(stored, self._services))
+
+    def _add(self, hot: HotTable) -> None:
+        self._tables[hot.info.table_id] = self._by_path[hot.info.path] = hot
 
     def alter_table(self, table: TableInfo) -> None:
         with self._lock:
@@ -136,16 +140,15 @@ class EmbeddedStore(HotAdmin):
         with self._lock:
             hot = self.hot_table(self.load_table(path))
             self._services.meta.mark_table_dropping(hot.info.table_id)
-            self._tables.pop(hot.info.table_id)
+            del self._tables[hot.info.table_id], self._by_path[path]
         hot.close()
         self.upkeep.finish_drops()
 
     def load_table(self, path: TablePath) -> TableInfo:
-        with self._lock:
-            for hot in self._tables.values():
-                if hot.info.path == path:
-                    return hot.info
-        raise TableNotFound(table=str(path))
+        found = self._by_path.get(path)
+        if found is None:
+            raise TableNotFound(table=str(path))
+        return found.info
 
     def list_tables(self) -> Sequence[TableInfo]:
         return sorted((t.info for t in self.hot_tables()), key=lambda info: info.path)
