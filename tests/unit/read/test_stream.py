@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lakeward.client.rows import fit_rows
 from lakeward.errors import OffsetOutOfRange, SnapshotGone
-from lakeward.hot.embedded.options import StoreOptions
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetRange
@@ -23,22 +20,9 @@ from lakeward.read.spark.streamrows import StreamRows
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.iceberg.foreign import ForeignEngine
 from lakeward.testing.inprocess import InProcessLakeward
-from tests.property.union_program import iceberg_lake
-from tests.unit.read.test_union import OFF, SMALL_SEGMENTS, cut_log
+from tests.unit.read.test_union import OFF, cut_log
 
 PATH = TablePath.parse("db.t")
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def world(tmp_path: Path, clock: ManualClock) -> Iterator[InProcessLakeward]:
-    made = InProcessLakeward(tmp_path, iceberg_lake(tmp_path), clock, StoreOptions.with_settings(SMALL_SEGMENTS))
-    yield made
-    made.close()
 
 
 class InProcessReader(UnionStreamReader):

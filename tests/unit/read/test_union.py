@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from lakeward.errors import (
     SnapshotGone,
     TableNotFound,
 )
-from lakeward.hot.embedded.options import StoreOptions
 from lakeward.model.bucket import Bucket
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import SnapshotId
@@ -37,20 +35,7 @@ from lakeward.testing.clock import ManualClock
 from lakeward.testing.inprocess import InProcessLakeward
 from tests.property.union_program import iceberg_lake, memory_lake
 
-SMALL_SEGMENTS = {"log.segment.file-size": "4kb", "kv.snapshot.interval": "1 s"}
 OFF: Any = {"table.datalake.enabled": "false"}
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def world(tmp_path: Path, clock: ManualClock) -> Iterator[InProcessLakeward]:
-    made = InProcessLakeward(tmp_path, iceberg_lake(tmp_path), clock, StoreOptions.with_settings(SMALL_SEGMENTS))
-    yield made
-    made.close()
 
 
 def ids(world: InProcessLakeward, path: str, **options: Any) -> list[int]:
