@@ -17,6 +17,7 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.table import GONE_PARTITION
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.testing.faults import FaultAction, Faults
+from lakeward.testing.waiting import wait_until
 from tests.fluss.ondemand import OnDemand
 from tests.fluss.steps import DATABASE, Append, MakePartition, MakeTable
 from tests.fluss.world import FlussWorld
@@ -53,8 +54,12 @@ def make(world: FlussWorld, name: str) -> None:
 
 
 def drop(world: FlussWorld, name: str, day: str) -> None:
-    spec = {"values": [{"key": "day", "value": day}]}
+    """Until the tablet server is done with it too: the coordinator answers before that, and a read may still find everything."""
+    store, table, spec = world.plugin.store(), world.table(name), {"values": [{"key": "day", "value": day}]}
+    last = {Bucket(day, 0): 50}
+    assert store.marks_now(table, last)
     world.plugin.servers.call_coordinator(DROP_PARTITION, {"path": path_message(DATABASE, name), "spec": spec, "ignore": 0})
+    wait_until(lambda: not store.marks_now(table, last), what=f"{day} of {name} is gone")
 
 
 @pytest.mark.parametrize(("point", "is_in_time"), [("round.before-write", True), ("round.before-lake-commit", False)])
