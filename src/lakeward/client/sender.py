@@ -19,11 +19,7 @@ from lakeward.hot.embedded.flight.failure import calling, doing
 from lakeward.hot.embedded.flight.tables import row_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.table import TableInfo
-from lakeward.protocol.flight import BatchHeader, PutAck, PutCommand, PutKind, from_bytes, to_bytes
-
-WINDOW = 32
-"""Batches under way: enough to keep the server busy while acknowledgements travel; acknowledgements of so many fit in one
-gRPC window, so neither side ever waits for the other to read."""
+from lakeward.protocol.flight import MAX_UNDER_WAY, BatchHeader, PutAck, PutCommand, PutKind, from_bytes, to_bytes
 
 SEQUENCES = 2**31
 
@@ -112,7 +108,7 @@ class PutSender:
             ack = stream.read_ack()
             unacked.popleft().done(ack)
             under_way -= 1
-            self._window = min(WINDOW, 2 * self._window)
+            self._window = min(MAX_UNDER_WAY, 2 * self._window)
             backoff.progress()
 
     def _open(self) -> _Stream:

@@ -22,6 +22,11 @@ from lakeward.protocol.codec import decode, encode
 
 T = TypeVar("T")
 
+MAX_UNDER_WAY = 32
+"""Batches of one writer that may be sent before the first of them is acknowledged, all to one bucket where it comes to that. The server
+remembers as many, so that each of them can be sent again after a broken connection. Enough to keep a server busy while
+acknowledgements travel; acknowledgements of so many fit in one gRPC window, so neither side ever waits for the other to read."""
+
 
 class PutKind(StrEnum):
     APPEND = "append"

@@ -9,9 +9,10 @@ from typing import Any
 
 from lakeward.errors import OutOfSequence
 from lakeward.hot.embedded.appended import MAX_SEQUENCE, Appended, WriterSequence
+from lakeward.protocol.flight import MAX_UNDER_WAY
 
-REMEMBERED = 5
-"""Puts per writer whose offsets are kept: a client may have so many under way to one bucket (as in Fluss and Kafka)."""
+REMEMBERED = MAX_UNDER_WAY
+"""Puts per writer whose offsets are kept: any that a client may send again. (Fluss and Kafka: five.)"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from lakeward.errors import InvalidRequest, OutOfSequence
 from lakeward.hot.embedded.appended import MAX_SEQUENCE, Appended, WriterSequence
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.hot.embedded.writers import REMEMBERED, WriterTable
+from lakeward.protocol.flight import MAX_UNDER_WAY
 from lakeward.model.bucket import Bucket
 from tests.unit.hot.embedded.yard import B0, Yard, read, rows
 
@@ -51,6 +52,16 @@ def test_concurrent_retries_of_one_put_land_once(yard: Yard, store: EmbeddedStor
         answers = list(pool.map(lambda _: store.append(table, B0, rows(1, 2), WriterSequence(3, 0)), range(8)))
     assert {(a.start, a.stop) for a in answers} == {(0, 2)}
     assert sum(not a.duplicate for a in answers) == 1
+
+
+def test_whatever_a_client_may_have_under_way_can_be_sent_again(yard: Yard, store: EmbeddedStore) -> None:
+    """All of it to one bucket, stored, and none of it acknowledged when the connection broke."""
+    table = yard.table()
+    store.create_table(table)
+    first = [store.append(table, B0, rows(n, n + 1), WriterSequence(7, n)) for n in range(MAX_UNDER_WAY + 8)]
+    again = [store.append(table, B0, rows(n, n + 1), WriterSequence(7, n)) for n in range(8, MAX_UNDER_WAY + 8)]
+    assert all(a.duplicate for a in again)
+    assert [(a.start, a.stop) for a in again] == [(a.start, a.stop) for a in first[8:]]
 
 
 def test_old_puts_are_forgotten_and_sequences_wrap() -> None:
