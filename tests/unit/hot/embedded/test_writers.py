@@ -11,8 +11,8 @@ from lakeward.errors import InvalidRequest, OutOfSequence
 from lakeward.hot.embedded.appended import MAX_SEQUENCE, Appended, WriterSequence
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.hot.embedded.writers import REMEMBERED, WriterTable
-from lakeward.protocol.flight import MAX_UNDER_WAY
 from lakeward.model.bucket import Bucket
+from lakeward.protocol.flight import MAX_UNDER_WAY
 from tests.unit.hot.embedded.yard import B0, Yard, read, rows
 
 
