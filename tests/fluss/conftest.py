@@ -10,10 +10,14 @@ import pytest
 
 from lakeward.config.java import load_java
 from lakeward.errors import LakewardError
+from lakeward.hot.fluss.connection import Credentials
+from lakeward.hot.fluss.plugin import PASSWORD_VARIABLE
 from lakeward.testing.fluss.cluster import TEST_SETTINGS, FlussCluster
 from lakeward.testing.fluss.jars import ICEBERG, SERVER, load_jars
+from tests.fluss.ondemand import OnDemand
 from tests.fluss.world import FlussWorld, ThreadJob
 
+LOGIN = Credentials(user="tiering", password="a pass;word")
 JARS_LIMIT_S = 180.0
 """A first run fetches 0.4 GB; where that takes longer, `make fluss-up` has the patience, and the next run has the jars."""
 
@@ -46,6 +50,24 @@ def job(cluster: FlussCluster) -> Iterator[ThreadJob]:
     made = ThreadJob(cluster.bootstrap, "tests")
     yield made
     made.stop()
+
+
+@pytest.fixture
+def rounds(world: FlussWorld) -> Iterator[OnDemand]:
+    made = OnDemand(world)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FlussWorld]:
+    """Clients must log in; LAKEWARD_FLUSS_PASSWORD reaches this process and the job's."""
+    monkeypatch.setenv(PASSWORD_VARIABLE, LOGIN.password)
+    cluster = FlussCluster(home=tmp_path / "fluss", settings=TEST_SETTINGS, login=LOGIN).start()
+    world = FlussWorld(cluster, login=(LOGIN.user, LOGIN.password))
+    yield world
+    world.close()
+    cluster.stop()
 
 
 @pytest.fixture

@@ -85,8 +85,16 @@ class LakeSnapshotOf:
     table: str
 
 
+EVENTS = pa.schema([("id", pa.int64()), ("name", pa.string())])
+USERS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
+"""Schemas that most tests are content with."""
+
 Step = MakeTable | MakePartition | Append | Upsert | UpsertRange | Delete | DropTable | LakeSnapshotOf
 DATABASE = "shop"
+
+
+def events(start: int, stop: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"id": n, "name": f"event {n}"} for n in range(start, stop)], schema=EVENTS)
 
 
 class Unfinished(AssertionError):

@@ -6,7 +6,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pyarrow as pa
 import pytest
 
 from lakeward.errors import NotFound
@@ -17,16 +16,10 @@ from lakeward.model.ids import SnapshotId
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from tests.fluss.ondemand import OnDemand
-from tests.fluss.steps import DATABASE, Append, MakeTable
+from tests.fluss.steps import DATABASE, EVENTS, Append, MakeTable, events
 from tests.fluss.world import FlussWorld
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
-
-EVENTS = pa.schema([("id", pa.int64()), ("name", pa.string())])
-
-
-def events(start: int, stop: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([{"id": n, "name": f"event {n}"} for n in range(start, stop)], schema=EVENTS)
 
 
 def test_a_lake_from_a_backup_is_taken_as_it_is_when_a_person_says_so(world: FlussWorld, monkeypatch: pytest.MonkeyPatch) -> None:

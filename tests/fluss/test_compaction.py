@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from tests.fluss.flink import FlinkTieringJob
-from tests.fluss.steps import Append, Delete, MakeTable, Upsert
-from tests.fluss.test_handover import EVENTS, LEASE_S, USERS
+from tests.fluss.steps import EVENTS, USERS, Append, Delete, MakeTable, Upsert
+from tests.fluss.test_handover import LEASE_S
 from tests.fluss.test_heir import restart_coordinator
 from tests.fluss.world import FlussWorld, ThreadJob
 

@@ -13,8 +13,7 @@ import pytest
 from lakeward.model.ids import InstanceId, JobName
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatRequest, TableFinished, TableInWork
 from lakeward.testing.waiting import wait_until
-from tests.fluss.steps import Append, Delete, MakePartition, MakeTable, Upsert
-from tests.fluss.test_handover import EVENTS, USERS
+from tests.fluss.steps import EVENTS, USERS, Append, Delete, MakePartition, MakeTable, Upsert
 from tests.fluss.world import SYSTEM, FlussWorld, ThreadJob
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]

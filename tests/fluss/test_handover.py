@@ -12,13 +12,11 @@ from lakeward.errors import FlussError, ServerUnavailable
 from lakeward.testing.faults import Fault, FaultAction
 from lakeward.testing.waiting import wait_until
 from tests.fluss.flink import FlinkTieringJob
-from tests.fluss.steps import Append, Delete, MakeTable, Upsert
+from tests.fluss.steps import EVENTS, USERS, Append, Delete, MakeTable, Upsert
 from tests.fluss.world import FlussWorld, ThreadJob
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
 
-EVENTS = pa.schema([("id", pa.int64()), ("name", pa.string())])
-USERS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
 LEASE_S = 220.0
 """Fluss notices a dead job after 120 to 135 s; then comes a round."""
 

@@ -28,13 +28,6 @@ def java() -> Iterator[JavaIceberg]:
         yield started
 
 
-@pytest.fixture
-def rounds(world: FlussWorld) -> Iterator[OnDemand]:
-    made = OnDemand(world)
-    yield made
-    made.close()
-
-
 @pytest.mark.parametrize("is_partitioned", [False, True])
 def test_deletes_by_key_and_by_position(world: FlussWorld, rounds: OnDemand, java: JavaIceberg, is_partitioned: bool) -> None:
     name = "java_daily" if is_partitioned else "java_users"

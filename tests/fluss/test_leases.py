@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from lakeward.errors import SnapshotGone
@@ -18,12 +17,11 @@ from lakeward.protocol.heartbeat import HeartbeatRequest
 from lakeward.spi.hot import KvSnapshot
 from lakeward.testing.fluss.cluster import TEST_SETTINGS, FlussCluster
 from lakeward.testing.waiting import wait_until
-from tests.fluss.steps import MakeTable, UpsertRange
+from tests.fluss.steps import USERS, MakeTable, UpsertRange
 from tests.fluss.world import FlussWorld
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
 
-USERS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
 B0 = Bucket("", 0)
 BEAT = HeartbeatRequest(job=JobName("holder"), instance=InstanceId("one"))
 

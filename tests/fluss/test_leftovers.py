@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
 import pytest
 
 from lakeward.lake.orphans import OrphanOptions
@@ -14,17 +13,10 @@ from lakeward.testing.faults import Faults
 from lakeward.tiering.orphans import OrphanDuty
 from lakeward.tiering.plugins import PluginCache
 from tests.fluss.ondemand import OnDemand
-from tests.fluss.steps import DATABASE, Append, DropTable, MakeTable, Upsert
+from tests.fluss.steps import DATABASE, EVENTS, USERS, Append, DropTable, MakeTable, Upsert, events
 from tests.fluss.world import FlussWorld, ThreadJob
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
-
-EVENTS = pa.schema([("id", pa.int64()), ("name", pa.string())])
-USERS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
-
-
-def events(start: int, stop: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([{"id": n, "name": f"event {n}"} for n in range(start, stop)], schema=EVENTS)
 
 
 def test_the_job_removes_files_of_failed_rounds_after_a_commit(world: FlussWorld) -> None:

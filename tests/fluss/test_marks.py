@@ -15,12 +15,10 @@ from lakeward.hot.fluss.messages import COMMIT_LAKE, Api
 from lakeward.hot.fluss.protobuf import Message
 from lakeward.protocol.heartbeat import TableFinished
 from tests.fluss.ondemand import OnDemand
-from tests.fluss.steps import Append, MakeTable
+from tests.fluss.steps import EVENTS, Append, MakeTable
 from tests.fluss.world import FlussWorld
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
-
-EVENTS = pa.schema([("id", pa.int64()), ("name", pa.string())])
 
 
 def test_marks_and_times_of_every_bucket(world: FlussWorld, monkeypatch: pytest.MonkeyPatch) -> None:

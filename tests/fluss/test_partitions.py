@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -32,13 +31,6 @@ DROP_PARTITION = Api(
     Shape("DropPartitionRequest", (one("path", 1, PATH), one("spec", 2, _SPEC), integer("ignore", 3))),
     Shape("DropPartitionResponse", ()),
 )
-
-
-@pytest.fixture
-def rounds(world: FlussWorld) -> Iterator[OnDemand]:
-    made = OnDemand(world)
-    yield made
-    made.close()
 
 
 def rows(day: str, start: int, stop: int) -> pa.RecordBatch:

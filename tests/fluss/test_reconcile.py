@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
-import pyarrow as pa
 import pytest
 
 from lakeward.hot.fluss.beats import beat_entry
@@ -22,28 +20,14 @@ from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
 from lakeward.testing.faults import FaultAction, Faults
 from lakeward.tiering.reconcile import adoption
 from tests.fluss.ondemand import OnDemand
-from tests.fluss.steps import Append, Delete, MakeTable, Upsert
+from tests.fluss.steps import EVENTS, USERS, Append, Delete, MakeTable, Upsert, events
 from tests.fluss.world import FlussWorld
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
 
-EVENTS = pa.schema([("id", pa.int64()), ("name", pa.string())])
-USERS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
-
-
-def events(start: int, stop: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([{"id": n, "name": f"event {n}"} for n in range(start, stop)], schema=EVENTS)
-
 
 def ids(world: FlussWorld, name: str) -> list[int]:
     return sorted(world.rows(name).column("id").to_pylist())
-
-
-@pytest.fixture
-def rounds(world: FlussWorld) -> Iterator[OnDemand]:
-    made = OnDemand(world)
-    yield made
-    made.close()
 
 
 def test_a_lake_that_is_ahead_is_taken_over(world: FlussWorld, rounds: OnDemand) -> None:

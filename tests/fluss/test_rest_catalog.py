@@ -16,15 +16,13 @@ from lakeward.errors import LakewardError
 from lakeward.spi.registry import load_lake
 from lakeward.testing.fluss.cluster import TEST_SETTINGS, FlussCluster
 from lakeward.testing.iceberg.server import serving
-from tests.fluss.steps import DATABASE, Append, Delete, MakeTable, Upsert
+from tests.fluss.steps import DATABASE, EVENTS, USERS, Append, Delete, MakeTable, Upsert
 from tests.fluss.world import FlussWorld, ThreadJob
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
 
 TOKEN = "of-the-lake"
 VARIABLE = "PYICEBERG_CATALOG__FLUSS_ICEBERG_CATALOG__TOKEN"
-EVENTS = pa.schema([("id", pa.int64()), ("name", pa.string())])
-USERS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
 
 
 @pytest.fixture

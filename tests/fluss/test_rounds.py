@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,22 +14,10 @@ from lakeward.model.bucket import Bucket
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.testing.faults import FaultAction, Faults
 from tests.fluss.ondemand import OnDemand
-from tests.fluss.steps import Append, Delete, DropTable, MakeTable, Upsert
-from tests.fluss.test_handover import EVENTS, USERS
+from tests.fluss.steps import EVENTS, USERS, Append, Delete, DropTable, MakeTable, Upsert, events
 from tests.fluss.world import FlussWorld, ThreadJob
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
-
-
-def events(start: int, stop: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([{"id": n, "name": f"event {n}"} for n in range(start, stop)], schema=EVENTS)
-
-
-@pytest.fixture
-def rounds(world: FlussWorld) -> Iterator[OnDemand]:
-    made = OnDemand(world)
-    yield made
-    made.close()
 
 
 def test_a_table_dropped_in_work_fails_that_round_only(world: FlussWorld, rounds: OnDemand) -> None:

@@ -6,7 +6,7 @@ Fluss 0.9.1 adds no column to a table with an Iceberg lake: the lake is switched
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -40,13 +40,6 @@ ROWS: list[dict[str, Any]] = [{"id": n, "name": f"old {n}"} for n in range(50)]
 LATER: list[dict[str, Any]] = [{"id": n, "name": f"new {n}", "age": n} for n in range(40, 90)]
 OFF = {"table.datalake.enabled": "false"}
 B0 = Bucket("", 0)
-
-
-@pytest.fixture
-def rounds(world: FlussWorld) -> Iterator[OnDemand]:
-    made = OnDemand(world)
-    yield made
-    made.close()
 
 
 def alter(world: FlussWorld, name: str, columns: Mapping[str, str] | None = None, **configs: str) -> None:

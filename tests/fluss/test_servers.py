@@ -20,9 +20,10 @@ from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.testing.fluss.cluster import TEST_SETTINGS, FlussCluster
 from lakeward.testing.iceberg.s3 import REGION, s3_store
 from lakeward.testing.waiting import wait_until
+from tests.fluss.conftest import LOGIN
 from tests.fluss.ondemand import OnDemand
-from tests.fluss.steps import DATABASE, Append, MakeTable, Upsert
-from tests.fluss.test_handover import EVENTS, USERS, Load
+from tests.fluss.steps import DATABASE, EVENTS, USERS, Append, MakeTable, Upsert
+from tests.fluss.test_handover import Load
 from tests.fluss.test_tiering import first_answer
 from tests.fluss.world import FlussWorld, ThreadJob
 
@@ -78,22 +79,8 @@ def test_leaders_that_move_are_followed(three: FlussWorld) -> None:
         job.stop()
 
 
-USER = Credentials(user="tiering", password="a pass;word")
-
-
-@pytest.fixture
-def guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FlussWorld]:
-    """Clients must log in; LAKEWARD_FLUSS_PASSWORD reaches this process and the job's."""
-    monkeypatch.setenv(PASSWORD_VARIABLE, USER.password)
-    cluster = FlussCluster(home=tmp_path / "fluss", settings=TEST_SETTINGS, login=USER).start()
-    world = FlussWorld(cluster, login=(USER.user, USER.password))
-    yield world
-    world.close()
-    cluster.stop()
-
-
 def test_a_cluster_that_wants_a_login(guarded: FlussWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    load, job = Load(guarded), ThreadJob(guarded.cluster.bootstrap, "known", user=USER.user)
+    load, job = Load(guarded), ThreadJob(guarded.cluster.bootstrap, "known", user=LOGIN.user)
     try:
         load.step(0)
         load.check()
@@ -101,14 +88,14 @@ def test_a_cluster_that_wants_a_login(guarded: FlussWorld, monkeypatch: pytest.M
         load.check()
     finally:
         job.stop()
-    for wrong in (Credentials(user=USER.user, password="other"), Credentials(user="nobody", password=USER.password), None):
+    for wrong in (Credentials(user=LOGIN.user, password="other"), Credentials(user="nobody", password=LOGIN.password), None):
         servers = FlussServers(guarded.cluster.bootstrap, credentials=wrong)
         with pytest.raises(Unauthorized):
             servers.call_any(LIST_DATABASES, {})
         servers.close()
     monkeypatch.setenv(PASSWORD_VARIABLE, "other")
     with pytest.raises(Unauthorized):
-        FlussPlugin({"bootstrap": guarded.cluster.bootstrap, "user": USER.user}).store().list_tables()
+        FlussPlugin({"bootstrap": guarded.cluster.bootstrap, "user": LOGIN.user}).store().list_tables()
 
 
 @pytest.fixture

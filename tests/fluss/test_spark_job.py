@@ -6,38 +6,22 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from lakeward.hot.fluss.connection import Credentials
-from lakeward.hot.fluss.plugin import PASSWORD_VARIABLE
 from lakeward.model.bucket import Bucket
-from lakeward.testing.fluss.cluster import TEST_SETTINGS, FlussCluster
 from lakeward.testing.waiting import wait_until
-from tests.fluss.steps import Append, Delete, MakePartition, MakeTable, Upsert
+from tests.fluss.conftest import LOGIN
+from tests.fluss.steps import EVENTS, USERS, Append, Delete, MakePartition, MakeTable, Upsert
 from tests.fluss.world import SYSTEM, FlussWorld
 
 pytestmark = [pytest.mark.fluss, pytest.mark.spark, pytest.mark.soak]
 
-LOGIN = Credentials(user="tiering", password="a pass;word")
-EVENTS = pa.schema([("id", pa.int64()), ("name", pa.string())])
-USERS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
 DAILY = pa.schema([("id", pa.int64()), ("name", pa.string()), pa.field("day", pa.string(), nullable=False)])
 DAYS = ("2024-01-01", "2024-01-02")
 B0 = Bucket("", 0)
-
-
-@pytest.fixture
-def guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FlussWorld]:
-    monkeypatch.setenv(PASSWORD_VARIABLE, LOGIN.password)
-    cluster = FlussCluster(home=tmp_path / "fluss", settings=TEST_SETTINGS, login=LOGIN).start()
-    world = FlussWorld(cluster, login=(LOGIN.user, LOGIN.password))
-    yield world
-    world.close()
-    cluster.stop()
 
 
 def events(start: int, stop: int, **more: str) -> list[dict[str, object]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -65,13 +64,6 @@ def nested_row(number: int) -> dict[str, Any]:
 
 
 ROWS = [*(nested_row(n) for n in range(1, 40)), {**dict.fromkeys(NESTED.names), "id": 40}]
-
-
-@pytest.fixture
-def rounds(world: FlussWorld) -> Iterator[OnDemand]:
-    made = OnDemand(world)
-    yield made
-    made.close()
 
 
 def as_read(row: dict[str, Any]) -> dict[str, Any]:

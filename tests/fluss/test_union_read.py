@@ -15,12 +15,10 @@ from lakeward.protocol.heartbeat import TableFinished
 from lakeward.read.arrow import read, request_of
 from tests.fluss.flink import FlinkTieringJob
 from tests.fluss.ondemand import OnDemand
-from tests.fluss.steps import DATABASE, Append, Delete, MakeTable, Upsert
+from tests.fluss.steps import DATABASE, USERS, Append, Delete, MakeTable, Upsert
 from tests.fluss.world import FlussWorld
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
-
-USERS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -20,20 +19,12 @@ from lakeward.protocol.heartbeat import TableFinished
 from lakeward.testing.iceberg.foreign import ForeignEngine
 from lakeward.testing.waiting import wait_until
 from tests.fluss.ondemand import OnDemand
-from tests.fluss.steps import DATABASE, Append, Delete, MakeTable, Upsert
+from tests.fluss.steps import DATABASE, EVENTS, Append, Delete, MakeTable, Upsert
 from tests.fluss.world import FlussWorld
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
 
-EVENTS = pa.schema([("id", pa.int64()), ("name", pa.string())])
 USERS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string()), ("score", pa.int16())])
-
-
-@pytest.fixture
-def rounds(world: FlussWorld) -> Iterator[OnDemand]:
-    made = OnDemand(world)
-    yield made
-    made.close()
 
 
 def verify(world: FlussWorld, name: str) -> tuple[int, dict[str, Any]]:

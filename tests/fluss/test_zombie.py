@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,24 +20,12 @@ from lakeward.protocol.heartbeat import TableFinished
 from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
 from lakeward.testing.faults import FaultAction, Faults
 from tests.fluss.ondemand import OnDemand
-from tests.fluss.steps import Append, MakeTable
+from tests.fluss.steps import EVENTS, Append, MakeTable, events
 from tests.fluss.world import FlussWorld
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
 
-EVENTS = pa.schema([("id", pa.int64()), ("name", pa.string())])
 B0 = Bucket("", 0)
-
-
-def events(start: int, stop: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([{"id": n, "name": f"event {n}"} for n in range(start, stop)], schema=EVENTS)
-
-
-@pytest.fixture
-def rounds(world: FlussWorld) -> Iterator[OnDemand]:
-    made = OnDemand(world)
-    yield made
-    made.close()
 
 
 def take_over(world: FlussWorld, name: str) -> Path:

@@ -195,7 +195,7 @@ class FlussCoordinatorClient(CoordinatorClient):
             _keep(self._looked_at, snapshot_id, None, self._lock)
 
     def _check_log(self, table: TableInfo, snapshots: Sequence[LakeSnapshot]) -> None:
-        """Raises `LogRewritten`. One small request for each server that leads a bucket with a mark."""
+        """Raises `LogRewritten`. One small request for each bucket with a mark, all at once."""
         known = known_marks(table, snapshots)
         if known:
             check_marks(table, known, self._store.marks_now(table, {b: offset for b, (offset, _) in known.items()}))
