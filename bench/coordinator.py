@@ -24,12 +24,12 @@ import pyarrow as pa
 from bench.report import Cost, Report
 from lakeward.client import Client, connect
 from lakeward.coordinator.coordinator import Coordinator
-from lakeward.coordinator.federation import Federation
+from lakeward.coordinator.lake.federation import Federation
 from lakeward.coordinator.options import CoordinatorOptions
-from lakeward.coordinator.statestore import StateStore
-from lakeward.hot.embedded.coordinatorclient import HttpCoordinatorClient
-from lakeward.hot.embedded.http import ServerConnection
-from lakeward.hot.embedded.storeclient import EmbeddedStoreClient
+from lakeward.coordinator.state.statestore import StateStore
+from lakeward.hot.embedded.door.coordinatorclient import HttpCoordinatorClient
+from lakeward.hot.embedded.door.http import ServerConnection
+from lakeward.hot.embedded.door.storeclient import EmbeddedStoreClient
 from lakeward.model.clock import SystemClock
 from lakeward.model.ids import InstanceId, JobName, RoundId, new_round_id
 from lakeward.model.offsets import OffsetMap, OffsetRange

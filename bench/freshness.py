@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from bench.report import Report
 from lakeward.coordinator.options import CoordinatorOptions
-from lakeward.coordinator.simulator import Policy, SimResult, SimTable, edf, fifo, lakeward, simulate
+from lakeward.coordinator.schedule.simulator import Policy, SimResult, SimTable, edf, fifo, lakeward, simulate
 
 MINUTE = 60_000.0
 HOUR = 60 * MINUTE

@@ -17,8 +17,8 @@ import psutil
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from lakeward.hot.embedded.flight.service import FlightService
 from lakeward.hot.embedded.options import StoreOptions
+from lakeward.hot.embedded.serve.service import FlightService
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.protocol.auth import TokenSet
 

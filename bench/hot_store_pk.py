@@ -22,9 +22,9 @@ import pyarrow.flight as flight
 from rocksdict import Options, Rdict, WriteBatch
 
 from bench.report import Report
-from lakeward.hot.embedded.flight.service import FlightService
 from lakeward.hot.embedded.kv.keycodec import KeyCodec
 from lakeward.hot.embedded.kv.rowcodec import RowCodec
+from lakeward.hot.embedded.serve.service import FlightService
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.bucket import Bucket

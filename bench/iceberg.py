@@ -28,11 +28,11 @@ from pyiceberg.io.pyarrow import PyArrowFileIO, _dataframe_to_data_files
 
 from bench.report import Cost, Report
 from lakeward.changelog import Fold
-from lakeward.lake.iceberg.connection import IcebergConnection
-from lakeward.lake.iceberg.handle import WriteHandle
-from lakeward.lake.iceberg.parquet import ParquetOptions, dictionary_columns
+from lakeward.lake.iceberg.datafile.handle import WriteHandle
+from lakeward.lake.iceberg.datafile.parquet import ParquetOptions, dictionary_columns
+from lakeward.lake.iceberg.meta.connection import IcebergConnection
+from lakeward.lake.iceberg.meta.types import to_arrow_schema
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.lake.iceberg.types import to_arrow_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.change import ChangeType
 from lakeward.model.expiry import ExpiringSnapshot

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from bench.report import Cost, Report
 from lakeward.client import Client, Table
-from lakeward.lake.iceberg.parquet import ParquetOptions, dictionary_columns
+from lakeward.lake.iceberg.datafile.parquet import ParquetOptions, dictionary_columns
 from lakeward.protocol import routes
 from lakeward.testing.waiting import wait_until
 from tests.spark.processes import Job, Server, committed, tier_now, wait_tiered
@@ -261,7 +261,7 @@ def _nothing(order: bytes) -> list[bytes]:
 
 def empty_job_ms() -> float:
     """A warm job of the same shape in a session of its own, in this process."""
-    from lakeward.tiering.session import SessionOptions, open_session
+    from lakeward.tiering.job.session import SessionOptions, open_session
 
     session = open_session(SessionOptions(master="local[2,4]", archive=False, hot="embedded"))
     context = session.spark.sparkContext

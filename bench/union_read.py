@@ -25,7 +25,7 @@ import lakeward.spark
 from bench.report import Cost, Report
 from lakeward.client import Client, Table
 from lakeward.spi.registry import load_lake
-from lakeward.tiering.session import SessionOptions, open_session
+from lakeward.tiering.job.session import SessionOptions, open_session
 from tests.spark.processes import Job, Server, tier_now
 
 SCALE = float(os.environ.get("LAKEWARD_BENCH_SCALE", "1"))

@@ -14,13 +14,13 @@ import numpy as np
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestFile
 
 from lakeward.errors import CommitConflict
+from lakeward.lake.iceberg.commit.deletes import write_deletes
+from lakeward.lake.iceberg.commit.resolve import resolve
 from lakeward.lake.iceberg.committer import Ground, IcebergLakeCommitter
-from lakeward.lake.iceberg.deletes import write_deletes
-from lakeward.lake.iceberg.location import data_folder, round_prefix
-from lakeward.lake.iceberg.manifests import ManifestTarget, existing, load_entries, load_manifests, write_manifest
-from lakeward.lake.iceberg.resolve import resolve
-from lakeward.lake.iceberg.result import WriteResult
-from lakeward.lake.iceberg.snapshotfiles import DeleteEntry
+from lakeward.lake.iceberg.datafile.location import data_folder, round_prefix
+from lakeward.lake.iceberg.datafile.result import WriteResult
+from lakeward.lake.iceberg.meta.manifests import ManifestTarget, existing, load_entries, load_manifests, write_manifest
+from lakeward.lake.iceberg.scan.snapshotfiles import DeleteEntry
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import RoundId, SnapshotId, new_round_id
 from lakeward.model.intent import Intent, IntentKind

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeward.hot.embedded.appended import Appended, WriterSequence
+from lakeward.hot.embedded.log.appended import Appended, WriterSequence
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.bucket import Bucket

@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from lakeward.errors import CommitConflict, LakewardError
+from lakeward.lake.iceberg.meta.types import to_arrow_schema
 from lakeward.lake.iceberg.plugin import load
-from lakeward.lake.iceberg.types import to_arrow_schema
 from lakeward.lake.orphans import OrphanOptions, OrphanRemoval
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import SystemClock
@@ -33,11 +33,11 @@ from lakeward.testing.iceberg.folder import folder_options
 from lakeward.testing.iceberg.foreign import ForeignEngine
 from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.testing.waiting import wait_until
-from lakeward.tiering.control import RoundControl
-from lakeward.tiering.dispatch import DirectDispatcher
+from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.plugins import PluginCache
-from lakeward.tiering.reconcile import adoption
-from lakeward.tiering.round import Round, RoundEnd, RoundWorld
+from lakeward.tiering.round.control import RoundControl
+from lakeward.tiering.round.reconcile import adoption
+from lakeward.tiering.round.round import Round, RoundEnd, RoundWorld
 from lakeward.verify import verify_table
 from tests.chaos.compaction import Compaction
 from tests.chaos.weak import Weak, WeakControl, WeakOrphanRemoval, WeakPlugin, WeakRound, WeakStorage, split_writers

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.coordinator.readleases import ReadLeases
+from lakeward.coordinator.state.readleases import ReadLeases
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import SnapshotId, TableId
 from lakeward.model.table import TablePath

@@ -14,14 +14,14 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from lakeward.changelog import Fold
 from lakeward.errors import CommitUnknown
-from lakeward.lake.iceberg.ancestry import Reconciled, reconcile
+from lakeward.lake.iceberg.commit.request import CommitRequest
 from lakeward.lake.iceberg.committer import Ground, IcebergLakeCommitter
-from lakeward.lake.iceberg.connection import IcebergConnection
 from lakeward.lake.iceberg.maintenance import IcebergLakeMaintenance
+from lakeward.lake.iceberg.meta.ancestry import Reconciled, reconcile
+from lakeward.lake.iceberg.meta.connection import IcebergConnection
+from lakeward.lake.iceberg.meta.summary import SummaryReader, summary_of
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.iceberg.reader import IcebergLakeReader
-from lakeward.lake.iceberg.request import CommitRequest
-from lakeward.lake.iceberg.summary import SummaryReader, summary_of
 from lakeward.lake.orphans import OrphanRemoval
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import RoundId, TableId
@@ -37,12 +37,12 @@ from lakeward.protocol.heartbeat import LeaseCheck, LeaseVerdict
 from lakeward.spi.intents import IntentStore
 from lakeward.spi.lake import ROUND_KEY, TABLE_ID_KEY, TAG, CommitProperties, Committable, LakeSnapshot, Precondition
 from lakeward.testing.inprocess import InProcessLakeward, LocalCoordinator, LocalPlugin
-from lakeward.tiering import write
-from lakeward.tiering.control import RoundControl
-from lakeward.tiering.logread import LogReader, next_offset
-from lakeward.tiering.prefix import Kept
-from lakeward.tiering.round import Round
-from lakeward.tiering.write import _SplitWriter, _Written
+from lakeward.tiering.round.control import RoundControl
+from lakeward.tiering.round.prefix import Kept
+from lakeward.tiering.round.round import Round
+from lakeward.tiering.task import write
+from lakeward.tiering.task.logread import LogReader, next_offset
+from lakeward.tiering.task.write import _SplitWriter, _Written
 
 OF_SUMMARIES = frozenset({"any_offsets", "any_token"})
 

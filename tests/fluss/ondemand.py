@@ -9,12 +9,12 @@ from lakeward.model.clock import SystemClock
 from lakeward.model.ids import Epoch, InstanceId, JobName, new_round_id
 from lakeward.model.round import RoundOwner
 from lakeward.protocol.heartbeat import HandedOut, LeaseCheck, LeaseVerdict
-from lakeward.tiering.control import RoundControl
-from lakeward.tiering.dispatch import DirectDispatcher
-from lakeward.tiering.options import TieringOptions
-from lakeward.tiering.order import Plugin
+from lakeward.tiering.job.dispatch import DirectDispatcher
+from lakeward.tiering.job.options import TieringOptions
 from lakeward.tiering.plugins import PluginCache
-from lakeward.tiering.round import Round, RoundEnd, RoundWorld
+from lakeward.tiering.round.control import RoundControl
+from lakeward.tiering.round.order import Plugin
+from lakeward.tiering.round.round import Round, RoundEnd, RoundWorld
 from tests.fluss.world import FlussWorld
 
 

@@ -10,7 +10,7 @@ from lakeward.model.clock import SystemClock
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.faults import Faults
-from lakeward.tiering.orphans import OrphanDuty
+from lakeward.tiering.job.orphans import OrphanDuty
 from lakeward.tiering.plugins import PluginCache
 from tests.fluss.ondemand import OnDemand
 from tests.fluss.steps import DATABASE, EVENTS, USERS, Append, DropTable, MakeTable, Upsert, events

@@ -58,7 +58,7 @@ def test_lake_and_tail_of_a_log_table(world: FlussWorld) -> None:
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
-    from lakeward.tiering.session import SessionOptions, open_session
+    from lakeward.tiering.job.session import SessionOptions, open_session
 
     session: Any = open_session(SessionOptions(master="local[2,4]", archive=False))
     yield session.spark

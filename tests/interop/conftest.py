@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from lakeward.lake.iceberg.meta.types import to_arrow_schema
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.lake.iceberg.types import to_arrow_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
 from lakeward.testing.iceberg.folder import folder_lake, folder_options

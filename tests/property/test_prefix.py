@@ -15,7 +15,7 @@ from lakeward.model.offsetset import OffsetSet
 from lakeward.model.outcome import WriteOutcome
 from lakeward.model.split import LogSplit, SnapshotSplit, Split
 from lakeward.protocol.heartbeat import TableFailed
-from lakeward.tiering.prefix import keep_prefix
+from lakeward.tiering.round.prefix import keep_prefix
 from tests.unit.tiering.world import World, make_table
 
 ERROR = SplitFailed(table="t", split="s", kind="K", text="broken")

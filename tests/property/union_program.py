@@ -20,7 +20,7 @@ from lakeward.testing.clock import ManualClock
 from lakeward.testing.faults import Faults
 from lakeward.testing.iceberg.foreign import ForeignEngine as IcebergEngine
 from lakeward.testing.inprocess import InProcessLakeward
-from lakeward.tiering.control import RoundControl
+from lakeward.tiering.round.control import RoundControl
 
 PK, LOG = "db.state", "db.events"
 PARTITIONS = ("a", "b")

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 
 from lakeward.testing.serverprocess import ServerProcess
-from lakeward.tiering.metrics import JobMetrics
+from lakeward.tiering.job.metrics import JobMetrics
 
 OPERATING = Path(__file__).parents[2] / "docs" / "operating"
 NAME = re.compile(r"lakeward_[a-z_]+")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import lakeward.spark
-from lakeward.tiering.session import SessionOptions, open_session
+from lakeward.tiering.job.session import SessionOptions, open_session
 from tests.spark.hadoopaws import load_jars
 
 

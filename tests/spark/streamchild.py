@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 import lakeward.spark
-from lakeward.tiering.session import SessionOptions, open_session
+from lakeward.tiering.job.session import SessionOptions, open_session
 
 DIES_AT = 30
 """Batches of ten rows, of fifty in a file."""

@@ -13,7 +13,7 @@ import lakeward.spark
 from lakeward.client import Client
 from lakeward.spi.registry import load_lake
 from lakeward.testing.iceberg.foreign import ForeignEngine
-from lakeward.tiering.session import SessionOptions, open_session
+from lakeward.tiering.job.session import SessionOptions, open_session
 from tests.spark.processes import Job, Server, tier_now
 
 pytestmark = [

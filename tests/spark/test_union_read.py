@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import lakeward.spark
 from lakeward.client import Client, Table
 from lakeward.errors import InvalidRequest, LakeTampered, ReadTooFarAhead, ServerUnavailable, SnapshotGone, TableNotFound
-from lakeward.hot.embedded.http import ServerConnection
+from lakeward.hot.embedded.door.http import ServerConnection
 from lakeward.hot.embedded.plugin import EmbeddedPlugin
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetMap
@@ -32,7 +32,7 @@ from lakeward.spark.source import LakewardDataSource
 from lakeward.spi.lake import LakeDelete, LakeFile
 from lakeward.testing.ports import free_port
 from lakeward.testing.proxy import CuttingProxy
-from lakeward.tiering.session import SessionOptions, open_session
+from lakeward.tiering.job.session import SessionOptions, open_session
 from tests.property.union_program import Step, step
 from tests.spark.processes import Job, Server, tier_now
 from tests.spark.programs import run_in_spark

@@ -25,7 +25,7 @@ from lakeward.spi.lake import LakeFile
 from lakeward.testing.iceberg.foreign import ForeignEngine
 from lakeward.testing.iceberg.merge_on_read import MergeOnReadEngine
 from lakeward.testing.inprocess import InProcessLakeward
-from lakeward.tiering.session import SessionOptions, open_session
+from lakeward.tiering.job.session import SessionOptions, open_session
 from tests.interop.test_java import JavaIceberg, environment
 from tests.property.union_program import iceberg_lake
 

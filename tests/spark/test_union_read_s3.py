@@ -13,7 +13,7 @@ import pytest
 
 import lakeward.spark
 from lakeward.testing.iceberg.s3 import S3Store, s3_store
-from lakeward.tiering.session import SessionOptions, open_session
+from lakeward.tiering.job.session import SessionOptions, open_session
 from tests.spark.processes import Job, Process, Server, tier_now
 
 pytestmark = [

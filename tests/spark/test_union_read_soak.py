@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from lakeward.client import Client
 from lakeward.errors import ServerUnavailable
 from lakeward.testing.waiting import wait_until
-from lakeward.tiering.session import SessionOptions, open_session
+from lakeward.tiering.job.session import SessionOptions, open_session
 from tests.property.union_program import Step, step
 from tests.spark.cluster import Cluster
 from tests.spark.processes import Job, Process, Server, lake_snapshots, tier_now

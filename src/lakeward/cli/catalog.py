@@ -12,7 +12,7 @@ from pyiceberg.exceptions import NotInstalledError, TableAlreadyExistsError
 from lakeward.cli.output import Json, print_json
 from lakeward.config import options, resolve
 from lakeward.errors import InvalidConfig, LakeMismatch
-from lakeward.lake.iceberg.failures import lake_errors
+from lakeward.lake.iceberg.meta.failures import lake_errors
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake

@@ -111,7 +111,7 @@ _NOTHING = "the next round has nothing to do"
 
 
 def _next_round(client: Any, table: str) -> list[dict[str, Any]]:
-    from lakeward.tiering.explain import explain_round
+    from lakeward.tiering.round.explain import explain_round
 
     return list(explain_round(client.plugin, TablePath.parse(table)))
 

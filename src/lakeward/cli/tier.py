@@ -26,7 +26,7 @@ def tier(
     """Runs a tiering job: rounds from the hot store into the lake, until SIGTERM.
 
     Example: lakeward tier --server http://127.0.0.1:9050 --slots 4, or lakeward tier --fluss 127.0.0.1:9123"""
-    from lakeward.tiering.arguments import run
+    from lakeward.tiering.job.arguments import run
 
     run(
         server=server,

@@ -12,8 +12,8 @@ from weakref import WeakSet
 from lakeward.client.columns import as_names, parse_columns
 from lakeward.client.options import ClientOptions
 from lakeward.client.table import Table
-from lakeward.hot.embedded.flight.failure import doing
-from lakeward.hot.embedded.http import HTTP_RETRY_S, ServerConnection
+from lakeward.hot.embedded.door.failure import doing
+from lakeward.hot.embedded.door.http import HTTP_RETRY_S, ServerConnection
 from lakeward.hot.embedded.plugin import CA, SERVER, EmbeddedPlugin
 from lakeward.model.schema import Column, Schema
 from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from lakeward.errors import InvalidRequest, SchemaChanged, ServerUnavailable, TableNotFound
-from lakeward.hot.embedded.flight.connection import Backoff
-from lakeward.hot.embedded.storeclient import EmbeddedStoreClient
+from lakeward.hot.embedded.door.connection import Backoff
+from lakeward.hot.embedded.door.storeclient import EmbeddedStoreClient
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.schema import OFFSET

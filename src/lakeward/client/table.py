@@ -18,9 +18,9 @@ from lakeward.client.sender import PutSender
 from lakeward.client.subscription import Start, Subscription
 from lakeward.client.writer import BufferedWriter
 from lakeward.errors import SchemaChanged
-from lakeward.hot.embedded.flight.failure import doing
-from lakeward.hot.embedded.flight.putplan import check_put
-from lakeward.hot.embedded.flight.tables import log_schema
+from lakeward.hot.embedded.door.failure import doing
+from lakeward.hot.embedded.serve.putplan import check_put
+from lakeward.hot.embedded.serve.tables import log_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.table import TableInfo

@@ -6,24 +6,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lakeward.coordinator.admission import Forecast
-from lakeward.coordinator.board import Board
-from lakeward.coordinator.commits import Commits
 from lakeward.coordinator.desk import Desk
-from lakeward.coordinator.expiry import Expiry
-from lakeward.coordinator.explain import explain
-from lakeward.coordinator.intents import BoardIntents
-from lakeward.coordinator.jobs import JobRecord
-from lakeward.coordinator.lakes import Lakes
+from lakeward.coordinator.lake.commits import Commits
+from lakeward.coordinator.lake.expiry import Expiry
+from lakeward.coordinator.lake.lakes import Lakes
+from lakeward.coordinator.lake.retention import BoardRetention
 from lakeward.coordinator.operations import Asked, Operations
 from lakeward.coordinator.options import CoordinatorOptions
-from lakeward.coordinator.readleases import ReadLeases
-from lakeward.coordinator.readplan import ReadPlans
-from lakeward.coordinator.registry import Registry
-from lakeward.coordinator.retention import BoardRetention
-from lakeward.coordinator.schedule import Schedule
-from lakeward.coordinator.statestore import StateStore
-from lakeward.coordinator.status import StatusDesk
+from lakeward.coordinator.schedule.admission import Forecast
+from lakeward.coordinator.schedule.schedule import Schedule
+from lakeward.coordinator.show.explain import explain
+from lakeward.coordinator.show.readplan import ReadPlans
+from lakeward.coordinator.show.status import StatusDesk
+from lakeward.coordinator.state.board import Board
+from lakeward.coordinator.state.intents import BoardIntents
+from lakeward.coordinator.state.jobs import JobRecord
+from lakeward.coordinator.state.readleases import ReadLeases
+from lakeward.coordinator.state.registry import Registry
+from lakeward.coordinator.state.statestore import StateStore
 from lakeward.coordinator.upkeep import Upkeep
 from lakeward.model.clock import Clock
 from lakeward.model.ids import LeaseId, RoundId, SnapshotId, TableId

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from lakeward.coordinator.backoff import backoff_ms
-from lakeward.coordinator.board import Board
-from lakeward.coordinator.estimate import RoundSample
-from lakeward.coordinator.jobs import JobRecord
-from lakeward.coordinator.record import Lease, TableRecord
-from lakeward.coordinator.schedule import Schedule
+from lakeward.coordinator.schedule.backoff import backoff_ms
+from lakeward.coordinator.schedule.estimate import RoundSample
+from lakeward.coordinator.schedule.schedule import Schedule
+from lakeward.coordinator.state.board import Board
+from lakeward.coordinator.state.jobs import JobRecord
+from lakeward.coordinator.state.record import Lease, TableRecord
 from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, TableId
 from lakeward.model.round import RoundPhases, RoundResult
 from lakeward.model.state import TableState

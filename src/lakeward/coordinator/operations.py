@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lakeward.coordinator.board import Board
-from lakeward.coordinator.record import TableRecord
+from lakeward.coordinator.state.board import Board
+from lakeward.coordinator.state.record import TableRecord
 from lakeward.errors import InvalidRequest, TableBusy, TableNotFound, TimedOut
 from lakeward.model.ids import TableId
 from lakeward.model.offsets import OffsetMap

@@ -8,14 +8,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from lakeward.coordinator.board import Board
-from lakeward.coordinator.commits import Commits
-from lakeward.coordinator.expiry import Expiry
-from lakeward.coordinator.intents import BoardIntents
-from lakeward.coordinator.lakes import Lakes
-from lakeward.coordinator.record import TableRecord
-from lakeward.coordinator.schedule import Schedule
-from lakeward.coordinator.status import StatusDesk
+from lakeward.coordinator.lake.commits import Commits
+from lakeward.coordinator.lake.expiry import Expiry
+from lakeward.coordinator.lake.lakes import Lakes
+from lakeward.coordinator.schedule.schedule import Schedule
+from lakeward.coordinator.show.status import StatusDesk
+from lakeward.coordinator.state.board import Board
+from lakeward.coordinator.state.intents import BoardIntents
+from lakeward.coordinator.state.record import TableRecord
 from lakeward.errors import LakewardError
 from lakeward.lake.orphans import OrphanOptions, OrphanRemoval, OrphanReport
 from lakeward.model.ids import TableId

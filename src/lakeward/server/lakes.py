@@ -64,7 +64,7 @@ class ServerLakes:
         storage = self._embedded()
         if storage is None:
             return
-        from lakeward.lake.iceberg.forward import move_forward
+        from lakeward.lake.iceberg.meta.forward import move_forward
 
         for found in move_forward(storage.connection):
             log.log(logging.WARNING if found.after is None else logging.INFO, "lake table %s: %s", found.table, found.words)

@@ -22,14 +22,14 @@ import uvicorn
 from lakeward import __version__
 from lakeward.config import Config, options
 from lakeward.coordinator.coordinator import Coordinator
-from lakeward.coordinator.federation import Federation
+from lakeward.coordinator.lake.federation import Federation
 from lakeward.coordinator.options import CoordinatorOptions
-from lakeward.coordinator.statestore import StateStore
+from lakeward.coordinator.state.statestore import StateStore
 from lakeward.errors import InvalidConfig
-from lakeward.hot.embedded.durable import write_whole
-from lakeward.hot.embedded.flight.budget import MemoryBudget
-from lakeward.hot.embedded.flight.service import FlightService
+from lakeward.hot.embedded.log.durable import write_whole
 from lakeward.hot.embedded.options import StoreOptions
+from lakeward.hot.embedded.serve.budget import MemoryBudget
+from lakeward.hot.embedded.serve.service import FlightService
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.clock import Clock, SystemClock
 from lakeward.protocol.tables import ServerInfo

@@ -14,7 +14,7 @@ from lakeward.server.history import History
 
 if TYPE_CHECKING:
     from lakeward.coordinator.coordinator import Coordinator
-    from lakeward.coordinator.federation import Federation
+    from lakeward.coordinator.lake.federation import Federation
     from lakeward.hot.embedded.store import EmbeddedStore
     from lakeward.server.lakes import ServerLakes
 

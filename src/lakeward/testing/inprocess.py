@@ -13,9 +13,9 @@ from lakeward.client.columns import as_names, parse_columns
 from lakeward.client.routing import Router
 from lakeward.client.rows import fit_rows
 from lakeward.coordinator.coordinator import Coordinator
-from lakeward.coordinator.federation import Federation
+from lakeward.coordinator.lake.federation import Federation
 from lakeward.coordinator.options import CoordinatorOptions
-from lakeward.coordinator.statestore import StateStore
+from lakeward.coordinator.state.statestore import StateStore
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.bucket import Bucket
@@ -46,11 +46,11 @@ from lakeward.spi.coordinator import CoordinatorClient
 from lakeward.spi.hot import HotPlugin, HotStore, KvSnapshot, LogBounds
 from lakeward.spi.lake import LakeReader, LakeStorage
 from lakeward.testing.clock import ManualClock
-from lakeward.tiering.control import RoundControl
-from lakeward.tiering.dispatch import DirectDispatcher
-from lakeward.tiering.options import TieringOptions
+from lakeward.tiering.job.dispatch import DirectDispatcher
+from lakeward.tiering.job.options import TieringOptions
 from lakeward.tiering.plugins import PluginCache
-from lakeward.tiering.round import Round, RoundEnd, RoundWorld
+from lakeward.tiering.round.control import RoundControl
+from lakeward.tiering.round.round import Round, RoundEnd, RoundWorld
 
 JOB = JobName("in-process")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from lakeward.coordinator.coordinator import Coordinator
-from lakeward.coordinator.federation import Federation
+from lakeward.coordinator.lake.federation import Federation
 from lakeward.coordinator.options import CoordinatorOptions
-from lakeward.coordinator.statestore import StateStore
+from lakeward.coordinator.state.statestore import StateStore
 from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import InstanceId, JobName, RoundId, SnapshotId, TableId, new_round_id

@@ -3,7 +3,7 @@
 
 import sys
 
-from lakeward.tiering.arguments import main
+from lakeward.tiering.job.arguments import main
 
 if __name__ == "__main__":
     sys.exit(main())

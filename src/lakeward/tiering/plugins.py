@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from lakeward.spi.hot import HotPlugin
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_hot, load_lake
-from lakeward.tiering.order import Plugin
+from lakeward.tiering.round.order import Plugin
 
 _Key = tuple[str, tuple[tuple[str, str], ...]]
 

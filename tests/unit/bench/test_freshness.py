@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 
 from bench.freshness import draw_mix, is_possible, run
-from lakeward.coordinator.simulator import lakeward
+from lakeward.coordinator.schedule.simulator import lakeward
 
 
 def test_mixes_at_half_utilisation_miss_nothing() -> None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from lakeward.coordinator.backoff import backoff_ms
+from lakeward.coordinator.schedule.backoff import backoff_ms
 from lakeward.model.ids import InstanceId, JobName, RoundId
 from lakeward.model.state import TableState
 from lakeward.protocol.heartbeat import HandedOut, LeaseCheck, Verdict

@@ -31,11 +31,11 @@ from lakeward.protocol.readplan import ReadPlan
 from lakeward.spi.coordinator import CoordinatorClient
 from lakeward.spi.hot import HotPlugin, HotStore, KvSnapshot, LogBounds
 from lakeward.spi.lake import LakeReader, LakeStorage
-from lakeward.tiering.control import RoundControl
-from lakeward.tiering.dispatch import DirectDispatcher
-from lakeward.tiering.options import TieringOptions
+from lakeward.tiering.job.dispatch import DirectDispatcher
+from lakeward.tiering.job.options import TieringOptions
 from lakeward.tiering.plugins import PluginCache
-from lakeward.tiering.round import Round, RoundEnd, RoundWorld
+from lakeward.tiering.round.control import RoundControl
+from lakeward.tiering.round.round import Round, RoundEnd, RoundWorld
 
 _SYSTEM = [
     pa.field(OFFSET, pa.int64()),

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from lakeward.errors import DataFolderLocked, DataFolderVersion
-from lakeward.hot.embedded.durable import sync_folder, write_whole
+from lakeward.hot.embedded.log.durable import sync_folder, write_whole
 from lakeward.model.faults import fault_point
 
 FORMAT_VERSION = 1

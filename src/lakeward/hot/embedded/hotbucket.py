@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lakeward.errors import BucketStopped
-from lakeward.hot.embedded.active import find_mark
 from lakeward.hot.embedded.kv.bucket import KvBucket, KvOptions
-from lakeward.hot.embedded.log import BucketLog
+from lakeward.hot.embedded.log.active import find_mark
+from lakeward.hot.embedded.log.log import BucketLog
 from lakeward.hot.embedded.services import Services
 from lakeward.model.bucket import Bucket
 from lakeward.model.schema import Schema

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lakeward.errors import InvalidRequest, LakewardError, PartitionExpired, PartitionNotFound, WritesPaused
-from lakeward.hot.embedded.durable import make_folder
-from lakeward.hot.embedded.files import LogPlace
 from lakeward.hot.embedded.hotbucket import HotBucket
-from lakeward.hot.embedded.log import BucketLog
+from lakeward.hot.embedded.log.durable import make_folder
+from lakeward.hot.embedded.log.files import LogPlace
+from lakeward.hot.embedded.log.log import BucketLog
+from lakeward.hot.embedded.log.rowshape import RowShape
 from lakeward.hot.embedded.metadb import StoredTable
 from lakeward.hot.embedded.partitions import check_time, is_expired
 from lakeward.hot.embedded.progress import Progress
-from lakeward.hot.embedded.rowshape import RowShape
 from lakeward.hot.embedded.services import Services
 from lakeward.model.bucket import Bucket, partition_name, partition_values
 from lakeward.model.faults import fault_point

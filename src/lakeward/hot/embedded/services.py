@@ -9,9 +9,9 @@ from lakeward.config import options as option
 from lakeward.hot.embedded.datafolder import DataFolder
 from lakeward.hot.embedded.disk import DiskReserve
 from lakeward.hot.embedded.kv.database import KvResources
+from lakeward.hot.embedded.log.remote import RemoteTier, default_uri
 from lakeward.hot.embedded.metadb import MetaDb
 from lakeward.hot.embedded.options import StoreOptions
-from lakeward.hot.embedded.remote import RemoteTier, default_uri
 from lakeward.model.clock import Clock
 
 

@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from lakeward.errors import InvalidRequest, OffsetOutOfRange, TableAlreadyExists, TableNotFound
 from lakeward.hot.embedded.alter import check_altered
-from lakeward.hot.embedded.appended import Appended, WriterSequence
 from lakeward.hot.embedded.conform import conform
 from lakeward.hot.embedded.datafolder import DataFolder
 from lakeward.hot.embedded.hotbucket import HotBucket
 from lakeward.hot.embedded.hottable import HotTable
-from lakeward.hot.embedded.log import BucketLog
+from lakeward.hot.embedded.log.appended import Appended, WriterSequence
+from lakeward.hot.embedded.log.log import BucketLog
 from lakeward.hot.embedded.metadb import StoredTable
 from lakeward.hot.embedded.offsetguard import guard_bucket
 from lakeward.hot.embedded.options import StoreOptions

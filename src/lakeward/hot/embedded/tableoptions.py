@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from lakeward.config import Config, check_properties, options
 from lakeward.config.options import Fsync, TimeUnit
-from lakeward.hot.embedded.index import INTERVAL_BYTES
+from lakeward.hot.embedded.log.index import INTERVAL_BYTES
 from lakeward.hot.logbatch.codec import Compression
 
 _DAY_MS = 86_400_000

@@ -19,8 +19,8 @@ from lakeward.config.options import Fsync
 from lakeward.errors import LakewardError
 from lakeward.hot.embedded.hotbucket import HotBucket
 from lakeward.hot.embedded.hottable import HotTable, remote_parts
+from lakeward.hot.embedded.log.retention import plan_drop_local, plan_expiry, plan_upload
 from lakeward.hot.embedded.partitions import plan_precreate
-from lakeward.hot.embedded.retention import plan_drop_local, plan_expiry, plan_upload
 from lakeward.hot.embedded.services import Services
 from lakeward.model.faults import fault_point
 from lakeward.model.table import TableInfo

@@ -18,14 +18,22 @@ from pyiceberg.table.update import AddSortOrderUpdate, RemovePropertiesUpdate, S
 from pyiceberg.table.update.schema import UpdateSchema
 
 from lakeward.errors import InvalidAlter, LakeMismatch, LakeNotEmpty, LakeTableGone, LakeUnavailable
-from lakeward.lake.iceberg.ancestry import walk
-from lakeward.lake.iceberg.connection import IcebergConnection, identifier
-from lakeward.lake.iceberg.diff import diff_table
-from lakeward.lake.iceberg.failures import describe, lake_errors
-from lakeward.lake.iceberg.mapping import MERGE_ON_READ, check_descriptor, lake_key, lake_order, lake_properties, lake_schema, lake_spec
-from lakeward.lake.iceberg.summary import summary_of
-from lakeward.lake.iceberg.types import to_iceberg_type
-from lakeward.lake.iceberg.warehouse import check_scheme, check_warehouse
+from lakeward.lake.iceberg.meta.ancestry import walk
+from lakeward.lake.iceberg.meta.connection import IcebergConnection, identifier
+from lakeward.lake.iceberg.meta.diff import diff_table
+from lakeward.lake.iceberg.meta.failures import describe, lake_errors
+from lakeward.lake.iceberg.meta.mapping import (
+    MERGE_ON_READ,
+    check_descriptor,
+    lake_key,
+    lake_order,
+    lake_properties,
+    lake_schema,
+    lake_spec,
+)
+from lakeward.lake.iceberg.meta.summary import summary_of
+from lakeward.lake.iceberg.meta.types import to_iceberg_type
+from lakeward.lake.iceberg.meta.warehouse import check_scheme, check_warehouse
 from lakeward.model.ids import TableId
 from lakeward.model.schema import BUCKET, Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath

@@ -36,18 +36,20 @@ from lakeward.errors import (
     LakeUnavailable,
     ReplacedRowMissing,
 )
-from lakeward.lake.iceberg.ancestry import Reconciled
-from lakeward.lake.iceberg.connection import IcebergConnection
-from lakeward.lake.iceberg.deletes import write_deletes
-from lakeward.lake.iceberg.diff import check_fits
-from lakeward.lake.iceberg.durable import sync_files
-from lakeward.lake.iceberg.equality import find_same_round, key_ids, merge_hits
-from lakeward.lake.iceberg.expiry import expiring, plan_expiry
-from lakeward.lake.iceberg.failures import database_errors, describe, lake_errors
-from lakeward.lake.iceberg.files import FileIndex
-from lakeward.lake.iceberg.handle import WriteHandle
-from lakeward.lake.iceberg.location import data_folder, metadata_folder, round_prefix
-from lakeward.lake.iceberg.manifests import (
+from lakeward.lake.iceberg.commit.deletes import write_deletes
+from lakeward.lake.iceberg.commit.equality import find_same_round, key_ids, merge_hits
+from lakeward.lake.iceberg.commit.request import CommitRequest
+from lakeward.lake.iceberg.commit.resolve import Candidate, Hit, OffsetLoader, Resolution, resolve
+from lakeward.lake.iceberg.datafile.durable import sync_files
+from lakeward.lake.iceberg.datafile.handle import WriteHandle
+from lakeward.lake.iceberg.datafile.location import data_folder, metadata_folder, round_prefix
+from lakeward.lake.iceberg.datafile.result import WriteResult
+from lakeward.lake.iceberg.meta.ancestry import Reconciled
+from lakeward.lake.iceberg.meta.connection import IcebergConnection
+from lakeward.lake.iceberg.meta.diff import check_fits
+from lakeward.lake.iceberg.meta.expiry import expiring, plan_expiry
+from lakeward.lake.iceberg.meta.failures import database_errors, describe, lake_errors
+from lakeward.lake.iceberg.meta.manifests import (
     ManifestTarget,
     added,
     load_manifests,
@@ -56,12 +58,8 @@ from lakeward.lake.iceberg.manifests import (
     write_manifest,
     write_manifest_list,
 )
-from lakeward.lake.iceberg.partition import partition_record
-from lakeward.lake.iceberg.reader import IcebergLakeReader
-from lakeward.lake.iceberg.request import CommitRequest
-from lakeward.lake.iceberg.resolve import Candidate, Hit, OffsetLoader, Resolution, resolve
-from lakeward.lake.iceberg.result import WriteResult
-from lakeward.lake.iceberg.summary import (
+from lakeward.lake.iceberg.meta.partition import partition_record
+from lakeward.lake.iceberg.meta.summary import (
     FOREIGN_REMOVED_KEY,
     INLINE_LIMIT,
     MISSING_KEY,
@@ -71,6 +69,8 @@ from lakeward.lake.iceberg.summary import (
     fluss_partitions,
     summary_of,
 )
+from lakeward.lake.iceberg.reader import IcebergLakeReader
+from lakeward.lake.iceberg.scan.files import FileIndex
 from lakeward.model.bucket import Bucket
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.faults import fault_point

@@ -14,12 +14,12 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate, TableRequirement
 
 from lakeward.errors import CommitConflict
+from lakeward.lake.iceberg.commit.request import assert_ref
 from lakeward.lake.iceberg.committer import IcebergLakeCommitter
-from lakeward.lake.iceberg.connection import IcebergConnection
-from lakeward.lake.iceberg.expiry import Reachable, expiring, only_in, plan_expiry
-from lakeward.lake.iceberg.failures import describe, lake_errors
-from lakeward.lake.iceberg.location import CACHE_SUFFIX, OURS, cache_path, canonical, carries, data_folder, metadata_folder
-from lakeward.lake.iceberg.request import assert_ref
+from lakeward.lake.iceberg.datafile.location import CACHE_SUFFIX, OURS, cache_path, canonical, carries, data_folder, metadata_folder
+from lakeward.lake.iceberg.meta.connection import IcebergConnection
+from lakeward.lake.iceberg.meta.expiry import Reachable, expiring, only_in, plan_expiry
+from lakeward.lake.iceberg.meta.failures import describe, lake_errors
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import RoundId, SnapshotId

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from lakeward.lake.iceberg.catalog import IcebergLakeCatalog
 from lakeward.lake.iceberg.committer import IcebergLakeCommitter
-from lakeward.lake.iceberg.connection import IcebergConnection
-from lakeward.lake.iceberg.intents import IcebergIntentStore
 from lakeward.lake.iceberg.maintenance import IcebergLakeMaintenance
+from lakeward.lake.iceberg.meta.connection import IcebergConnection
+from lakeward.lake.iceberg.meta.intents import IcebergIntentStore
 from lakeward.lake.iceberg.reader import IcebergLakeReader
 from lakeward.lake.iceberg.writer import IcebergLakeWriter
 from lakeward.model.table import TableInfo

@@ -14,15 +14,15 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from lakeward.errors import LakeError, LakeTampered, LakeUnavailable, SnapshotGone
-from lakeward.lake.iceberg.ancestry import Reconciled, reconcile, walk
-from lakeward.lake.iceberg.connection import IcebergConnection
-from lakeward.lake.iceberg.deletefilter import DeleteFilter
-from lakeward.lake.iceberg.failures import lake_errors
-from lakeward.lake.iceberg.kept import Kept
-from lakeward.lake.iceberg.offsetcache import find_cache, load_column
-from lakeward.lake.iceberg.scan import Scan, same_rows
-from lakeward.lake.iceberg.snapshotfiles import plan_files
-from lakeward.lake.iceberg.summary import SummaryReader, fluss_partitions, summary_of
+from lakeward.lake.iceberg.datafile.offsetcache import find_cache, load_column
+from lakeward.lake.iceberg.meta.ancestry import Reconciled, reconcile, walk
+from lakeward.lake.iceberg.meta.connection import IcebergConnection
+from lakeward.lake.iceberg.meta.failures import lake_errors
+from lakeward.lake.iceberg.meta.summary import SummaryReader, fluss_partitions, summary_of
+from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
+from lakeward.lake.iceberg.scan.kept import Kept
+from lakeward.lake.iceberg.scan.scan import Scan, same_rows
+from lakeward.lake.iceberg.scan.snapshotfiles import plan_files
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.offsets import OffsetMap

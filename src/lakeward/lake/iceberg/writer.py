@@ -8,15 +8,15 @@ import pyarrow as pa
 from pyiceberg.io import FileIO
 
 from lakeward.errors import LakeSchemaBroken
-from lakeward.lake.iceberg.connection import IcebergConnection
-from lakeward.lake.iceberg.equality import conform_keys, key_schema
-from lakeward.lake.iceberg.failures import lake_errors
-from lakeward.lake.iceberg.handle import WriteHandle
-from lakeward.lake.iceberg.location import data_name, keys_name
-from lakeward.lake.iceberg.offsetcache import encode_offsets, join_encoded, write_cache
-from lakeward.lake.iceberg.parquet import FileStatistics, ParquetOptions, ParquetOutput
-from lakeward.lake.iceberg.result import WriteResult, WrittenFile
-from lakeward.lake.iceberg.types import to_arrow_schema
+from lakeward.lake.iceberg.commit.equality import conform_keys, key_schema
+from lakeward.lake.iceberg.datafile.handle import WriteHandle
+from lakeward.lake.iceberg.datafile.location import data_name, keys_name
+from lakeward.lake.iceberg.datafile.offsetcache import encode_offsets, join_encoded, write_cache
+from lakeward.lake.iceberg.datafile.parquet import FileStatistics, ParquetOptions, ParquetOutput
+from lakeward.lake.iceberg.datafile.result import WriteResult, WrittenFile
+from lakeward.lake.iceberg.meta.connection import IcebergConnection
+from lakeward.lake.iceberg.meta.failures import lake_errors
+from lakeward.lake.iceberg.meta.types import to_arrow_schema
 from lakeward.model.faults import fault_point
 from lakeward.model.offsetset import Offsets
 from lakeward.model.schema import BUCKET, OFFSET

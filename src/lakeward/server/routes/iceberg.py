@@ -12,6 +12,6 @@ def router(services: Services) -> APIRouter:
     catalog = services.lakes.embedded_catalog() if services.lakes is not None else None
     if catalog is None:
         return APIRouter()
-    from lakeward.server.iceberg import iceberg_router
+    from lakeward.server.iceberg.catalog import iceberg_router
 
     return iceberg_router(catalog, services.tokens)

@@ -18,8 +18,8 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary, UpdateMetric
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 from pyiceberg.typedef import Record
 
-from lakeward.lake.iceberg.manifests import ManifestTarget, added, load_manifests, write_manifest, write_manifest_list
-from lakeward.lake.iceberg.types import to_arrow_schema
+from lakeward.lake.iceberg.meta.manifests import ManifestTarget, added, load_manifests, write_manifest, write_manifest_list
+from lakeward.lake.iceberg.meta.types import to_arrow_schema
 from lakeward.model.table import TablePath
 from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
 

@@ -33,8 +33,8 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import NestedField
 from pyroaring import BitMap64
 
-from lakeward.lake.iceberg.manifests import ManifestTarget, added, load_entries, load_manifests, write_manifest_list
-from lakeward.lake.iceberg.types import to_arrow_schema
+from lakeward.lake.iceberg.meta.manifests import ManifestTarget, added, load_entries, load_manifests, write_manifest_list
+from lakeward.lake.iceberg.meta.types import to_arrow_schema
 from lakeward.model.table import TablePath
 
 _MAGIC = b"PFA1"

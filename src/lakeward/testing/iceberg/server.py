@@ -23,7 +23,7 @@ def main(arguments: Sequence[str]) -> None:
 
     from lakeward.lake.iceberg.plugin import load
     from lakeward.protocol.auth import TokenSet
-    from lakeward.server.iceberg import iceberg_router
+    from lakeward.server.iceberg.catalog import iceberg_router
 
     port, options, tokens = int(arguments[0]), json.loads(arguments[1]), json.loads(arguments[2])
     app = FastAPI()

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 from lakeward.errors import BucketStopped, DataFolderLocked, DataFolderVersion, FaultInjected
-from lakeward.hot.embedded.appended import WriterSequence
 from lakeward.hot.embedded.datafolder import FORMAT_VERSION, DataFolder, find_version
+from lakeward.hot.embedded.log.appended import WriterSequence
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.bucket import Bucket
 from lakeward.model.schema import OFFSET

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import DiskFull
-from lakeward.hot.embedded.appended import WriterSequence
 from lakeward.hot.embedded.disk import DiskReserve
+from lakeward.hot.embedded.log.appended import WriterSequence
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.testing.faults import Faults

@@ -15,7 +15,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from lakeward.errors import BucketStopped, KvFailed, SchemaChanged
-from lakeward.hot.embedded.appended import Appended, WriterSequence
 from lakeward.hot.embedded.kv.changelog_log import ChangelogLog
 from lakeward.hot.embedded.kv.database import KvDatabase, KvResources
 from lakeward.hot.embedded.kv.kvoptions import KvOptions
@@ -24,6 +23,7 @@ from lakeward.hot.embedded.kv.recovery import Recovery, is_damage
 from lakeward.hot.embedded.kv.rowcodec import RowCodec, StoredRows
 from lakeward.hot.embedded.kv.snapshot import KvSnapshots, StoredSnapshot
 from lakeward.hot.embedded.kv.structcodec import binary_of
+from lakeward.hot.embedded.log.appended import Appended, WriterSequence
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock
 from lakeward.model.faults import fault_point

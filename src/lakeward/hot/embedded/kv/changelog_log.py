@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from lakeward.hot.embedded.appended import Appended, WriterSequence
+from lakeward.hot.embedded.log.appended import Appended, WriterSequence
 
 
 class ChangelogLog(Protocol):

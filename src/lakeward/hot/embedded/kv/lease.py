@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from lakeward.hot.embedded.durable import write_whole
+from lakeward.hot.embedded.log.durable import write_whole
 from lakeward.model.clock import Clock
 
 

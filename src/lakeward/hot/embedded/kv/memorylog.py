@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lakeward.hot.embedded.appended import Appended, WriterSequence
 from lakeward.hot.embedded.kv.rowcodec import TIME_TYPE
-from lakeward.hot.embedded.writers import WriterTable
+from lakeward.hot.embedded.log.appended import Appended, WriterSequence
+from lakeward.hot.embedded.log.writers import WriterTable
 from lakeward.model.schema import CHANGE_TYPE, OFFSET, PREV_OFFSET, TIMESTAMP
 
 

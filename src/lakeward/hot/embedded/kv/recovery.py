@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from lakeward.errors import BucketStopped, KvFailed
-from lakeward.hot.embedded.durable import write_whole
 from lakeward.hot.embedded.kv.changelog_log import ChangelogLog
 from lakeward.hot.embedded.kv.database import KvDatabase, KvResources, KvState
 from lakeward.hot.embedded.kv.put import PutBuilder
 from lakeward.hot.embedded.kv.snapshot import KvSnapshots, StoredSnapshot
+from lakeward.hot.embedded.log.durable import write_whole
 from lakeward.model.change import ChangeType
 from lakeward.model.faults import fault_point
 from lakeward.model.schema import CHANGE_TYPE, OFFSET, TIMESTAMP

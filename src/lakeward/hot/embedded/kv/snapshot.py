@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from lakeward.errors import SnapshotGone
-from lakeward.hot.embedded.durable import sync_file, sync_folder, write_whole
 from lakeward.hot.embedded.kv.database import KvDatabase, KvResources, KvState
 from lakeward.hot.embedded.kv.lease import SnapshotLeases
+from lakeward.hot.embedded.log.durable import sync_file, sync_folder, write_whole
 from lakeward.model.clock import Clock
 
 _META = "snapshot.json"

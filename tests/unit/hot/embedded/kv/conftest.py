@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeward.hot.embedded.appended import Appended, WriterSequence
 from lakeward.hot.embedded.kv.bucket import KvBucket
 from lakeward.hot.embedded.kv.database import KvResources
 from lakeward.hot.embedded.kv.kvoptions import KvOptions
 from lakeward.hot.embedded.kv.memorylog import MemoryChangelogLog
+from lakeward.hot.embedded.log.appended import Appended, WriterSequence
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.change import ChangeType

@@ -10,8 +10,8 @@ import pytest
 
 from lakeward.config import Config
 from lakeward.errors import InvalidRows, OutOfSequence
-from lakeward.hot.embedded.appended import WriterSequence
 from lakeward.hot.embedded.kv.kvoptions import KvOptions
+from lakeward.hot.embedded.log.appended import WriterSequence
 from lakeward.model.schema import Column
 from lakeward.model.types import Int32Type, StringType
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from lakeward.errors import BucketStopped, KvFailed
-from lakeward.hot.embedded.appended import WriterSequence
 from lakeward.hot.embedded.kv.kvoptions import KvOptions
+from lakeward.hot.embedded.log.appended import WriterSequence
 from lakeward.testing.faults import Faults
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lakeward.errors import DiskFull, InvalidRequest, InvalidRows, SchemaChanged
-from lakeward.hot.embedded.appended import WriterSequence
+from lakeward.hot.embedded.log.appended import WriterSequence
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.bucket import Bucket
 from lakeward.model.change import ChangeType

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Snapshot expiry: what a round's commit may take out, the files of what went, and tables that have no rounds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lakeward.coordinator.show.status import StatusDesk
+from lakeward.coordinator.state.board import Board
+from lakeward.coordinator.state.readleases import ReadLeases
+from lakeward.coordinator.state.record import TableRecord
+from lakeward.protocol.heartbeat import LeaseCheck, LeaseVerdict
+from lakeward.spi.lake import Expired, LakeMaintenance, LakeStorage
+
+
+class Expiry:
+    """A snapshot is marked first, with what it takes to find its files; it leaves the lake with the next commit; then its files are
+    deleted, then the mark. A crash anywhere leaves the mark, and the next pass goes on from it."""
+
+    def __init__(self, board: Board, leases: ReadLeases, status: StatusDesk) -> None:
+        self._board, self.leases, self._status = board, leases, status
+
+    # ---- asked by a round, right before its lake commit ----
+    def grant(self, check: LeaseCheck, verdict: LeaseVerdict) -> LeaseVerdict:
+        """The verdict with those of the round's expirable snapshots that nobody reads. Does not go to the lake."""
+        if not verdict.held or not check.expirable:
+            return verdict
+        with self._board.lock:
+            record = self._board.tables.get(check.table_id)
+            if record is None or not record.options.maintained:
+                return verdict
+            return replace(verdict, expire=tuple(self.leases.mark(check.table_id, check.expirable, check.token or "")))
+
+    # ---- upkeep ----
+    def is_pending(self, record: TableRecord) -> bool:
+        """Is there something to finish, also when expiry was switched off since?"""
+        return bool(self.leases.marked(record.table_id))
+
+    def run(self, record: TableRecord) -> int:
+        """Returns the bytes freed."""
+        storage = self._board.lake_of(record)
+        if storage is None or not storage.capabilities.snapshot_expiry:
+            return 0
+        maintenance = storage.open_maintenance(record.info)
+        freed = self._finish(record, maintenance)
+        if record.options.maintained and not self._has_rounds(record):
+            freed += self._expire(record, maintenance)
+        self._lift(record, storage)
+        with self._board.lock:
+            self._status.counters["expiredBytesReclaimed"] += freed
+        return freed
+
+    def _finish(self, record: TableRecord, maintenance: LakeMaintenance) -> int:
+        """Deletes the files of marked snapshots that have left the lake, then their marks."""
+        marks = self.leases.marked(record.table_id)
+        done = maintenance.delete_expired([m.snapshot for m in marks]) if marks else Expired()
+        self.leases.unmark(record.table_id, done.snapshots)
+        return done.bytes
+
+    def _has_rounds(self, record: TableRecord) -> bool:
+        """Rounds take snapshots out with their own commits; a commit of ours beside them would only be one more."""
+        with self._board.lock:
+            if record.lease is not None:
+                return True
+            pause_ms = max(2 * record.options.freshness_ms, int(1_000 * self._board.options.upkeep_s))
+            last = record.last_tiered_at_ms
+            return last is not None and self._board.clock.now_ms() - last < pause_ms
+
+    def _expire(self, record: TableRecord, maintenance: LakeMaintenance) -> int:
+        marked = self.leases.mark(record.table_id, maintenance.expirable(self._board.clock.now_ms()))
+        if not marked:
+            return 0
+        freed = maintenance.expire(marked)
+        return freed + self._finish(record, maintenance)
+
+    def _lift(self, record: TableRecord, storage: LakeStorage) -> None:
+        """Marks of snapshots that stayed after all (the round failed, a tag was put on them) go once the commit that may take them
+        out can no longer land: the lake's token is another, or no round was ever granted them."""
+        marks = self.leases.marked(record.table_id)
+        if marks:
+            token = storage.open_reader(record.info).load_base().token
+            self.leases.lift(record.table_id, [m for m in marks if m.token != (token or "")])

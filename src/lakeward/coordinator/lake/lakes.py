@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the coordinator itself reads in the lakes: the check at start, and each table's offsets, epoch and generation."""
+
+from __future__ import annotations
+
+from lakeward.coordinator.lake.commits import Commits
+from lakeward.coordinator.state.board import Board
+from lakeward.coordinator.state.record import TableRecord
+from lakeward.errors import InvalidConfig, LakeBehind, LakeError, LakeMetadataGone, LakeUnavailable, LakewardError, PluginNotFound, to_wire
+from lakeward.model.offsets import OffsetMap
+from lakeward.model.round import LakeBase
+from lakeward.model.state import TableState
+
+_S = TableState
+
+
+class Lakes:
+    def __init__(self, board: Board, commits: Commits) -> None:
+        self._board, self._commits = board, commits
+        self.trouble: dict[str, str] = {}
+        """Format -> why it does not answer."""
+
+    def check(self) -> None:
+        """At start. A wrong configuration is raised; a lake that does not answer is remembered and asked again later."""
+        for name in self._formats():
+            self._check(name)
+
+    def look(self) -> None:
+        """From time to time: whether every lake still answers. Nothing is raised; people see it on the dashboard."""
+        for name in self._formats():
+            try:
+                self._check(name)
+            except (InvalidConfig, PluginNotFound) as error:
+                self.trouble[name] = str(error)
+
+    def _formats(self) -> list[str]:
+        with self._board.lock:
+            formats = {r.options.format for r in self._board.tables.values() if r.options.enabled}
+        if self._board.options.lake_enabled:
+            formats.add(self._board.options.lake_format)
+        return sorted(f for f in formats if f is not None)
+
+    def _check(self, name: str) -> None:
+        try:
+            self._board.lakes(name).catalog().check()
+            self.trouble.pop(name, None)
+        except (InvalidConfig, PluginNotFound):
+            raise
+        except LakewardError as error:
+            self.trouble[name] = str(error)
+
+    def pause_restored(self) -> None:
+        """A restored folder may be behind its lake: no writes to a table before its lake has said where it stands."""
+        for record in self.unseen():
+            self._board.hot.pause_writes(record.info, "the data folder was restored, and its lake has not been read yet")
+
+    def unseen(self) -> list[TableRecord]:
+        """Tables whose lake was not read since start: overdue ones first."""
+        with self._board.lock:
+            rows = [r for r in self._board.tables.values() if not r.lake_seen and r.options.enabled]
+        return sorted(rows, key=lambda r: r.last_tiered_at_ms or 0)
+
+    def unconfirmed(self) -> list[TableRecord]:
+        """Tables with reported offsets that retention may not use yet."""
+        now, every = self._board.clock.monotonic(), self._board.options.confirm_s
+        with self._board.lock:
+            rows = [r for r in self._board.tables.values() if r.options.enabled and r.lake_seen and r.confirmed != r.committed]
+            return [r for r in rows if r.confirmed_at is None or now - r.confirmed_at >= every]
+
+    def read(self, record: TableRecord) -> bool:
+        """Reads one table's lake side and takes it over; false when it did not answer or does not fit (kept in the record)."""
+        storage = self._board.lake_of(record)
+        if storage is None:
+            return False
+        with self._board.lock:
+            before, generation = record.committed, record.generation
+        try:
+            base = storage.open_reader(record.info).load_base()
+            self._take(record, base)
+            if base.generation == generation:
+                check_not_behind(record.name, before, base)
+        except LakewardError as error:
+            self._note(record, error)
+            return False
+        return True
+
+    def _take(self, record: TableRecord, base: LakeBase) -> None:
+        ends = {b: v.end for b, v in self._board.hot.bounds(record.info).items()}
+        lost = [b for b, offset in base.offsets.items() if offset > ends.get(b, 0)] if record.info.is_pk else []
+        gaps = self._board.hot.guard_offsets(record.info, base.offsets)
+        with self._board.change():
+            if self._board.tables.get(record.table_id) is not record:
+                return
+            self._commits.adopt_base(record, base)
+            if gaps:
+                self._commits.record_gaps(record, dict(gaps), "restored")
+            self._board.hot.pause_writes(record.info, None)
+            record.lake_seen, record.lake_error = True, None
+            record.confirmed_at = self._board.clock.monotonic()
+            record.confirmed = base.offsets
+            self._board.look(record)
+            if lost:
+                self._break(
+                    record, f"bucket {lost[0]}: the lake holds offset {base.offsets[lost[0]]}, the log ended at {ends.get(lost[0], 0)}"
+                )
+            self._check_reach(record)
+
+    def _check_reach(self, record: TableRecord) -> None:
+        """The lake was off for longer than the log is kept: rows between the two are in neither. An operator chooses."""
+        starts = {b: v.start for b, v in self._board.hot.bounds(record.info).items()}
+        short = [b for b, offset in record.committed.items() if starts.get(b, 0) > offset]
+        if short:
+            first = short[0]
+            self._break(record, f"bucket {first}: the lake ends at {record.committed[first]} and the log begins at {starts[first]}")
+
+    def _break(self, record: TableRecord, why: str) -> None:
+        """Pauses the table until an operator chooses how lake and log meet again."""
+        if record.repair is not None or record.broken is not None or record.state is _S.DISABLED:
+            return
+        choice = "resync it from a KV snapshot" if record.info.is_pk else "accept the gap"
+        record.broken = f"{why}; {choice} with `lakeward table resync {record.name}`"
+        if record.state is not _S.PAUSED:
+            self._board.enter(record, _S.PAUSED, record.broken)
+        self._board.touch(record)
+
+    def _note(self, record: TableRecord, error: LakewardError) -> None:
+        with self._board.change():
+            record.lake_error = to_wire(error)
+            if isinstance(error, LakeMetadataGone) and not record.lake_seen:
+                # A restored catalog: the lake may hold offsets that this log would give to other rows.
+                self._board.hot.pause_writes(record.info, str(error))
+            if isinstance(error, LakeError) and not isinstance(error, LakeUnavailable):
+                record.reason = str(error)
+
+
+def check_not_behind(name: str, committed: OffsetMap, base: LakeBase) -> None:
+    """A coordinator ahead of the lake is an error, never "never tiered". `committed` was noted before the lake was read: the lake
+    has each commit before its report."""
+    for bucket in committed.regressions(base.offsets):
+        raise LakeBehind(table=name, bucket=str(bucket), lake_offset=base.offsets.get(bucket, 0), committed=committed[bucket])

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Admission and what-if: would every table keep its freshness with so many slots? Answered from measured durations by the
+simulator, which runs the very planner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lakeward.coordinator.schedule.estimate import unknown_round_ms
+from lakeward.coordinator.schedule.schedule import Schedule
+from lakeward.coordinator.schedule.simulator import SimResult, SimTable, lakeward, simulate
+from lakeward.coordinator.state.board import Board
+from lakeward.errors import InvalidRequest
+from lakeward.protocol.operate import AdmissionAnswer, AdmissionQuery, AdmissionRow
+
+MOST_SLOTS = 64
+ROUNDS_BUDGET = 3_000
+"""Rounds simulated per question: a few seconds at most."""
+
+
+class Forecast:
+    def __init__(self, board: Board, schedule: Schedule) -> None:
+        self._board, self._schedule = board, schedule
+
+    def answer(self, query: AdmissionQuery) -> AdmissionAnswer:
+        """Raises `InvalidRequest` for numbers that make no sense."""
+        tables = self._tables(query)
+        with self._board.lock:
+            live = sum(j.slots for j in self._schedule.live_jobs(query.pool))
+        slots = query.slots if query.slots is not None else max(1, live)
+        if not 1 <= slots <= 10_000:
+            raise InvalidRequest(what="slots", reason=f"{slots} is not between 1 and 10,000")
+        return forecast(tables, slots, margin_share=self._board.options.margin_share, margin_ms=1_000 * self._board.options.margin_s)
+
+    def _tables(self, query: AdmissionQuery) -> list[SimTable]:
+        """Measured tables of the pool with what the question changes, and those that exist only in the question."""
+        with self._board.lock:
+            known = {r.name: r for r in self._board.tables.values() if r.options.enabled and r.options.pool == query.pool}
+            names = {**dict.fromkeys(known), **dict.fromkeys(query.freshness_ms), **dict.fromkeys(query.round_ms)}
+            found = []
+            for name in names:
+                record = known.get(name)
+                freshness = query.freshness_ms.get(name, record.options.freshness_ms if record else 180_000)
+                measured = record.estimate.typical_ms(unknown_round_ms(freshness)) if record else unknown_round_ms(freshness)
+                round_ms = query.round_ms.get(name, measured)
+                if freshness <= 0 or round_ms <= 0:
+                    raise InvalidRequest(what=f"admission of {name}", reason="freshness and duration are above 0 ms")
+                priority = record.options.priority if record else 0
+                found.append(SimTable(name=name, freshness_ms=freshness, round_ms=round_ms, priority=priority))
+        return found
+
+
+def forecast(tables: Sequence[SimTable], slots: int, *, margin_share: float, margin_ms: float) -> AdmissionAnswer:
+    result = _run(tables, slots, margin_share, margin_ms)
+    broken = [t for t in tables if t.best_ratio > 1 or t.name in result.missed]
+    needed = None if not result.missed else _slots_needed(tables, slots, margin_share, margin_ms)
+    return AdmissionAnswer(
+        feasible=not broken,
+        slots=slots,
+        utilisation=sum(_share(t) for t in tables) / slots,
+        rows=tuple(_row(r.table, r.worst_lag_ms, r.misses) for r in result.runs),
+        words=_words(tables, slots, result, needed),
+        slots_needed=slots if not result.missed else needed,
+    )
+
+
+def _run(tables: Sequence[SimTable], slots: int, margin_share: float, margin_ms: float) -> SimResult:
+    """Long enough for every table to have three rounds, as far as the budget goes."""
+    if not tables:
+        return SimResult(runs=(), rounds=0, elapsed_ms=0, slots=slots)
+    longest = 3 * max(max(t.freshness_ms, 2 * t.round_ms) for t in tables)
+    rate = sum(1 / max(t.freshness_ms - t.round_ms, t.round_ms) for t in tables)
+    spread = [SimTable(**{**vars(t), "first_ms": t.freshness_ms * i / len(tables)}) for i, t in enumerate(tables)]
+    return simulate(spread, slots, lakeward, until_ms=min(longest, ROUNDS_BUDGET / rate), margin_share=margin_share, margin_ms=margin_ms)
+
+
+def _slots_needed(tables: Sequence[SimTable], above: int, margin_share: float, margin_ms: float) -> int | None:
+    """The smallest number of slots without a miss, found by halving; None beyond the limit."""
+    low, high = above, min(MOST_SLOTS, max(above + 1, len(tables)))
+    if high <= low or _run(tables, high, margin_share, margin_ms).missed:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _run(tables, middle, margin_share, margin_ms).missed:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _share(table: SimTable) -> float:
+    return table.round_ms / max(table.freshness_ms - table.round_ms, table.round_ms)
+
+
+def _row(table: SimTable, worst_ms: float, misses: int) -> AdmissionRow:
+    return AdmissionRow(
+        table=table.name,
+        freshness_ms=int(table.freshness_ms),
+        round_ms=int(table.round_ms),
+        worst_lag_ms=int(worst_ms),
+        feasible=table.best_ratio <= 1,
+        misses=misses,
+    )
+
+
+def _words(tables: Sequence[SimTable], slots: int, result: SimResult, needed: int | None) -> str:
+    alone = [t.name for t in tables if t.best_ratio > 1]
+    text = "every table keeps its freshness" if not result.missed else f"{', '.join(sorted(result.missed)[:10])} would be late"
+    text = f"with {slots} slots {text}"
+    if result.missed:
+        text += f"; {needed} slots would do" if needed is not None else "; more slots do not help enough"
+    if alone:
+        text += f"; rounds of {', '.join(sorted(alone)[:10])} take more than half their freshness, which no number of slots mends"
+    return text

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The coordinator of a Lakeward server as jobs and readers reach it: `spi.coordinator.CoordinatorClient` over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lakeward.hot.embedded.door.http import ServerConnection
+from lakeward.model.ids import LeaseId, RoundId, SnapshotId, TableId
+from lakeward.model.intent import Intent
+from lakeward.model.ledger import LedgerEntry
+from lakeward.model.table import TablePath
+from lakeward.protocol import routes
+from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
+from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
+from lakeward.protocol.operate import LedgerAnswer
+from lakeward.protocol.readplan import ReadPlan
+from lakeward.spi.coordinator import CoordinatorClient
+
+LEDGER_PAGE = 10_000
+
+
+class HttpCoordinatorClient(CoordinatorClient):
+    def __init__(self, server: ServerConnection) -> None:
+        self.server = server
+
+    def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
+        return self.server.call(HeartbeatAnswer, "POST", routes.HEARTBEAT, request)
+
+    def check_lease(self, check: LeaseCheck) -> LeaseVerdict:
+        return self.server.call(LeaseVerdict, "POST", routes.LEASE_CHECK, check)
+
+    def committed(self, path: TablePath) -> Committed:
+        return self.server.call(Committed, "GET", routes.COMMITTED.format(table=path))
+
+    def commit(self, report: CommitReport) -> CommitAnswer:
+        return self.server.call(CommitAnswer, "POST", routes.COMMITS, report)
+
+    def knows_round(self, table_id: TableId, round_id: RoundId) -> bool:
+        body = self.server.ask("GET", routes.KNOWN_ROUND.format(table_id=table_id, round_id=round_id))
+        return bool(body["known"])
+
+    def record_intent(self, intent: Intent) -> None:
+        self.server.ask("POST", routes.INTENTS, intent)
+
+    def abandon_intent(self, round_id: RoundId) -> None:
+        self.server.ask("POST", routes.ABANDON_INTENT.format(round_id=round_id))
+
+    def read_plan(self, path: TablePath, *, lease_s: float = 60.0, at_least: str | None = None) -> ReadPlan:
+        params: dict[str, str | float] = {"lease_s": lease_s}
+        if at_least is not None:
+            params["at_least"] = at_least
+        return self.server.call(ReadPlan, "GET", routes.READ_PLAN.format(table=path), params=params)
+
+    def renew_read(self, lease_id: LeaseId, lease_s: float) -> None:
+        self.server.ask("POST", routes.RENEW_READ.format(lease_id=lease_id), params={"lease_s": lease_s})
+
+    def hold_snapshot(self, lease_id: LeaseId, lease_s: float, snapshot_id: SnapshotId) -> None:
+        self.server.ask("POST", routes.RENEW_READ.format(lease_id=lease_id), params={"lease_s": lease_s, "snapshot": snapshot_id})
+
+    def release_read(self, lease_id: LeaseId) -> None:
+        self.server.ask("DELETE", routes.RELEASE_READ.format(lease_id=lease_id))
+
+    def ledger(self, path: TablePath) -> Sequence[LedgerEntry]:
+        entries: list[LedgerEntry] = []
+        before: int | None = None
+        while True:
+            params = {"limit": LEDGER_PAGE, **({} if before is None else {"before": before})}
+            page = self.server.call(LedgerAnswer, "GET", routes.LEDGER.format(table=path), params=params)
+            entries[:0] = page.entries
+            before = page.next_before
+            if before is None:
+                return entries

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The embedded hot store as jobs and readers reach it: `spi.hot.HotStore` over Flight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from lakeward.errors import ServerUnavailable
+from lakeward.hot.embedded.door.connection import Backoff, FlightConnection
+from lakeward.hot.embedded.door.http import ServerConnection
+from lakeward.model.bucket import Bucket
+from lakeward.model.schema import OFFSET
+from lakeward.model.table import TableInfo, TablePath
+from lakeward.protocol.codec import decode
+from lakeward.protocol.flight import Act, ActionRequest, Read, Ticket, log_ticket
+from lakeward.spi.hot import HotStore, KvSnapshot, LogBounds
+
+
+class EmbeddedStoreClient(HotStore):
+    """Connects on first use. Calls are retried while the server cannot be reached; a log read goes on where it broke."""
+
+    has_prev_offset = True
+
+    def __init__(self, server: ServerConnection, *, retry_s: float = 60.0) -> None:
+        self.connection = FlightConnection(server, retry_s=retry_s)
+
+    def load_table(self, path: TablePath) -> TableInfo:
+        return TableInfo.from_json(self.connection.act(Act.LOAD_TABLE, ActionRequest(table=path))["table"])
+
+    def list_tables(self) -> Sequence[TablePath]:
+        return [TablePath.parse(text) for text in self.connection.act(Act.LIST_TABLES, ActionRequest())["tables"]]
+
+    def freeze(self, table: TableInfo) -> Mapping[Bucket, LogBounds]:
+        return self._bounds(Act.FREEZE, table)
+
+    def bounds(self, table: TableInfo) -> Mapping[Bucket, LogBounds]:
+        """Like `freeze`, without forcing anything to disk."""
+        return self._bounds(Act.BOUNDS, table)
+
+    def offset_at(self, table: TableInfo, bucket: Bucket, at_ms: int) -> int:
+        """The first offset whose record is as young as `at_ms`; the log's end when there is none."""
+        return int(self._act(Act.OFFSET_AT, table, bucket=bucket, at_ms=at_ms)["offset"])
+
+    def partitions(self, table: TableInfo) -> Sequence[str]:
+        return list(self._act(Act.PARTITIONS, table)["partitions"])
+
+    def read_log(
+        self, table: TableInfo, bucket: Bucket, start: int, stop: int, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        backoff = Backoff(self.connection.retry_s)
+        while True:
+            try:
+                for batch, _ in self.connection.stream(log_ticket(table, bucket, start, stop, columns)):
+                    if batch.num_rows:
+                        start = batch.column(OFFSET)[-1].as_py() + 1
+                    yield batch
+                    backoff.progress()  # after the batch was used: a slow consumer does not use up the time for trying again
+                return
+            except ServerUnavailable as error:
+                backoff.pause(error)
+
+    def read_tail(self, ticket: Ticket) -> Iterator[tuple[Bucket, pa.RecordBatch]]:
+        """One attempt at a tail read; the caller keeps the offsets and asks again."""
+        for batch, header in self.connection.stream(ticket):
+            yield Bucket.parse(header.decode()), batch
+
+    def take_snapshot(self, table: TableInfo, bucket: Bucket, holder: str) -> KvSnapshot | None:
+        body = self._act(Act.TAKE_SNAPSHOT, table, bucket=bucket, holder=holder)["snapshot"]
+        return None if body is None else decode(KvSnapshot, body)
+
+    def read_snapshot(self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        at = {"bucket": snapshot.bucket, "snapshot_id": snapshot.snapshot_id, "log_offset": snapshot.log_offset}
+        ticket = Ticket.of(Read.SNAPSHOT, table, columns, **at)
+        for batch, _ in self.connection.stream(ticket):
+            yield batch
+
+    def release_snapshots(self, table: TableInfo, holder: str) -> None:
+        self._act(Act.RELEASE_SNAPSHOTS, table, holder=holder)
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def _act(self, action: Act, table: TableInfo, *, bucket: Bucket | None = None, at_ms: int = 0, holder: str = "") -> Any:
+        request = ActionRequest(table=table.path, table_id=table.table_id, bucket=bucket, at_ms=at_ms, holder=holder)
+        return self.connection.act(action, request)
+
+    def _bounds(self, action: Act, table: TableInfo) -> Mapping[Bucket, LogBounds]:
+        bounds = self._act(action, table)["bounds"]
+        return {Bucket.parse(bucket): decode(LogBounds, body) for bucket, body in bounds.items()}

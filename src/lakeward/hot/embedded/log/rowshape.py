@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stored batches as the Arrow batches that readers get: columns by the reader's schema, then the system columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from lakeward.errors import CorruptBatch, InvalidRequest, SchemaChanged
+from lakeward.hot.embedded.log.stored import StoredBatch
+from lakeward.hot.logbatch.codec import decode_change_types, decode_records
+from lakeward.model.arrow import to_arrow_schema
+from lakeward.model.schema import CHANGE_TYPE, OFFSET, PREV_OFFSET, TIMESTAMP, Schema
+
+TIMESTAMP_TYPE = pa.timestamp("ms", tz="UTC")
+PREV_OFFSET_FIELD = pa.field(PREV_OFFSET, pa.int64())
+SYSTEM_FIELDS = (
+    pa.field(OFFSET, pa.int64(), nullable=False),
+    pa.field(TIMESTAMP, TIMESTAMP_TYPE, nullable=False),
+    pa.field(CHANGE_TYPE, pa.int8(), nullable=False),
+)
+
+
+class RowShape:
+    """One table's schemas, old and new. Growing it is atomic for readers: a schema is in the map before a batch names it."""
+
+    def __init__(self, table: str, is_pk: bool, schemas: Sequence[Schema]) -> None:
+        self.table, self.is_pk = table, is_pk
+        self._stored: dict[int, pa.Schema] = {}
+        for schema in schemas:
+            self.add(schema)
+
+    def add(self, schema: Schema) -> None:
+        self._stored = {**self._stored, schema.schema_id: self._as_stored(schema)}
+        self.newest = schema
+
+    def stored(self, schema_id: int) -> pa.Schema:
+        """What a batch of that schema has on disk: the user's columns and, on PK tables, `__prev_offset` last."""
+        return self._stored[schema_id]
+
+    def _as_stored(self, schema: Schema) -> pa.Schema:
+        arrow = to_arrow_schema(schema)
+        return arrow.append(PREV_OFFSET_FIELD) if self.is_pk else arrow
+
+    def reader(self, planned: Schema, columns: Sequence[str] | None = None) -> RowReader:
+        return RowReader(self, planned, columns)
+
+
+class RowReader:
+    """Shapes the batches of one read. Raises `InvalidRequest` for a column that the reader's schema does not have."""
+
+    def __init__(self, shape: RowShape, planned: Schema, columns: Sequence[str] | None) -> None:
+        self._shape, self._planned = shape, planned
+        arrow = to_arrow_schema(planned)
+        names = arrow.names if columns is None else list(columns)
+        if unknown := [n for n in names if n not in arrow.names]:
+            raise InvalidRequest(
+                what=f"columns of {shape.table}", reason=f"no column {', '.join(unknown)}; there are {', '.join(arrow.names)}"
+            )
+        self._fields = [arrow.field(n) for n in names]
+        last = [PREV_OFFSET_FIELD] if shape.is_pk else []
+        self.schema = pa.schema([*self._fields, *SYSTEM_FIELDS, *last])
+
+    def shape(self, stored: StoredBatch, start: int, stop: int) -> pa.RecordBatch:
+        """The records of a stored batch with offsets in `[start, stop)`. Raises `SchemaChanged`, `CorruptBatch`."""
+        header = stored.header
+        low, high = max(start - header.base_offset, 0), min(stop - header.base_offset, header.record_count)
+        rows = self._decode(stored)
+        arrays = [self._column(rows, f) for f in self._fields]
+        if self._shape.is_pk:
+            arrays.append(rows.column(PREV_OFFSET))
+        if (low, high) != (0, header.record_count):
+            arrays = [a.slice(low, high - low) for a in arrays]
+        user, last = (arrays[:-1], arrays[-1:]) if self._shape.is_pk else (arrays, [])
+        return pa.RecordBatch.from_arrays([*user, *_system_columns(stored, low, high), *last], schema=self.schema)
+
+    def _decode(self, stored: StoredBatch) -> pa.RecordBatch:
+        header = stored.header
+        if header.schema_id > self._planned.schema_id:
+            raise SchemaChanged(
+                table=self._shape.table, offset=header.base_offset, batch_schema=header.schema_id, planned_schema=self._planned.schema_id
+            )
+        try:
+            schema = self._shape.stored(header.schema_id)
+        except KeyError:
+            where = f"table {self._shape.table}, offset {header.base_offset}"
+            raise CorruptBatch(where=where, position=stored.position, reason=f"schema {header.schema_id} is not known") from None
+        return decode_records(header, stored.data, schema)
+
+    def _column(self, rows: pa.RecordBatch, field: pa.Field) -> pa.Array:
+        at = rows.schema.get_field_index(field.name)
+        return rows.column(at) if at >= 0 else pa.nulls(rows.num_rows, field.type)
+
+
+def _system_columns(stored: StoredBatch, low: int, high: int) -> list[pa.Array]:
+    header, count = stored.header, high - low
+    offsets = np.arange(header.base_offset + low, header.base_offset + high, dtype=np.int64)
+    times = np.full(count, header.timestamp_ms, dtype=np.int64)
+    kinds = decode_change_types(header, stored.data)
+    if kinds is None:
+        kinds, low = pa.py_buffer(np.zeros(count, dtype=np.int8)), 0
+    return [
+        pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(offsets)]),
+        pa.Array.from_buffers(TIMESTAMP_TYPE, count, [None, pa.py_buffer(times)]),
+        pa.Array.from_buffers(pa.int8(), count, [None, kinds], offset=low),
+    ]

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which put of which writer a bucket has taken: what makes a retried put land once. One table per bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lakeward.errors import OutOfSequence
+from lakeward.hot.embedded.log.appended import MAX_SEQUENCE, Appended, WriterSequence
+from lakeward.protocol.flight import MAX_UNDER_WAY
+
+REMEMBERED = MAX_UNDER_WAY
+"""Puts per writer whose offsets are kept: any that a client may send again. (Fluss and Kafka: five.)"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Put:
+    sequence: int
+    start: int
+    stop: int
+    timestamp_ms: int
+
+
+class WriterTable:
+    """Not thread-safe: the bucket's append lock guards it."""
+
+    def __init__(self, bucket: str) -> None:
+        self._bucket = bucket
+        self._puts: dict[int, tuple[_Put, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self._puts)
+
+    def find(self, writer: WriterSequence | None) -> Appended | None:
+        """The first answer to a put that was here before; None when it is the one that is due.
+
+        Raises `OutOfSequence` for a gap, and for one so old that its offsets are not remembered."""
+        if writer is None:
+            return None
+        puts = self._puts.get(writer.writer_id, ())
+        due = _after(puts[-1].sequence) if puts else 0
+        if writer.sequence == due:
+            return None
+        for put in puts:
+            if put.sequence == writer.sequence:
+                return Appended(put.start, put.stop, put.timestamp_ms, duplicate=True)
+        raise OutOfSequence(writer=str(writer.writer_id), bucket=self._bucket, got=writer.sequence, expected=due)
+
+    def record(self, writer_id: int, sequence: int, appended: Appended) -> None:
+        """Takes what the log has as a fact: also called while headers are read again at start."""
+        if writer_id < 0:
+            return
+        put = _Put(sequence, appended.start, appended.stop, appended.timestamp_ms)
+        self._puts[writer_id] = (*self._puts.get(writer_id, ())[1 - REMEMBERED :], put)
+
+    def forget_before(self, at_ms: int) -> None:
+        """Writers silent since then; one that comes back is told to start a new writer."""
+        self._puts = {w: puts for w, puts in self._puts.items() if puts[-1].timestamp_ms >= at_ms}
+
+    def to_json(self) -> dict[str, Any]:
+        return {str(w): [[p.sequence, p.start, p.stop, p.timestamp_ms] for p in puts] for w, puts in self._puts.items()}
+
+    def load(self, body: Mapping[str, Any]) -> None:
+        self._puts = {int(w): tuple(_Put(*map(int, p)) for p in puts) for w, puts in body.items()}
+
+
+def _after(sequence: int) -> int:
+    return 0 if sequence == MAX_SEQUENCE else sequence + 1

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The server's side of `do_action`: small questions about a table, each with the role that may ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from lakeward.errors import InvalidRequest
+from lakeward.hot.embedded.serve.engine import Engine
+from lakeward.hot.embedded.serve.tables import find_table
+from lakeward.model.bucket import Bucket
+from lakeward.model.table import TableInfo
+from lakeward.protocol.auth import Role
+from lakeward.protocol.codec import encode
+from lakeward.protocol.flight import Act, ActionRequest
+
+
+@dataclass(frozen=True)
+class Answerer:
+    role: Role
+    help: str
+    answer: Callable[[Engine, ActionRequest], Any]
+
+
+def find_action(name: str) -> Answerer:
+    try:
+        return ACTIONS[Act(name)]
+    except ValueError:
+        raise InvalidRequest(what=f"action {name!r}", reason=f"there are {', '.join(ACTIONS)}") from None
+
+
+def _table(engine: Engine, request: ActionRequest) -> TableInfo:
+    if request.table is None:
+        raise InvalidRequest(what="action", reason="the table is missing")
+    return find_table(engine, request.table, request.table_id)
+
+
+def _bucket(request: ActionRequest) -> Bucket:
+    if request.bucket is None:
+        raise InvalidRequest(what="action", reason="the bucket is missing")
+    return request.bucket
+
+
+def _load_table(engine: Engine, request: ActionRequest) -> Any:
+    return {"table": _table(engine, request)}
+
+
+def _list_tables(engine: Engine, request: ActionRequest) -> Any:
+    return {"tables": [table.path for table in engine.list_tables()]}
+
+
+def _bounds(engine: Engine, request: ActionRequest) -> Any:
+    return {"bounds": engine.bounds(_table(engine, request))}
+
+
+def _freeze(engine: Engine, request: ActionRequest) -> Any:
+    return {"bounds": engine.bounds(_table(engine, request), sync=True)}
+
+
+def _offset_at(engine: Engine, request: ActionRequest) -> Any:
+    return {"offset": engine.offset_at(_table(engine, request), _bucket(request), request.at_ms)}
+
+
+def _take_snapshot(engine: Engine, request: ActionRequest) -> Any:
+    return {"snapshot": engine.take_snapshot(_table(engine, request), _bucket(request), request.holder)}
+
+
+def _release_snapshots(engine: Engine, request: ActionRequest) -> Any:
+    engine.release_snapshots(_table(engine, request), request.holder)
+    return {}
+
+
+def _partitions(engine: Engine, request: ActionRequest) -> Any:
+    return {"partitions": list(engine.partitions(_table(engine, request)))}
+
+
+ACTIONS: dict[Act, Answerer] = {
+    Act.LOAD_TABLE: Answerer(Role.READ, "a table with its newest schema", _load_table),
+    Act.LIST_TABLES: Answerer(Role.READ, "every table's path", _list_tables),
+    Act.BOUNDS: Answerer(Role.READ, "log bounds of every bucket", _bounds),
+    Act.FREEZE: Answerer(Role.READ, "log bounds after an fsync", _freeze),
+    Act.OFFSET_AT: Answerer(Role.READ, "first offset at or after a time", _offset_at),
+    Act.TAKE_SNAPSHOT: Answerer(Role.READ, "a KV snapshot, leased to a holder", _take_snapshot),
+    Act.RELEASE_SNAPSHOTS: Answerer(Role.READ, "gives a holder's snapshots back", _release_snapshots),
+    Act.PARTITIONS: Answerer(Role.READ, "a table's partitions", _partitions),
+}
+
+
+def answer(engine: Engine, name: str, request: ActionRequest) -> Any:
+    return encode(find_action(name).answer(engine, request))

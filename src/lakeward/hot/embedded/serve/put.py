@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The server's side of `do_put`: one stream of batches for one table, each acknowledged with its offsets.
+
+Rows are not touched here: a batch goes from gRPC's buffers to the store as it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from lakeward.errors import InvalidRequest, InvalidRows
+from lakeward.hot.embedded.kv.nestednulls import find_nested_null
+from lakeward.hot.embedded.log.appended import WriterSequence
+from lakeward.hot.embedded.serve.acks import Acknowledger, Pending
+from lakeward.hot.embedded.serve.budget import MemoryBudget
+from lakeward.hot.embedded.serve.engine import Engine
+from lakeward.hot.embedded.serve.gate import CallGate
+from lakeward.hot.embedded.serve.putplan import plan_put
+from lakeward.hot.embedded.serve.tables import find_table
+from lakeward.model.bucket import Bucket
+from lakeward.protocol.flight import BatchHeader, PutCommand, PutKind, from_bytes
+
+
+class PutStream:
+    """Serves one stream to its end. A batch that is refused ends the stream with the error; earlier batches stay stored."""
+
+    def __init__(self, engine: Engine, gate: CallGate, budget: MemoryBudget, command: PutCommand, sent: pa.Schema) -> None:
+        self.engine, self.gate, self.budget, self.command = engine, gate, budget, command
+        self.table = find_table(engine, command.table, command.table_id)
+        self.plan = plan_put(self.table, command, sent)
+        self.what = f"{command.kind} to {command.table}"
+
+    def serve(self, reader: flight.MetadataRecordBatchReader, writer: flight.FlightMetadataWriter) -> None:
+        with Acknowledger(writer) as acks:
+            for batch, header in _chunks(reader, self.what):
+                with ExitStack() as inside:
+                    inside.enter_context(self.gate.inside())
+                    with self.budget.hold(batch.get_total_buffer_size(), self.what):
+                        self._check(batch)
+                        put = self._store(header.bucket, self.plan.padded(batch), self._writer(header))
+                    acks.add(put, inside.pop_all().close)
+
+    def _check(self, batch: pa.RecordBatch) -> None:
+        """Peers are not trusted: buffers are walked once, so that nothing malformed is ever stored."""
+        batch.validate(full=True)
+        for index in self.plan.required:
+            column = batch.column(index)
+            if column.null_count:
+                raise self._refuse(column.is_null().index(pa.scalar(True)).as_py(), index, "null in a NOT NULL column")
+        for index, column in enumerate(batch.columns):
+            row = find_nested_null(column)
+            if row is not None:
+                raise self._refuse(row, index, "a null inside, where its type has none")
+
+    def _refuse(self, row: int, index: int, reason: str) -> InvalidRows:
+        return InvalidRows(table=str(self.command.table), row=row, column=self.plan.schema[index].name, reason=reason)
+
+    def _writer(self, header: BatchHeader) -> WriterSequence | None:
+        if self.command.writer is None or header.sequence is None:
+            return None
+        return WriterSequence(writer_id=self.command.writer, sequence=header.sequence)
+
+    def _store(self, bucket: Bucket, batch: pa.RecordBatch, writer: WriterSequence | None) -> Pending:
+        match self.command.kind:
+            case PutKind.APPEND:
+                return self.engine.begin_append(self.table, bucket, batch, writer)
+            case PutKind.UPSERT:
+                return self.engine.begin_upsert(self.table, bucket, batch, self.plan.columns, writer)
+            case PutKind.DELETE:
+                return self.engine.begin_delete(self.table, bucket, batch, writer)
+
+
+def _chunks(reader: flight.MetadataRecordBatchReader, what: str) -> Iterator[tuple[pa.RecordBatch, BatchHeader]]:
+    while True:
+        try:
+            chunk = reader.read_chunk()
+        except StopIteration:
+            return
+        if chunk.data is None or chunk.app_metadata is None:
+            raise InvalidRequest(what=what, reason="every batch comes with a header in its app_metadata")
+        yield chunk.data, from_bytes(BatchHeader, chunk.app_metadata.to_pybytes())

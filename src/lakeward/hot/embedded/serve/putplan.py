@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a put stream's batches must look like, and how they fit the table as it is now. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakeward.errors import InvalidRequest
+from lakeward.hot.embedded.serve.tables import as_of, row_schema
+from lakeward.model.table import TableInfo
+from lakeward.protocol.flight import PutCommand, PutKind
+
+
+@dataclass(frozen=True, kw_only=True)
+class PutPlan:
+    """`schema` is what batches have; `required` the indexes of NOT NULL columns; `columns` those of a partial upsert.
+
+    `padding` are columns that the peer does not know yet: an append gets nulls there."""
+
+    schema: pa.Schema
+    required: tuple[int, ...]
+    columns: tuple[str, ...] | None
+    padding: tuple[pa.Field, ...] = ()
+
+    def padded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if not self.padding:
+            return batch
+        empty = [pa.nulls(batch.num_rows, field.type) for field in self.padding]
+        return pa.RecordBatch.from_arrays([*batch.columns, *empty], schema=pa.schema([*self.schema, *self.padding]))
+
+
+def plan_put(table: TableInfo, command: PutCommand, sent: pa.Schema) -> PutPlan:
+    """Raises `InvalidRequest` when the stream's schema or kind does not fit the table."""
+    check_put(table, command.kind, command.columns)
+    known = table if command.columns is not None else as_of(table, command.schema_id, len(sent))
+    names = _names(known, command)
+    schema = row_schema(table, names)
+    _check_schema(table, schema, sent)
+    required = tuple(i for i, name in enumerate(names) if not table.schema.column(name).type.nullable)
+    columns, padding = command.columns, ()
+    if known is not table and command.kind is PutKind.UPSERT:
+        columns = names  # a column that the writer does not know keeps its value
+    elif known is not table and command.kind is PutKind.APPEND:
+        padding = tuple(row_schema(table))[len(names) :]
+    return PutPlan(schema=schema, required=required, columns=columns, padding=padding)
+
+
+def _names(known: TableInfo, command: PutCommand) -> tuple[str, ...]:
+    if command.kind is PutKind.DELETE:
+        return known.descriptor.primary_key
+    return command.columns if command.columns is not None else known.schema.names
+
+
+def check_put(table: TableInfo, kind: PutKind, columns: tuple[str, ...] | None) -> None:
+    """Raises `InvalidRequest` when a table of this kind does not take such a put. Both sides ask it."""
+    what = f"{kind} to {table.path}"
+    if (kind is PutKind.APPEND) == table.is_pk:
+        reason = "it has a primary key: upsert or delete" if table.is_pk else "it has no primary key: rows are appended"
+        raise InvalidRequest(what=what, reason=reason)
+    if columns is None:
+        return
+    if kind is not PutKind.UPSERT:
+        raise InvalidRequest(what=what, reason="columns are named in a partial upsert only")
+    missing = [name for name in table.descriptor.primary_key if name not in columns]
+    if missing:
+        raise InvalidRequest(what=what, reason=f"a partial upsert names all key columns; missing: {', '.join(missing)}")
+
+
+def _check_schema(table: TableInfo, expected: pa.Schema, sent: pa.Schema) -> None:
+    if sent.names != expected.names:
+        raise InvalidRequest(
+            what=f"put to {table.path}", reason=f"columns {', '.join(sent.names)} came, {', '.join(expected.names)} were due"
+        )
+    for want, got in zip(expected, sent, strict=True):
+        if want.type != got.type:
+            raise InvalidRequest(what=f"put to {table.path}", reason=f"column {want.name} is {got.type}, {want.type} was due")

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The offset set of a data file: its encoding, the checksummed cache beside the file, and the way back from the file itself.
+
+A lost, torn or stale cache costs a read of the `__offset` column and nothing else.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+
+from lakeward.errors import IncompatibleVersion, InvalidRequest
+from lakeward.lake.iceberg.datafile.location import cache_path
+from lakeward.model.offsetset import Offsets, OffsetSet
+from lakeward.model.versioned import pack, unpack
+
+_KIND, _VERSION = "iceberg-offsets", 1
+_DENSE = 64
+"""A bitmap is the smaller form as long as a row takes at most so many offsets: 64 bits, what one plain offset takes."""
+
+
+def encode_offsets(values: Offsets) -> bytes:
+    """Ascending offsets as a compressed bitmap, or as deltas where they are sparse, with a checksum over the content."""
+    if len(values) and int(values[-1]) - int(values[0]) < _DENSE * len(values):
+        bits = np.zeros(int(values[-1]) - int(values[0]) + 1, np.bool_)
+        bits[values - values[0]] = True
+        packed = np.packbits(bits).tobytes()
+        body = {"form": "bits", "first": int(values[0]), "size": len(packed), "count": len(values)}
+        blob = pa.compress(packed, codec="zstd", asbytes=True)
+    else:
+        body, blob = {"form": "deltas", "count": len(values)}, OffsetSet.from_sorted(values).to_bytes()
+    return pack(_KIND, _VERSION, {**body, "crc": zlib.crc32(blob)}, [blob])
+
+
+def join_encoded(parts: Sequence[bytes]) -> bytes:
+    """Sets of ascending, separate ranges as one: a writer encodes each row group and holds no plain offsets."""
+    return parts[0] if len(parts) == 1 else pack(_KIND, _VERSION, {"form": "parts"}, parts)
+
+
+def decode_offsets(data: bytes) -> OffsetSet:
+    """Raises `InvalidRequest` for bytes that are not whole."""
+    _, body, blobs = unpack(_KIND, _VERSION, data)
+    if body["form"] == "parts":
+        return OffsetSet.from_sorted(np.concatenate([decode_offsets(part).values for part in blobs]))
+    (blob,) = blobs
+    if zlib.crc32(blob) != body["crc"]:
+        raise InvalidRequest(what="offset cache", reason="the checksum is wrong")
+    if body["form"] == "deltas":
+        return OffsetSet.from_bytes(blob)
+    raw = pa.decompress(blob, decompressed_size=body["size"], codec="zstd", asbytes=True)
+    at = np.flatnonzero(np.unpackbits(np.frombuffer(raw, np.uint8)))
+    return OffsetSet.from_sorted((at + body["first"]).astype(np.int64))
+
+
+def write_cache(io: FileIO, data_path: str, encoded: bytes) -> None:
+    """Beside the file, before it is committed. A failure is no matter: the cache can be made again."""
+    try:
+        with io.new_output(cache_path(data_path)).create(overwrite=True) as out:
+            out.write(encoded)
+    except OSError:
+        return
+
+
+def find_cache(io: FileIO, data_path: str, record_count: int) -> OffsetSet | None:
+    """The cached set; None when it is missing, torn, of another version or of another number of rows."""
+    try:
+        with io.new_input(cache_path(data_path)).open() as source:
+            found = decode_offsets(source.read())
+    except (OSError, InvalidRequest, IncompatibleVersion, pa.ArrowException, ValueError):
+        return None
+    return found if len(found) == record_count else None
+
+
+def load_column(io: FileIO, data_path: str, field_id: int) -> Offsets:
+    """The `__offset` column of a file in file order, found by field id."""
+    with io.new_input(data_path).open() as source:
+        file = pq.ParquetFile(source)
+        name = offset_column(file.schema_arrow, field_id)
+        return np.asarray(file.read(columns=[name], use_threads=False).column(0).to_numpy(), np.int64)
+
+
+def offset_column(schema: pa.Schema, field_id: int) -> str:
+    wanted = str(field_id).encode()
+    for field in schema:
+        if (field.metadata or {}).get(b"PARQUET:field_id") == wanted:
+            return str(field.name)
+    raise InvalidRequest(what="data file", reason=f"it has no field with id {field_id}")

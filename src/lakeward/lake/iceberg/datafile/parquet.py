@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One Parquet file as it is written: encodings chosen from its first row group, then its statistics as Iceberg wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import compute_statistics_plan, data_file_statistics_from_parquet_metadata, parquet_path_to_id_mapping
+from pyiceberg.schema import Schema
+
+from lakeward.errors import InvalidConfig
+from lakeward.lake.iceberg.datafile.durable import sync_files
+
+_SAMPLE_ROWS = 16_384
+_PAYS = 0.1
+"""A dictionary pays while at most so many values in the sample are different: above, its pages outgrow their limit and
+Parquet falls back to plain after having hashed everything."""
+
+_CODECS = {"uncompressed": "none", "snappy": "snappy", "gzip": "gzip", "zstd": "zstd", "lz4": "lz4", "brotli": "brotli"}
+
+
+@dataclass(frozen=True)
+class ParquetOptions:
+    """From the table's `write.parquet.*` properties."""
+
+    codec: str
+    level: int | None
+    page_bytes: int
+    dictionary_bytes: int
+    row_group_bytes: int
+    row_group_rows: int
+
+    @classmethod
+    def parse(cls, properties: Mapping[str, str]) -> ParquetOptions:
+        name = properties.get("write.parquet.compression-codec", "zstd").lower()
+        if name not in _CODECS:
+            raise InvalidConfig(where="write.parquet.compression-codec", reason=f"{name!r} is not one of {', '.join(_CODECS)}")
+        level = properties.get("write.parquet.compression-level")
+        return cls(
+            codec=_CODECS[name],
+            level=None if level is None or level == "null" else int(level),
+            page_bytes=int(properties.get("write.parquet.page-size-bytes", 1024 * 1024)),
+            dictionary_bytes=int(properties.get("write.parquet.dict-size-bytes", 2 * 1024 * 1024)),
+            # 64 MiB of Arrow is what a writer may hold: 10 to 20 MB of Parquet, large enough for every reader.
+            row_group_bytes=min(int(properties.get("write.parquet.row-group-size-bytes", 64 * 1024 * 1024)), 64 * 1024 * 1024),
+            row_group_rows=int(properties.get("write.parquet.row-group-limit", 1_048_576)),
+        )
+
+
+def dictionary_columns(table: pa.Table) -> list[str]:
+    """Leaf columns where a dictionary pays, judged on the first rows; nested leaves always have one."""
+    chosen: list[str] = []
+    sample = table.slice(0, _SAMPLE_ROWS)
+    for field, column in zip(table.schema, sample.columns, strict=True):
+        if pa.types.is_nested(field.type):
+            chosen += leaf_paths(field, field.name)
+        elif not pa.types.is_boolean(field.type) and pc.count_distinct(column, mode="all").as_py() <= _PAYS * len(sample) + 1:
+            chosen.append(field.name)
+    return chosen
+
+
+def leaf_paths(field: pa.Field, path: str) -> list[str]:
+    """Parquet's names of the leaves below a nested field."""
+    kind = field.type
+    if pa.types.is_map(kind):
+        key, value = kind.key_field, kind.item_field
+        return [*leaf_paths(key, f"{path}.key_value.key"), *leaf_paths(value, f"{path}.key_value.value")]
+    if pa.types.is_list(kind):
+        return leaf_paths(kind.value_field, f"{path}.list.element")
+    if pa.types.is_struct(kind):
+        return [leaf for child in kind for leaf in leaf_paths(child, f"{path}.{child.name}")]
+    return [path]
+
+
+class ParquetOutput:
+    """Opens on the first row group. `size` grows with each; statistics are there after `close`."""
+
+    def __init__(self, io: FileIO, path: str, schema: pa.Schema, options: ParquetOptions) -> None:
+        self.path = path
+        self._io, self._schema, self._options = io, schema, options
+        self._stream: Any = None
+        self._writer: pq.ParquetWriter | None = None
+        self.size = 0
+
+    def write(self, table: pa.Table) -> None:
+        if self._writer is None:
+            self._open(table)
+        assert self._writer is not None
+        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+        self.size = self._stream.tell()
+
+    def _open(self, first: pa.Table) -> None:
+        self._stream = self._io.new_output(self.path).create(overwrite=True)
+        self._writer = pq.ParquetWriter(
+            self._stream,
+            self._schema,
+            compression=self._options.codec,
+            compression_level=self._options.level,
+            use_dictionary=dictionary_columns(first),
+            data_page_size=self._options.page_bytes,
+            dictionary_pagesize_limit=self._options.dictionary_bytes,
+            store_schema=False,  # with ARROW:schema other readers take large_string and fail
+            store_decimal_as_integer=True,
+            write_page_index=True,
+        )
+
+    def close(self) -> pq.FileMetaData:
+        assert self._writer is not None
+        self._writer.close()
+        self.size = self._stream.tell()
+        self._stream.close()
+        sync_files([self.path])
+        return self._writer.writer.metadata
+
+    def abandon(self) -> None:
+        """Lets go of the handles; what lies there is an orphan."""
+        for handle in (self._writer, self._stream):
+            try:
+                if handle is not None:
+                    handle.close()
+            except (OSError, ValueError, pa.ArrowException):
+                continue
+        self._writer = None
+
+
+class FileStatistics:
+    """Turns a closed file's Parquet metadata into Iceberg's column statistics; the plan is made once per schema."""
+
+    def __init__(self, schema: Schema, properties: Mapping[str, str]) -> None:
+        self._plan = compute_statistics_plan(schema, dict(properties))
+        self._ids = parquet_path_to_id_mapping(schema)
+
+    def of(self, metadata: pq.FileMetaData) -> dict[str, Any]:
+        return data_file_statistics_from_parquet_metadata(metadata, self._plan, self._ids).to_serialized_dict()

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The connection to a PyIceberg catalog: made on first use, shared by threads, with time limits on every call."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.rest.auth import AuthManager, AuthManagerAdapter
+from pyiceberg.exceptions import NoSuchPropertyException, NotInstalledError
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.table import Table
+from requests.adapters import HTTPAdapter
+
+from lakeward.errors import InvalidConfig
+from lakeward.lake.iceberg.meta.failures import lake_errors
+from lakeward.model.clock import Clock, SystemClock
+from lakeward.model.table import TablePath
+from lakeward.protocol.token import TokenSource
+
+NAME_OPTION = "name"
+TIMEOUT_OPTION = "request-timeout-s"
+_TIMEOUT_S = 30.0
+_SECRET_WORDS = ("secret", "password", "token", "credential", "access-key", "account-key", "sas")
+
+
+class _LimitedAdapter(HTTPAdapter):
+    """Requests without a limit of their own get one: PyIceberg sets none, and a silent catalog would hang a round."""
+
+    def __init__(self, limit_s: float) -> None:
+        super().__init__()
+        self._limit_s = limit_s
+
+    def send(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("timeout") is None:
+            kwargs["timeout"] = self._limit_s
+        return super().send(request, *args, **kwargs)
+
+
+class _RenewedToken(AuthManager):
+    """PyIceberg takes a token once; this one may be renewed while the connection lasts."""
+
+    def __init__(self, source: TokenSource) -> None:
+        self._source = source
+
+    def auth_header(self) -> str:
+        return f"Bearer {self._source.current()}"
+
+
+class IcebergConnection:
+    """`options` are PyIceberg's catalog properties, plus `name` and `request-timeout-s`."""
+
+    def __init__(self, options: Mapping[str, str], clock: Clock | None = None, catalog: Catalog | None = None) -> None:
+        self.options = dict(options)
+        self.clock: Clock = clock or SystemClock()
+        self.name = self.options.pop(NAME_OPTION, "lakeward")
+        self._limit_s = float(self.options.pop(TIMEOUT_OPTION, _TIMEOUT_S))
+        self._catalog = catalog
+        self._storages: dict[tuple[Any, ...], FileIO] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def catalog(self) -> Catalog:
+        with self._lock:
+            if self._catalog is None:
+                self._catalog = self._connect()
+            return self._catalog
+
+    def close(self) -> None:
+        """Lets go of pooled connections. The next use connects again."""
+        with self._lock:
+            catalog, self._catalog = self._catalog, None
+        if catalog is not None:
+            catalog.close()
+
+    def _connect(self) -> Catalog:
+        options = dict(self.options)
+        has_own = options.get("type") != "rest" or "token" in options
+        token = TokenSource() if has_own else TokenSource.find_for(options.get("uri", ""))
+        if secret := token.current():
+            options["token"] = secret
+        try:
+            with lake_errors("", "catalog"):
+                catalog = _open(self.name, options)
+        except (ValueError, NoSuchPropertyException, NotInstalledError, ImportError, KeyError) as error:
+            raise InvalidConfig(where="datalake.iceberg", reason=str(error)) from error
+        if isinstance(catalog, RestCatalog):
+            for scheme in ("http://", "https://"):
+                catalog._session.mount(scheme, _LimitedAdapter(self._limit_s))
+            if secret:
+                catalog._session.auth = AuthManagerAdapter(_RenewedToken(token))
+        return catalog
+
+    def removes_old_metadata(self, catalog: Catalog) -> bool:
+        """Whether the catalog itself does what PyIceberg's table would do after a commit: REST servers and our own do."""
+        return isinstance(catalog, RestCatalog) or self.options.get("type") == "sql"
+
+    def load(self, path: TablePath) -> Table:
+        """The table as it is now. Raises `LakeTableGone`, `LakeUnavailable`."""
+        with lake_errors(str(path), "load table"):
+            table = self.catalog.load_table(identifier(path))
+        table.io = self._shared(table.io)
+        return table
+
+    def _shared(self, io: FileIO) -> FileIO:
+        """One per set of properties: an object store's client is dear to make, and a round loads its table several times."""
+        key = (type(io).__name__, *sorted((k, str(v)) for k, v in io.properties.items()))
+        with self._lock:
+            return self._storages.setdefault(key, io)
+
+    def file_io(self, properties: Mapping[str, str], location: str) -> FileIO:
+        """Storage for a writer: this process's options and environment, and what the handle says of endpoint and region."""
+        return self._shared(load_file_io({**properties, **self.options}, location))
+
+
+def _open(name: str, options: dict[str, str]) -> Catalog:
+    if options.get("type") == "sql":
+        from lakeward.lake.iceberg.meta.sqlcatalog import IcebergSqlCatalog  # SQLAlchemy comes with it, which REST clients need not load
+
+        return IcebergSqlCatalog(name, **{k: v for k, v in options.items() if k != "type"})
+    return load_catalog(name, **options)
+
+
+def identifier(path: TablePath) -> tuple[str, str]:
+    return path.database, path.table
+
+
+def without_secrets(properties: Mapping[str, str]) -> dict[str, str]:
+    """Properties that may travel: credentials come from each process's own environment."""
+    return {k: str(v) for k, v in properties.items() if not any(word in k.lower() for word in _SECRET_WORDS) and k != "uri"}

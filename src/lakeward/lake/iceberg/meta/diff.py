@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lake table against what it should be, field by field. Ids and mutable properties do not count."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import SortOrder
+
+from lakeward.errors import LakeSchemaBroken
+from lakeward.lake.iceberg.meta.mapping import lake_order, lake_schema, lake_spec
+from lakeward.lake.iceberg.meta.types import spell_field
+from lakeward.model.table import TableDescriptor, TableInfo
+
+
+def diff_table(descriptor: TableDescriptor, metadata: TableMetadata) -> list[str]:
+    """What differs, one line each; empty: it matches."""
+    schema = lake_schema(descriptor)
+    found = metadata.schema()
+    lines = _diff_columns([spell_field(f) for f in schema.fields], [spell_field(f) for f in found.fields])
+    lines += _diff_keys(schema, found)
+    lines += _diff("partitioning", spell_spec(lake_spec(descriptor, schema), schema), spell_spec(metadata.spec(), found))
+    lines += _diff("sort order", spell_order(lake_order(schema), schema), spell_order(metadata.sort_order(), found))
+    return lines + _diff_version(metadata)
+
+
+def _diff_columns(expected: list[str], found: list[str]) -> list[str]:
+    pairs = enumerate(zip_longest(expected, found), 1)
+    return [f"column {at}: expected {want or 'none'}, found {have or 'none'}" for at, (want, have) in pairs if want != have]
+
+
+def _diff_keys(expected: Schema, found: Schema) -> list[str]:
+    return _diff(
+        "identifier fields", ", ".join(sorted(expected.identifier_field_names())), ", ".join(sorted(found.identifier_field_names()))
+    )
+
+
+def _diff_version(metadata: TableMetadata) -> list[str]:
+    version = int(metadata.format_version)
+    return [] if version == 2 else [f"format version: expected 2, found {version}"]
+
+
+def _diff(what: str, expected: str, found: str) -> list[str]:
+    return [] if expected == found else [f"{what}: expected {expected or 'none'}, found {found or 'none'}"]
+
+
+def spell_spec(spec: PartitionSpec, schema: Schema) -> str:
+    """By source column and transform: field names may differ."""
+    return ", ".join(f"{f.transform}({_name(schema, f.source_id)})" for f in spec.fields)
+
+
+def spell_order(order: SortOrder, schema: Schema) -> str:
+    return ", ".join(f"{f.transform}({_name(schema, f.source_id)}) {f.direction} {f.null_order}" for f in order.fields)
+
+
+def _name(schema: Schema, field_id: int) -> str:
+    return schema.find_column_name(field_id) or f"#{field_id}"
+
+
+def check_fits(table: TableInfo, metadata: TableMetadata) -> None:
+    """Can a round write into it? Raises `LakeSchemaBroken`. Nullable columns that the lake has and the round does not know are fine:
+    ALTER changes the lake first."""
+    schema, found = lake_schema(table.descriptor), metadata.schema()
+    have = {f.name: spell_field(f) for f in found.fields}
+    lines = [
+        f"column {f.name}: expected {spell_field(f)}, found {have.get(f.name, 'none')}"
+        for f in schema.fields
+        if have.get(f.name) != spell_field(f)
+    ]
+    known = {f.name for f in schema.fields}
+    lines += [f"column {f.name}: unknown and required" for f in found.fields if f.name not in known and f.required]
+    lines += _diff("partitioning", spell_spec(lake_spec(table.descriptor, schema), schema), spell_spec(metadata.spec(), found))
+    lines += _diff_version(metadata)
+    if lines:
+        raise LakeSchemaBroken(table=str(table.path), diff="; ".join(lines))

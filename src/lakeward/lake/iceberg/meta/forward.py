@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A catalog that came back from an older copy: each table's pointer goes forward to the table's newest metadata file.
+
+The copy names a file that the table outgrew, and after `write.metadata.previous-versions-max` commits deleted. The newest one lies
+in the same folder; this catalog wrote it, so its name carries the catalog's mark. Never backwards, never to another table's.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pyiceberg.exceptions import ValidationError
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table.metadata import TableMetadata
+
+from lakeward.errors import LakeHistoriesDiffer
+from lakeward.lake.iceberg.datafile.location import carries, names_table
+from lakeward.lake.iceberg.maintenance import list_folder
+from lakeward.lake.iceberg.meta.connection import IcebergConnection
+from lakeward.lake.iceberg.meta.failures import lake_errors
+from lakeward.lake.iceberg.meta.sqlcatalog import IcebergSqlCatalog
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetadataVersion:
+    """One metadata file, as far as its place in a table's history goes. Names are those of files, without folders."""
+
+    location: str
+    table_uuid: uuid.UUID
+    updated_at_ms: int
+    before: tuple[str, ...] = ()
+    """Names of the versions it was made from, as far back as it knows."""
+
+    @property
+    def name(self) -> str:
+        return _name(self.location)
+
+    @property
+    def number(self) -> int:
+        return _number(self.location)
+
+    def __str__(self) -> str:
+        return f"{self.location} of {datetime.fromtimestamp(self.updated_at_ms / 1_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forward:
+    """What became of one table's pointer. `after` None: it stays, and `words` say why."""
+
+    table: str
+    before: str
+    after: str | None = None
+    words: str
+
+
+def move_forward(connection: IcebergConnection) -> list[Forward]:
+    """Called once, before anybody uses the catalog. Everything is planned before the first pointer moves, and a crash in the middle
+    leaves pointers that a repeated call moves. Raises `LakeHistoriesDiffer`, `LakeUnavailable`."""
+    catalog = connection.catalog
+    assert isinstance(catalog, IcebergSqlCatalog)
+    io = PyArrowFileIO(dict(connection.options))
+    with lake_errors("", "read the catalog's tables"):
+        pointers = catalog.pointers()
+    planned = {name: _plan(catalog, io, ".".join(name), pointer) for name, pointer in sorted(pointers.items())}
+    moves = {name: forward for name, forward in planned.items() if forward is not None}
+    for name, forward in moves.items():
+        if forward.after is not None:
+            with lake_errors(forward.table, "move the catalog's pointer of"):
+                catalog.swap(name, forward.before, forward.after)
+    return list(moves.values())
+
+
+def _plan(catalog: IcebergSqlCatalog, io: PyArrowFileIO, table: str, pointer: str) -> Forward | None:
+    """None: the pointer is the newest there is."""
+    with lake_errors(table, "read metadata files of"):
+        here, found = _find(io, pointer, catalog.mark or "")
+    ours = [v for v in found if _is_same(v, here, pointer, catalog.mark or "")]
+    newest = plan_forward(table, pointer, here, ours)
+    if newest is not None:
+        words = f"moved from version {_number(pointer)} to version {newest.number}: {newest}"
+        return Forward(table=table, before=pointer, after=newest.location, words=words)
+    if here is not None:
+        return None
+    return Forward(table=table, before=pointer, words=f"not moved: {pointer} is gone, and {_why_not(pointer, found, catalog.mark or '')}")
+
+
+def _why_not(pointer: str, found: Sequence[MetadataVersion], mark: str) -> str:
+    if not found:
+        return "no newer one is there"
+    if not carries(pointer, mark):
+        return f"its name does not say whether {found[-1]} is of the same table; if so, register that one in its place"
+    return f"{found[-1]} is of another table, made later in the same folder"
+
+
+def plan_forward(table: str, pointer: str, here: MetadataVersion | None, found: Sequence[MetadataVersion]) -> MetadataVersion | None:
+    """The newest of `found`, all of this table and from its catalog; None when none is newer than the pointer's file. `here` is that
+    file, if it is still there. Raises `LakeHistoriesDiffer` when the newest does not follow from it, or another may be as new."""
+    ahead = {v.name: v for v in found if v.number > _number(pointer)}
+    if not ahead:
+        return None
+    newest = max(ahead.values(), key=lambda v: v.number)
+    history = _history(newest, ahead)
+    at_pointer = [name for name in history if _number(name) == _number(pointer)]
+    if (here is not None or at_pointer) and _name(pointer) not in history:
+        raise LakeHistoriesDiffer(table=table, one=str(here or pointer), other=str(newest))
+    rivals = [other for other in ahead.values() if _is_rival(other, newest, history, ahead)]
+    if rivals:
+        raise LakeHistoriesDiffer(table=table, one=str(max(rivals, key=lambda v: v.number)), other=str(newest))
+    return newest
+
+
+def _history(newest: MetadataVersion, ahead: Mapping[str, MetadataVersion]) -> set[str]:
+    """Names of what it was made from: a version names the last ones before it, the oldest of those the ones before that."""
+    history = {newest.name, *newest.before}
+    oldest = min(history, key=_number)
+    while oldest in ahead and not history.issuperset(ahead[oldest].before):
+        history.update(ahead[oldest].before)
+        oldest = min(history, key=_number)
+    return history
+
+
+def _is_rival(other: MetadataVersion, newest: MetadataVersion, history: set[str], ahead: Mapping[str, MetadataVersion]) -> bool:
+    """Outside the newest one's history. A commit that crashed leaves one file that is older than the newest and that nothing was made
+    from; anything more is a history of its own, as after a start without --restored."""
+    if other.name in history:
+        return False
+    if other.number == newest.number or other.updated_at_ms > newest.updated_at_ms:
+        return True
+    is_reached = other.number >= min(map(_number, history))
+    return is_reached and any(other.name in v.before for v in ahead.values())
+
+
+def _is_same(version: MetadataVersion, here: MetadataVersion | None, pointer: str, mark: str) -> bool:
+    return version.table_uuid == here.table_uuid if here is not None else names_table(_name(pointer), mark, version.table_uuid)
+
+
+def _find(io: PyArrowFileIO, pointer: str, mark: str) -> tuple[MetadataVersion | None, list[MetadataVersion]]:
+    """The pointer's file, and those with higher numbers that the catalog of this mark wrote beside it."""
+    folder = pointer.rpartition("/")[0]
+    names = [f.name for f in list_folder(io, folder) if mark and carries(f.name, mark) and _number(f.name) > _number(pointer)]
+    read = [_read(io, f"{folder}/{name}") for name in sorted(names)]
+    return _read(io, pointer), [version for version in read if version is not None]
+
+
+def _read(io: PyArrowFileIO, location: str) -> MetadataVersion | None:
+    """None when it is gone, or not whole: a file is on disk before a catalog names it, so a torn one was never the table's."""
+    try:
+        metadata: TableMetadata = FromInputFile.table_metadata(io.new_input(location))
+    except (FileNotFoundError, ValueError, ValidationError):
+        return None
+    return MetadataVersion(
+        location=location,
+        table_uuid=metadata.table_uuid,
+        updated_at_ms=metadata.last_updated_ms,
+        before=tuple(_name(entry.metadata_file) for entry in metadata.metadata_log),
+    )
+
+
+def _name(location: str) -> str:
+    return location.rpartition("/")[2]
+
+
+def _number(location: str) -> int:
+    return IcebergSqlCatalog._parse_metadata_version(location)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Intents as small objects in the table's metadata folder, one per round: the Fluss setting has no database of ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+import pyarrow.fs as pafs
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import Table
+
+from lakeward.lake.iceberg.datafile.location import metadata_folder
+from lakeward.lake.iceberg.meta.connection import IcebergConnection
+from lakeward.lake.iceberg.meta.failures import lake_errors
+from lakeward.model.ids import RoundId, TableId
+from lakeward.model.intent import Intent, IntentState
+from lakeward.model.table import TableInfo
+from lakeward.protocol.codec import decode, encode
+from lakeward.spi.intents import IntentStore
+from lakeward.spi.lake import ROUND_KEY
+
+PREFIX = "lakeward-intent-"
+
+
+class IcebergIntentStore(IntentStore):
+    """Names begin otherwise than those of our data and manifests, so that orphan removal does not take them for such."""
+
+    def __init__(self, connection: IcebergConnection, table: TableInfo) -> None:
+        self._connection, self._table = connection, table
+
+    def record(self, intent: Intent) -> None:
+        table = self._connection.load(self._table.path)
+        with lake_errors(str(self._table.path), "record an intent of"):
+            if not table.io.new_input(self._path(table, intent.round_id)).exists():
+                self._write(table, intent)
+
+    def abandon(self, round_id: RoundId) -> None:
+        table = self._connection.load(self._table.path)
+        with lake_errors(str(self._table.path), "abandon an intent of"):
+            found = _read(table.io, self._path(table, round_id))
+            if found is not None:
+                self._write(table, replace(found, state=IntentState.ABANDONED))
+
+    def open_intents(self, table_id: TableId) -> Sequence[Intent]:
+        """One whose round is in the lake counts as committed: whoever recorded it may have died before it could say so."""
+        table = self._connection.load(self._table.path)
+        landed = {s.summary.additional_properties.get(ROUND_KEY) for s in table.metadata.snapshots if s.summary is not None}
+        with lake_errors(str(self._table.path), "list intents of"):
+            found = [i for i in (_read(table.io, path) for path in self._list(table)) if i is not None and i.table_id == table_id]
+        known = [replace(i, state=IntentState.COMMITTED) if i.round_id in landed else i for i in found]
+        return sorted(known, key=lambda i: i.recorded_at_ms)
+
+    def forget(self, round_id: RoundId) -> None:
+        table = self._connection.load(self._table.path)
+        with lake_errors(str(self._table.path), "forget an intent of"), suppress(FileNotFoundError):
+            table.io.delete(self._path(table, round_id))
+
+    def _write(self, table: Table, intent: Intent) -> None:
+        with table.io.new_output(self._path(table, intent.round_id)).create(overwrite=True) as out:
+            out.write(json.dumps(encode(intent)).encode())
+
+    def _path(self, table: Table, round_id: RoundId) -> str:
+        return f"{metadata_folder(table.metadata.location, table.metadata.properties)}/{PREFIX}{round_id}.json"
+
+    def _list(self, table: Table) -> list[str]:
+        folder = metadata_folder(table.metadata.location, table.metadata.properties)
+        filesystem, path = _filesystem(table.io, folder)
+        listed = filesystem.get_file_info(pafs.FileSelector(path, allow_not_found=True))
+        return [f"{folder}/{f.base_name}" for f in listed if f.base_name.startswith(PREFIX)]
+
+
+def _filesystem(io: FileIO, folder: str) -> tuple[pafs.FileSystem, str]:
+    scheme, netloc, path = PyArrowFileIO.parse_location(folder)
+    made = io if isinstance(io, PyArrowFileIO) else PyArrowFileIO(io.properties)
+    return made.fs_by_scheme(scheme, netloc), path
+
+
+def _read(io: FileIO, path: str) -> Intent | None:
+    """None for one that is gone, or was torn by a crash while it was written."""
+    try:
+        with io.new_input(path).open() as source:
+            return decode(Intent, json.loads(source.read()))
+    except (FileNotFoundError, ValueError):
+        return None

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Manifests and manifest lists: read once and kept (they never change), written in one block, merged by size tiers."""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+
+from pydantic_core import to_json
+from pyiceberg.avro.file import AvroFile, AvroOutputFile
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import (
+    DATA_FILE_TYPE,
+    MANIFEST_ENTRY_SCHEMAS,
+    MANIFEST_LIST_FILE_SCHEMAS,
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    PartitionFieldSummary,
+    _inherit_from_manifest,
+    construct_partition_summaries,
+)
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.types import IntegerType, ListType, NestedField, StructType
+
+from lakeward.lake.iceberg.scan.kept import Kept
+
+_READ_VERSION = 3
+"""The newest layout knows every older field: deletion vectors need referenced file, offset and size."""
+
+_WRITE_VERSION = 2
+_UNASSIGNED = -1
+_FANOUT = 8
+"""So many manifests of one tier become one of the next: a commit rewrites each entry log8(n) times in its life, and the
+manifest list stays below 8 per tier."""
+
+_CODEC = "deflate"
+_CACHED_ENTRIES = 200_000
+
+
+CACHE: Kept[tuple[ManifestEntry, ...]] = Kept(_CACHED_ENTRIES, len)
+"""Live entries per manifest path: rounds of a table share most manifests."""
+
+
+_LISTS: Kept[tuple[ManifestFile, ...]] = Kept(_CACHED_ENTRIES, len)
+"""Manifests per manifest list."""
+
+
+def load_manifests(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
+    """Not to be changed: they are shared."""
+    return [] if snapshot is None else list(load_list(io, snapshot.manifest_list))
+
+
+def load_list(io: FileIO, path: str) -> tuple[ManifestFile, ...]:
+    return _LISTS.load(path, lambda: _read_list(io, path))
+
+
+def _read_list(io: FileIO, path: str) -> tuple[ManifestFile, ...]:
+    with AvroFile[ManifestFile](
+        io.new_input(path),
+        MANIFEST_LIST_FILE_SCHEMAS[_READ_VERSION],
+        read_types={-1: ManifestFile, 508: PartitionFieldSummary},
+        read_enums={517: ManifestContent},
+    ) as reader:
+        return tuple(reader)
+
+
+def load_entries(io: FileIO, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
+    """Live entries, with what they inherit. Not to be changed: they are shared."""
+    live = lambda: tuple(e for e in read_entries(io, manifest) if e.status != ManifestEntryStatus.DELETED)  # noqa: E731
+    return CACHE.load(manifest.manifest_path, live)
+
+
+def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+    """All entries, removed ones included."""
+    with AvroFile[ManifestEntry](
+        io.new_input(manifest.manifest_path),
+        MANIFEST_ENTRY_SCHEMAS[_READ_VERSION],
+        read_types={-1: ManifestEntry, 2: DataFile},
+        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+    ) as reader:
+        return [_inherit_from_manifest(entry, manifest) for entry in reader]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManifestTarget:
+    """Where and for which snapshot manifests are written."""
+
+    io: FileIO
+    folder: str
+    prefix: str
+    schema: Schema
+    snapshot_id: int
+    made: list[str] = field(default_factory=list)
+    """Every file written for it so far."""
+
+    def new_path(self, kind: str, suffix: str = "avro") -> str:
+        self.made.append(f"{self.folder}/{self.prefix}{kind}-{uuid.uuid4().hex[:12]}.{suffix}")
+        return self.made[-1]
+
+
+def write_manifest(target: ManifestTarget, spec: PartitionSpec, content: ManifestContent, entries: Sequence[ManifestEntry]) -> ManifestFile:
+    path = target.new_path("m")
+    metadata = {
+        "schema": target.schema.model_dump_json(),
+        "partition-spec": to_json(spec.fields).decode(),
+        "partition-spec-id": str(spec.spec_id),
+        "format-version": str(_WRITE_VERSION),
+        "content": "deletes" if content == ManifestContent.DELETES else "data",
+        "avro.codec": _CODEC,
+    }
+    output = target.io.new_output(path)
+    with AvroOutputFile[ManifestEntry](output, _entry_schema(spec, target.schema), "manifest_entry", metadata=metadata) as writer:
+        writer.write_block(list(entries))
+    return _describe(target, spec, content, entries, path, len(output))
+
+
+def _entry_schema(spec: PartitionSpec, schema: Schema) -> Schema:
+    """Version 2's layout with the partition's type, and `equality_ids` as list<int>: PyIceberg says long, and Java fails on it."""
+    partition = StructType(
+        *[NestedField(f.field_id, f.name, f.field_type, required=f.required) for f in spec.partition_type(schema).fields]
+    )
+    ids = NestedField(135, "equality_ids", ListType(136, IntegerType(), element_required=True), required=False)
+    swapped = {102: NestedField(102, "partition", partition, required=True), 135: ids}
+    data_file = StructType(*[swapped.get(f.field_id, f) for f in DATA_FILE_TYPE[_WRITE_VERSION].fields])
+    fields = MANIFEST_ENTRY_SCHEMAS[_WRITE_VERSION].fields
+    return Schema(*[NestedField(2, "data_file", data_file, required=True) if f.field_id == 2 else f for f in fields])
+
+
+def _describe(
+    target: ManifestTarget, spec: PartitionSpec, content: ManifestContent, entries: Sequence[ManifestEntry], path: str, length: int
+) -> ManifestFile:
+    files = dict.fromkeys(ManifestEntryStatus, 0)
+    rows = dict.fromkeys(ManifestEntryStatus, 0)
+    for entry in entries:
+        files[entry.status] += 1
+        rows[entry.status] += entry.data_file.record_count
+    known = [e.sequence_number for e in entries if e.sequence_number is not None]
+    return ManifestFile.from_args(
+        manifest_path=path,
+        manifest_length=length,
+        partition_spec_id=spec.spec_id,
+        content=content,
+        sequence_number=_UNASSIGNED,
+        min_sequence_number=min(known) if len(known) == len(entries) else _UNASSIGNED,
+        added_snapshot_id=target.snapshot_id,
+        added_files_count=files[ManifestEntryStatus.ADDED],
+        existing_files_count=files[ManifestEntryStatus.EXISTING],
+        deleted_files_count=files[ManifestEntryStatus.DELETED],
+        added_rows_count=rows[ManifestEntryStatus.ADDED],
+        existing_rows_count=rows[ManifestEntryStatus.EXISTING],
+        deleted_rows_count=rows[ManifestEntryStatus.DELETED],
+        partitions=construct_partition_summaries(spec, target.schema, [e.data_file.partition for e in entries]),
+        key_metadata=None,
+    )
+
+
+def write_manifest_list(target: ManifestTarget, parent_id: int | None, sequence: int, manifests: Iterable[ManifestFile]) -> str:
+    path = target.new_path(f"snap-{target.snapshot_id}")
+    metadata = {
+        "snapshot-id": str(target.snapshot_id),
+        "parent-snapshot-id": "null" if parent_id is None else str(parent_id),
+        "sequence-number": str(sequence),
+        "format-version": str(_WRITE_VERSION),
+        "avro.codec": _CODEC,
+    }
+    schema = MANIFEST_LIST_FILE_SCHEMAS[_WRITE_VERSION]
+    with AvroOutputFile[ManifestFile](target.io.new_output(path), schema, "manifest_file", metadata=metadata) as writer:
+        numbered = [_numbered(m, sequence) for m in manifests]
+        writer.write_block(numbered)
+    _LISTS.put(path, tuple(numbered))
+    return path
+
+
+def _numbered(manifest: ManifestFile, sequence: int) -> ManifestFile:
+    if manifest.sequence_number != _UNASSIGNED:
+        return manifest
+    made = copy(manifest)
+    made._data = list(manifest._data)
+    made.sequence_number = sequence
+    if made.min_sequence_number == _UNASSIGNED:
+        made.min_sequence_number = sequence
+    return made
+
+
+def added(files: Iterable[DataFile], snapshot_id: int) -> list[ManifestEntry]:
+    """Entries of new files; their sequence number is the snapshot's, inherited."""
+    return [ManifestEntry(ManifestEntryStatus.ADDED, snapshot_id, None, None, f) for f in files]
+
+
+def remember(manifest: ManifestFile, entries: Sequence[ManifestEntry], sequence: int) -> None:
+    """Keeps the entries of a manifest just written, with what they will inherit. If its snapshot never lands, nobody asks."""
+    made = []
+    for entry in entries:
+        entry.data_file.spec_id = manifest.partition_spec_id
+        made.append(ManifestEntry(entry.status, manifest.added_snapshot_id, sequence, sequence, entry.data_file))
+    CACHE.put(manifest.manifest_path, tuple(made))
+
+
+def existing(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
+    return [
+        ManifestEntry(ManifestEntryStatus.EXISTING, e.snapshot_id, e.sequence_number, e.file_sequence_number, e.data_file) for e in entries
+    ]
+
+
+def plan_merges(manifests: Sequence[ManifestFile], fanout: int = _FANOUT) -> list[list[ManifestFile]]:
+    """Groups to be merged: manifests of one content, spec and size tier, as soon as there are `fanout` of them. Pure."""
+    tiers: dict[tuple[ManifestContent, int, int], list[ManifestFile]] = defaultdict(list)
+    for manifest in manifests:
+        tiers[(manifest.content, manifest.partition_spec_id, _tier(live_count(manifest), fanout))].append(manifest)
+    return [group for group in tiers.values() if len(group) >= fanout]
+
+
+def live_count(manifest: ManifestFile) -> int:
+    return (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+
+
+def _tier(count: int, fanout: int) -> int:
+    tier = 0
+    while count >= fanout:
+        count //= fanout
+        tier += 1
+    return tier
+
+
+def merge_manifests(target: ManifestTarget, manifests: Sequence[ManifestFile], specs: dict[int, PartitionSpec]) -> list[ManifestFile]:
+    """The same live files in fewer manifests. Empty ones go."""
+    kept = [m for m in manifests if live_count(m)]
+    for group in plan_merges(kept):
+        entries = existing(e for m in group for e in load_entries(target.io, m))
+        merged = write_manifest(target, specs[group[0].partition_spec_id], group[0].content, entries)
+        CACHE.put(merged.manifest_path, tuple(entries))
+        gone = {m.manifest_path for m in group}
+        kept = [m for m in kept if m.manifest_path not in gone] + [merged]
+    return kept

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a table is in Iceberg: columns, spec, sort order and properties. Pure."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+
+from pyiceberg import types as ice
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortField, SortOrder
+from pyiceberg.transforms import BucketTransform, IdentityTransform
+
+from lakeward.errors import InvalidTable, UnsupportedBucketKey, UnsupportedType
+from lakeward.lake.iceberg.meta.types import to_iceberg_type
+from lakeward.model import types as model
+from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
+from lakeward.model.table import FLUSS_PARTITIONS, BucketFunction, TableDescriptor, TablePath
+
+LAKE_PREFIX = "iceberg."
+OTHER_PREFIX = "fluss."
+SYSTEM = (BUCKET, OFFSET, TIMESTAMP)
+PARTITION_TYPES = (
+    model.StringType, model.CharType, model.BooleanType, model.Int8Type, model.Int16Type, model.Int32Type, model.Int64Type, model.DateType,
+)  # fmt: skip
+"""Types whose text in a partition's name reads back as one value and one only."""
+
+DEFAULTS: Mapping[str, str] = {
+    "format-version": "2",
+    "write.format.default": "parquet",
+    "write.parquet.compression-codec": "zstd",
+    # A round every 10 s: half an hour of snapshots for readers that hold no lease, about 180 of them.
+    "history.expire.max-snapshot-age-ms": "1800000",
+    "history.expire.min-snapshots-to-keep": "1",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+"""Ours for tables that we create; `iceberg.X` of the table wins."""
+
+MERGE_ON_READ: Mapping[str, str] = {f"write.{what}.mode": "merge-on-read" for what in ("delete", "update", "merge")}
+
+
+def lake_schema(descriptor: TableDescriptor, table: str = "?") -> Schema:
+    """User's columns, then the system columns, all of those required. Raises `UnsupportedType`."""
+    nested, ids = itertools.count(10_000), itertools.count(1)
+    fields = [
+        ice.NestedField(
+            next(ids), c.name, to_iceberg_type(c.type, f"{table}.{c.name}", nested), required=not c.type.nullable, doc=c.comment
+        )
+        for c in descriptor.schema.columns
+    ]
+    by_name = {f.name: f.field_id for f in fields}
+    fields += [
+        ice.NestedField(next(ids), BUCKET, ice.IntegerType(), required=True),
+        ice.NestedField(next(ids), OFFSET, ice.LongType(), required=True),
+        ice.NestedField(next(ids), TIMESTAMP, ice.TimestamptzType(), required=True),
+    ]
+    return Schema(*fields, identifier_field_ids=[by_name[n] for n in descriptor.primary_key])
+
+
+def has_bucket_transform(descriptor: TableDescriptor) -> bool:
+    """Fluss buckets nullable keys too, where it made the table."""
+    keys = descriptor.bucket_keys
+    if descriptor.bucket_function is not BucketFunction.ICEBERG or len(keys) != 1:
+        return False
+    return FLUSS_PARTITIONS in descriptor.properties or not descriptor.schema.column(keys[0]).type.nullable
+
+
+def lake_spec(descriptor: TableDescriptor, schema: Schema) -> PartitionSpec:
+    ids = itertools.count(PARTITION_FIELD_ID_START)
+    fields = [PartitionField(schema.find_field(k).field_id, next(ids), IdentityTransform(), k) for k in descriptor.partition_keys]
+    if has_bucket_transform(descriptor):
+        key = descriptor.bucket_keys[0]
+        last = PartitionField(schema.find_field(key).field_id, next(ids), BucketTransform(descriptor.bucket_count), f"{key}_bucket")
+    else:
+        last = PartitionField(schema.find_field(BUCKET).field_id, next(ids), IdentityTransform(), BUCKET)
+    return PartitionSpec(*fields, last)
+
+
+def lake_order(schema: Schema) -> SortOrder:
+    return SortOrder(SortField(source_id=schema.find_field(OFFSET).field_id, transform=IdentityTransform()))
+
+
+def lake_key(key: str) -> str:
+    """`iceberg.X` -> `X`, any other `K` -> `fluss.K`."""
+    return key.removeprefix(LAKE_PREFIX) if key.startswith(LAKE_PREFIX) else OTHER_PREFIX + key
+
+
+def lake_properties(descriptor: TableDescriptor) -> dict[str, str]:
+    mapped = {lake_key(k): v for k, v in descriptor.properties.items()}
+    return {**DEFAULTS, **(MERGE_ON_READ if descriptor.is_pk else {}), **mapped}
+
+
+def check_descriptor(path: TablePath, descriptor: TableDescriptor) -> None:
+    """Refuses what Iceberg cannot hold, naming the column, before anything is created."""
+    schema = lake_schema(descriptor, str(path))
+    for name in descriptor.partition_keys:
+        _check_partition_key(path, descriptor, name)
+    if has_bucket_transform(descriptor):
+        _check_bucket_key(descriptor, schema)
+    version = lake_properties(descriptor)["format-version"]
+    if version != "2":
+        raise InvalidTable(table=str(path), field="iceberg.format-version", value=version, reason="tables are written in version 2")
+    form = lake_properties(descriptor)["write.format.default"]
+    if form != "parquet":
+        raise InvalidTable(table=str(path), field="iceberg.write.format.default", value=form, reason="files are written as parquet")
+
+
+def _check_partition_key(path: TablePath, descriptor: TableDescriptor, name: str) -> None:
+    kind = descriptor.schema.column(name).type
+    if not isinstance(kind, PARTITION_TYPES):
+        allowed = ", ".join(t.keyword for t in PARTITION_TYPES)
+        raise UnsupportedType(where=f"{path}, partition key {name}", type=str(kind), by="Iceberg", reason=f"allowed are {allowed}")
+
+
+def _check_bucket_key(descriptor: TableDescriptor, schema: Schema) -> None:
+    name = descriptor.bucket_keys[0]
+    if not BucketTransform(descriptor.bucket_count).can_transform(schema.find_field(name).field_type):
+        kind = descriptor.schema.column(name).type.sql
+        raise UnsupportedBucketKey(column=name, type=kind, function="iceberg", reason="Iceberg has no bucket transform for it")

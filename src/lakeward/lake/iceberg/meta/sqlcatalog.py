@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyIceberg's SQL catalog without its repeated work: metadata files never change, so each is parsed once.
+
+A stock commit parses the metadata twice and copies all snapshots deeply: its cost grows with every round.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from contextlib import suppress
+from functools import cached_property
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    RemoveSnapshotsUpdate,
+    TableRequirement,
+    TableUpdate,
+    _apply_table_update,
+    _TableMetadataUpdateContext,
+    _update_table_metadata_log,
+)
+from pyiceberg.typedef import Properties
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from lakeward.errors import LakeMetadataGone
+from lakeward.lake.iceberg.datafile.durable import sync_files
+from lakeward.lake.iceberg.datafile.location import metadata_name
+from lakeward.lake.iceberg.meta.catalogmark import load_mark
+from lakeward.model.clock import SystemClock
+from lakeward.model.faults import fault_point
+
+_KEPT = 256
+"""Parsed metadata of so many tables; each holds every retained snapshot of its table."""
+
+
+_ATTEMPTS = 8
+"""A round's commit, an expiry and an ALTER may meet; each checks its own requirements again and goes on."""
+
+
+class IcebergSqlCatalog(SqlCatalog):
+    def __init__(self, name: str, **properties: str) -> None:
+        self._parsed: OrderedDict[str, TableMetadata] = OrderedDict()
+        self._storages: dict[tuple[tuple[str, str], ...], FileIO] = {}
+        self._cache_lock = threading.Lock()
+        super().__init__(name, **properties)
+
+    @cached_property
+    def mark(self) -> str | None:
+        """In the name of every metadata file that this catalog writes from its second version on."""
+        return load_mark(self.engine, self.name)
+
+    def _load_file_io(self, properties: Properties = {}, location: str | None = None) -> FileIO:  # noqa: B006
+        """One per set of properties that matter: an object store's client is dear to make."""
+        merged = {k: str(v) for k, v in {**self.properties, **properties}.items() if k.startswith(_STORAGE_PREFIXES)}
+        key = tuple(sorted({**merged, "scheme": (location or "").partition(":")[0]}.items()))
+        with self._cache_lock:
+            if key not in self._storages:
+                self._storages[key] = load_file_io({**self.properties, **merged}, location)
+            return self._storages[key]
+
+    def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
+        location, namespace, name = orm_table.metadata_location, orm_table.table_namespace, orm_table.table_name
+        if not location or not namespace or not name:
+            raise NoSuchTableError(f"the catalog's row of {namespace}.{name} is not whole")
+        try:
+            metadata = self._metadata(location)
+        except FileNotFoundError as error:
+            raise LakeMetadataGone(table=f"{namespace}.{name}", file=location) from error
+        io = self._load_file_io(metadata.properties, location)
+        return Table((*Catalog.identifier_to_tuple(namespace), name), metadata, location, io, self)
+
+    def _metadata(self, location: str) -> TableMetadata:
+        with self._cache_lock:
+            found = self._parsed.get(location)
+            if found is not None:
+                self._parsed.move_to_end(location)
+                return found
+        parsed = FromInputFile.table_metadata(self._load_file_io({}, location).new_input(location))
+        self._keep(location, parsed)
+        return parsed
+
+    def _keep(self, location: str, metadata: TableMetadata, instead_of: str | None = None) -> None:
+        with self._cache_lock:
+            self._parsed.pop(instead_of or "", None)
+            self._parsed[location] = metadata
+            while len(self._parsed) > _KEPT:
+                self._parsed.popitem(last=False)
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        try:
+            self.load_table(table.name())
+        except NoSuchTableError:
+            return super().commit_table(table, requirements, updates)
+        for _ in range(_ATTEMPTS):
+            made = self._try_commit(table.name(), requirements, updates)
+            if made is not None:
+                return made
+        raise CommitFailedException(f"Table has been updated by others {_ATTEMPTS} times in a row: {'.'.join(table.name())}")
+
+    def _try_commit(
+        self, name: tuple[str, ...], requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse | None:
+        """None when somebody else's commit came between: what was required is then checked again, on what they left."""
+        current = self.load_table(name)
+        for requirement in requirements:
+            requirement.validate(current.metadata)
+        metadata = _updated(current.metadata, updates, current.metadata_location)
+        if metadata is current.metadata:
+            return _response(metadata, current.metadata_location)
+        version = self._parse_metadata_version(current.metadata_location) + 1
+        provider = load_location_provider(metadata.location, metadata.properties)
+        location = provider.new_metadata_location(metadata_name(version, self.mark, metadata.table_uuid))
+        io = self._load_file_io(metadata.properties, location)
+        self._write_metadata(metadata, io, location)
+        sync_files([location])
+        fault_point("catalog.before-swap", location=location)
+        if not self.swap(name, current.metadata_location, location):
+            with suppress(OSError):
+                io.delete(location)  # nobody but this call ever knew of it
+            return None
+        self._keep(location, metadata, instead_of=current.metadata_location)
+        self._delete_old_metadata(io, current.metadata, metadata)
+        return _response(metadata, location)
+
+    def pointers(self) -> dict[tuple[str, ...], str]:
+        """Table -> the metadata file that this catalog names for it."""
+        columns = (IcebergTables.table_namespace, IcebergTables.table_name, IcebergTables.metadata_location)
+        rows = select(*columns).where(IcebergTables.catalog_name == self.name)
+        only_tables = self._iceberg_type_filter()
+        with Session(self.engine) as session:
+            found = session.execute(rows if only_tables is None else rows.where(only_tables)).all()
+        return {(*Catalog.identifier_to_tuple(space), name): location for space, name, location in found if location}
+
+    def swap(self, name: tuple[str, ...], before: str, after: str) -> bool:
+        """The commit itself: one row changes if it still says `before`."""
+        statement = (
+            update(IcebergTables)
+            .where(
+                IcebergTables.catalog_name == self.name,
+                IcebergTables.table_namespace == Catalog.namespace_to_string(name[:-1]),
+                IcebergTables.table_name == name[-1],
+                IcebergTables.metadata_location == before,
+            )
+            .values(metadata_location=after, previous_metadata_location=before)
+        )
+        with Session(self.engine) as session:
+            changed = bool(session.execute(statement).rowcount)  # type: ignore[attr-defined]
+            if changed:
+                session.commit()
+        return changed
+
+
+_STORAGE_PREFIXES = ("s3.", "gcs.", "adls.", "hdfs.", "oss.", "client.", "py-io-impl", "warehouse")
+
+
+def _updated(base: TableMetadata, updates: tuple[TableUpdate, ...], location: str) -> TableMetadata:
+    """As PyIceberg applies updates, without its deep copy: every step makes a new object already."""
+    context, metadata = _TableMetadataUpdateContext(), base
+    for change in updates:
+        _check_sequence(change, metadata)
+        _check_unnamed(change, metadata)
+        metadata = _apply_table_update(change, metadata, context)
+    if not context.has_changes():
+        return base
+    metadata = _update_table_metadata_log(metadata, location, base.last_updated_ms)
+    if metadata.last_updated_ms == base.last_updated_ms:
+        metadata = metadata.model_copy(update={"last_updated_ms": max(SystemClock().now_ms(), base.last_updated_ms)})
+    metadata.spec().check_compatible(metadata.schema())
+    metadata.sort_order().check_compatible(metadata.schema())
+    return metadata
+
+
+def _response(metadata: TableMetadata, location: str) -> CommitTableResponse:
+    return CommitTableResponse.model_construct(metadata=metadata, metadata_location=location)
+
+
+def _check_unnamed(change: TableUpdate, metadata: TableMetadata) -> None:
+    """A tag or branch that was put on a snapshot after its removal was planned keeps it: PyIceberg would drop both."""
+    if isinstance(change, RemoveSnapshotsUpdate):
+        named = {ref.snapshot_id: name for name, ref in metadata.refs.items()}
+        for snapshot_id in change.snapshot_ids:
+            if snapshot_id in named:
+                raise CommitFailedException(f"snapshot {snapshot_id} cannot go: {named[snapshot_id]} points to it")
+            if metadata.snapshot_by_id(snapshot_id) is None:
+                raise CommitFailedException(f"snapshot {snapshot_id} is gone already")
+
+
+def _check_sequence(change: TableUpdate, metadata: TableMetadata) -> None:
+    """A snapshot numbered before others were added lost a race, and is no bad request: its writer reads again and retries."""
+    last = getattr(metadata, "last_sequence_number", 0)
+    if isinstance(change, AddSnapshotUpdate) and metadata.snapshots and (change.snapshot.sequence_number or 0) <= last:
+        raise CommitFailedException(f"snapshot has sequence number {change.snapshot.sequence_number}, the table is at {last}")

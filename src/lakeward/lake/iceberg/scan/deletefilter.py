@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which rows of a data file its deletes leave alive. Delete files never change: their positions are kept."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema
+from pyroaring import BitMap64
+
+from lakeward.errors import LakeTampered
+from lakeward.lake.iceberg.commit.resolve import OffsetLoader, positions_of
+from lakeward.lake.iceberg.datafile.location import canonical
+from lakeward.lake.iceberg.meta.types import FIELD_ID
+from lakeward.lake.iceberg.scan.kept import Kept
+from lakeward.lake.iceberg.scan.snapshotfiles import DeleteEntry, PlannedFile
+from lakeward.model.offsetset import Offsets, OffsetSet
+from lakeward.model.schema import OFFSET
+from lakeward.spi.lake import LakeFile
+
+Mask = npt.NDArray[np.bool_]
+_POSITIONS: Kept[dict[str, Offsets]] = Kept(4_000_000, lambda found: sum(map(len, found.values())))
+"""Positions per delete file, by data file: 32 MB of them."""
+
+_LOADED_ROWS = 8_000_000
+"""Of a bigger file the offsets (64 MB) are not loaded as a whole: its rows are looked up batch by batch."""
+
+_VECTOR_MAGIC = b"\xd1\xd3\x39\x64"
+
+
+class Keeper:
+    """The deletes of one data file, ready to be asked batch by batch. `columns` are those it needs to see.
+
+    `gone`: offsets whose rows go as well and whose positions are not known."""
+
+    def __init__(self, positions: Offsets, keys: Sequence[tuple[tuple[str, ...], pa.Table]], gone: OffsetSet | None = None) -> None:
+        self._positions, self._keys, self._gone = positions, keys, gone
+        self.columns = tuple(dict.fromkeys([*(n for names, _ in keys for n in names), *([OFFSET] if gone else [])]))
+
+    def mask(self, table: pa.Table, start: int) -> Mask | None:
+        """True where a row lives; None when all do. `start` is the position of the table's first row in its file."""
+        low, high = np.searchsorted(self._positions, [start, start + table.num_rows])
+        if low == high and not self._keys and not self._gone:
+            return None
+        keep = np.ones(table.num_rows, np.bool_)
+        keep[self._positions[low:high] - start] = False
+        for names, deleted in self._keys:
+            keep &= ~matching_rows(table.select(list(names)), deleted)
+        if self._gone:
+            keep &= ~self._gone.mask(table.column(OFFSET).to_numpy())
+        return keep
+
+
+class DeleteFilter:
+    def __init__(self, io: FileIO, schema: Schema) -> None:
+        self._io, self._schema = io, schema
+        self._keys: dict[str, pa.Table] = {}
+
+    def of(self, planned: PlannedFile, gone: OffsetSet | None = None) -> Keeper:
+        """`gone`: offsets whose rows are left out as well. They become positions where the file's offsets are at hand: decoding its
+        `__offset` column for every row takes a seventh of a read."""
+        path = canonical(planned.file.file_path)
+        parts: list[Offsets] = []
+        keys: dict[tuple[str, ...], list[pa.Table]] = {}
+        for delete in planned.deletes:
+            if delete.content == "equality":
+                names = tuple(self._schema.find_column_name(i) or "" for i in delete.file.equality_ids or ())
+                keys.setdefault(names, []).append(self._load_keys(delete, names))
+            elif delete.content == "vector":
+                parts.append(self._load_vector(delete))
+            else:
+                parts.append(self._load_positions(delete.file.file_path).get(path, np.empty(0, np.int64)))
+        if gone and (found := self._find_rows(planned, gone)) is not None:
+            parts, gone = [*parts, found], None
+        positions = np.sort(np.concatenate(parts)) if parts else np.empty(0, np.int64)
+        return Keeper(positions, [(names, pa.concat_tables(tables, promote_options="permissive")) for names, tables in keys.items()], gone)
+
+    def _find_rows(self, planned: PlannedFile, gone: OffsetSet) -> Offsets | None:
+        """Positions of these offsets in a file; None where they are better looked up batch by batch."""
+        first, last = planned.indexed.first, planned.indexed.last
+        if first is None or last is None or planned.file.record_count > _LOADED_ROWS:
+            return None
+        low, high = np.searchsorted(gone.values, [first, last + 1])
+        if low == high:
+            return np.empty(0, np.int64)
+        offsets = OffsetLoader(self._io, self._schema.find_field(OFFSET).field_id).load(planned.file)
+        return positions_of(offsets, gone.values[low:high])[1]
+
+    def positions(self, file: LakeFile) -> Offsets:
+        """Rows that positional deletes and vectors take out of a described file; keys are left aside."""
+        path, parts = canonical(file.path), [np.empty(0, np.int64)]
+        for delete in file.deletes:
+            if delete.content == "vector":
+                parts.append(self._read_vector(delete.path, delete.content_offset or 0, delete.content_size or 0))
+            elif delete.content == "positions":
+                parts.append(self._load_positions(delete.path).get(path, parts[0]))
+        return np.unique(np.concatenate(parts))
+
+    def _load_positions(self, path: str) -> dict[str, Offsets]:
+        return _POSITIONS.load(path, lambda: self._read_positions(path))
+
+    def _read_positions(self, path: str) -> dict[str, Offsets]:
+        with self._io.new_input(path).open() as source:
+            table = pq.ParquetFile(source).read(columns=["file_path", "pos"], use_threads=False)
+        names = table.column("file_path").combine_chunks().dictionary_encode()
+        positions, index = table.column("pos").to_numpy(), names.indices.to_numpy()
+        return {canonical(name): positions[index == at].astype(np.int64) for at, name in enumerate(names.dictionary.to_pylist())}
+
+    def _load_keys(self, delete: DeleteEntry, names: tuple[str, ...]) -> pa.Table:
+        path = delete.file.file_path
+        if path not in self._keys:
+            with self._io.new_input(path).open() as source:
+                table = pq.ParquetFile(source).read()
+            by_id = {int(f.metadata[FIELD_ID]): f.name for f in table.schema if f.metadata and FIELD_ID in f.metadata}
+            columns = [table.column(by_id[i]) for i in delete.file.equality_ids or ()]
+            self._keys[path] = pa.table(columns, names=list(names))
+        return self._keys[path]
+
+    def _load_vector(self, delete: DeleteEntry) -> Offsets:
+        return self._read_vector(delete.file.file_path, delete.content_offset or 0, delete.content_size or 0)
+
+    def _read_vector(self, path: str, offset: int, size: int) -> Offsets:
+        with self._io.new_input(path).open() as source:
+            source.seek(offset)
+            blob: bytes = source.read(size)
+        (length,) = struct.unpack_from(">i", blob)
+        if blob[4:8] != _VECTOR_MAGIC or length + 8 != len(blob):
+            raise LakeTampered(table="?", snapshot="?", what=f"deletion vector in {path}", reason="it is not whole")
+        return np.fromiter(BitMap64.deserialize(blob[8:-4]), np.int64)
+
+
+def matching_rows(rows: pa.Table, deleted: pa.Table) -> Mask:
+    """For each row whether its key is among the deleted ones; null equals null, as Iceberg has it."""
+    codes = np.zeros(rows.num_rows + deleted.num_rows, np.int64)
+    for name in rows.column_names:
+        kind = rows.schema.field(name).type
+        joined = pa.chunked_array([*rows.column(name).chunks, *deleted.column(name).cast(kind).chunks], kind).combine_chunks()
+        values = joined.dictionary_encode().indices.fill_null(-1).to_numpy() + 1
+        codes = np.unique(codes * (int(values.max(initial=0)) + 1) + values, return_inverse=True)[1]
+    found: Mask = np.isin(codes[: rows.num_rows], codes[rows.num_rows :])
+    return found

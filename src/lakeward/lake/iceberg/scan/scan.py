@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Live rows of a snapshot: columns found by field id, deletes applied, one batch at a time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from lakeward.errors import InvalidRequest
+from lakeward.lake.iceberg.datafile.location import is_local
+from lakeward.lake.iceberg.meta.types import FIELD_ID, to_arrow_type
+from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
+from lakeward.lake.iceberg.scan.kept import Kept
+from lakeward.lake.iceberg.scan.prune import FilterBounds
+from lakeward.lake.iceberg.scan.snapshotfiles import PlannedFile, plan_files
+from lakeward.lake.readahead import read_ahead
+from lakeward.model.bucket import Bucket
+from lakeward.model.offsetset import OffsetSet
+from lakeward.model.schema import BUCKET, OFFSET
+from lakeward.model.table import TableInfo
+
+_BATCH_ROWS = 65_536
+_FOOTERS: Kept[pq.FileMetaData] = Kept(64_000_000, lambda footer: footer.serialized_size)
+"""Footers of data files, which never change: 64 MB of them."""
+
+_NO_MATCH = re.compile(r"No match for FieldRef\.Name\((.+?)\) in")
+
+
+class Scan:
+    """One projection of one table. `names` are columns of today's lake schema, system columns included. `without`: rows that are left
+    out besides those that the snapshot deletes."""
+
+    def __init__(
+        self,
+        table: Table,
+        info: TableInfo,
+        names: Sequence[str],
+        filter: pc.Expression | None,
+        without: Mapping[Bucket, OffsetSet] | None = None,
+    ) -> None:
+        self._table, self._info, self._names, self._filter = table, info, tuple(names), filter
+        self._without = without or {}
+        self._schema = table.metadata.schema()
+        self._types = {f.name: to_arrow_type(f.field_type) for f in self._schema.fields}
+        unknown = [n for n in names if n not in self._types]
+        if unknown:
+            raise InvalidRequest(what=f"columns {', '.join(unknown)}", reason=f"the lake table has {', '.join(self._types)}")
+        filtered = _filter_columns(filter, self._types)
+        self._read = (*self._names, *(n for n in filtered if n not in self._names))
+        self._bounds = None if filter is None else FilterBounds(filter, filtered, self._types)
+        self._filters = DeleteFilter(table.io, self._schema)
+
+    def batches(self, snapshot: Snapshot, buckets: set[Bucket | None] | None) -> Iterator[tuple[Bucket | None, pa.RecordBatch]]:
+        """Each with the bucket of its file; None where the file does not say."""
+        files = [f for f in self._files(snapshot) if buckets is None or f.bucket in buckets]
+        groups = list(_grouped(files))
+        if len(groups) == 1:
+            return self._of_files(groups[0])
+        return read_ahead([partial(self._of_files, g) for g in groups])
+
+    def _files(self, snapshot: Snapshot) -> Iterator[PlannedFile]:
+        for planned in plan_files(self._table.metadata, self._table.io, snapshot, self._info.descriptor.partition_keys):
+            if self._bounds is None or self._bounds.may_hold(self._schema, planned.file):
+                yield planned
+
+    def _of_files(self, files: Sequence[PlannedFile]) -> Iterator[tuple[Bucket | None, pa.RecordBatch]]:
+        return ((planned.bucket, batch) for planned in files for batch in self._file_batches(planned))
+
+    def _file_batches(self, planned: PlannedFile) -> Iterator[pa.RecordBatch]:
+        keeper = self._filters.of(planned, None if planned.bucket is None else self._without.get(planned.bucket))
+        needed = (*self._read, *(n for n in keeper.columns if n not in self._read))
+        with self._table.io.new_input(planned.file.file_path).open() as source:
+            file = pq.ParquetFile(source, metadata=_FOOTERS.find(planned.file.file_path))
+            _FOOTERS.put(planned.file.file_path, file.metadata)
+            physical = self._physical(file.schema_arrow, needed)
+            columns = sorted({p for p in physical.values() if p is not None})
+            # Handing columns to threads costs more than decoding a small file.
+            threads = planned.file.record_count > _BATCH_ROWS
+            for start, groups in self._runs(file, physical):
+                for batch in file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=columns, use_threads=threads):
+                    table = self._project(batch, needed, physical)
+                    keep = keeper.mask(table, start)
+                    start += batch.num_rows
+                    yield from self._finish(table if keep is None else table.filter(pa.array(keep)))
+
+    def _runs(self, file: pq.ParquetFile, physical: dict[str, str | None]) -> Iterator[tuple[int, list[int]]]:
+        """Neighbouring row groups that the filter may find rows in, with the position of their first row in the file."""
+        count = file.metadata.num_row_groups
+        kept = range(count) if self._bounds is None else self._bounds.row_groups(file, physical)
+        starts = np.cumsum([0, *(file.metadata.row_group(g).num_rows for g in range(count))])
+        run: list[int] = []
+        for group in kept:
+            if run and group != run[-1] + 1:
+                yield int(starts[run[0]]), run
+                run = []
+            run.append(group)
+        if run:
+            yield int(starts[run[0]]), run
+
+    def _physical(self, schema: pa.Schema, names: Sequence[str]) -> dict[str, str | None]:
+        """Lake column -> the file's name of it by field id; None where the file is older than the column."""
+        by_id = {int(f.metadata[FIELD_ID]): f.name for f in schema if f.metadata and FIELD_ID in f.metadata}
+        return {n: by_id.get(self._schema.find_field(n).field_id) for n in names}
+
+    def _project(self, batch: pa.RecordBatch, names: Sequence[str], physical: dict[str, str | None]) -> pa.Table:
+        arrays = []
+        for name in names:
+            source, kind = physical[name], self._types[name]
+            array = pa.nulls(batch.num_rows, kind) if source is None else batch.column(source)
+            arrays.append(array if array.type == kind else array.cast(kind))
+        return pa.table(arrays, names=list(names))
+
+    def _finish(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        if self._filter is not None:
+            table = table.filter(self._filter)
+        for batch in table.select(list(self._names)).to_batches():
+            if batch.num_rows:
+                yield batch
+
+
+def _grouped(files: Iterable[PlannedFile]) -> Iterator[list[PlannedFile]]:
+    """Neighbours that one thread reads: starting one costs more than decoding a small file that is on this machine, and less than
+    waiting for an object store."""
+    group: list[PlannedFile] = []
+    rows = 0
+    for planned in files:
+        group.append(planned)
+        rows += planned.file.record_count
+        if rows >= _BATCH_ROWS or not is_local(planned.file.file_path):
+            yield group
+            group, rows = [], 0
+    if group:
+        yield group
+
+
+def _filter_columns(filter: pc.Expression | None, types: dict[str, pa.DataType]) -> tuple[str, ...]:
+    """The columns an expression names: it is bound to nothing first, and Arrow says which column it misses."""
+    if filter is None:
+        return ()
+    names: list[str] = []
+    while True:
+        empty = pa.schema([(n, types[n]) for n in names]).empty_table()
+        try:
+            empty.filter(filter)
+            return tuple(names)
+        except pa.ArrowInvalid as error:
+            missed = _NO_MATCH.search(str(error))
+            if missed is None or missed.group(1) in names or missed.group(1) not in types:
+                raise InvalidRequest(what=f"filter {filter}", reason=str(error).splitlines()[0]) from error
+            names.append(missed.group(1))
+
+
+def same_rows(table: Table, info: TableInfo, one: Snapshot, other: Snapshot) -> bool:
+    """Do two snapshots hold as many live rows, with the same highest offset, in every bucket?"""
+    return _extent(table, info, one) == _extent(table, info, other)
+
+
+def _extent(table: Table, info: TableInfo, snapshot: Snapshot) -> dict[tuple[object, ...], tuple[int, int]]:
+    keys = (*info.descriptor.partition_keys, BUCKET)
+    found: dict[tuple[object, ...], tuple[int, int]] = {}
+    for _, batch in Scan(table, info, (*keys, OFFSET), None).batches(snapshot, None):
+        grouped = pa.Table.from_batches([batch]).group_by(list(keys)).aggregate([(OFFSET, "count"), (OFFSET, "max")])
+        for row in grouped.to_pylist():
+            key = tuple(row[k] for k in keys)
+            rows, highest = found.get(key, (0, -1))
+            found[key] = (rows + row[f"{OFFSET}_count"], max(highest, row[f"{OFFSET}_max"]))
+    return found

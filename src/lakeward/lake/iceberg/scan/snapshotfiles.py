@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A snapshot's data files with the deletes that apply to each: positions, keys by sequence number, deletion vectors."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestEntry
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.typedef import Record
+
+from lakeward.lake.iceberg.commit.deletes import PATH_ID
+from lakeward.lake.iceberg.datafile.location import canonical
+from lakeward.lake.iceberg.meta.manifests import load_entries, load_manifests
+from lakeward.lake.iceberg.meta.partition import partition_texts
+from lakeward.lake.iceberg.scan.files import FileIndex, IndexedFile
+from lakeward.model.bucket import Bucket
+from lakeward.model.offsets import OffsetRange
+from lakeward.spi.lake import LakeDelete, LakeFile
+
+_REFERENCED, _CONTENT_OFFSET, _CONTENT_SIZE = 17, 18, 19
+"""Positions of version 3's fields in PyIceberg's DataFile record."""
+
+
+@dataclass(frozen=True)
+class DeleteEntry:
+    file: DataFile
+    spec_id: int
+    sequence: int
+
+    @cached_property
+    def content(self) -> str:
+        if self.file.content == DataFileContent.EQUALITY_DELETES:
+            return "equality"
+        return "vector" if self.file.file_format == FileFormat.PUFFIN else "positions"
+
+    @property
+    def referenced(self) -> str | None:
+        found: str | None = _extra(self.file, _REFERENCED)
+        return found
+
+    @property
+    def content_offset(self) -> int | None:
+        found: int | None = _extra(self.file, _CONTENT_OFFSET)
+        return found
+
+    @property
+    def content_size(self) -> int | None:
+        found: int | None = _extra(self.file, _CONTENT_SIZE)
+        return found
+
+    def may_name(self, path: str) -> bool:
+        """Whether its `file_path` bounds let it name this file. Bounds may be truncated, the upper one only upwards."""
+        if self.referenced is not None:
+            return canonical(self.referenced) == canonical(path)
+        low, high = (self.file.lower_bounds or {}).get(PATH_ID), (self.file.upper_bounds or {}).get(PATH_ID)
+        raw = path.encode()
+        return (low is None or low <= raw) and (high is None or raw <= high or raw.startswith(high))
+
+
+@dataclass(frozen=True)
+class PlannedFile:
+    indexed: IndexedFile
+    deletes: tuple[DeleteEntry, ...]
+    partition: dict[str, str]
+    schema: Schema
+
+    @property
+    def bucket(self) -> Bucket | None:
+        return self.indexed.bucket
+
+    @property
+    def file(self) -> DataFile:
+        return self.indexed.file
+
+    def describe(self) -> LakeFile:
+        first, last = self.indexed.first, self.indexed.last
+        return LakeFile(
+            path=self.file.file_path,
+            bucket=self.bucket,
+            record_count=self.file.record_count,
+            size_bytes=self.file.file_size_in_bytes,
+            offsets=None if first is None or last is None or first < 0 else OffsetRange(first, last + 1),
+            sequence=self.indexed.entry.sequence_number or 0,
+            deletes=tuple(self._describe_delete(d) for d in self.deletes),
+            partition=self.partition,
+        )
+
+    def _describe_delete(self, delete: DeleteEntry) -> LakeDelete:
+        return LakeDelete(
+            path=delete.file.file_path,
+            content=delete.content,
+            record_count=delete.file.record_count,
+            sequence=delete.sequence,
+            equality_columns=tuple(self.schema.find_column_name(i) or str(i) for i in delete.file.equality_ids or ()),
+            content_offset=delete.content_offset,
+            content_size=delete.content_size,
+        )
+
+
+def plan_files(metadata: TableMetadata, io: FileIO, snapshot: Snapshot, partition_keys: tuple[str, ...]) -> list[PlannedFile]:
+    manifests = load_manifests(io, snapshot)
+    index, schema, specs = FileIndex(metadata, partition_keys), metadata.schema(), metadata.specs()
+    deletes = _Deletes(
+        [
+            DeleteEntry(e.data_file, m.partition_spec_id, e.sequence_number or 0)
+            for m in manifests
+            if m.content == ManifestContent.DELETES
+            for e in load_entries(io, m)
+        ],
+        unpartitioned={i for i, s in specs.items() if s.is_unpartitioned()},
+    )
+    return [
+        PlannedFile(f, deletes.of(f.entry, f.spec_id), partition_texts(specs[f.spec_id], schema, f.file.partition), schema)
+        for f in index.files(io, manifests)
+    ]
+
+
+class _Deletes:
+    """Iceberg's rules: positions apply from their own sequence number on, keys to strictly older files of the partition (of
+    every partition, when written without one), a vector to the one file it names and instead of its positions."""
+
+    def __init__(self, entries: Sequence[DeleteEntry], unpartitioned: set[int]) -> None:
+        self._by_partition: dict[tuple[int, Record], list[DeleteEntry]] = defaultdict(list)
+        self._everywhere: list[DeleteEntry] = []
+        for entry in entries:
+            if entry.content == "equality" and entry.spec_id in unpartitioned:
+                self._everywhere.append(entry)
+            else:
+                self._by_partition[(entry.spec_id, entry.file.partition)].append(entry)
+
+    def of(self, data: ManifestEntry, spec_id: int) -> tuple[DeleteEntry, ...]:
+        sequence, path = data.sequence_number or 0, data.data_file.file_path
+        near = self._by_partition.get((spec_id, data.data_file.partition), [])
+        applying = [d for d in (*near, *self._everywhere) if _applies(d, sequence, path)]
+        if any(d.content == "vector" for d in applying):
+            applying = [d for d in applying if d.content != "positions"]
+        return tuple(applying)
+
+
+def _applies(delete: DeleteEntry, sequence: int, path: str) -> bool:
+    if delete.content == "equality":
+        return sequence < delete.sequence
+    return sequence <= delete.sequence and delete.may_name(path)
+
+
+def _extra(file: DataFile, at: int) -> Any:
+    return file._data[at] if len(file._data) > at else None

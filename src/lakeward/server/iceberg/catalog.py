@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Iceberg REST catalog under `/iceberg`: one URL for jobs, Spark, DuckDB, Trino and PyIceberg, over a PyIceberg catalog.
+
+Handlers run in threads; bodies and errors are in the form that Iceberg's REST specification gives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from fastapi import APIRouter, Request, Response
+from pyiceberg.catalog import Catalog
+from starlette.concurrency import run_in_threadpool
+
+from lakeward.protocol.auth import Role, TokenSet
+from lakeward.protocol.routes import ICEBERG
+from lakeward.server.auth import secret_of
+from lakeward.server.iceberg.answers import answer_error
+from lakeward.server.iceberg.call import Call
+from lakeward.server.iceberg.namespaces import NamespaceResource
+from lakeward.server.iceberg.tables import TableResource
+
+Handler = Callable[[Call], Response]
+
+
+def iceberg_router(catalog: Catalog, auth: TokenSet) -> APIRouter:
+    """The catalog's resources. Reading needs role read; creating and committing job; dropping, renaming and registering admin."""
+    router = APIRouter(prefix=f"{ICEBERG}/v1", tags=["iceberg"])
+    namespaces, tables = NamespaceResource(catalog), TableResource(catalog)
+    routes: list[tuple[str, str, Role, Handler]] = [
+        ("GET", "/config", Role.READ, namespaces.config),
+        ("GET", "/namespaces", Role.READ, namespaces.list),
+        ("POST", "/namespaces", Role.JOB, namespaces.create),
+        ("GET", "/namespaces/{namespace}", Role.READ, namespaces.load),
+        ("HEAD", "/namespaces/{namespace}", Role.READ, namespaces.exists),
+        ("DELETE", "/namespaces/{namespace}", Role.ADMIN, namespaces.drop),
+        ("POST", "/namespaces/{namespace}/properties", Role.ADMIN, namespaces.set_properties),
+        ("GET", "/namespaces/{namespace}/tables", Role.READ, tables.list),
+        ("POST", "/namespaces/{namespace}/tables", Role.JOB, tables.create),
+        ("POST", "/namespaces/{namespace}/register", Role.ADMIN, tables.register),
+        ("GET", "/namespaces/{namespace}/tables/{table}", Role.READ, tables.load),
+        ("HEAD", "/namespaces/{namespace}/tables/{table}", Role.READ, tables.exists),
+        ("POST", "/namespaces/{namespace}/tables/{table}", Role.JOB, tables.commit),
+        ("DELETE", "/namespaces/{namespace}/tables/{table}", Role.ADMIN, tables.drop),
+        ("POST", "/namespaces/{namespace}/tables/{table}/metrics", Role.READ, tables.take_metrics),
+        ("POST", "/tables/rename", Role.ADMIN, tables.rename),
+    ]
+    for method, path, role, handler in routes:
+        endpoint = partial(_serve, auth, role, handler)
+        name = f"iceberg-{method.lower()}-{path}"
+        router.add_api_route(path, _named(endpoint), methods=[method], name=name, include_in_schema=False)
+    return router
+
+
+def _named(endpoint: Callable[[Request], object]) -> Callable[[Request], object]:
+    async def handle(request: Request) -> Response:
+        return await endpoint(request)  # type: ignore[misc,no-any-return]
+
+    return handle
+
+
+async def _serve(auth: TokenSet, role: Role, handler: Handler, request: Request) -> Response:
+    body = await request.body()
+    return await run_in_threadpool(_answer, auth, role, handler, request, body)
+
+
+def _answer(auth: TokenSet, role: Role, handler: Handler, request: Request, body: bytes) -> Response:
+    try:
+        what = f"{request.method} {request.url.path}"
+        token = auth.authorize(secret_of(request.headers.get("authorization")), role, what)
+        path, query = dict(request.path_params), dict(request.query_params)
+        return handler(Call(path=path, query=query, body=body, role=token.role, token_name=token.name))
+    except Exception as error:  # noqa: BLE001 - every failure has an answer in the specification's form
+        return answer_error(error)

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configuration and namespaces of the Iceberg catalog."""
+
+from __future__ import annotations
+
+import os
+
+from fastapi import Response
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchNamespaceError
+
+from lakeward.errors import InvalidRequest
+from lakeward.server.iceberg.answers import answer, done
+from lakeward.server.iceberg.call import SEPARATOR, Call, check_namespace
+
+_PUBLIC = ("s3.endpoint", "s3.region", "client.region", "s3.path-style-access", "s3.force-virtual-addressing")
+"""What clients may know of the storage. Credentials come from each client's own environment, never from here."""
+
+_FROM_ENVIRONMENT = {
+    "s3.endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+    "s3.region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+    "client.region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+}
+ENDPOINTS = (
+    "GET /v1/{prefix}/namespaces",
+    "POST /v1/{prefix}/namespaces",
+    "GET /v1/{prefix}/namespaces/{namespace}",
+    "HEAD /v1/{prefix}/namespaces/{namespace}",
+    "DELETE /v1/{prefix}/namespaces/{namespace}",
+    "POST /v1/{prefix}/namespaces/{namespace}/properties",
+    "GET /v1/{prefix}/namespaces/{namespace}/tables",
+    "POST /v1/{prefix}/namespaces/{namespace}/tables",
+    "POST /v1/{prefix}/namespaces/{namespace}/register",
+    "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}",
+    "HEAD /v1/{prefix}/namespaces/{namespace}/tables/{table}",
+    "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}",
+    "DELETE /v1/{prefix}/namespaces/{namespace}/tables/{table}",
+    "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/metrics",
+    "POST /v1/{prefix}/tables/rename",
+)
+
+
+class NamespaceResource:
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def config(self, call: Call) -> Response:
+        return answer({"defaults": self._storage(), "overrides": {}, "endpoints": list(ENDPOINTS)})
+
+    def _storage(self) -> dict[str, str]:
+        """Endpoint and region, so that a client needs the URL and nothing else."""
+        if not str(self._catalog.properties.get("warehouse", "")).startswith(("s3:", "s3a:", "s3n:")):
+            return {}
+        known = {k: str(self._catalog.properties[k]) for k in _PUBLIC if k in self._catalog.properties}
+        for key, variables in _FROM_ENVIRONMENT.items():
+            found = next((os.environ[v] for v in variables if os.environ.get(v)), None)
+            if key not in known and found is not None:
+                known[key] = found
+        return known
+
+    def list(self, call: Call) -> Response:
+        parent = tuple(call.query["parent"].split(SEPARATOR)) if call.query.get("parent") else ()
+        return answer({"namespaces": [list(n) for n in sorted(self._catalog.list_namespaces(parent))]})
+
+    def create(self, call: Call) -> Response:
+        body = call.json()
+        namespace, properties = check_namespace(body.get("namespace")), _properties(body.get("properties"))
+        self._catalog.create_namespace(namespace, properties)
+        return answer({"namespace": list(namespace), "properties": properties})
+
+    def load(self, call: Call) -> Response:
+        properties = self._catalog.load_namespace_properties(call.namespace)
+        return answer({"namespace": list(call.namespace), "properties": {k: v for k, v in properties.items() if k != "exists"}})
+
+    def exists(self, call: Call) -> Response:
+        if not self._catalog.namespace_exists(call.namespace):
+            raise NoSuchNamespaceError(f"there is no namespace {'.'.join(call.namespace)}")
+        return done()
+
+    def drop(self, call: Call) -> Response:
+        self._catalog.drop_namespace(call.namespace)
+        return done()
+
+    def set_properties(self, call: Call) -> Response:
+        body = call.json()
+        removals, updates = body.get("removals") or [], _properties(body.get("updates"))
+        if not isinstance(removals, list) or not all(isinstance(r, str) for r in removals):
+            raise InvalidRequest(what="removals", reason="a list of names is expected")
+        changed = self._catalog.update_namespace_properties(call.namespace, set(removals), updates)
+        return answer({"removed": changed.removed, "updated": changed.updated, "missing": changed.missing})
+
+
+def _properties(body: object) -> dict[str, str]:
+    if body is None:
+        return {}
+    if not isinstance(body, dict) or not all(isinstance(k, str) and isinstance(v, str) for k, v in body.items()):
+        raise InvalidRequest(what="properties", reason="an object of texts is expected")
+    return body

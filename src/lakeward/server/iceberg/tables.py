@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of the Iceberg catalog: list, load, create, register, commit, drop, rename."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fastapi import Response
+from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.catalog.rest import CreateTableRequest
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.table import CommitTableRequest, StaticTable, Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.update import (
+    AssertCreate,
+    RemovePropertiesUpdate,
+    SetLocationUpdate,
+    SetPropertiesUpdate,
+    TableUpdate,
+)
+
+from lakeward.errors import Forbidden, InvalidRequest
+from lakeward.protocol.auth import Role
+from lakeward.server.iceberg.answers import answer, answer_table, done
+from lakeward.server.iceberg.call import Call, check_name, identifier_of
+
+_PATH_PROPERTIES = ("write.metadata.path", "write.data.path", "write.object-storage.path", "write.folder-storage.path")
+
+
+class TableResource:
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def list(self, call: Call) -> Response:
+        found = sorted(self._catalog.list_tables(call.namespace))
+        return answer({"identifiers": [{"namespace": list(t[:-1]), "name": t[-1]} for t in found]})
+
+    def load(self, call: Call) -> Response:
+        table = self._catalog.load_table(call.table)
+        return answer_table(table.metadata_location, table.metadata, {})
+
+    def exists(self, call: Call) -> Response:
+        self._catalog.load_table(call.table)
+        return done()
+
+    def create(self, call: Call) -> Response:
+        body = call.json()
+        for optional in ("location", "partition-spec", "write-order"):
+            body.setdefault(optional, None)
+        request = CreateTableRequest.model_validate({**body, "properties": body.get("properties") or {}})
+        name = (*call.namespace, check_name("table", request.name))
+        self._check_places(call, [request.location, *_paths(request.properties)])
+        options: dict[str, Any] = {
+            "schema": request.table_schema,
+            "location": request.location,
+            "partition_spec": request.partition_spec or UNPARTITIONED_PARTITION_SPEC,
+            "sort_order": request.write_order or UNSORTED_SORT_ORDER,
+            "properties": request.properties,
+        }
+        if not request.stage_create:
+            table = self._catalog.create_table(name, **options)
+            return answer_table(table.metadata_location, table.metadata, {})
+        if not isinstance(self._catalog, MetastoreCatalog):
+            raise NotImplementedError("this catalog cannot stage a table")
+        return answer_table(None, self._catalog._create_staged_table(name, **options).metadata, {})
+
+    def register(self, call: Call) -> Response:
+        body = call.json()
+        name = (*call.namespace, check_name("table", body.get("name")))
+        location = body.get("metadata-location")
+        if not isinstance(location, str) or body.get("overwrite"):
+            raise InvalidRequest(what="register", reason="metadata-location is a text, and overwrite is not supported")
+        try:
+            StaticTable.from_metadata(location, dict(self._catalog.properties))
+        except (OSError, ValueError) as error:
+            raise InvalidRequest(what=f"metadata-location {location}", reason=f"it cannot be read: {type(error).__name__}") from error
+        table = self._catalog.register_table(name, location)
+        return answer_table(table.metadata_location, table.metadata, {})
+
+    def commit(self, call: Call) -> Response:
+        body = call.json()
+        name = call.table
+        body["identifier"] = {"namespace": list(name[:-1]), "name": name[-1]}
+        request = CommitTableRequest.model_validate(body)
+        self._check_places(call, [p for u in request.updates for p in _places(u)])
+        table = self._load_or_staged(name, request)
+        updates = tuple(_fitting(u, table.metadata) for u in request.updates)
+        response = self._catalog.commit_table(table, request.requirements, updates)
+        return answer_table(response.metadata_location, response.metadata)
+
+    def _load_or_staged(self, name: tuple[str, ...], request: CommitTableRequest) -> Table:
+        """A table to commit to. With `assert-create` it is not there yet, and only its name is used."""
+        try:
+            return self._catalog.load_table(name)
+        except NoSuchTableError:
+            if not any(isinstance(r, AssertCreate) for r in request.requirements) or not isinstance(self._catalog, MetastoreCatalog):
+                raise
+            return Table(name, MetastoreCatalog._empty_table_metadata(), "", self._catalog._load_file_io(), self._catalog)
+
+    def drop(self, call: Call) -> Response:
+        """Files stay, unless the client asks for a purge."""
+        if call.query.get("purgeRequested", "false").lower() == "true":
+            self._catalog.purge_table(call.table)
+        else:
+            self._catalog.drop_table(call.table)
+        return done()
+
+    def rename(self, call: Call) -> Response:
+        body = call.json()
+        self._catalog.rename_table(identifier_of(body.get("source"), "source"), identifier_of(body.get("destination"), "destination"))
+        return done()
+
+    def take_metrics(self, call: Call) -> Response:
+        """Engines report how a scan or commit went; nothing is kept of it."""
+        return done()
+
+    def _check_places(self, call: Call, places: Iterable[str | None]) -> None:
+        """The server writes metadata where a table says: only an admin may say somewhere outside the warehouse."""
+        root = str(self._catalog.properties.get("warehouse", "")).rstrip("/")
+        outside = [p for p in places if p is not None and not (root and p.startswith(f"{root}/") and "/../" not in f"{p}/")]
+        if outside and call.role is not Role.ADMIN:
+            what = f"location {outside[0]} outside the warehouse"
+            raise Forbidden(token_name=call.token_name, role=str(call.role), what=what, needed=str(Role.ADMIN))
+
+
+def _places(update: TableUpdate) -> list[str]:
+    if isinstance(update, SetLocationUpdate):
+        return [update.location]
+    return _paths(update.updates) if isinstance(update, SetPropertiesUpdate) else []
+
+
+def _paths(properties: dict[str, str]) -> list[str]:
+    return [properties[k] for k in _PATH_PROPERTIES if k in properties]
+
+
+def _fitting(update: TableUpdate, metadata: TableMetadata) -> TableUpdate:
+    """Removing a property that is not there is no error to Iceberg; it is one to PyIceberg."""
+    if isinstance(update, RemovePropertiesUpdate):
+        return RemovePropertiesUpdate(removals=[k for k in update.removals if k in metadata.properties])
+    return update

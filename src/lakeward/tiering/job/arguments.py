@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job's command line without the `cli` extra: what `python -m lakeward.tiering` and spark-submit take."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lakeward.config import options, resolve
+from lakeward.errors import InvalidConfig, LakewardError
+from lakeward.protocol.token import TokenSource
+from lakeward.tiering.job.job import run_job
+from lakeward.tiering.job.options import TieringOptions
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parses, runs the job, returns the exit code. A wrong start is one line on standard error."""
+    given = _parser().parse_args(arguments)
+    try:
+        run(
+            server=given.server,
+            fluss=given.fluss,
+            fluss_user=given.fluss_user,
+            name=given.name,
+            pool=given.pool,
+            slots=given.slots,
+            master=given.master,
+            conf=given.conf,
+            token_file=given.token_file,
+        )
+    except LakewardError as error:
+        print(f"lakeward: {error.message}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def run(
+    *,
+    server: str | None = None,
+    fluss: str | None = None,
+    fluss_user: str | None = None,
+    name: str | None = None,
+    pool: str | None = None,
+    slots: int | None = None,
+    master: str | None = None,
+    conf: Sequence[str] = (),
+    token_file: str | None = None,
+    config_file: Path | None = None,
+) -> None:
+    """All three doors end here. What is None comes from file, environment or default."""
+    _quiet()
+    arguments: dict[str, Any] = {
+        "client.server": server,
+        "tiering.name": name,
+        "tiering.pool": pool,
+        "tiering.slots": slots,
+        "tiering.master": master,
+        "client.token-file": token_file,
+    }
+    config = resolve(arguments={k: v for k, v in arguments.items() if v is not None}, file=config_file)
+    # A file named as argument comes before a token that stands in the environment.
+    TokenSource.of(None if token_file else config.get(options.CLIENT_TOKEN), config.get(options.CLIENT_TOKEN_FILE)).share()
+    spark = {**{f"spark.{k}": v for k, v in config.below("spark.").items()}, **parse_conf(conf)}
+    made = TieringOptions.from_config(config, spark)
+    run_job(made if fluss is None else made.with_fluss(fluss, fluss_user))
+
+
+def _quiet() -> None:
+    """The job's own words, and of its libraries only what a person has to act on."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for library, level in (("py4j", logging.ERROR), ("httpx", logging.WARNING), ("pyiceberg", logging.WARNING)):
+        logging.getLogger(library).setLevel(level)
+    # PySpark says so whenever it starts; no pandas is used here.
+    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+
+
+def parse_conf(pairs: Sequence[str]) -> dict[str, str]:
+    """`k=v` pairs of `--conf`. Raises `InvalidConfig` for anything else."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.startswith("spark."):
+            raise InvalidConfig(where=f"--conf {pair}", reason="write it as spark.key=value")
+        found[key] = value
+    return found
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="lakeward tier", description="Runs a tiering job: rounds from the hot store into the lake.")
+    for flag, help in HELP.items():
+        kind: Mapping[str, Any] = {"action": "append", "default": []} if flag == "conf" else {"type": int} if flag == "slots" else {}
+        parser.add_argument(f"--{flag}", dest=flag.replace("-", "_"), help=help, **kind)
+    return parser
+
+
+HELP = {
+    "server": "The server's HTTP address.",
+    "fluss": "host:port of an Apache Fluss server, in place of --server: tiers the tables of that cluster.",
+    "fluss-user": "User at the Fluss cluster (SASL PLAIN); the password comes from LAKEWARD_FLUSS_PASSWORD.",
+    "name": "The job's name; a newer instance of the same name takes over.",
+    "pool": "The pool of tables this job serves.",
+    "slots": "Rounds at the same time.",
+    "master": "Spark master: local[*,4], spark://host:7077, yarn, k8s://...",
+    "conf": "A Spark setting, key=value; may be given many times.",
+    "token-file": "File that holds the token's secret part; else LAKEWARD_TOKEN.",
+}

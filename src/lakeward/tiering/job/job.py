@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tiering job: wires session, heartbeat, dispatcher and rounds together, and ends cleanly."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from lakeward import __version__
+from lakeward.errors import LakewardError, LeaseLost, SplitFailed, to_wire
+from lakeward.lake.orphans import OrphanOptions
+from lakeward.model.clock import Clock, SystemClock
+from lakeward.model.ids import JobName, new_instance_id, new_round_id
+from lakeward.model.round import RoundOwner
+from lakeward.protocol.heartbeat import HandedOut, TableFailed
+from lakeward.spi.hot import HotPlugin
+from lakeward.tiering.job.dispatch import Dispatcher
+from lakeward.tiering.job.enumerate import Enumerator, JobIdentity, Work
+from lakeward.tiering.job.jobname import hold_name
+from lakeward.tiering.job.metrics import JobMetrics, MetricsServer
+from lakeward.tiering.job.options import TieringOptions
+from lakeward.tiering.job.orphans import OrphanDuty
+from lakeward.tiering.job.session import SessionOptions, check_location, is_same_machine, open_session
+from lakeward.tiering.job.warmup import WarmUp
+from lakeward.tiering.plugins import PluginCache
+from lakeward.tiering.round.control import RoundControl
+from lakeward.tiering.round.order import Plugin
+from lakeward.tiering.round.round import Round, RoundEnd, RoundWorld
+
+log = logging.getLogger("lakeward.tiering")
+
+StartThread = Callable[[Callable[[], None], str], None]
+
+
+class TieringJob:
+    """One running job. `run` blocks until it was told to stop; made of parts that tests can replace."""
+
+    def __init__(
+        self,
+        options: TieringOptions,
+        hot: HotPlugin,
+        plugins: PluginCache,
+        dispatcher: Dispatcher,
+        *,
+        name: JobName,
+        start_thread: StartThread,
+    ) -> None:
+        self._options, self._start_thread, self._dispatcher = options, start_thread, dispatcher
+        self._clock: Clock = SystemClock()
+        self._flags = Path(tempfile.mkdtemp(prefix="lakeward-flags-")) if is_same_machine(options.master) else None
+        self._stopping = threading.Event()
+        self._broken: LakewardError | None = None
+        self.metrics = JobMetrics()
+        self._server = None if options.metrics_port is None else MetricsServer(self.metrics, options.metrics_port)
+        self.world = RoundWorld(
+            hot=hot, plugins=plugins, dispatcher=dispatcher, clock=self._clock, options=options, check_location=self._check_location
+        )
+        self.identity = JobIdentity(
+            name=name,
+            instance=new_instance_id(),
+            pool=options.pool,
+            slots=options.slots,
+            host=socket.gethostname(),
+            version=__version__,
+            metrics_url=None if self._server is None else self._server.url,
+        )
+        max_age_ms = int(options.commit.max_age_s * 1000)
+        self.duty = OrphanDuty(hot, plugins, self.world.clock, OrphanOptions(max_age_ms=max_age_ms))
+        self.enumerator = Enumerator(
+            coordinator=hot.coordinator(),
+            identity=self.identity,
+            start=self._start_round,
+            new_work=self._new_work,
+            interval_s=options.heartbeat_s,
+            on_end=self._note_end,
+        )
+
+    # ---- life ----------------------------------------------------------------------------------------------------
+    def run(self) -> None:
+        """Until `stop` is called. Raises `Superseded` when another instance took the name, `SplitFailed` when Spark is gone."""
+        beat = threading.Thread(target=self._beat, name="lakeward-heartbeat", daemon=True)
+        beat.start()
+        log.info("job %s serves pool %s with %d slots", self.identity.name, self.identity.pool, self.identity.slots)
+        self._stopping.wait()
+        if self.enumerator.superseded is None:
+            self._drain()
+            self.enumerator.stop()
+            beat.join(5)
+            self.enumerator.leave()
+        self._close()
+        if ended_by := self.enumerator.superseded or self._broken:
+            raise ended_by
+
+    def stop(self) -> None:
+        """Safe to call from a signal handler, and to repeat."""
+        self._stopping.set()
+
+    def _beat(self) -> None:
+        try:
+            self.enumerator.run()
+        finally:
+            self._stopping.set()
+
+    def _drain(self) -> None:
+        """Running rounds end by themselves, then at a boundary, then are given back: all within the grace."""
+        grace = self._options.shutdown_grace_s
+        self.enumerator.drain()
+        if self.enumerator.wait_idle(grace * 0.4):
+            return
+        for work in self.enumerator.works():
+            work.control.force()
+        if self.enumerator.wait_idle(grace * 0.4):
+            return
+        for work in self.enumerator.works():
+            work.control.leave(self._left(work))
+        self.enumerator.wait_idle(grace * 0.2)
+
+    def _left(self, work: Work) -> LakewardError:
+        return LeaseLost(table=str(work.handed.path), round_id=work.round_id, job=self.identity.name, reason="the job is shutting down")
+
+    def _close(self) -> None:
+        self._dispatcher.close()
+        if self._server is not None:
+            self._server.close()
+        if self._flags is not None:
+            shutil.rmtree(self._flags, ignore_errors=True)
+
+    # ---- rounds --------------------------------------------------------------------------------------------------
+    def _new_work(self, handed: HandedOut) -> Work:
+        round_id = new_round_id()
+        flag = None if self._flags is None else self._flags / round_id
+        return Work(handed=handed, round_id=round_id, control=RoundControl(flag))
+
+    def _start_round(self, work: Work) -> None:
+        try:
+            self._start_thread(lambda: self._run_round(work), f"lakeward-{work.handed.path}")
+        except RuntimeError as error:  # no more threads: this table's round fails, the job goes on
+            failed = SplitFailed(table=str(work.handed.path), split="thread", kind="RuntimeError", text=str(error))
+            self.enumerator.end(work, TableFailed(table_id=work.handed.table_id, epoch=work.handed.epoch, error=to_wire(failed)))
+
+    def _run_round(self, work: Work) -> None:
+        owner = RoundOwner(job=self.identity.name, instance=self.identity.instance, epoch=work.handed.epoch)
+        end = Round(world=self.world, handed=work.handed, owner=owner, control=work.control, round_id=work.round_id).run()
+        self.enumerator.end(work, end)
+        self.duty.after_round(work.handed.path, end)
+
+    def _note_end(self, end: RoundEnd) -> None:
+        self.metrics.note(end)
+        if isinstance(end, TableFailed) and not end.given_back and not self._dispatcher.is_alive():
+            self._broken = SplitFailed(
+                table="all", split="Spark", kind="Spark", text="the Spark application has ended; start the job again"
+            )
+            self.stop()
+        if isinstance(end, TableFailed):
+            log.log(logging.INFO if end.given_back else logging.WARNING, "round %s: %s", end.round_id, end.error.get("message"))
+
+    def _check_location(self, lake: str, location: str) -> None:
+        check_location(lake, location, self._options.master)
+
+
+def run_job(options: TieringOptions) -> None:
+    """`lakeward tier`: starts Spark and the job, until SIGTERM or Ctrl-C. Raises `Superseded` and what a wrong start raises."""
+    warm_up = WarmUp(options.hot).start()
+    session = open_session(SessionOptions(master=options.master, conf=options.spark, cache_dir=options.cache_dir, hot=options.hot))
+    try:
+        from lakeward.tiering.job.sparkdispatch import SparkDispatcher
+
+        context = session.spark.sparkContext
+        options = replace(options, master=str(context.master))  # with spark-submit it is not ours to say
+        warm_up.finish(context, start_inheritable)
+        plugins = PluginCache()
+        hot = plugins.hot(Plugin(name=options.hot, options=dict(options.hot_options)))
+        dispatcher = SparkDispatcher(context, start_inheritable)
+        with hold_name(options.name, options.cache_dir) as held:
+            job = TieringJob(options, hot, plugins, dispatcher, name=held.name, start_thread=start_inheritable)
+            if session.is_submitted:
+                stop_with_parent(job.stop)
+            run_until_signal(job)
+    finally:
+        session.close()
+
+
+def start_inheritable(target: Callable[[], None], name: str) -> None:
+    """A thread whose Spark settings are its own, and whose JVM twin ends with it."""
+    from pyspark import InheritableThread
+
+    thread = InheritableThread(target=target, name=name)
+    thread.daemon = True
+    thread.start()
+
+
+def stop_with_parent(stop: Callable[[], None], poll_s: float = 1.0) -> None:
+    """Under spark-submit the JVM is the parent, and whoever ends the job ends that: without it there is no Spark, so leave."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(poll_s)
+        log.warning("spark-submit is gone: the job ends")
+        stop()
+
+    threading.Thread(target=watch, name="lakeward-parent", daemon=True).start()
+
+
+def run_until_signal(job: TieringJob) -> None:
+    """SIGTERM and Ctrl-C end the job cleanly. Called from the main thread."""
+    before = {number: signal.signal(number, lambda *_: job.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        job.run()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

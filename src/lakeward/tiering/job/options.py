@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a tiering job is told about itself, typed, from the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from lakeward.config import Config, options
+from lakeward.tiering.round.commit import CommitLimits
+
+SERVER_WAIT_S = 300.0
+"""How long a split or a commit waits for a server that went away; longer than a lease (2 min), so the lease decides first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TieringOptions:
+    """All times in seconds. `small_round_bytes`: rounds below it share one Spark job."""
+
+    server: str = "http://127.0.0.1:9050"
+    hot: str = "embedded"
+    hot_options: Mapping[str, str] = field(default_factory=dict)
+    name: str | None = None
+    pool: str = "default"
+    slots: int = 4
+    master: str = "local[*,4]"
+    spark: Mapping[str, str] = field(default_factory=dict)
+    heartbeat_s: float = 1.0
+    target_bytes: int = 128 * 1024 * 1024
+    split_attempts: int = 3
+    small_round_bytes: int = 16 * 1024 * 1024
+    shutdown_grace_s: float = 30.0
+    server_wait_s: float = SERVER_WAIT_S
+    min_work_s: float = 1.0
+    commit: CommitLimits = field(default_factory=CommitLimits)
+    metrics_port: int | None = None
+    cache_dir: Path | None = None
+
+    def with_fluss(self, bootstrap: str, user: str | None = None) -> TieringOptions:
+        """The same job on the tables of an Apache Fluss cluster. A password travels in nobody's options."""
+        login = {} if user is None else {"user": user}
+        return replace(self, server=bootstrap, hot="fluss", hot_options={"bootstrap": bootstrap, **login})
+
+    @classmethod
+    def from_config(cls, config: Config, spark: Mapping[str, str] | None = None) -> TieringOptions:
+        max_age = config.get(options.TIERING_ROUND_MAX_AGE)
+        server = config.get(options.CLIENT_SERVER)
+        return cls(
+            server=server,
+            hot_options={"server": server},
+            name=config.get(options.TIERING_NAME),
+            pool=config.get(options.TIERING_POOL),
+            slots=config.get(options.TIERING_SLOTS),
+            master=config.get(options.TIERING_MASTER),
+            spark=dict(spark or {}),
+            heartbeat_s=config.get(options.TIERING_HEARTBEAT_INTERVAL).total_seconds(),
+            target_bytes=config.get(options.TIERING_SPLIT_TARGET_BYTES),
+            split_attempts=config.get(options.TIERING_SPLIT_MAX_ATTEMPTS),
+            small_round_bytes=config.get(options.TIERING_SMALL_ROUND_BYTES),
+            min_work_s=config.get(options.TIERING_ROUND_MIN_WORK).total_seconds(),
+            shutdown_grace_s=config.get(options.TIERING_SHUTDOWN_GRACE).total_seconds(),
+            commit=CommitLimits(
+                max_age_s=max_age.total_seconds(),
+                server_wait_s=SERVER_WAIT_S,
+                foreign_commits=config.get(options.TIERING_COMMIT_MAX_ATTEMPTS),
+            ),
+            metrics_port=config.get(options.TIERING_METRICS_PORT),
+            cache_dir=config.get(options.TIERING_CACHE_DIR),
+        )

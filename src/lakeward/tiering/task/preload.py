@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a round needs of libraries, imported before the first one: in the driver, and in the process that Python workers are forked from.
+
+Imports only: nothing here may connect, as gRPC does not outlive a fork.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+from collections.abc import Sequence
+
+from lakeward.errors import PluginNotFound
+from lakeward.spi.registry import HOT_GROUP, LAKE_GROUP, import_plugin
+
+PRELOAD_ENV = "LAKEWARD_PRELOAD"
+"""Names of hot store plugins, by blanks: what the daemon of the Python workers imports."""
+
+LAKES = ("iceberg",)
+"""Other formats are imported by their first round."""
+
+
+def import_for_rounds(hot: Sequence[str]) -> None:
+    """Takes a second or two. A plugin that is not installed, or fails to import, is left to the round that asks for it."""
+    import lakeward.tiering.task.write  # noqa: F401
+
+    with contextlib.suppress(ImportError):
+        importlib.import_module("httpcore")  # httpx loads it with its first request
+    for group, names in ((HOT_GROUP, hot), (LAKE_GROUP, LAKES)):
+        for name in names:
+            with contextlib.suppress(PluginNotFound, ImportError):
+                import_plugin(group, name)
+
+
+def preloaded_hot() -> list[str]:
+    return os.environ.get(PRELOAD_ENV, "").split()

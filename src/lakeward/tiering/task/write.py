@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writing splits, in an executor's Python process: hot store batches go straight into a lake writer.
+
+Outcomes are returned, never raised: an exception would reach the driver as text only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from lakeward.changelog import Fold, KeyedFold
+from lakeward.changelog.columns import keep_rows, offsets_of
+from lakeward.errors import LakewardError, SplitFailed
+from lakeward.model.clock import Clock, SystemClock
+from lakeward.model.faults import fault_point
+from lakeward.model.ids import SnapshotId
+from lakeward.model.offsetset import OffsetSet
+from lakeward.model.outcome import WriteOutcome
+from lakeward.model.schema import OFFSET
+from lakeward.model.split import LogSplit, SnapshotSplit, Split
+from lakeward.spi.hot import HotStore, KvSnapshot
+from lakeward.spi.lake import LakeStorage, LakeWriter, WriteTask
+from lakeward.tiering.plugins import PluginCache
+from lakeward.tiering.round.order import WriteOrder
+from lakeward.tiering.task.heap import keep_freed_memory, keep_loaded
+from lakeward.tiering.task.logread import LogReader, next_offset
+from lakeward.tiering.task.sorting import sort_by_offset
+from lakeward.tiering.task.stop import StopSignal
+
+HELD_ROWS = 20_000
+"""A PK range of at most so many offsets is read once and folded in memory; longer ones are read twice."""
+
+_plugins = PluginCache()
+"""One per Python worker: Spark keeps workers alive between jobs, so connections are made once."""
+
+
+def write_order(data: bytes) -> list[bytes]:
+    """What Spark maps over: an order's bytes to its outcomes' bytes, one per split, in order."""
+    keep_freed_memory()
+    order = WriteOrder.from_bytes(data)
+    outcomes = write_splits(order, _plugins, SystemClock(), _task_attempt())
+    keep_loaded()  # after an order: now every module that one needs is there
+    return [outcome.to_bytes() for outcome in outcomes]
+
+
+def write_splits(order: WriteOrder, plugins: PluginCache, clock: Clock, attempt: int) -> list[WriteOutcome]:
+    """Writes the order's splits one after another. Never raises."""
+    outcomes = []
+    signal = StopSignal(order, clock, lambda: plugins.hot(order.hot).coordinator().check_lease(order.lease))
+    for number, split in enumerate(order.splits):
+        began = clock.monotonic()
+        try:
+            outcome = _SplitWriter(order, split, plugins, clock, attempt, signal, is_first=order.is_first and number == 0).run()
+        except LakewardError as error:
+            outcome = _failed(split, attempt, error)
+        except Exception as error:  # noqa: BLE001 - whatever a library raises must reach the driver typed
+            text = str(error)[:2000]
+            failed = SplitFailed(table=str(order.table.path), split=str(split), kind=type(error).__name__, text=text)
+            outcome = _failed(split, attempt, failed)
+        outcomes.append(replace(outcome, seconds=clock.monotonic() - began))
+    return outcomes
+
+
+def _failed(split: Split, attempt: int, error: LakewardError) -> WriteOutcome:
+    return WriteOutcome(split=split, stop=split.start, attempt=attempt, error=error)
+
+
+def _task_attempt() -> int:
+    """Spark's own number of this attempt, unique in the application: two attempts never write the same file."""
+    try:
+        from pyspark import TaskContext
+    except ModuleNotFoundError:
+        return 0
+    context = TaskContext.get()
+    return 0 if context is None else int(context.taskAttemptId())
+
+
+@dataclass(frozen=True)
+class _Written:
+    """How far a split got and what it replaced, once its rows are with the lake writer."""
+
+    stop: int
+    replaced: OffsetSet = field(default_factory=OffsetSet)
+    bytes_read: int = 0
+
+
+class _SplitWriter:
+    """One split, one attempt. The lake writer is opened with the first row: no row, no file."""
+
+    def __init__(
+        self, order: WriteOrder, split: Split, plugins: PluginCache, clock: Clock, attempt: int, signal: StopSignal, *, is_first: bool
+    ) -> None:
+        self._order, self._split, self._clock, self._attempt, self._is_first = order, split, clock, attempt, is_first
+        self._store: HotStore = plugins.hot(order.hot).store()
+        self._lake: LakeStorage = plugins.lake(order.lake)
+        self._signal = signal
+        self._writer: LakeWriter | None = None
+        self._rows = 0
+
+    def run(self) -> WriteOutcome:
+        split = self._split
+        fault_point("split.before-read", table=str(self._order.table.path), split=str(split))
+        self._signal.check()
+        if self._signal.is_due() and not self._is_first:
+            return WriteOutcome(split=split, stop=split.start, attempt=self._attempt)
+        try:
+            written = self._write_snapshot(split) if isinstance(split, SnapshotSplit) else self._write_log(split)
+            result = None if self._writer is None else self._writer.complete()
+        except BaseException:
+            if self._writer is not None:
+                self._writer.abort()
+            raise
+        fault_point("split.written", table=str(self._order.table.path), split=str(split))
+        return WriteOutcome(
+            split=split,
+            stop=written.stop,
+            attempt=self._attempt,
+            result=result,
+            replaced=written.replaced,
+            rows=self._rows,
+            bytes_read=written.bytes_read,
+        )
+
+    # ---- log splits ----------------------------------------------------------------------------------------------
+    def _write_log(self, split: LogSplit) -> _Written:
+        reader = LogReader(self._store, self._order.table, split.bucket, self._signal, self._clock, self._order.server_wait_s)
+        written = self._write_changes(split, reader) if self._order.table.is_pk else self._write_appends(split, reader)
+        return replace(written, bytes_read=reader.bytes_read)
+
+    def _write_appends(self, split: LogSplit, reader: LogReader) -> _Written:
+        for batch in reader.read(split.start, split.stop):
+            self._write(keep_rows(batch, np.ones(batch.num_rows, np.bool_)))
+            if self._signal.is_due() and (stop := next_offset(batch)) < split.stop:
+                return _Written(stop)
+        return _Written(split.stop)
+
+    def _write_changes(self, split: LogSplit, reader: LogReader) -> _Written:
+        if self._store.has_prev_offset:
+            return self._write_folded(split, reader)
+        return self._write_keyed(split, reader)
+
+    def _write_folded(self, split: LogSplit, reader: LogReader) -> _Written:
+        """The stop is fixed between the passes; what records above it replaced is not in the fold."""
+        fold = Fold(split.start, split.stop)
+        held = list(reader.read(split.start, split.stop)) if len(split.range) <= HELD_ROWS else None
+        stop = self._see(split, reader.read(split.start, split.stop, columns=[]) if held is None else held, fold)
+        stop = fold.seal(stop).stop
+        for batch in reader.read(split.start, stop) if held is None else held:
+            self._write(fold.live(batch))
+        return _Written(stop, fold.replaced_below)
+
+    def _write_keyed(self, split: LogSplit, reader: LogReader) -> _Written:
+        key = self._order.table.descriptor.primary_key
+        fold = KeyedFold(split.start, split.stop, key)
+        stop = self._see(split, reader.read(split.start, split.stop, columns=list(key)), fold)
+        fold.seal()
+        gone = fold.replaced_keys
+        if gone.num_rows:
+            for batch in gone.to_batches():
+                self._open_writer().delete_keys(batch)
+        for batch in reader.read(split.start, stop):
+            self._write(fold.live(batch))
+        return _Written(stop)
+
+    def _see(self, split: LogSplit, batches: Iterable[pa.RecordBatch], fold: Fold | KeyedFold) -> int:
+        """Pass one; returns the stop, which is short when the split came due on the way."""
+        for batch in batches:
+            fold.see(batch)
+            if self._signal.is_due() and (stop := next_offset(batch)) < split.stop:
+                return stop
+        return split.stop
+
+    # ---- snapshot splits -----------------------------------------------------------------------------------------
+    def _write_snapshot(self, split: SnapshotSplit) -> _Written:
+        """Runs to its end whatever the deadline. Where the bucket was tiered before, only rows that the lake lacks are written."""
+        snapshot = KvSnapshot(bucket=split.bucket, snapshot_id=split.snapshot_id, log_offset=split.log_offset)
+        head = self._order.compare_with
+        if not self._store.has_prev_offset:
+            return self._write_keyed_snapshot(split, snapshot, head)
+        present, replaced = (OffsetSet(), OffsetSet()) if head is None else self._compare(snapshot, head)
+        read = [0]
+        for batch in sort_by_offset(self._checked(self._without(snapshot, present), read)):
+            self._write(batch)
+        return _Written(split.stop, replaced, read[0])
+
+    def _write_keyed_snapshot(self, split: SnapshotSplit, snapshot: KvSnapshot, head: SnapshotId | None) -> _Written:
+        """Rows without an offset of their own. Where the bucket was tiered before, all that the lake has of it goes, by key."""
+        if head is not None:
+            key = list(self._order.table.descriptor.primary_key)
+            for batch in self._lake.open_reader(self._order.table).scan(head, columns=key, buckets=[split.bucket]):
+                self._signal.check()
+                self._open_writer().delete_keys(batch)
+        read = [0]
+        for batch in self._checked(self._store.read_snapshot(self._order.table, snapshot), read):
+            self._write(batch)
+        return _Written(split.stop, OffsetSet(), read[0])
+
+    def _without(self, snapshot: KvSnapshot, present: OffsetSet) -> Iterator[pa.RecordBatch]:
+        for batch in self._store.read_snapshot(self._order.table, snapshot):
+            yield keep_rows(batch, ~present.mask(offsets_of(batch)))
+
+    def _checked(self, batches: Iterable[pa.RecordBatch], read: list[int]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            self._signal.check()
+            read[0] += batch.nbytes
+            if batch.num_rows:
+                yield batch
+
+    def _compare(self, snapshot: KvSnapshot, head: SnapshotId) -> tuple[OffsetSet, OffsetSet]:
+        """(offsets that both hold, offsets of lake rows that the snapshot does not have)."""
+        wanted = [offsets_of(b) for b in self._store.read_snapshot(self._order.table, snapshot, columns=[])]
+        kept = OffsetSet(np.concatenate(wanted)) if wanted else OffsetSet()
+        reader = self._lake.open_reader(self._order.table)
+        found = [offsets_of(b) for b in reader.scan(head, columns=[OFFSET], buckets=[snapshot.bucket])]
+        there = OffsetSet(np.concatenate(found)) if found else OffsetSet()
+        gone = there.minus(kept)
+        return there.minus(gone), gone
+
+    # ---- the lake's side -----------------------------------------------------------------------------------------
+    def _open_writer(self) -> LakeWriter:
+        if self._writer is None:
+            order = self._order
+            self._writer = self._lake.open_writer(
+                WriteTask(round_id=order.round_id, table=order.table, split=self._split, attempt=self._attempt, handle=order.handle)
+            )
+        return self._writer
+
+    def _write(self, batch: pa.RecordBatch) -> None:
+        if batch.num_rows:
+            self._open_writer().write(batch)
+            self._rows += batch.num_rows
+        fault_point("split.batch", table=str(self._order.table.path), split=str(self._split), rows=self._rows)

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The durable state: what a transaction keeps, what a newer file means, and what a start refuses."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from lakeward.coordinator.state.statestore import StateStore
+from lakeward.errors import DataFolderVersion, InvalidConfig
+from lakeward.model.ids import RoundId, TableId
+from lakeward.testing.world import PATH, CoordinatorWorld
+
+
+def test_a_transaction_is_kept_whole_or_not_at_all(tmp_path: Path) -> None:
+    store = StateStore.open(tmp_path / "state.db")
+    table, round_id = TableId("t"), RoundId("r")
+    with pytest.raises(ZeroDivisionError), store.transaction():
+        store.add_known_round(table, round_id, 1)
+        raise ZeroDivisionError
+    assert not store.is_known_round(table, round_id)
+    with store.transaction(), store.transaction():
+        store.add_known_round(table, round_id, 1)
+    store.close()
+    again = StateStore.open(tmp_path / "state.db")
+    assert again.is_known_round(table, round_id)
+    again.close()
+
+
+def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    store = StateStore.open(tmp_path / "state.db")
+    store.set_meta("format_version", "99")
+    store.close()
+    with pytest.raises(DataFolderVersion) as caught:
+        StateStore.open(tmp_path / "state.db")
+    assert (caught.value.found, caught.value.known) == (99, 1)
+
+
+def test_marks_of_an_older_file_are_kept(tmp_path: Path) -> None:
+    """From before a mark said where the snapshot's files are."""
+    path = tmp_path / "coordinator.db"
+    old = sqlite3.connect(path)
+    old.execute("create table marks (table_id text not null, snapshot_id text not null, primary key (table_id, snapshot_id)) without rowid")
+    old.execute("insert into marks values ('t', '7')")
+    old.commit()
+    old.close()
+    for _ in range(2):
+        store = StateStore.open(path)
+        assert store.connection.execute("select table_id, snapshot_id, trace, token from marks").fetchall() == [("t", "7", "", None)]
+        store.close()
+
+
+def test_coordinator_epochs_grow_also_when_the_file_was_lost(world: CoordinatorWorld) -> None:
+    seen = [world.coordinator.epoch]
+    for lose_file in (False, True, False):
+        world.restart(lose_file=lose_file)
+        seen.append(world.coordinator.epoch)
+    assert seen == sorted(set(seen))
+
+
+def test_a_wrong_lake_configuration_refuses_to_start(world: CoordinatorWorld) -> None:
+    world.create()
+    lake = world.lake
+    world.lake = WrongLake()  # type: ignore[assignment]
+    with pytest.raises(InvalidConfig):
+        world.restart()
+    world.lake = lake
+    world.restart()
+    assert world.coordinator.table_status(PATH).reason is None
+
+
+class WrongLake:
+    def catalog(self) -> WrongLake:
+        return self
+
+    def check(self) -> None:
+        raise InvalidConfig(where="datalake.memory", reason="no such warehouse")
+
+
+def test_an_epoch_that_cannot_be_written_is_seen_by_nobody(world: CoordinatorWorld) -> None:
+    world.create()
+    world.hot.append(PATH)
+    world.clock.advance(600)
+    world.coordinator.board.store.connection.execute("pragma query_only = on")
+    with pytest.raises(Exception, match="readonly"):
+        world.job().take()
+    world.coordinator.board.store.connection.execute("pragma query_only = off")
+    (table,) = world.job(instance="i2").take()
+    world.restart()
+    assert world.coordinator.board.find(PATH).epoch == table.epoch

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a stop of any kind leaves, and what the next start makes of it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lakeward.errors import BucketStopped, FaultInjected, OutOfSequence
+from lakeward.hot.embedded.log.appended import WriterSequence
+from lakeward.hot.embedded.log.segment import list_bases, log_path, writers_path
+from lakeward.hot.embedded.store import EmbeddedStore
+from lakeward.model.table import TableInfo
+from lakeward.testing.faults import Faults
+from tests.unit.hot.embedded.yard import B0, Yard, read, rows
+
+
+def log_folder(root: Path, table: TableInfo) -> Path:
+    return root / "tables" / table.table_id / "p0" / "b0" / "log"
+
+
+def cut_bytes(store: EmbeddedStore, table: TableInfo) -> int:
+    found = store.hot_table(table).find_bucket(B0)
+    assert found is not None
+    return found.log.cut_bytes
+
+
+def reopen(yard: Yard, store: EmbeddedStore, folder: Path) -> EmbeddedStore:
+    return yard.open(folder)
+
+
+@pytest.fixture
+def table(yard: Yard, store: EmbeddedStore) -> TableInfo:
+    table = yard.table(properties={"table.log.fsync": "never"})
+    store.create_table(table)
+    return table
+
+
+def test_a_tail_torn_at_any_byte_is_cut_at_the_last_whole_batch(yard: Yard, store: EmbeddedStore, table: TableInfo) -> None:
+    store.append(table, B0, rows(1, 2))
+    store.freeze(table)
+    path = log_path(log_folder(yard.folder, table), 0)
+    good = path.stat().st_size
+    store.append(table, B0, rows(3, text="a tail that was never forced to disk"))
+    full = path.stat().st_size
+    crashed = yard.crash(store)
+    for size in (*range(good, full, 17), full - 1):
+        folder = crashed.with_name(f"torn-{size}")
+        shutil.copytree(crashed, folder)
+        with log_path(log_folder(folder, table), 0).open("r+b") as file:
+            file.truncate(size)
+        again = reopen(yard, store, folder)
+        assert (cut_bytes(again, table), read(again, table)) == (size - good, [(0, 1), (1, 2)])
+        assert again.append(table, B0, rows(9)).start == 2
+        assert read(again, table) == [(0, 1), (1, 2), (2, 9)]
+
+
+@pytest.mark.parametrize("fill", [b"\x00" * 400, b"\xff" * 400, bytes(range(256)) * 2])
+def test_garbage_behind_the_end_is_cut(yard: Yard, store: EmbeddedStore, table: TableInfo, fill: bytes) -> None:
+    store.append(table, B0, rows(1))
+    store.freeze(table)
+    crashed = yard.crash(store)
+    with log_path(log_folder(crashed, table), 0).open("ab") as file:
+        file.write(fill)
+    again = reopen(yard, store, crashed)
+    assert (cut_bytes(again, table), read(again, table)) == (len(fill), [(0, 1)])
+
+
+def test_rounds_never_saw_the_unsynced_tail_that_a_power_cut_takes(yard: Yard, store: EmbeddedStore, table: TableInfo) -> None:
+    store.append(table, B0, rows(1, 2))
+    seen = store.freeze(table)[B0].end
+    synced = log_path(log_folder(yard.folder, table), 0).stat().st_size
+    store.append(table, B0, rows(3, 4))
+    assert store.bounds(table)[B0].end == seen
+    crashed = yard.crash(store)
+    with log_path(log_folder(crashed, table), 0).open("r+b") as file:
+        file.truncate(synced)
+    again = reopen(yard, store, crashed)
+    assert again.freeze(table)[B0].end == seen
+    assert read(again, table) == [(0, 1), (1, 2)]
+
+
+def test_acknowledged_rows_survive_a_kill(yard: Yard, store: EmbeddedStore) -> None:
+    table = yard.table(name="kept")
+    store.create_table(table)
+    for n in range(50):
+        store.append(table, B0, rows(n, n))
+    again = reopen(yard, store, yard.crash(store))
+    assert read(again, table) == [(o, o // 2) for o in range(100)]
+    assert again.append(table, B0, rows(0)).start == 100
+
+
+@pytest.mark.parametrize("mark", ["kept", "lost"])
+def test_damage_in_the_middle_stops_the_bucket_and_leaves_the_file_alone(
+    yard: Yard, store: EmbeddedStore, table: TableInfo, mark: str
+) -> None:
+    other = yard.table(name="other")
+    store.create_table(other)
+    store.append(other, B0, rows(1))
+    for n in range(3):
+        store.append(table, B0, rows(n))
+    store.freeze(table)
+    crashed = yard.crash(store)
+    path = log_path(log_folder(crashed, table), 0)
+    damaged = bytearray(path.read_bytes())
+    damaged[len(damaged) // 2] ^= 0xFF
+    path.write_bytes(damaged)
+    if mark == "lost":
+        (path.parent / "synced").unlink()
+    again = reopen(yard, store, crashed)
+    with pytest.raises(BucketStopped, match="corrupt"):
+        again.append(table, B0, rows(9))
+    with pytest.raises(BucketStopped, match="left alone"):
+        again.read_log(table, B0, 0, 1)
+    assert list(again.stopped_buckets(table)) == [B0]
+    assert path.read_bytes() == damaged
+    assert again.append(other, B0, rows(2)).start == 1, "the other table works on"
+
+
+def test_damage_in_the_last_batch_is_no_torn_tail_once_it_was_on_disk(yard: Yard, store: EmbeddedStore, table: TableInfo) -> None:
+    store.append(table, B0, rows(1))
+    store.freeze(table)
+    crashed = yard.crash(store)
+    path = log_path(log_folder(crashed, table), 0)
+    damaged = bytearray(path.read_bytes())
+    damaged[-9] ^= 1
+    path.write_bytes(damaged)
+    again = reopen(yard, store, crashed)
+    with pytest.raises(BucketStopped):
+        again.append(table, B0, rows(2))
+    assert path.read_bytes() == damaged
+
+
+def test_damage_found_by_a_reader_is_named(yard: Yard, store: EmbeddedStore, table: TableInfo) -> None:
+    for n in range(60):
+        store.append(table, B0, rows(n))
+    store.close()
+    path = log_path(log_folder(yard.folder, table), 0)
+    damaged = bytearray(path.read_bytes())
+    damaged[100] ^= 1
+    path.write_bytes(damaged)
+    again = yard.open()
+    with pytest.raises(Exception, match=rf"{path.name}.*corrupt"):
+        list(again.read_log(table, B0, 0, 1))
+    assert read(again, table, start=50, stop=60) == [(o, o) for o in range(50, 60)]
+
+
+def test_an_unsynced_roll_is_cut_across_segments(yard: Yard, store: EmbeddedStore, table: TableInfo) -> None:
+    """A power cut may lose the end of one segment and keep the next one: both were never acknowledged as durable."""
+    store.append(table, B0, rows(0))
+    store.freeze(table)
+    n = 0
+    while len(list_bases(log_folder(yard.folder, table))) < 3:
+        n += 1
+        store.append(table, B0, rows(n))
+    crashed = yard.crash(store)
+    first = log_path(log_folder(crashed, table), 0)
+    with first.open("r+b") as file:
+        file.truncate(first.stat().st_size - 5)
+    again = reopen(yard, store, crashed)
+    assert list_bases(log_folder(crashed, table)) == [0]
+    found = read(again, table)
+    assert found == [(o, o) for o in range(len(found))]
+    assert 1 < len(found) < n
+    assert again.append(table, B0, rows(7)).start == len(found)
+
+
+def test_an_orderly_stop_is_trusted_and_a_stale_note_of_it_is_not(yard: Yard, store: EmbeddedStore, table: TableInfo) -> None:
+    store.append(table, B0, rows(1), WriterSequence(4, 0))
+    store.close()
+    note = log_folder(yard.folder, table) / "clean"
+    kept = note.read_bytes()
+    store = yard.open()
+    assert not note.exists()
+    assert store.append(table, B0, rows(1), WriterSequence(4, 0)).duplicate
+    store.append(table, B0, rows(2), WriterSequence(4, 1))
+    crashed = yard.crash(store)
+    (log_folder(crashed, table) / "clean").write_bytes(kept)
+    again = reopen(yard, store, crashed)
+    assert read(again, table) == [(0, 1), (1, 2)]
+    assert again.append(table, B0, rows(2), WriterSequence(4, 1)).duplicate
+
+
+@pytest.mark.parametrize("snapshots", ["kept", "lost", "damaged"])
+def test_writers_are_remembered_across_kills_and_segments(yard: Yard, store: EmbeddedStore, snapshots: str) -> None:
+    table = yard.table(name="w")
+    store.create_table(table)
+    first = store.append(table, B0, rows(0), WriterSequence(2**63 - 1, 0))
+    for n in range(60):
+        store.append(table, B0, rows(n), WriterSequence(7, n))
+    empty = store.append(table, B0, rows(), WriterSequence(7, 60))
+    crashed = yard.crash(store)
+    for base in list_bases(log_folder(crashed, table)):
+        path = writers_path(log_folder(crashed, table), base)
+        if snapshots != "kept" and path.exists():
+            path.unlink() if snapshots == "lost" else path.write_bytes(b"broken")
+    again = reopen(yard, store, crashed)
+    retried = again.append(table, B0, rows(), WriterSequence(7, 60))
+    assert (retried.start, retried.stop, retried.duplicate) == (empty.start, empty.stop, True)
+    assert again.append(table, B0, rows(0), WriterSequence(2**63 - 1, 0)).start == first.start
+    with pytest.raises(OutOfSequence) as gap:
+        again.append(table, B0, rows(1), WriterSequence(7, 62))
+    assert (gap.value.got, gap.value.expected) == (62, 61)
+    assert len(read(again, table)) == 61
+
+
+@pytest.mark.parametrize("point", ["hotlog.before-write", "hotlog.after-write", "hotlog.before-fsync", "hotlog.after-fsync", "hotlog.roll"])
+def test_a_put_cut_off_at_any_step_lands_once_when_it_is_retried(yard: Yard, store: EmbeddedStore, point: str) -> None:
+    table = yard.table(name="steps")
+    store.create_table(table)
+    for n in range(8):
+        store.append(table, B0, rows(n, text="x" * 300), WriterSequence(1, n))
+    with Faults() as faults:
+        faults.arm(point)
+        n = 8
+        while True:
+            try:
+                store.append(table, B0, rows(n, text="x" * 300), WriterSequence(1, n))
+            except FaultInjected:
+                break
+            n += 1
+        crashed = yard.crash(store)
+    again = reopen(yard, store, crashed)
+    again.append(table, B0, rows(n, text="x" * 300), WriterSequence(1, n))
+    assert [i for _, i in read(again, table)] == list(range(n + 1))
+
+
+def test_a_bucket_whose_files_cannot_be_opened_stops_alone(yard: Yard, store: EmbeddedStore, table: TableInfo) -> None:
+    other = yard.table(name="other")
+    store.create_table(other)
+    store.append(table, B0, rows(1))
+    store.append(other, B0, rows(1))
+    store.close()
+    path = log_path(log_folder(yard.folder, table), 0)
+    path.unlink()
+    path.mkdir()
+    again = yard.open()
+    with pytest.raises(BucketStopped, match="Is a directory"):
+        again.append(table, B0, rows(2))
+    assert again.append(other, B0, rows(2)).start == 1

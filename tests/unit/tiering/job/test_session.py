@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the Spark session is made of, and what is refused before it starts. No session is started here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lakeward.config.java import Java
+from lakeward.errors import InvalidConfig, SparkUnsupported, UnsafeLake
+from lakeward.tiering.job.arguments import parse_conf
+from lakeward.tiering.job.classarchive import find_archive
+from lakeward.tiering.job.session import SessionOptions, check_location, check_master, is_same_machine, session_conf
+from lakeward.tiering.round.order import Plugin, WriteOrder
+from tests.unit.tiering.world import World
+
+
+@pytest.mark.parametrize(
+    ("master", "conf"), [("sc://host:15002", {}), ("local[2]", {"spark.remote": "sc://host"}), (None, {"spark.api.mode": "connect"})]
+)
+def test_spark_connect_is_refused_in_words(master: str | None, conf: dict[str, str]) -> None:
+    with pytest.raises(SparkUnsupported, match="RDD"):
+        check_master(master, conf)
+
+
+def test_ordinary_masters_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    for master in ("local[*,4]", "spark://host:7077", "yarn", None):
+        check_master(master, {})
+
+
+@pytest.mark.parametrize(
+    ("master", "expected"),
+    [
+        ("local", True),
+        ("local[*,4]", True),
+        ("local-cluster[2,1,512]", True),
+        ("spark://127.0.0.1:7077", True),
+        ("spark://far:7077", False),
+        ("yarn", False),
+    ],
+)
+def test_which_masters_share_this_machines_disk(master: str, expected: bool) -> None:
+    assert is_same_machine(master) is expected
+
+
+def test_a_file_warehouse_with_executors_elsewhere_is_refused() -> None:
+    for location in ("file:///lake/db/t", "/lake/db/t"):
+        check_location("iceberg", location, "local[2]")
+        with pytest.raises(UnsafeLake, match="shared storage"):
+            check_location("iceberg", location, "spark://far:7077")
+    check_location("iceberg", "s3://bucket/t", "spark://far:7077")
+
+
+def test_the_sessions_settings(tmp_path: Path) -> None:
+    java = Java(home=Path("/java"), version=17, origin="test")
+    archive = find_archive(java, tmp_path)
+    assert archive is not None
+    given = {"spark.executor.memory": "2g", "spark.driver.extraJavaOptions": "-Dmine=1", "spark.ui.enabled": "true"}
+    conf = session_conf(SessionOptions(master="local[2,4]", conf=given, hot="embedded"), java, archive)
+    assert conf["spark.scheduler.mode"] == "FAIR"
+    assert conf["spark.master"] == "local[2,4]"
+    assert conf["spark.ui.enabled"] == "true", "the user's word wins"
+    assert "-XX:TieredStopAtLevel=1 " in conf["spark.driver.extraJavaOptions"]
+    assert conf["spark.driver.extraJavaOptions"].endswith(" -Dmine=1"), "the last word counts for Java too"
+    assert conf["spark.ui.retainedTasks"] == "100"
+    assert "ArchiveClassesAtExit" in conf["spark.driver.extraJavaOptions"]
+    assert "token" in conf["spark.redaction.regex"]
+    reading = session_conf(SessionOptions(), java, None)
+    assert "Tiered" not in reading["spark.driver.extraJavaOptions"], "Spark's own work wants the whole compiler"
+    submitted = session_conf(SessionOptions(), None, None, is_submitted=True)
+    assert "spark.master" not in submitted, "spark-submit has chosen it"
+
+
+def test_workers_are_forked_from_a_warm_daemon_where_they_run_this_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    key = "spark.python.daemon.module"
+    assert session_conf(SessionOptions(master="local[2,4]", hot="embedded"), None, None)[key] == "lakeward.tiering.daemon"
+    for master in ("spark://127.0.0.1:7077", "yarn", "local-cluster[2,1,512]"):
+        assert key not in session_conf(SessionOptions(master=master, hot="embedded"), None, None), "their Python may have nothing of ours"
+    assert key not in session_conf(SessionOptions(master="local[2,4]"), None, None), "no tiering job"
+    packed = SessionOptions(master="local[2]", conf={"spark.pyspark.python": "./env/bin/python"}, hot="embedded")
+    assert key not in session_conf(packed, None, None)
+
+
+def test_what_workers_are_forked_from_has_no_threads_that_a_fork_would_lose() -> None:
+    code = """
+import os, sys
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+from lakeward.tiering.task.preload import import_for_rounds
+import_for_rounds(["embedded", "no such plugin"])
+print("pyiceberg.io.pyarrow" in sys.modules, "pyarrow.flight" in sys.modules)
+if os.path.isdir("/proc/self/task"):
+    names = {open(f"/proc/self/task/{t}/comm").read().strip() for t in os.listdir("/proc/self/task") if int(t) != os.getpid()}
+    print(sorted(names - {"jemalloc_bg_thd"}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() in (["True True", "[]"], ["True True"])
+
+
+def test_a_job_whose_spark_submit_is_gone_stops() -> None:
+    """A grandchild is left by its parent, and notices."""
+    code = """
+import os, sys, threading
+from lakeward.tiering.job.job import stop_with_parent
+if os.fork():
+    sys.stdin.readline()
+    os._exit(0)
+stopped = threading.Event()
+stop_with_parent(stopped.set, poll_s=0.01)
+print("watching", flush=True)
+print("stopped" if stopped.wait(20) else "still there", flush=True)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout.readline() == "watching\n"
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "stopped\n"
+
+
+def test_an_archive_is_kept_by_the_first_and_used_by_the_next(tmp_path: Path) -> None:
+    java = Java(home=Path("/java"), version=17, origin="test")
+    first = find_archive(java, tmp_path)
+    assert first is not None
+    assert first.draft is not None
+    first.draft.write_bytes(b"classes")
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        first.keep(process)
+    second = find_archive(java, tmp_path)
+    assert second is not None
+    assert second.draft is None
+    assert "SharedArchiveFile" in " ".join(second.java_options)
+    other = find_archive(Java(home=Path("/other"), version=17, origin="test"), tmp_path)
+    assert other is not None
+    assert other.draft is not None, "another Java needs its own"
+
+
+def test_conf_pairs_are_checked() -> None:
+    assert parse_conf(["spark.a=b=c"]) == {"spark.a": "b=c"}
+    for wrong in ("spark.a", "a=b"):
+        with pytest.raises(InvalidConfig, match=r"spark\.key=value"):
+            parse_conf([wrong])
+
+
+def test_a_write_order_travels_as_bytes() -> None:
+    world = World()
+    order = WriteOrder(
+        round_id=world.round().round_id,
+        owner=world.owner(3),
+        table=world.table,
+        handle=b"\x00\xff",
+        hot=Plugin(name="embedded", options={"server": "http://here"}),
+        lake=Plugin(name="iceberg"),
+        deadline_at_ms=17,
+        flag="/tmp/flag",
+    )
+    assert WriteOrder.from_bytes(order.to_bytes()) == order
