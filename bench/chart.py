@@ -18,10 +18,16 @@ def draw(name: str, results: Sequence[Mapping[str, Any]]) -> str:
     rows = [_row(r, TOP + n * (2 * BAR + GAP)) for n, r in enumerate(results)]
     height = TOP + len(results) * (2 * BAR + GAP) + 6
     style = (
-        "text{font:12px system-ui,sans-serif;fill:#111}.t{font-weight:600;font-size:14px}@media(prefers-color-scheme:dark){text{fill:#eee}}"
+        "text{font:12px "
+        "system-ui,sans-serif;fill:#111}.t{font-weight:600;font-size:14px}@media(prefers-color-scheme:dark){text{fill:#eee}}"
     )
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(name)}">'
-    return "\n".join([head, f"<style>{style}</style>", f'<text class="t" x="4" y="18">{escape(name)}</text>', *rows, "</svg>", ""])
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
+        f'aria-label="{escape(name)}">'
+    )
+    return "\n".join(
+        [head, f"<style>{style}</style>", f'<text class="t" x="4" y="18">{escape(name)}</text>', *rows, "</svg>", ""]
+    )
 
 
 def _row(result: Mapping[str, Any], y: int) -> str:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The coordinator under many tables and jobs: heartbeat latency in process and over HTTP, quiet and beside producers; state size;
-restart to first lease. `LAKEWARD_BENCH_SCALE=0.2 python -m bench.coordinator` takes a fifth of the time.
+"""The coordinator under many tables and jobs: heartbeat latency in process and over HTTP, quiet and beside producers;
+state size; restart to first lease. `LAKEWARD_BENCH_SCALE=0.2 python -m bench.coordinator` takes a fifth of the time.
 
 Every table gets a row now and then, so that rounds are handed out, committed and finished all the while."""
 
@@ -56,7 +56,9 @@ ROWS_EVERY_S = 10.0
 LEAD_S = 12.0
 """After that rows have waited long enough for rounds to be due."""
 
-DESCRIPTOR = TableDescriptor(schema=Schema(columns=(Column(name="id", type=Int64Type()),)), properties={"table.datalake.freshness": "10 s"})
+DESCRIPTOR = TableDescriptor(
+    schema=Schema(columns=(Column(name="id", type=Int64Type()),)), properties={"table.datalake.freshness": "10 s"}
+)
 
 
 def main() -> None:
@@ -79,13 +81,18 @@ class JobScript:
     def request(self) -> HeartbeatRequest:
         done = tuple(
             TableFinished(
-                table_id=t.table_id, epoch=t.epoch, round_id=RoundId("r"), result=RoundResult(round_id=RoundId("r"), snapshot_id=None)
+                table_id=t.table_id,
+                epoch=t.epoch,
+                round_id=RoundId("r"),
+                result=RoundResult(round_id=RoundId("r"), snapshot_id=None),
             )
             for t in self.held[:2]
         )
         working = tuple(TableInWork(table_id=t.table_id, epoch=t.epoch) for t in self.held[2:])
         self.held = self.held[2:]
-        return HeartbeatRequest(job=self.name, instance=self.instance, slots=4, room=4 - len(working), tiering=working, finished=done)
+        return HeartbeatRequest(
+            job=self.name, instance=self.instance, slots=4, room=4 - len(working), tiering=working, finished=done
+        )
 
     def take(self, answer: HeartbeatAnswer) -> None:
         self.held += answer.tables
@@ -109,7 +116,13 @@ def measure_in_process(report: Report, folder: Path, count: int) -> None:
     coordinator.start()
     with report.measure() as cost:
         latencies = _beat_for(coordinator, hot, SECONDS)
-    report.add(f"heartbeat p99 in process, {count} tables, {JOBS} jobs", figure=_p99_ms(latencies), unit="ms", target="<= 20", cost=cost)
+    report.add(
+        f"heartbeat p99 in process, {count} tables, {JOBS} jobs",
+        figure=_p99_ms(latencies),
+        unit="ms",
+        target="<= 20",
+        cost=cost,
+    )
     size = sum(f.stat().st_size for f in folder.glob("state.db*")) / 2**20
     report.add(f"state on disk, {count} tables", figure=round(size, 1), unit="MB", target="<= 200", cost=cost)
     coordinator.close()
@@ -120,7 +133,9 @@ def measure_in_process(report: Report, folder: Path, count: int) -> None:
     while not script.held:
         script.take(coordinator.heartbeat(script.request()))
         time.sleep(0.01)
-    report.add(f"restart to first lease, {count} tables", figure=round(1_000 * (time.perf_counter() - began)), unit="ms")
+    report.add(
+        f"restart to first lease, {count} tables", figure=round(1_000 * (time.perf_counter() - began)), unit="ms"
+    )
     coordinator.close()
 
 
@@ -175,14 +190,26 @@ def measure_server(report: Report, folder: Path, count: int) -> None:
         _add(report, f"heartbeat over HTTP, {count} tables, {JOBS} jobs", idle, "<= 20", cost)
         with _children("trickle", [[str(count)]], server.url), report.measure() as cost:
             quiet = _beat_over_http(server.url, SECONDS)
-        _add(report, f"heartbeat over HTTP while rows trickle into all {count} tables and rounds run", quiet, "<= 20", cost)
+        _add(
+            report,
+            f"heartbeat over HTTP while rows trickle into all {count} tables and rounds run",
+            quiet,
+            "<= 20",
+            cost,
+        )
         loads = [[str(n)] for n in range(PRODUCERS)]
-        with _children("trickle", [[str(count)]], server.url), _children("produce", loads, server.url), report.measure() as cost:
+        with (
+            _children("trickle", [[str(count)]], server.url),
+            _children("produce", loads, server.url),
+            report.measure() as cost,
+        ):
             before = _stored_rows(client)
             busy = _beat_over_http(server.url, SECONDS)
             rows = _stored_rows(client) - before
         _add(report, "heartbeat over HTTP while producers saturate the server", busy, "<= 200", cost)
-        report.add("rows taken from those producers meanwhile", figure=rows / busy.elapsed_s / 1e3, unit="k rows/s", cost=cost)
+        report.add(
+            "rows taken from those producers meanwhile", figure=rows / busy.elapsed_s / 1e3, unit="k rows/s", cost=cost
+        )
     finally:
         server.close()
 
@@ -214,11 +241,14 @@ class Beats:
 
 
 def _beat_over_http(url: str, seconds: float) -> Beats:
-    """Each job beats once a second, as they do, and not all at the same moment. Processes of their own speak for ten jobs each."""
+    """Each job beats once a second, as they do, and not all at the same moment. Processes of their own speak for ten
+    jobs each.
+    """
     command = [sys.executable, "-m", "bench.coordinator", "beat", url]
     started_at = time.time() + 2.0
     children = [
-        subprocess.Popen([*command, str(n), str(started_at), str(seconds)], stdout=subprocess.PIPE, text=True) for n in range(SPEAKERS)
+        subprocess.Popen([*command, str(n), str(started_at), str(seconds)], stdout=subprocess.PIPE, text=True)
+        for n in range(SPEAKERS)
     ]
     told = [json.loads(child.communicate()[0]) for child in children]
     return Beats(
@@ -243,7 +273,9 @@ def beat(url: str, first: str, started_at: str, seconds: str) -> None:
             answer = connection.call(HeartbeatAnswer, "POST", routes.HEARTBEAT, request)
             beats.latencies.append(time.perf_counter() - sent)
             job.take(answer)
-    print(json.dumps({"latencies": beats.latencies, "rounds": beats.rounds, "elapsed_s": time.time() - float(started_at)}))
+    print(
+        json.dumps({"latencies": beats.latencies, "rounds": beats.rounds, "elapsed_s": time.time() - float(started_at)})
+    )
 
 
 @dataclass

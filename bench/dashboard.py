@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dashboard over 1,000 real tables, in a real browser: until its rows are shown, and until one has scrolled to the last.
+"""The dashboard over 1,000 real tables, in a real browser: until its rows are shown, and until one has scrolled to the
+last.
 
 `LAKEWARD_BENCH_TABLES=50` for a small version. Needs Chromium and playwright."""
 
@@ -29,7 +30,9 @@ def open_browser() -> Iterator[Browser]:
     if chromium is None:
         raise SystemExit("no Chromium here")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-background-networking"])
+        browser = playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--disable-background-networking"]
+        )
         yield browser
         browser.close()
 
@@ -66,7 +69,9 @@ def main() -> None:
             server.stop()
     what = f"{TABLES:,} tables, nothing cached"
     report.add(f"{what}: until rows are shown, p50", figure=float(np.median(times)), unit="s", target="<= 1", cost=cost)
-    report.add(f"{what}: until rows are shown, slowest of {LOADS}", figure=max(times), unit="s", target="<= 1", cost=cost)
+    report.add(
+        f"{what}: until rows are shown, slowest of {LOADS}", figure=max(times), unit="s", target="<= 1", cost=cost
+    )
     report.add(f"{what}: from the first row to the last by scrolling", figure=scrolled, unit="s", cost=cost)
     report.finish()
 

@@ -38,7 +38,9 @@ def main() -> None:
             bench.close()
     p50, p99 = (float(v) for v in np.percentile(times[ROUNDS // 10 :], (50, 99)))
     flink = "Fluss's Flink job, default poll (7-22 s with a 5 s poll)"
-    report.add("10 rows, write to lake, p50", figure=p50, unit="s", beside=27.5, beside_what=flink, target="<= 0.6", cost=cost)
+    report.add(
+        "10 rows, write to lake, p50", figure=p50, unit="s", beside=27.5, beside_what=flink, target="<= 0.6", cost=cost
+    )
     report.add("10 rows, write to lake, p99", figure=p99, unit="s", cost=cost)
     report.finish()
 

@@ -3,7 +3,8 @@
 
     LAKEWARD_BENCH_SCALE=0.02 python -m bench.fluss [--kill]
 
-Both jobs are warm: each has tiered a small table before it is measured. CPU is that of a job's processes, Java and Python together.
+Both jobs are warm: each has tiered a small table before it is measured. CPU is that of a job's processes, Java and
+Python together.
 """
 
 from __future__ import annotations
@@ -51,9 +52,20 @@ LOG = pa.schema(
 )
 _AT = dt.datetime(2024, 1, 1)
 _TEMPLATE = (1, 2.5, 3, "a user's name", "a city", "a comment of some forty characters, give or take", "PAID", 4.5, _AT)
-_CHANGED = (2, 3.5, 4, "a user's name", "another city", "a comment of some forty characters, give or take", "DONE", 5.5, _AT)
+_CHANGED = (
+    2,
+    3.5,
+    4,
+    "a user's name",
+    "another city",
+    "a comment of some forty characters, give or take",
+    "DONE",
+    5.5,
+    _AT,
+)
 FLINK_NOTE = (
-    "Flink stock writes GZIP whatever the table says; measured with zstd elsewhere: 0.27-0.34 M rows per CPU s, PK 7.7 and 3.3 CPU s"
+    "Flink stock writes GZIP whatever the table says; measured with zstd elsewhere: 0.27-0.34 M rows per CPU "
+    "s, PK 7.7 and 3.3 CPU s"
 )
 
 
@@ -116,15 +128,31 @@ class Bench:
     def run(self, job: JobProcesses, round_s: int) -> None:
         """`round_s`: freshness of the big tables, long enough to load them before their first round."""
         name = job.name
-        self.world.produce(MakeTable(name=f"warm_{name}", schema=LOG, freshness="1s"), Append(table=f"warm_{name}", rows=log_rows(0, 1000)))
+        self.world.produce(
+            MakeTable(name=f"warm_{name}", schema=LOG, freshness="1s"),
+            Append(table=f"warm_{name}", rows=log_rows(0, 1000)),
+        )
         self.world.wait_tiered(f"warm_{name}", 120)
         rows, keys, updates = (max(1000, int(n * self.scale)) for n in (ROWS, KEYS, UPDATES))
         self._measure(
-            job, "log", round_s, lambda t: [Append(table=t, rows=log_rows(0, 250_000), chunk=25_000, repeat=max(1, rows // 250_000))]
+            job,
+            "log",
+            round_s,
+            lambda t: [Append(table=t, rows=log_rows(0, 250_000), chunk=25_000, repeat=max(1, rows // 250_000))],
         )
-        self._measure(job, "pk", round_s, lambda t: [UpsertRange(table=t, start=0, stop=keys, template=_TEMPLATE)], primary_key=("id",))
         self._measure(
-            job, "pk", round_s, lambda t: [UpsertRange(table=t, start=0, stop=updates * 5, step=5, template=_CHANGED)], again="updates"
+            job,
+            "pk",
+            round_s,
+            lambda t: [UpsertRange(table=t, start=0, stop=keys, template=_TEMPLATE)],
+            primary_key=("id",),
+        )
+        self._measure(
+            job,
+            "pk",
+            round_s,
+            lambda t: [UpsertRange(table=t, start=0, stop=updates * 5, step=5, template=_CHANGED)],
+            again="updates",
         )
 
     def _measure(
@@ -140,7 +168,9 @@ class Bench:
         table = f"{kind}_{job.name}"
         schema = pa.schema([f.with_nullable(f.name not in primary_key) for f in LOG])
         if not again:
-            self.world.produce(MakeTable(name=table, schema=schema, primary_key=primary_key, buckets=4, freshness=f"{round_s}s"))
+            self.world.produce(
+                MakeTable(name=table, schema=schema, primary_key=primary_key, buckets=4, freshness=f"{round_s}s")
+            )
         self.world.produce(*steps(table), limit_s=600)
         cost, began, before = Cost(), time.monotonic(), job.cpu_s()
         self.world.wait_tiered(table, 900)
@@ -169,8 +199,21 @@ class Bench:
 
 @contextmanager
 def our_job(cluster: FlussCluster, folder: Path) -> Iterator[JobProcesses]:
-    command = [sys.executable, "-m", "lakeward.tiering", "--fluss", cluster.bootstrap, "--name", "bench", "--master", "local[2,4]"]
-    with (folder / "ours.log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT) as process:
+    command = [
+        sys.executable,
+        "-m",
+        "lakeward.tiering",
+        "--fluss",
+        cluster.bootstrap,
+        "--name",
+        "bench",
+        "--master",
+        "local[2,4]",
+    ]
+    with (
+        (folder / "ours.log").open("wb") as log,
+        subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT) as process,
+    ):
         try:
             yield JobProcesses("ours", process.pid, process.terminate)
         finally:
@@ -189,7 +232,9 @@ def flink_job(cluster: FlussCluster, folder: Path) -> Iterator[JobProcesses]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--kill", action="store_true", help="also: a job killed in a round, until its table is tiered (minutes)")
+    parser.add_argument(
+        "--kill", action="store_true", help="also: a job killed in a round, until its table is tiered (minutes)"
+    )
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # stops the cluster on the way out
     report = Report("fluss")
@@ -233,7 +278,10 @@ def _report(report: Report, bench: Bench, worst: dict[str, float]) -> None:
         cost=ours["log"],
         note=FLINK_NOTE,
     )
-    for kind, what, target in (("pk", "PK first round from a KV snapshot", "<= 3"), ("updates", "PK updates", "<= 1.5")):
+    for kind, what, target in (
+        ("pk", "PK first round from a KV snapshot", "<= 3"),
+        ("updates", "PK updates", "<= 1.5"),
+    ):
         report.add(
             what,
             figure=ours[kind].cpu_s,
@@ -260,7 +308,8 @@ def _kill(report: Report, world: FlussWorld, folder: Path) -> None:
     table = "killed"
     with our_job(world.cluster, folder) as job:
         world.produce(
-            MakeTable(name=table, schema=LOG, freshness="5s"), Append(table=table, rows=log_rows(0, 250_000), chunk=25_000, repeat=8)
+            MakeTable(name=table, schema=LOG, freshness="5s"),
+            Append(table=table, rows=log_rows(0, 250_000), chunk=25_000, repeat=8),
         )
         wait_until(lambda: world.is_being_written(table), limit_s=60, what="a round of the table")
         psutil.Process(job.pid).kill()

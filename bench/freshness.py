@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Worst lag / freshness per table, Lakeward's planner beside Fluss's queue and plain EDF on the same arrivals (simulated).
+"""Worst lag / freshness per table, Lakeward's planner beside Fluss's queue and plain EDF on the same arrivals
+(simulated).
 
-The lag is that of a row: from its arrival to the end of the round that brought it. `LAKEWARD_BENCH_SCALE=0.05 python -m bench.freshness`
-takes fewer mixes. Time is simulated, so a busy machine changes nothing but how long it takes."""
+The lag is that of a row: from its arrival to the end of the round that brought it. `LAKEWARD_BENCH_SCALE=0.05 python -m
+bench.freshness` takes fewer mixes. Time is simulated, so a busy machine changes nothing but how long it takes."""
 
 from __future__ import annotations
 
@@ -68,7 +69,8 @@ def measure_three(report: Report) -> None:
 def measure_small_and_big(report: Report) -> None:
     rng = random.Random(1)
     small = [
-        SimTable(name=f"small {n}", freshness_ms=MINUTE, round_ms=1_000, noise=0.1, first_ms=rng.uniform(0, MINUTE)) for n in range(50)
+        SimTable(name=f"small {n}", freshness_ms=MINUTE, round_ms=1_000, noise=0.1, first_ms=rng.uniform(0, MINUTE))
+        for n in range(50)
     ]
     big = [SimTable(name=f"big {n}", freshness_ms=10 * MINUTE, round_ms=120_000, noise=0.1) for n in range(2)]
     with report.measure() as cost:
@@ -83,13 +85,16 @@ def measure_small_and_big(report: Report) -> None:
         target="<= 1",
         cost=cost,
     )
-    report.add("simulated rounds per second", figure=round(ours.rounds / max(cost.cpu_s, 1e-9)), unit="1/CPU s", cost=cost)
+    report.add(
+        "simulated rounds per second", figure=round(ours.rounds / max(cost.cpu_s, 1e-9)), unit="1/CPU s", cost=cost
+    )
 
 
 def measure_failing(report: Report) -> None:
     rng = random.Random(2)
     healthy = [
-        SimTable(name=f"h{n}", freshness_ms=MINUTE, round_ms=rng.uniform(500, 2_000), first_ms=rng.uniform(0, MINUTE)) for n in range(20)
+        SimTable(name=f"h{n}", freshness_ms=MINUTE, round_ms=rng.uniform(500, 2_000), first_ms=rng.uniform(0, MINUTE))
+        for n in range(20)
     ]
     bad = SimTable(name="bad", freshness_ms=MINUTE, round_ms=5_000, fails=True)
     with report.measure() as cost:
@@ -97,7 +102,9 @@ def measure_failing(report: Report) -> None:
     _add_misses(report, "1 failing + 20 healthy, 2 slots", ours, theirs, [t.name for t in healthy], cost)
 
 
-def _add_misses(report: Report, case: str, ours: SimResult, theirs: SimResult, names: Sequence[str], cost: object) -> None:
+def _add_misses(
+    report: Report, case: str, ours: SimResult, theirs: SimResult, names: Sequence[str], cost: object
+) -> None:
     wanted = set(names)
     report.add(
         f"{case}: tables that missed",
@@ -120,18 +127,24 @@ def draw_mix(rng: random.Random) -> tuple[list[SimTable], int]:
     for n, weight in enumerate(weights):
         freshness, share = math.exp(rng.uniform(math.log(30_000), math.log(1_800_000))), min(1.0, weight * target)
         round_ms = freshness * share / (1 + share)
-        tables.append(SimTable(name=f"t{n}", freshness_ms=freshness, round_ms=round_ms, first_ms=rng.uniform(0, freshness)))
+        tables.append(
+            SimTable(name=f"t{n}", freshness_ms=freshness, round_ms=round_ms, first_ms=rng.uniform(0, freshness))
+        )
     return tables, slots
 
 
 def is_possible(tables: Sequence[SimTable], slots: int) -> bool:
-    """A bound from above for any schedule without preemption, EDF's or another: while a round runs, every table that cannot wait for
-    its end starts at least once in each of its windows, on the other slots. What passes may still be impossible."""
+    """A bound from above for any schedule without preemption, EDF's or another: while a round runs, every table that
+    cannot wait for its end starts at least once in each of its windows, on the other slots. What passes may still be
+    impossible."""
     for long in tables:
         others = [t for t in tables if t is not long]
         if slots == 1 and any(t.freshness_ms - 2 * t.round_ms < long.round_ms for t in others):
             return False
-        work = sum(t.round_ms * max(0, math.floor((long.round_ms - t.round_ms) / (t.freshness_ms - t.round_ms))) for t in others)
+        work = sum(
+            t.round_ms * max(0, math.floor((long.round_ms - t.round_ms) / (t.freshness_ms - t.round_ms)))
+            for t in others
+        )
         if work > (slots - 1) * long.round_ms * (1 + 1e-9):
             return False
     return True
@@ -183,13 +196,25 @@ def measure_mixes(report: Report, count: int) -> None:
             cost=cost,
         )
     for n, seed in enumerate(SEEDS):
-        report.add(f"{case}: without a miss, those of seed {seed}", figure=_kept(mixes[n * count : (n + 1) * count]), unit="% of mixes")
+        report.add(
+            f"{case}: without a miss, those of seed {seed}",
+            figure=_kept(mixes[n * count : (n + 1) * count]),
+            unit="% of mixes",
+        )
     for low, high in ((0.0, 0.5), (0.5, 0.65), (0.65, 0.81)):
         band = [m for m in possible if low < m.utilisation <= high]
-        report.add(f"{case}: of those within the bound at {low:.0%} to {high:.0%} utilisation", figure=_kept(band), unit="% without a miss")
+        report.add(
+            f"{case}: of those within the bound at {low:.0%} to {high:.0%} utilisation",
+            figure=_kept(band),
+            unit="% without a miss",
+        )
     missed = [m for m in possible if m.worst["ours"]]
     near = _percent([m for m in missed if m.worst["ours"] <= 1.1], missed)
-    report.add(f"{case}: of those within the bound that missed, by a tenth of the freshness or less", figure=near, unit="% of mixes")
+    report.add(
+        f"{case}: of those within the bound that missed, by a tenth of the freshness or less",
+        figure=near,
+        unit="% of mixes",
+    )
 
 
 def _kept(mixes: Sequence[Mix]) -> float:

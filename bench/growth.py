@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One PK table over 2,000 rounds with expiry on: commit and plan times and metadata bytes, the last hundreds against the first.
+"""One PK table over 2,000 rounds with expiry on: commit and plan times and metadata bytes, the last hundreds against
+the first.
 
 Rounds run in one process without Spark, so that what grows with the table is seen and not what Spark costs."""
 
@@ -38,7 +39,10 @@ def main() -> None:
         options = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
         lake = cast(IcebergLakeStorage, load_lake("iceberg", options))
         world = InProcessLakeward(folder / "server", lake, SystemClock())
-        expiry = {"iceberg.history.expire.max-snapshot-age-ms": "1000", "iceberg.history.expire.min-snapshots-to-keep": "20"}
+        expiry = {
+            "iceberg.history.expire.max-snapshot-age-ms": "1000",
+            "iceberg.history.expire.min-snapshots-to-keep": "20",
+        }
         world.create(TABLE, "id bigint not null, v string", primary_key="id", buckets=1, **expiry)
         record = world.coordinator.board.find(TablePath.parse(TABLE))
         with report.measure() as cost:
@@ -52,10 +56,21 @@ def main() -> None:
         lake.connection.close()
     quarter = max(1, len(marks) // 4)
     for name, unit in (("plan ms", "ms"), ("commit ms", "ms"), ("metadata kB", "kB")):
-        early = float(np.median([m[name] for m in marks[1 : quarter + 1]]))  # the first has the start of everything in it
+        early = float(
+            np.median([m[name] for m in marks[1 : quarter + 1]])
+        )  # the first has the start of everything in it
         last = float(np.median([m[name] for m in marks[-quarter:]]))
         case = f"{name.rpartition(' ')[0]}, rounds {ROUNDS - quarter * STEP} to {ROUNDS}"
-        report.add(case, figure=last, unit=unit, beside=early, beside_what="the first quarter", target="<= 1.3", of="ratio", cost=cost)
+        report.add(
+            case,
+            figure=last,
+            unit=unit,
+            beside=early,
+            beside_what="the first quarter",
+            target="<= 1.3",
+            of="ratio",
+            cost=cost,
+        )
     report.finish()
 
 

@@ -24,7 +24,9 @@ from lakeward.protocol.auth import TokenSet
 
 
 class RawFiles(flight.FlightServerBase):  # type: ignore[misc]
-    """The limit of appends: what came is written to a file and fsynced before it is acknowledged, and nothing else is done."""
+    """The limit of appends: what came is written to a file and fsynced before it is acknowledged, and nothing else is
+    done.
+    """
 
     def __init__(self, folder: Path) -> None:
         super().__init__("grpc://127.0.0.1:0")
@@ -32,7 +34,11 @@ class RawFiles(flight.FlightServerBase):  # type: ignore[misc]
         self._files = [os.open(folder / str(n), os.O_WRONLY | os.O_CREAT | os.O_APPEND) for n in range(4)]
 
     def do_put(
-        self, context: object, descriptor: object, reader: flight.MetadataRecordBatchReader, writer: flight.FlightMetadataWriter
+        self,
+        context: object,
+        descriptor: object,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.FlightMetadataWriter,
     ) -> None:
         for chunk in reader:
             file = self._files[int(chunk.app_metadata.to_pybytes())]
@@ -49,7 +55,9 @@ class RawMemory(flight.FlightServerBase):  # type: ignore[misc]
         self._schema: pa.Schema | None = None
         self._batches: list[pa.RecordBatch] = []
 
-    def do_put(self, context: object, descriptor: object, reader: flight.MetadataRecordBatchReader, writer: object) -> None:
+    def do_put(
+        self, context: object, descriptor: object, reader: flight.MetadataRecordBatchReader, writer: object
+    ) -> None:
         self._schema = reader.schema
         self._batches = [chunk.data for chunk in reader]
 
@@ -60,7 +68,9 @@ class RawMemory(flight.FlightServerBase):  # type: ignore[misc]
 @contextmanager
 def peer(kind: str, folder: Path) -> Iterator[tuple[int, psutil.Process]]:
     """(port, process) of a peer that lives for the block."""
-    process = subprocess.Popen([sys.executable, "-m", "bench.hot_peers", kind, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bench.hot_peers", kind, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     assert process.stdout is not None
     assert process.stdin is not None
     try:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The embedded hot store over Flight beside the raw limits, memory when idle, small puts, growth with tables and segments.
+"""The embedded hot store over Flight beside the raw limits, memory when idle, small puts, growth with tables and
+segments.
 
-10 columns, about 100 B per row, batches of 10,000. `python -m bench.hot_store small` is a short run that stores no results.
+10 columns, about 100 B per row, batches of 10,000. `python -m bench.hot_store small` is a short run that stores no
+results.
 """
 
 from __future__ import annotations
@@ -50,7 +52,10 @@ def all_tables() -> list[TableInfo]:
 
 # ---- clients ---------------------------------------------------------------------------------------------------------
 def put(
-    client: flight.FlightClient, descriptor: flight.FlightDescriptor, batches: Sequence[tuple[bytes, pa.RecordBatch]], window: int = WINDOW
+    client: flight.FlightClient,
+    descriptor: flight.FlightDescriptor,
+    batches: Sequence[tuple[bytes, pa.RecordBatch]],
+    window: int = WINDOW,
 ) -> None:
     """One stream with a few batches under way, as the client library's writers do."""
     writer, reader = client.do_put(descriptor, batches[0][1].schema)
@@ -64,11 +69,15 @@ def put(
 
 
 def command_of(table: TableInfo) -> flight.FlightDescriptor:
-    command = PutCommand(table=table.path, table_id=table.table_id, kind=PutKind.APPEND, schema_id=table.schema.schema_id)
+    command = PutCommand(
+        table=table.path, table_id=table.table_id, kind=PutKind.APPEND, schema_id=table.schema.schema_id
+    )
     return flight.FlightDescriptor.for_command(to_bytes(command))
 
 
-def produce(port: int, descriptor: flight.FlightDescriptor, batches: Sequence[pa.RecordBatch], header: Callable[[int], bytes]) -> float:
+def produce(
+    port: int, descriptor: flight.FlightDescriptor, batches: Sequence[pa.RecordBatch], header: Callable[[int], bytes]
+) -> float:
     """Seconds that the producers need, each with a stream and half of the buckets."""
 
     def run(number: int) -> None:
@@ -183,12 +192,24 @@ def measure_growth(report: Report, folder: Path, batch: pa.RecordBatch) -> None:
     for table in tables:
         store.create_table(table)
     few = _cost_us(store, tables[:1], small)
-    report.add("append of 100 rows, 100 tables", figure=_cost_us(store, tables, small), unit="us", beside=few, beside_what="1 table")
+    report.add(
+        "append of 100 rows, 100 tables",
+        figure=_cost_us(store, tables, small),
+        unit="us",
+        beside=few,
+        beside_what="1 table",
+    )
     log = tables[0]
     while store.sizes()[0].local_segments < 1000:
         for _ in range(100):
             store.append(log, Bucket("", 0), small)
-    report.add("append of 100 rows, 1,000 segments", figure=_cost_us(store, [log], small), unit="us", beside=few, beside_what="1 segment")
+    report.add(
+        "append of 100 rows, 1,000 segments",
+        figure=_cost_us(store, [log], small),
+        unit="us",
+        beside=few,
+        beside_what="1 segment",
+    )
     begin = time.perf_counter()
     store.close()
     store = EmbeddedStore.open(folder / "growth", StoreOptions.with_settings({}))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upserts and lookups of a PK table beside what RocksDB does with the same keys and values. `bench.hot_store` runs these cases.
+"""Upserts and lookups of a PK table beside what RocksDB does with the same keys and values. `bench.hot_store` runs
+these cases.
 
 Rows have 10 columns and about 100 B; batches 10,000 rows; fsync before each acknowledgement.
 """
@@ -91,7 +92,10 @@ def encode(batches: Sequence[pa.RecordBatch]) -> list[Encoded]:
     """The very keys and values that KV stores for these rows."""
     codec = RowCodec({1: SCHEMA})
     keys = KeyCodec([codec.arrow.field("id")])
-    return [(keys.encode(b).to_pylist(), codec.pack(codec.encode(b), np.zeros(b.num_rows, np.int64), 0).to_pylist()) for b in batches]
+    return [
+        (keys.encode(b).to_pylist(), codec.pack(codec.encode(b), np.zeros(b.num_rows, np.int64), 0).to_pylist())
+        for b in batches
+    ]
 
 
 def timed(call: Callable[[Any], None], argument: Any) -> float:
@@ -140,7 +144,9 @@ def flight_put(port: int) -> Put:
 @contextmanager
 def serving(folder: Path) -> Iterator[int]:
     """A process with the store and its Flight service; yields the port. Ends when its standard input does."""
-    process = subprocess.Popen([sys.executable, "-m", "bench.hot_store_pk", str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bench.hot_store_pk", str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     assert process.stdout is not None
     assert process.stdin is not None
     try:
@@ -161,7 +167,9 @@ def serve(folder: Path) -> None:
     store.close()
 
 
-def report_puts(report: Report, what: str, put: Put, rounds: Sequence[Sequence[pa.RecordBatch]], raw: Sequence[float], target: str) -> None:
+def report_puts(
+    report: Report, what: str, put: Put, rounds: Sequence[Sequence[pa.RecordBatch]], raw: Sequence[float], target: str
+) -> None:
     with report.measure() as cost:
         seconds = [timed(put, batches) for batches in rounds]
     rows = [sum(b.num_rows for b in batches) for batches in rounds]
@@ -184,7 +192,9 @@ def report_puts(report: Report, what: str, put: Put, rounds: Sequence[Sequence[p
 
 
 def report_reads(report: Report, store: EmbeddedStore, keys: npt.NDArray[np.int64]) -> None:
-    wanted = [pa.RecordBatch.from_arrays([pa.array(keys[at : at + BATCH])], names=["id"]) for at in range(0, UPDATED, BATCH)]
+    wanted = [
+        pa.RecordBatch.from_arrays([pa.array(keys[at : at + BATCH])], names=["id"]) for at in range(0, UPDATED, BATCH)
+    ]
     begin = time.perf_counter()
     found = sum(store.lookup(TABLE, ZERO, batch).num_rows for batch in wanted)
     report.add("lookup in batches of 10,000", figure=found / (time.perf_counter() - begin) / 1e3, unit="k rows/s")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Iceberg lake: writer, upserts, commits over many rounds, scans after deletes, a writer's memory.
 
-`python -m bench.iceberg 0.1` runs a tenth of the sizes; `python -m bench.iceberg scan memory` some of the cases, and keeps what is
-stored of the others.
+`python -m bench.iceberg 0.1` runs a tenth of the sizes; `python -m bench.iceberg scan memory` some of the cases, and
+keeps what is stored of the others.
 """
 
 from __future__ import annotations
@@ -82,7 +82,10 @@ class Columns:
         return [
             pa.array(keys),
             pa.array(chance.integers(1, 50, n, dtype=np.int32)),
-            pa.array(chance.integers(100, 10_000_00, n)).cast(pa.decimal128(20, 0)).cast(pa.decimal128(22, 2)).cast(pa.decimal128(12, 2)),
+            pa.array(chance.integers(100, 10_000_00, n))
+            .cast(pa.decimal128(20, 0))
+            .cast(pa.decimal128(22, 2))
+            .cast(pa.decimal128(12, 2)),
             pa.array(chance.random(n)),
             self._flags.take(pa.array(chance.integers(0, 3, n))),
             self._modes.take(pa.array(chance.integers(0, 5, n))),
@@ -148,7 +151,9 @@ def bench_writer(report: Report, rows: int) -> None:
         schema = to_arrow_schema(lake.connection.load(table.path).schema())
         options = ParquetOptions.parse({})
         whole = pa.Table.from_batches(source)
-        whole = whole.append_column("__bucket", pa.repeat(pa.scalar(0, pa.int32()), rows)).select(schema.names).cast(schema)
+        whole = (
+            whole.append_column("__bucket", pa.repeat(pa.scalar(0, pa.int32()), rows)).select(schema.names).cast(schema)
+        )
         step = min(options.row_group_rows, max(1, options.row_group_bytes * rows // whole.nbytes))
         groups = [whole.slice(at, step).combine_chunks() for at in range(0, rows, step)]
         folder = Path(tempfile.mkdtemp(prefix="lakeward-bench-"))
@@ -201,7 +206,9 @@ class ChangelogMaker:
         self.ends[bucket] += 2 * count
         return self._batch(bucket, np.repeat(keys, 2), offsets, kinds, previous)
 
-    def _batch(self, bucket: int, keys: np.ndarray, offsets: np.ndarray, kinds: np.ndarray, previous: np.ndarray | None) -> pa.RecordBatch:
+    def _batch(
+        self, bucket: int, keys: np.ndarray, offsets: np.ndarray, kinds: np.ndarray, previous: np.ndarray | None
+    ) -> pa.RecordBatch:
         at = pa.array(np.full(len(keys), 1_700_000_000_000), pa.timestamp("ms", "UTC"))
         prev = pa.nulls(len(keys), pa.int64()) if previous is None else pa.array(previous)
         arrays = [*self._columns.make(keys * self.buckets + bucket), pa.array(offsets), at, pa.array(kinds), prev]
@@ -229,7 +236,9 @@ def run_round(lake: IcebergLakeStorage, table: TableInfo, changes: dict[int, pa.
         replaced[bucket], stops[bucket] = fold.replaced_below, stop
     properties = CommitProperties(round_id=round_id, epoch=1, job="bench", offsets=stops)
     ready = committer.prepare(results, replaced, base, properties)
-    committer.commit(ready, Precondition(table_id=table.table_id, token=base.token, starts={b: base.offsets.get(b) for b in stops}))
+    committer.commit(
+        ready, Precondition(table_id=table.table_id, token=base.token, starts={b: base.offsets.get(b) for b in stops})
+    )
 
 
 def bench_upserts(report: Report, scale: float) -> None:
@@ -343,7 +352,10 @@ def _our_commits(rounds: int) -> tuple[list[float], list[float]]:
             properties = CommitProperties(round_id=round_id, epoch=1, job="bench", offsets={bucket: number * 10 + 10})
             ready = committer.prepare([result], {}, base, properties)
             ready = replace(ready, expire=tuple(s.snapshot_id for s in ready.expirable))
-            committer.commit(ready, Precondition(table_id=table.table_id, token=base.token, starts={bucket: base.offsets.get(bucket)}))
+            committer.commit(
+                ready,
+                Precondition(table_id=table.table_id, token=base.token, starts={bucket: base.offsets.get(bucket)}),
+            )
             commits.append(time.process_time() - before)
             clock.advance(10)
             gone += ready.expirable
@@ -385,7 +397,11 @@ def _around(costs: list[float], mark: int) -> float:
 # ---- scans -----------------------------------------------------------------------------------------------------------
 def bench_scan(report: Report) -> None:
     with new_lake() as lake:
-        table, maker, chance = table_info("scan", pk=True, buckets=1), ChangelogMaker(10_000, 1), np.random.default_rng(6)
+        table, maker, chance = (
+            table_info("scan", pk=True, buckets=1),
+            ChangelogMaker(10_000, 1),
+            np.random.default_rng(6),
+        )
         fresh, files = table_info("fresh", pk=True, buckets=1), table_info("files", pk=True, buckets=1)
         for made in (table, fresh, files):
             lake.catalog().create(made)
@@ -417,7 +433,8 @@ def bench_scan(report: Report) -> None:
             target="<= 2",
             of="ratio",
             cost=Cost(cpu_s=after),
-            note=f"11 data files beside one: the same files without a single delete already take {as_many / before:.1f} times as long, "
+            note=f"11 data files beside one: the same files without a single delete already take "
+            f"{as_many / before:.1f} times as long, "
             "as each costs half a millisecond to open and decode. Compaction, which merges them, is not built yet.",
         )
 
@@ -461,7 +478,9 @@ def _copy(lake: IcebergLakeStorage, source: TableInfo, target: TableInfo) -> Non
     results, stops = [], {}
     for number in range(target.descriptor.bucket_count):
         bucket = Bucket("", number)
-        rows = pa.Table.from_batches(reader.scan(head, columns=[*COLUMNS, OFFSET, TIMESTAMP], buckets=[bucket])).sort_by(OFFSET)
+        rows = pa.Table.from_batches(
+            reader.scan(head, columns=[*COLUMNS, OFFSET, TIMESTAMP], buckets=[bucket])
+        ).sort_by(OFFSET)
         stop = rows.column(OFFSET)[-1].as_py() + 1
         writer = lake.open_writer(task(target, handle, 0, stop, number))
         for batch in rows.to_batches():
@@ -473,7 +492,8 @@ def _copy(lake: IcebergLakeStorage, source: TableInfo, target: TableInfo) -> Non
     base = lake.open_reader(target).load_base()
     properties = CommitProperties(round_id=round_id, epoch=1, job="bench", offsets=stops)
     committer.commit(
-        committer.prepare(results, {}, base, properties), Precondition(table_id=target.table_id, token=None, starts=dict.fromkeys(stops))
+        committer.prepare(results, {}, base, properties),
+        Precondition(table_id=target.table_id, token=None, starts=dict.fromkeys(stops)),
     )
 
 
@@ -490,7 +510,9 @@ def bench_memory(report: Report, scale: float) -> None:
     peaks = {}
     for rows in (int(5_000_000 * scale), int(20_000_000 * scale)):
         command = [sys.executable, "-m", "bench.iceberg", "write-alone", str(rows)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parent.parent, env=dict(os.environ))
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=True, cwd=Path(__file__).parent.parent, env=dict(os.environ)
+        )
         peaks[rows] = float(done.stdout.split()[-1])
     small, large = peaks.values()
     report.add(
@@ -531,7 +553,11 @@ def main(*arguments: str) -> None:
     scales = [float(a) for a in arguments if a not in CASES]
     chosen = [a for a in arguments if a in CASES] or list(CASES)
     scale = scales[0] if scales else 1.0
-    report = Report("iceberg") if scale == 1.0 else Report("iceberg", folder=Path(__file__).parent.parent / "build" / "bench")
+    report = (
+        Report("iceberg")
+        if scale == 1.0
+        else Report("iceberg", folder=Path(__file__).parent.parent / "build" / "bench")
+    )
     for name in chosen:
         CASES[name](report, scale)
     made = {r.case for r in report.results}

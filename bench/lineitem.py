@@ -7,12 +7,26 @@ import numpy as np
 import pyarrow as pa
 
 COLUMNS = (
-    "l_orderkey BIGINT, l_partkey BIGINT, l_suppkey INT, l_linenumber INT, l_quantity DOUBLE, l_extendedprice DOUBLE, l_discount DOUBLE, "
+    "l_orderkey BIGINT, l_partkey BIGINT, l_suppkey INT, l_linenumber INT, l_quantity DOUBLE, l_extendedprice DOUBLE, "
+    "l_discount DOUBLE, "
     "l_tax DOUBLE, l_returnflag STRING, l_linestatus STRING, l_shipdate DATE, l_shipmode STRING, l_comment STRING"
 )
 FLAGS, STATUSES = ("A", "N", "R"), ("F", "O")
 MODES = ("AIR", "FOB", "MAIL", "RAIL", "REG AIR", "SHIP", "TRUCK")
-WORDS = ("quickly", "final", "deposits", "furiously", "ironic", "packages", "sleep", "carefully", "bold", "requests", "haggle", "regular")
+WORDS = (
+    "quickly",
+    "final",
+    "deposits",
+    "furiously",
+    "ironic",
+    "packages",
+    "sleep",
+    "carefully",
+    "bold",
+    "requests",
+    "haggle",
+    "regular",
+)
 
 
 def lineitem(start: int, count: int, seed: int = 1) -> pa.Table:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""100 tables that grow by 100 rows a second each, five minutes, at 30 s and at 10 s freshness: missed deadlines, CPU per round.
+"""100 tables that grow by 100 rows a second each, five minutes, at 30 s and at 10 s freshness: missed deadlines, CPU
+per round.
 
-`LAKEWARD_BENCH_SCALE=0.1` takes a tenth of the tables and of the time. `python -m bench.many_tables 30` runs that freshness alone and
-keeps the other's last results."""
+`LAKEWARD_BENCH_SCALE=0.1` takes a tenth of the tables and of the time. `python -m bench.many_tables 30` runs that
+freshness alone and keeps the other's last results."""
 
 from __future__ import annotations
 
@@ -74,19 +75,31 @@ def measure(bench: Bench, report: Report, freshness_s: int) -> None:
         client.drop_table(path)
 
 
-def _add(report: Report, freshness_s: int, statuses: list[dict[str, Any]], rounds: int, cost: Cost, server_cpu: float) -> None:
+def _add(
+    report: Report, freshness_s: int, statuses: list[dict[str, Any]], rounds: int, cost: Cost, server_cpu: float
+) -> None:
     misses = sum(int(s["misses"]) for s in statuses)
     case = f"{TABLES} tables x 100 rows/s, {SECONDS:.0f} s, freshness {freshness_s} s"
     per_round = cost.cpu_s / max(1, rounds)
     note = None
     if misses:
         needed = TABLES * per_round / (freshness_s / 2)
-        note = f"{rounds} rounds of {per_round:.2f} CPU s in the job: {needed:.1f} cores would keep {TABLES} tables at {freshness_s} s"
+        note = (
+            f"{rounds} rounds of {per_round:.2f} CPU s in the job: {needed:.1f} cores would keep {TABLES} tables "
+            f"at {freshness_s} s"
+        )
     report.add(
-        f"{case}: missed deadlines", figure=misses, unit="misses", target="<= 0" if freshness_s == 30 else None, cost=cost, note=note
+        f"{case}: missed deadlines",
+        figure=misses,
+        unit="misses",
+        target="<= 0" if freshness_s == 30 else None,
+        cost=cost,
+        note=note,
     )
     report.add(f"{case}: CPU per round, job", figure=per_round, unit="CPU s", cost=cost)
-    report.add(f"{case}: CPU per round, server", figure=server_cpu / max(1, rounds), unit="CPU s", cost=Cost(cpu_s=server_cpu))
+    report.add(
+        f"{case}: CPU per round, server", figure=server_cpu / max(1, rounds), unit="CPU s", cost=Cost(cpu_s=server_cpu)
+    )
 
 
 def main(arguments: Sequence[str] = ()) -> None:

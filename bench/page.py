@@ -17,9 +17,10 @@ FOLDER = Path(__file__).parent
 HEAD = """# Benchmarks
 
 <!-- Written by `python -m bench.page`; do not edit. -->
-`make bench` runs all of them, `make bench NAME=peers` one; both write this page anew. Each figure stands beside its limit or a peer,
-measured in the same run unless it says otherwise. CPU seconds and peak memory count child processes too. Data is made from a seed.
-Most take an environment variable for a small version, for instance `LAKEWARD_BENCH_SCALE=0.05`.
+`make bench` runs all of them, `make bench NAME=peers` one; both write this page anew. Each figure stands beside its
+limit or a peer, measured in the same run unless it says otherwise. CPU seconds and peak memory count child processes
+too. Data is made from a seed. Most take an environment variable for a small version, for instance
+`LAKEWARD_BENCH_SCALE=0.05`.
 
 Charts: blue is our figure, red one that misses its target, grey what stands beside it; lengths by square root.
 """
@@ -46,7 +47,17 @@ def _section(folder: Path, path: Path) -> str:
     judged = sum(r["met"] is not None for r in results)
     verdict = f"{judged - missed} of {judged} targets met" if judged else "no targets"
     return "\n".join(
-        [f"## {path.stem}", "", f"{verdict}.", "", f"![{path.stem}](results/{chart.name})", "", *_table(results), "", *_notes(results)]
+        [
+            f"## {path.stem}",
+            "",
+            f"{verdict}.",
+            "",
+            f"![{path.stem}](results/{chart.name})",
+            "",
+            *_table(results),
+            "",
+            *_notes(results),
+        ]
     )
 
 

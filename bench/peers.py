@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""10 M lineitem rows into Iceberg, rows per CPU second: ours, Structured Streaming into Java Iceberg, PyIceberg append; Flink as published.
+"""10 M lineitem rows into Iceberg, rows per CPU second: ours, Structured Streaming into Java Iceberg, PyIceberg append;
+Flink as published.
 
-Each reads the same rows from where it would: we from the hot store's log, Spark from Parquet files, PyIceberg from memory."""
+Each reads the same rows from where it would: we from the hot store's log, Spark from Parquet files, PyIceberg from
+memory."""
 
 from __future__ import annotations
 
@@ -27,12 +29,16 @@ SCALE = float(os.environ.get("LAKEWARD_BENCH_SCALE", "1"))
 CHUNK = 100_000
 ROWS = max(CHUNK * 4, int(10_000_000 * SCALE) // CHUNK * CHUNK)
 IN_MEMORY = (
-    "it starts from Arrow tables in memory and neither reads a log nor runs on Spark. Of our CPU seconds for 10 M rows about 3.8 go into "
-    "Parquet (it takes 3.2 for the ten columns, 3.8 with our three beside them), 1.0 into reading the log over Flight, the rest Spark's "
+    "it starts from Arrow tables in memory and neither reads a log nor runs on Spark. Of our CPU seconds for 10 M "
+    "rows about 3.8 go into "
+    "Parquet (it takes 3.2 for the ten columns, 3.8 with our three beside them), 1.0 into reading the log over "
+    "Flight, the rest Spark's "
     "driver, JVM and workers; only less of the last two would help"
 )
 FLINK_ZSTD, FLINK_STOCK = 10_000_000 / 29.6, 10_000_000 / 78.6
-"""Rows per CPU second of Fluss's Flink job on 10 columns, with its codec mended to zstd, and as it is (GZIP); measured apart."""
+"""Rows per CPU second of Fluss's Flink job on 10 columns, with its codec mended to zstd, and as it is (GZIP); measured
+apart.
+"""
 
 
 def ours(folder: Path) -> tuple[float, Cost]:
@@ -40,7 +46,9 @@ def ours(folder: Path) -> tuple[float, Cost]:
     try:
         bench.warm_up()
         limit = {"table.datalake.max-round-duration": "1 h"}
-        table = bench.client.create_table("bench.lineitem", COLUMNS, buckets=4, bucket_key="l_orderkey", freshness="2 h", properties=limit)
+        table = bench.client.create_table(
+            "bench.lineitem", COLUMNS, buckets=4, bucket_key="l_orderkey", freshness="2 h", properties=limit
+        )
         for at in range(0, ROWS, CHUNK):
             table.append(lineitem(at, CHUNK))
         cost, _ = bench.tier(table)
@@ -62,7 +70,12 @@ def streaming(folder: Path) -> tuple[float, Cost]:
 
 def run_peer(*folders: Path) -> dict[str, float]:
     python, jar = environment()
-    variables = {"JAVA_HOME": str(load_java().home), "PATH": "/usr/bin:/bin", "PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1"}
+    variables = {
+        "JAVA_HOME": str(load_java().home),
+        "PATH": "/usr/bin:/bin",
+        "PYSPARK_PYTHON": str(python),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
     command = [python, Path(__file__).with_name("streaming_peer.py"), jar, *folders]
     done = subprocess.run(command, capture_output=True, text=True, env=variables, check=True)
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
@@ -77,8 +90,12 @@ def with_system_columns(rows: pa.Table, at: int) -> pa.Table:
     return rows.append_column("__timestamp", pa.array(np.full(count, 1_700_000_000_000_000), pa.timestamp("us", "UTC")))
 
 
-def pyiceberg_append(folder: Path, report: Report, *, buckets: bool, system_columns: bool = False) -> tuple[float, Cost]:
-    """A million rows a commit, as its users do it: rows that are in memory already, with or without our four buckets and columns."""
+def pyiceberg_append(
+    folder: Path, report: Report, *, buckets: bool, system_columns: bool = False
+) -> tuple[float, Cost]:
+    """A million rows a commit, as its users do it: rows that are in memory already, with or without our four buckets
+    and columns.
+    """
     folder.mkdir()
     catalog = load_catalog("peer", type="sql", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}")
     catalog.create_namespace("db")
@@ -106,7 +123,9 @@ def main() -> None:
         figure, cost = ours(folder)
         peers = {
             "Spark Structured Streaming into Java Iceberg": streaming(folder),
-            "PyIceberg append, our four buckets and columns": pyiceberg_append(folder / "same", report, buckets=True, system_columns=True),
+            "PyIceberg append, our four buckets and columns": pyiceberg_append(
+                folder / "same", report, buckets=True, system_columns=True
+            ),
             "PyIceberg append, four buckets": pyiceberg_append(folder / "buckets", report, buckets=True),
             "PyIceberg append, no partitions": pyiceberg_append(folder / "plain", report, buckets=False),
         }
@@ -128,7 +147,14 @@ def main() -> None:
     for name, theirs in (("Flink's job, zstd", FLINK_ZSTD), ("Flink's job, stock", FLINK_STOCK)):
         what = f"{name}, measured apart on 10 columns"
         report.add(
-            f"{case}, beside {name}", figure=figure, unit="rows/CPU s", beside=theirs, beside_what=what, target="> 1", of="ratio", cost=cost
+            f"{case}, beside {name}",
+            figure=figure,
+            unit="rows/CPU s",
+            beside=theirs,
+            beside_what=what,
+            target="> 1",
+            of="ratio",
+            cost=cost,
         )
     report.finish()
 

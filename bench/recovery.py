@@ -49,7 +49,14 @@ def main() -> None:
                     process.kill()
             server.stop()
     case = f"job killed after writing {ROWS:,} rows, started again under its name"
-    report.add(f"{case}: until tiered", figure=seconds, unit="s", beside=227.0, beside_what="Fluss with Flink, measured apart", cost=cost)
+    report.add(
+        f"{case}: until tiered",
+        figure=seconds,
+        unit="s",
+        beside=227.0,
+        beside_what="Fluss with Flink, measured apart",
+        cost=cost,
+    )
     report.add(f"{case}: less its own round", figure=seconds - one, unit="s", target="<= 10", cost=cost)
     report.finish()
 

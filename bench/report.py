@@ -4,7 +4,8 @@
     report = Report("startup")
     with report.measure() as cost:
         ...
-    report.add("import lakeward", figure=61.0, unit="ms", beside=20.0, beside_what="python -c pass", target="<= 150", cost=cost)
+    report.add("import lakeward", figure=61.0, unit="ms", beside=20.0, beside_what="python -c pass", target="<= 150",
+    cost=cost)
     report.finish()
 
 `python -m bench.report` runs every benchmark, `python -m bench.report NAME` one.
@@ -45,7 +46,9 @@ class Cost:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """`beside`: what it was measured against, in the same run. `ratio`: figure / beside. `met` is None without a target."""
+    """`beside`: what it was measured against, in the same run. `ratio`: figure / beside. `met` is None without a
+    target.
+    """
 
     case: str
     figure: float
@@ -57,7 +60,9 @@ class Result:
     cpu_s: float
     peak_rss_mb: float
     note: str | None = None
-    """Where a target is missed: by how much, what the profile shows, what would mend it. Or what the figure does not hold."""
+    """Where a target is missed: by how much, what the profile shows, what would mend it. Or what the figure does not
+    hold.
+    """
 
 
 @dataclass
@@ -93,7 +98,9 @@ class Report:
         cost: Cost | None = None,
         note: str | None = None,
     ) -> Result:
-        """Records one line. `target` is `<= 150` or `>= 0.5`, and holds for the figure, or for the ratio with `of="ratio"`."""
+        """Records one line. `target` is `<= 150` or `>= 0.5`, and holds for the figure, or for the ratio with
+        `of="ratio"`.
+        """
         ratio = figure / beside if beside else None
         judged = ratio if of == "ratio" else figure
         spent = cost or Cost()
@@ -114,20 +121,30 @@ class Report:
         return result
 
     def finish(self, keep: Callable[[str], bool] = lambda _case: False) -> Path:
-        """Stores the results, replacing those of an earlier run, except cases that this run left out and that `keep` names."""
+        """Stores the results, replacing those of an earlier run, except cases that this run left out and that `keep`
+        names.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"{self.name}.json"
         before = json.loads(path.read_text()) if path.exists() else []
         kept = [r for r in before if keep(r["case"])]
         path.write_text(json.dumps([*kept, *(asdict(r) for r in self.results)], indent=2) + "\n")
         missed = [r.case for r in self.results if r.met is False]
-        print(f"{self.name}: {len(self.results)} results in {os.path.relpath(path)}, {len(missed)} targets missed", flush=True)
+        print(
+            f"{self.name}: {len(self.results)} results in {os.path.relpath(path)}, {len(missed)} targets missed",
+            flush=True,
+        )
         return path
 
 
 def is_met(value: float, target: str) -> bool:
     sign, _, bound = target.partition(" ")
-    return {"<=": value <= float(bound), ">=": value >= float(bound), "<": value < float(bound), ">": value > float(bound)}[sign]
+    return {
+        "<=": value <= float(bound),
+        ">=": value >= float(bound),
+        "<": value < float(bound),
+        ">": value > float(bound),
+    }[sign]
 
 
 def find_benchmarks() -> list[str]:
@@ -135,7 +152,9 @@ def find_benchmarks() -> list[str]:
 
 
 def run(names: list[str]) -> int:
-    """Each benchmark in a process of its own, so that none inherits another's memory. A benchmark that fails does not stop the rest."""
+    """Each benchmark in a process of its own, so that none inherits another's memory. A benchmark that fails does not
+    stop the rest.
+    """
     known = find_benchmarks()
     unknown = sorted(set(names) - set(known))
     if unknown:

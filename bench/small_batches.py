@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""23 columns, 1,000 batches of 10 rows one after the other (DuckLake's published case): the inserts, then nine aggregates by union read."""
+"""23 columns, 1,000 batches of 10 rows one after the other (DuckLake's published case): the inserts, then nine
+aggregates by union read.
+"""
 
 from __future__ import annotations
 
@@ -71,16 +73,38 @@ def main() -> None:
     per_batch = "PyIceberg append per batch (first 100, so without the growth of its metadata)"
     report.add(case, figure=inserts.wall_s, unit="s", beside=peer, beside_what=per_batch, cost=inserts)
     report.add(
-        f"{case}, beside DuckLake", figure=inserts.wall_s, unit="s", beside=ducklake, beside_what="DuckLake, published", cost=inserts
+        f"{case}, beside DuckLake",
+        figure=inserts.wall_s,
+        unit="s",
+        beside=ducklake,
+        beside_what="DuckLake, published",
+        cost=inserts,
     )
-    report.add(f"{case}, beside Iceberg", figure=inserts.wall_s, unit="s", beside=iceberg, beside_what="Iceberg, published", cost=inserts)
+    report.add(
+        f"{case}, beside Iceberg",
+        figure=inserts.wall_s,
+        unit="s",
+        beside=iceberg,
+        beside_what="Iceberg, published",
+        cost=inserts,
+    )
     iceberg, ducklake = PUBLISHED["aggregates"]
     case = "nine aggregates by union read"
     report.add(
-        f"{case}, beside DuckLake", figure=aggregates.wall_s, unit="s", beside=ducklake, beside_what="DuckLake, published", cost=aggregates
+        f"{case}, beside DuckLake",
+        figure=aggregates.wall_s,
+        unit="s",
+        beside=ducklake,
+        beside_what="DuckLake, published",
+        cost=aggregates,
     )
     report.add(
-        f"{case}, beside Iceberg", figure=aggregates.wall_s, unit="s", beside=iceberg, beside_what="Iceberg, published", cost=aggregates
+        f"{case}, beside Iceberg",
+        figure=aggregates.wall_s,
+        unit="s",
+        beside=iceberg,
+        beside_what="Iceberg, published",
+        cost=aggregates,
     )
     report.finish()
 

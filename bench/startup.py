@@ -33,7 +33,15 @@ def main() -> None:
     ):
         with report.measure() as cost:
             figure = start_ms(*arguments)
-        report.add(case, figure=figure, unit="ms", beside=empty, beside_what="an empty Python process", target=target, cost=cost)
+        report.add(
+            case,
+            figure=figure,
+            unit="ms",
+            beside=empty,
+            beside_what="an empty Python process",
+            target=target,
+            cost=cost,
+        )
     report.finish()
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark Structured Streaming into Java Iceberg, in an environment of its own: `python streaming_peer.py JAR WARM SOURCE WAREHOUSE`.
+"""Spark Structured Streaming into Java Iceberg, in an environment of its own: `python streaming_peer.py JAR WARM SOURCE
+WAREHOUSE`.
 
-Reads folders of Parquet files, first a small one to warm up, writes Iceberg tables of four buckets, prints as JSON what the second cost:
-wall and CPU seconds of JVM and driver. Nothing of ours is importable here."""
+Reads folders of Parquet files, first a small one to warm up, writes Iceberg tables of four buckets, prints as JSON what
+the second cost: wall and CPU seconds of JVM and driver. Nothing of ours is importable here."""
 
 import json
 import os
@@ -46,7 +47,11 @@ def stream(spark: SparkSession, source: str, table: str, warehouse: str) -> None
         "TBLPROPERTIES ('write.parquet.compression-codec'='zstd', 'write.distribution-mode'='hash')"
     )
     frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", 50).parquet(source)
-    query = frame.writeStream.format("iceberg").trigger(availableNow=True).option("checkpointLocation", f"{warehouse}/{table}-checkpoint")
+    query = (
+        frame.writeStream.format("iceberg")
+        .trigger(availableNow=True)
+        .option("checkpointLocation", f"{warehouse}/{table}-checkpoint")
+    )
     query.toTable(f"lake.db.{table}").awaitTermination()
 
 

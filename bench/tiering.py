@@ -110,7 +110,10 @@ def phases_s(round_: dict[str, Any]) -> float:
 
 
 # ---- log table -------------------------------------------------------------------------------------------------------
-LOG_COLUMNS = "id BIGINT, at TIMESTAMP(3), device INT, city STRING, v1 DOUBLE, v2 DOUBLE, v3 FLOAT, count BIGINT, state STRING, note STRING"
+LOG_COLUMNS = (
+    "id BIGINT, at TIMESTAMP(3), device INT, city STRING, v1 DOUBLE, v2 DOUBLE, v3 FLOAT, count BIGINT, "
+    "state STRING, note STRING"
+)
 
 
 def log_rows(start: int, count: int) -> pa.Table:
@@ -170,10 +173,11 @@ def parquet_alone(rows: int) -> float:
         return rows / (time.perf_counter() - began)
 
 
-LOG_NOTE = """CPU s for 10 M rows, profiled apart: Parquet of the 10 columns 2.6, which is all that the peer does on the same two cores;
-our 3 system columns 0.3; reading over Flight 0.4 in the workers and 0.8 in the server; JVM and driver 0.2. The cores are busy for about
-90 % of the round, so reading ahead would gain little. To try next: log tables without offset, time and kind of change for each row on the
-wire, a sixth of its bytes; forcing a row group to disk while the next one is encoded.
+LOG_NOTE = """CPU s for 10 M rows, profiled apart: Parquet of the 10 columns 2.6, which is all that the peer does on
+the same two cores; our 3 system columns 0.3; reading over Flight 0.4 in the workers and 0.8 in the
+server; JVM and driver 0.2. The cores are busy for about 90 % of the round, so reading ahead would gain
+little. To try next: log tables without offset, time and kind of change for each row on the wire, a sixth
+of its bytes; forcing a row group to disk while the next one is encoded.
 """
 
 
@@ -189,7 +193,17 @@ def bench_log(bench: Bench, report: Report) -> None:
     case = f"log table, {rows:,} rows x 10 columns, 4 buckets"
     note = " ".join(LOG_NOTE.split()) if figure < 0.6 * alone else None
     beside_what = "Parquet alone, 2 processes"
-    report.add(case, figure=figure, unit="rows/s", beside=alone, beside_what=beside_what, target=">= 0.6", of="ratio", cost=cost, note=note)
+    report.add(
+        case,
+        figure=figure,
+        unit="rows/s",
+        beside=alone,
+        beside_what=beside_what,
+        target=">= 0.6",
+        of="ratio",
+        cost=cost,
+        note=note,
+    )
 
 
 # ---- PK table --------------------------------------------------------------------------------------------------------
@@ -225,7 +239,9 @@ def bench_pk(bench: Bench, report: Report) -> None:
         table = load_pk(bench, keys * times, f"pk{times}")
         first, _ = bench.tier(table)
         if times == 1:
-            report.add(f"PK table, {keys:,} keys, first round", figure=first.cpu_s, unit="CPU s", target="<= 2", cost=first)
+            report.add(
+                f"PK table, {keys:,} keys, first round", figure=first.cpu_s, unit="CPU s", target="<= 2", cost=first
+            )
         costs = []
         for turn in (1, 2, 3):
             update_pk(table, keys * times, updates, turn)
@@ -235,7 +251,15 @@ def bench_pk(bench: Bench, report: Report) -> None:
         case = f"PK table, {keys * times:,} keys, {updates:,} updates"
         report.add(case, figure=best.cpu_s, unit="CPU s", target="<= 1" if times == 1 else None, cost=best)
     case = f"the same updates on {4 * keys:,} keys as on {keys:,}"
-    report.add(case, figure=spent[4], unit="CPU s", beside=spent[1], beside_what="on the smaller table", target="<= 1.3", of="ratio")
+    report.add(
+        case,
+        figure=spent[4],
+        unit="CPU s",
+        beside=spent[1],
+        beside_what="on the smaller table",
+        target="<= 1.3",
+        of="ratio",
+    )
 
 
 # ---- small rounds ----------------------------------------------------------------------------------------------------
@@ -250,9 +274,16 @@ def bench_small(bench: Bench, report: Report) -> None:
     empty = empty_job_ms()
     figure = float(np.median(times))
     report.add(
-        "a 10-row round, plan to committed", figure=figure, unit="ms", beside=empty, beside_what="an empty Spark job", cost=costs[-1]
+        "a 10-row round, plan to committed",
+        figure=figure,
+        unit="ms",
+        beside=empty,
+        beside_what="an empty Spark job",
+        cost=costs[-1],
     )
-    report.add("a 10-row round above an empty Spark job", figure=figure - empty, unit="ms", target="<= 300", cost=costs[-1])
+    report.add(
+        "a 10-row round above an empty Spark job", figure=figure - empty, unit="ms", target="<= 300", cost=costs[-1]
+    )
 
 
 def _nothing(order: bytes) -> list[bytes]:
@@ -276,7 +307,9 @@ def empty_job_ms() -> float:
 
 def bench_many(bench: Bench, report: Report) -> None:
     count = max(10, int(100 * SCALE))
-    tables = [bench.client.create_table(f"bench.many{n}", "id BIGINT, name STRING", freshness="3 s") for n in range(count)]
+    tables = [
+        bench.client.create_table(f"bench.many{n}", "id BIGINT, name STRING", freshness="3 s") for n in range(count)
+    ]
     cpu = bench.job_cpu_s()
     for table in tables:
         table.append([{"id": i, "name": "x"} for i in range(100)])
@@ -301,7 +334,9 @@ def bench_memory(bench: Bench, report: Report) -> None:
             marks.append(bench.job_rss_mb())
     first, last = float(np.median(marks[: len(marks) // 4])), float(np.median(marks[-len(marks) // 4 :]))
     case = f"driver and worker memory after {rounds} rounds"
-    report.add(case, figure=last, unit="MB", beside=first, beside_what="after the first quarter", target="<= 1.1", of="ratio")
+    report.add(
+        case, figure=last, unit="MB", beside=first, beside_what="after the first quarter", target="<= 1.1", of="ratio"
+    )
     assert committed(bench.client, table.path)
 
 

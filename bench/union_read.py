@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Union reads over 5 M lake rows and 100 k hot rows: Spark and Arrow beside the same lake files read alone. Warm, medians.
+"""Union reads over 5 M lake rows and 100 k hot rows: Spark and Arrow beside the same lake files read alone. Warm,
+medians.
 
-`LAKEWARD_BENCH_SCALE=0.05 python -m bench.union_read` runs a small version; `python -m bench.union_read arrow` some cases.
+`LAKEWARD_BENCH_SCALE=0.05 python -m bench.union_read` runs a small version; `python -m bench.union_read arrow` some
+cases.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ class Bench:
         self.server = Server(folder)
         self.job = Job(self.server, "bench", spark=False)
         self.client: Client = self.server.connect()
-        self.spark = open_session(SessionOptions(master="local[2]", archive=False, conf={"spark.driver.memory": "2g"})).spark
+        self.spark = open_session(
+            SessionOptions(master="local[2]", archive=False, conf={"spark.driver.memory": "2g"})
+        ).spark
 
     def close(self) -> None:
         self.spark.stop()
@@ -93,7 +97,9 @@ def log_table(bench: Bench, path: str = "bench.log", **options: Any) -> Table:
 
 
 def pk_table(bench: Bench, path: str = "bench.pk", step: int = 1) -> Table:
-    """Rows in the lake of which some are deleted by position, and a tail that replaces others: neighbours, or every `step`th."""
+    """Rows in the lake of which some are deleted by position, and a tail that replaces others: neighbours, or every
+    `step`th.
+    """
     table = bench.client.create_table(path, COLUMNS, primary_key="id", buckets=4, freshness="1 h")
     put(table.upsert, 0, LAKE_ROWS)
     tier_now(bench.client, table, LIMIT_S)
@@ -140,7 +146,9 @@ def measure_spark(report: Report, bench: Bench, table: Table, what: str, factor:
         )
         frame = bench.union(table)
         held = median_s(partial(query, frame))
-        report.add(f"{name}, {what}, DataFrame made before", figure=held, unit="s", beside=alone, beside_what="the same")
+        report.add(
+            f"{name}, {what}, DataFrame made before", figure=held, unit="s", beside=alone, beside_what="the same"
+        )
 
 
 def _run(query: Callable[[Any], Any], make: Callable[[], Any]) -> Any:
@@ -177,7 +185,9 @@ def measure_filters(report: Report, bench: Bench) -> None:
         for way, read in few.items():
             beside = whole_arrow if way == "Arrow" else whole_spark
             case = f"bytes read, filter on a {name}, {way}"
-            report.add(case, figure=read, unit="MB", beside=beside, beside_what="full scan", target="<= 0.9", of="ratio")
+            report.add(
+                case, figure=read, unit="MB", beside=beside, beside_what="full scan", target="<= 0.9", of="ratio"
+            )
 
 
 def _arrow_sum(table: Table, filter: Any = None) -> Any:

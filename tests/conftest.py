@@ -6,13 +6,20 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Derandomized: the same examples on every run, so that a red test is red for everybody. No deadline: the machine may be busy.
-settings.register_profile("default", derandomize=True, deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("soak", deadline=None, max_examples=1_000, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+# Derandomized: the same examples on every run, so that a red test is red for everybody. No deadline: the machine may be
+# busy.
+settings.register_profile(
+    "default", derandomize=True, deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "soak", deadline=None, max_examples=1_000, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--soak", action="store_true", help="also run tests marked soak, and ten times as many property examples")
+    parser.addoption(
+        "--soak", action="store_true", help="also run tests marked soak, and ten times as many property examples"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

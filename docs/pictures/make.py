@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the pictures of README and docs from a running demo: `python docs/pictures/make.py` (needs Chromium and playwright).
+"""Makes the pictures of README and docs from a running demo: `python docs/pictures/make.py` (needs Chromium and
+playwright).
 
 With a folder as argument every page goes there too, in both themes and three widths: to be looked at."""
 

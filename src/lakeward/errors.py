@@ -1,32 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every error Lakeward raises, in one tree. Imports nothing of ours.
 
-    LakewardError
-    ├── InvalidInput                what a person or program handed in is wrong; nothing was changed
-    │   ├── InvalidConfig           UnknownOption, InvalidOptionValue
-    │   ├── InvalidTable, UnsupportedType, UnsupportedBucketKey, InvalidAlter
-    │   ├── InvalidRows             row, column, reason
-    │   ├── InvalidRequest          malformed HTTP, Flight or plan input
-    │   └── SparkUnsupported, JavaNotFound, UnsafeLake
-    ├── NotFound                    TableNotFound, PartitionNotFound, SnapshotGone, OffsetOutOfRange, PluginNotFound,
-    │                               JobNotFound, RoundNotFound
-    ├── AlreadyExists               TableAlreadyExists, LakeMismatch, LakeNotEmpty
-    ├── Refused                     Unauthorized, Forbidden, IncompatibleVersion, InsecureBinding
-    ├── HotStoreError               BucketStopped, CorruptBatch, OutOfSequence, DiskFull, Overloaded, PartitionExpired,
-    │                               DataFolderLocked, DataFolderVersion, WritesPaused, SchemaChanged, SnapshotBusy,
-    │                               LogTooShort, HotStoreBehind, LogRewritten, KvFailed, FlussError
-    ├── CoordinatorError            FencedEpoch, LeaseLost, Superseded, LedgerGap, IllegalTransition, TableBusy
-    ├── CommitError                 CommitConflict, CommitUnknown
-    ├── LakeError                   LakeUnavailable, LakeRolledBack, LakeBehind, LakeForeign, LakeTampered, LakeOverlap,
-    │                               LakeTableGone, LakeMetadataGone, LakeHistoriesDiffer, LakeSchemaBroken, ReplacedRowMissing,
-    │                               RoundTooOld
-    ├── Unavailable                 ServerUnavailable, TimedOut, ReadTooFarAhead
-    ├── SplitFailed                 a task returned an error that is not one of ours
-    ├── FaultInjected               a test asked for it
-    └── RemoteError                 a peer sent a code this version does not know
+    LakewardError ├── InvalidInput                what a person or program handed in is wrong; nothing was changed │
+    ├── InvalidConfig           UnknownOption, InvalidOptionValue │   ├── InvalidTable, UnsupportedType,
+    UnsupportedBucketKey, InvalidAlter │   ├── InvalidRows             row, column, reason │   ├── InvalidRequest
+    malformed HTTP, Flight or plan input │   └── SparkUnsupported, JavaNotFound, UnsafeLake ├── NotFound
+    TableNotFound, PartitionNotFound, SnapshotGone, OffsetOutOfRange, PluginNotFound, │
+    JobNotFound, RoundNotFound ├── AlreadyExists               TableAlreadyExists, LakeMismatch, LakeNotEmpty ├──
+    Refused                     Unauthorized, Forbidden, IncompatibleVersion, InsecureBinding ├── HotStoreError
+    BucketStopped, CorruptBatch, OutOfSequence, DiskFull, Overloaded, PartitionExpired, │
+    DataFolderLocked, DataFolderVersion, WritesPaused, SchemaChanged, SnapshotBusy, │
+    LogTooShort, HotStoreBehind, LogRewritten, KvFailed, FlussError ├── CoordinatorError            FencedEpoch,
+    LeaseLost, Superseded, LedgerGap, IllegalTransition, TableBusy ├── CommitError                 CommitConflict,
+    CommitUnknown ├── LakeError                   LakeUnavailable, LakeRolledBack, LakeBehind, LakeForeign,
+    LakeTampered, LakeOverlap, │                               LakeTableGone, LakeMetadataGone, LakeHistoriesDiffer,
+    LakeSchemaBroken, ReplacedRowMissing, │                               RoundTooOld ├── Unavailable
+    ServerUnavailable, TimedOut, ReadTooFarAhead ├── SplitFailed                 a task returned an error that is not
+    one of ours ├── FaultInjected               a test asked for it └── RemoteError                 a peer sent a code
+    this version does not know
 
-Constructors take facts as keywords and keep them as attributes. `code` is stable: it travels over HTTP, Flight and out of
-Spark tasks, and `from_wire` brings the same type back.
+Constructors take facts as keywords and keep them as attributes. `code` is stable: it travels over HTTP, Flight and out
+of Spark tasks, and `from_wire` brings the same type back.
 """
 
 from __future__ import annotations
@@ -72,8 +66,8 @@ def to_wire(error: LakewardError) -> dict[str, Any]:
 
 
 def from_wire(body: Mapping[str, Any]) -> LakewardError:
-    """The typed error again. Facts that this version does not know are dropped; an unknown code or missing facts become a
-    `RemoteError` that keeps the message."""
+    """The typed error again. Facts that this version does not know are dropped; an unknown code or missing facts become
+    a `RemoteError` that keeps the message."""
     cls = _by_code().get(str(body.get("code")))
     facts = body.get("facts")
     if cls is not None and isinstance(facts, Mapping):
@@ -283,7 +277,10 @@ class LakeMismatch(AlreadyExists):
 
 class LakeNotEmpty(AlreadyExists):
     code = "lake-not-empty"
-    template = "lake table {table} already has snapshots; adopt it on purpose with `lakeward table adopt`, or pick another name"
+    template = (
+        "lake table {table} already has snapshots; adopt it on purpose with `lakeward table adopt`, or pick "
+        "another name"
+    )
     table: str
 
 
@@ -362,7 +359,10 @@ class DiskFull(HotStoreError):
     code = "disk-full"
     http_status = 507
     retryable = True
-    template = "{where}: {free_bytes} bytes are free and {reserve_bytes} are kept in reserve; free some space, nothing was stored"
+    template = (
+        "{where}: {free_bytes} bytes are free and {reserve_bytes} are kept in reserve; free some space, "
+        "nothing was stored"
+    )
     where: str
     free_bytes: int
     reserve_bytes: int
@@ -372,7 +372,9 @@ class Overloaded(HotStoreError):
     code = "overloaded"
     http_status = 429
     retryable = True
-    template = "{what}: {in_use_bytes} of {limit_bytes} bytes are in use; try again a little later or send smaller batches"
+    template = (
+        "{what}: {in_use_bytes} of {limit_bytes} bytes are in use; try again a little later or send smaller batches"
+    )
     what: str
     in_use_bytes: int
     limit_bytes: int
@@ -414,7 +416,9 @@ class SchemaChanged(HotStoreError):
     code = "schema-changed"
     http_status = 409
     retryable = True
-    template = "table {table}: batch at offset {offset} has schema {batch_schema}, the round was planned on {planned_schema}"
+    template = (
+        "table {table}: batch at offset {offset} has schema {batch_schema}, the round was planned on {planned_schema}"
+    )
     table: str
     offset: int
     batch_schema: int
@@ -425,7 +429,9 @@ class KvFailed(HotStoreError):
     code = "kv-failed"
     http_status = 503
     retryable = True
-    template = "KV in {folder}: {what} failed: {reason}; the log has every row, and KV is mended from it at the next use"
+    template = (
+        "KV in {folder}: {what} failed: {reason}; the log has every row, and KV is mended from it at the next use"
+    )
     folder: str
     what: str
     reason: str
@@ -445,7 +451,8 @@ class LogTooShort(HotStoreError):
     code = "log-too-short"
     http_status = 409
     template = (
-        "table {table}, bucket {bucket}: the lake holds offsets up to {committed}, and the hot log starts at {start}; the rows between "
+        "table {table}, bucket {bucket}: the lake holds offsets up to {committed}, and the hot log starts at {start}; "
+        "the rows between "
         "are in neither: restore the hot store, or accept the gap with `lakeward table resync {table}`"
     )
     table: str
@@ -458,7 +465,8 @@ class HotStoreBehind(HotStoreError):
     code = "hot-store-behind"
     http_status = 409
     template = (
-        "table {table}, bucket {bucket}: the lake holds offsets up to {committed}, and the hot log ends at {end}; was the data folder "
+        "table {table}, bucket {bucket}: the lake holds offsets up to {committed}, and the hot log ends at {end}; was "
+        "the data folder "
         "restored from a backup? Restore a newer one, or run `lakeward table resync {table}`"
     )
     table: str
@@ -471,7 +479,8 @@ class LogRewritten(HotStoreError):
     code = "log-rewritten"
     http_status = 409
     template = (
-        "table {table}, bucket {bucket}: the record before offset {offset} is not the one that the lake took: the hot store lost "
+        "table {table}, bucket {bucket}: the record before offset {offset} is not the one that the lake took: the hot "
+        "store lost "
         "acknowledged writes and gave their offsets to new ones, which the lake lacks. "
         "`lakeward verify {table} --deep` names the rows; {advice}"
     )
@@ -527,7 +536,9 @@ class Superseded(CoordinatorError):
 
 class LedgerGap(CoordinatorError):
     code = "ledger-gap"
-    template = "table {table}, bucket {bucket}: range [{start}, {stop}) does not begin where the ledger ends ({ledger_end})"
+    template = (
+        "table {table}, bucket {bucket}: range [{start}, {stop}) does not begin where the ledger ends ({ledger_end})"
+    )
     table: str
     bucket: str
     start: int
@@ -593,7 +604,8 @@ class LakeUnavailable(LakeError):
 class LakeRolledBack(LakeError):
     code = "lake-rolled-back"
     template = (
-        "table {table}: someone moved main to snapshot {head}, and our newest snapshot {ours} is not among its ancestors; "
+        "table {table}: someone moved main to snapshot {head}, and our newest snapshot {ours} is not among its "
+        "ancestors; "
         "either move main back, or accept the lake as it is with `lakeward table resync {table}`"
     )
     table: str
@@ -604,7 +616,8 @@ class LakeRolledBack(LakeError):
 class LakeBehind(LakeError):
     code = "lake-behind"
     template = (
-        "table {table}, bucket {bucket}: the lake holds offsets up to {lake_offset}, the coordinator recorded {committed}; "
+        "table {table}, bucket {bucket}: the lake holds offsets up to {lake_offset}, the coordinator recorded "
+        "{committed}; "
         "restore the lake, or rewrite what is missing with `lakeward table resync {table}`; "
         "for a table of a Fluss cluster start the job once with LAKEWARD_FLUSS_ACCEPT={table}"
     )
@@ -617,7 +630,8 @@ class LakeBehind(LakeError):
 class LakeForeign(LakeError):
     code = "lake-foreign"
     template = (
-        "lake table {table} belongs to table id {found}, not to {expected}; adopt it with `lakeward table adopt {table}`, or move it away"
+        "lake table {table} belongs to table id {found}, not to {expected}; adopt it with `lakeward table "
+        "adopt {table}`, or move it away"
     )
     table: str
     found: str
@@ -626,7 +640,10 @@ class LakeForeign(LakeError):
 
 class LakeTampered(LakeError):
     code = "lake-tampered"
-    template = "table {table}, snapshot {snapshot}: {what} cannot be read ({reason}); restore it, or run `lakeward table resync {table}`"
+    template = (
+        "table {table}, snapshot {snapshot}: {what} cannot be read ({reason}); restore it, or run `lakeward "
+        "table resync {table}`"
+    )
     table: str
     snapshot: str
     what: str
@@ -636,8 +653,10 @@ class LakeTampered(LakeError):
 class LakeOverlap(LakeError):
     code = "lake-overlap"
     template = (
-        "table {table}, bucket {bucket}: snapshot {snapshot} of another tiering job holds rows from offset {offset} on, which the lake "
-        "had up to {committed} since snapshot {ours}: a job that was away for longer than its lease came back and committed. "
+        "table {table}, bucket {bucket}: snapshot {snapshot} of another tiering job holds rows from offset {offset} "
+        "on, which the lake "
+        "had up to {committed} since snapshot {ours}: a job that was away for longer than its lease came back and "
+        "committed. "
         "Move main back to snapshot {ours}; then the table goes on by itself"
     )
     table: str
@@ -650,14 +669,17 @@ class LakeOverlap(LakeError):
 
 class LakeTableGone(LakeError):
     code = "lake-table-gone"
-    template = "lake table {table} is no longer in the catalog; restore it, or disable and enable the lake on this table"
+    template = (
+        "lake table {table} is no longer in the catalog; restore it, or disable and enable the lake on this table"
+    )
     table: str
 
 
 class LakeMetadataGone(LakeError):
     code = "lake-metadata-gone"
     template = (
-        "lake table {table}: the metadata file that the catalog names is gone. If the server's own catalog came back from an older "
+        "lake table {table}: the metadata file that the catalog names is gone. If the server's own catalog came back "
+        "from an older "
         "backup, start it with `lakeward server --restored`; else put the file back: {file}"
     )
     table: str
@@ -667,8 +689,10 @@ class LakeMetadataGone(LakeError):
 class LakeHistoriesDiffer(LakeError):
     code = "lake-histories-differ"
     template = (
-        "lake table {table}: of two metadata files neither follows from the other, {one} and {other}, so the newest is not known and "
-        "nothing was moved. Move the wrong one, and those that only its metadata-log names, out of the folder; then start with --restored"
+        "lake table {table}: of two metadata files neither follows from the other, {one} and {other}, so the newest "
+        "is not known and "
+        "nothing was moved. Move the wrong one, and those that only its metadata-log names, out of the folder; then "
+        "start with --restored"
     )
     table: str
     one: str
@@ -696,7 +720,10 @@ class ReplacedRowMissing(LakeError):
 
 class RoundTooOld(LakeError):
     code = "round-too-old"
-    template = "table {table}, round {round_id} is {age_s} s old, more than tiering.round.max-age ({max_age_s} s); it will not commit"
+    template = (
+        "table {table}, round {round_id} is {age_s} s old, more than tiering.round.max-age ({max_age_s} s); it "
+        "will not commit"
+    )
     table: str
     round_id: str
     age_s: int
@@ -713,7 +740,8 @@ class Unavailable(LakewardError):
 class ServerUnavailable(Unavailable):
     code = "server-unavailable"
     template = (
-        "no answer from {address} to {what}: {reason}; is the server running? (`lakeward server` starts it, LAKEWARD_SERVER names another)"
+        "no answer from {address} to {what}: {reason}; is the server running? (`lakeward server` starts it, "
+        "LAKEWARD_SERVER names another)"
     )
     address: str
     reason: str

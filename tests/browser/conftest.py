@@ -28,7 +28,9 @@ def find_chromium() -> str | None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Of one module and no longer: while it lives, Playwright's event loop runs in this thread, and nobody else's can."""
+    """Of one module and no longer: while it lives, Playwright's event loop runs in this thread, and nobody
+    else's can.
+    """
     program = find_chromium()
     if program is None:
         pytest.skip("no Chromium on this machine")
@@ -40,10 +42,14 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[OpenPage]:
-    """`open_page(url, quiet=False)`: `quiet` False for tests that take the server away, as Chromium then reports failed requests."""
+    """`open_page(url, quiet=False)`: `quiet` False for tests that take the server away, as Chromium then reports failed
+    requests.
+    """
     opened, errors = [], []
 
-    def open_one(url: str, *, width: int = 1280, quiet: bool = True, route: Callable[[Page], None] | None = None) -> Page:
+    def open_one(
+        url: str, *, width: int = 1280, quiet: bool = True, route: Callable[[Page], None] | None = None
+    ) -> Page:
         context = browser.new_context(viewport={"width": width, "height": 900})
         page = context.new_page()
         page.set_default_timeout(LIMIT_MS)
@@ -63,7 +69,9 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
     yield open_one
     for context in opened:
         for page in context.pages:
-            page.unroute_all(behavior="wait")  # an answer that a test makes up may be under way: closed now, it would fail
+            page.unroute_all(
+                behavior="wait"
+            )  # an answer that a test makes up may be under way: closed now, it would fail
         context.close()
     assert errors == []
 

@@ -35,7 +35,9 @@ def row(page: Page, table: str) -> Locator:
 
 def test_what_an_operator_sees(server: Server, job: Job, open_page: OpenPage) -> None:
     with server.connect() as client:
-        orders = client.create_table("shop.orders", "id bigint not null, total int", primary_key="id", buckets=2, freshness="20 s")
+        orders = client.create_table(
+            "shop.orders", "id bigint not null, total int", primary_key="id", buckets=2, freshness="20 s"
+        )
         orders.upsert([{"id": n, "total": n} for n in range(100)])
         client.create_table("shop.visits", "at bigint", freshness="1 h")
         tier_now(client, orders)
@@ -58,8 +60,12 @@ def test_what_an_operator_sees(server: Server, job: Job, open_page: OpenPage) ->
     page.get_by_role("link", name="shop.orders").click()
     expect(page.locator("#words")).to_contain_text("nothing waits")
     expect(page.locator("#rounds .phases span.commit").first).to_be_visible()
-    empty = "bar => bar.clientWidth - [...bar.children].reduce((sum, part) => sum + part.getBoundingClientRect().width, 0)"
-    assert page.locator("#rounds .phases").first.evaluate(empty) < 2, "phases fill their bar, however short the round was"
+    empty = (
+        "bar => bar.clientWidth - [...bar.children].reduce((sum, part) => sum + part.getBoundingClientRect().width, 0)"
+    )
+    assert page.locator("#rounds .phases").first.evaluate(empty) < 2, (
+        "phases fill their bar, however short the round was"
+    )
     expect(page.locator("#offsets tbody tr")).to_have_count(2)
     expect(page.locator("#snapshots")).to_contain_text(str(snapshot))
     expect(page.locator("#schema")).to_contain_text("table.datalake.freshness")
@@ -97,7 +103,9 @@ def test_a_table_that_fails_stands_out_and_is_resumed_on_purpose(server: Server,
         assert status(client, "shop.gone")["state"] == "quarantined"
         row(page, "shop.gone").get_by_role("button", name="Resume").click()
         page.locator("#ask-yes").click()
-        page.wait_for_function("n => fetch('/api/v1/tables/shop.gone/status').then(a => a.json()).then(t => t.failures > n)", arg=failures)
+        page.wait_for_function(
+            "n => fetch('/api/v1/tables/shop.gone/status').then(a => a.json()).then(t => t.failures > n)", arg=failures
+        )
         client.drop_table("shop.gone")
         expect(row(page, "shop.gone")).to_have_count(0)
         expect(tile(page, "rounds")).to_have_class(GREEN)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our compaction as design.md 6.8 has it, scripted on the lake's own classes: maintenance has none yet, the protocol does.
+"""Our compaction as design.md 6.8 has it, scripted on the lake's own classes: maintenance has none yet, the protocol
+does.
 
-It writes every live row of the head it planned on into new files, and commits them in place of the old ones on whatever head is there by
-then: with token and offsets copied, on the fence number it planned on, and with the deletes that came in between carried over by offset.
+It writes every live row of the head it planned on into new files, and commits them in place of the old ones on whatever
+head is there by then: with token and offsets copied, on the fence number it planned on, and with the deletes that came
+in between carried over by offset.
 """
 
 from __future__ import annotations
@@ -53,7 +55,11 @@ class CompactionCommitter(IcebergLakeCommitter):
         folder = data_folder(metadata.location, metadata.properties)
         deletes = write_deletes(ground.table.io, folder, round_prefix(RoundId(base.token)), hits)
         properties = CommitProperties(
-            round_id=RoundId(base.token), epoch=int(base.epoch), job="compaction", offsets=dict(base.offsets), generation=base.generation
+            round_id=RoundId(base.token),
+            epoch=int(base.epoch),
+            job="compaction",
+            offsets=dict(base.offsets),
+            generation=base.generation,
         )
         rows = sum(c.file.record_count for c in files)
         return self.build(ground, properties, [c.file for c in files], deletes, rows_gone=rows)
@@ -68,7 +74,9 @@ class CompactionCommitter(IcebergLakeCommitter):
         for manifest in (m for m in made if m.manifest_path in old):
             entries = [e for e in load_entries(target.io, manifest) if not self._is_dropped(manifest, e)]
             if entries:
-                kept.append(write_manifest(target, specs[manifest.partition_spec_id], manifest.content, existing(entries)))
+                kept.append(
+                    write_manifest(target, specs[manifest.partition_spec_id], manifest.content, existing(entries))
+                )
         return kept
 
     def _is_dropped(self, manifest: ManifestFile, entry: ManifestEntry) -> bool:
@@ -100,7 +108,9 @@ class Compaction:
         names = [*self.info.schema.names, OFFSET, TIMESTAMP]
         split = LogSplit(bucket=BUCKET, range=OffsetRange(0, self.base.offsets[BUCKET]))
         handle = self.committer.begin(self.round_id)
-        writer = self.stage.lake.open_writer(WriteTask(round_id=self.round_id, table=self.info, split=split, attempt=0, handle=handle))
+        writer = self.stage.lake.open_writer(
+            WriteTask(round_id=self.round_id, table=self.info, split=split, attempt=0, handle=handle)
+        )
         for batch in self.reader.scan(head, columns=names):
             writer.write(batch)
         self.live = self._live(head)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process that writes to an embedded store until it is killed, telling each acknowledgement through a pipe.
 
-It is started once and forks a worker per command line (JSON), so that a kill costs no imports. The worker's lines:
-`ack WRITER SEQUENCE START STOP`, `again ...` for a put of an earlier life that it retried, `failed WHY`, `done` if nobody killed it.
+It is started once and forks a worker per command line (JSON), so that a kill costs no imports. The worker's lines: `ack
+WRITER SEQUENCE START STOP`, `again ...` for a put of an earlier life that it retried, `failed WHY`, `done` if nobody
+killed it.
 """
 
 from __future__ import annotations
@@ -40,13 +41,25 @@ def make_rows(writer: int, sequence: int) -> pa.RecordBatch:
     return pa.record_batch({"id": pa.array(ids, pa.int64()), "text": pa.array(["x" * 40] * len(ids), pa.string())})
 
 
-def write_all(store: EmbeddedStore, table: TableInfo, writer: int, bucket: Bucket, due: int, tell: Callable[..., None]) -> None:
+def write_all(
+    store: EmbeddedStore, table: TableInfo, writer: int, bucket: Bucket, due: int, tell: Callable[..., None]
+) -> None:
     """One writer's life: its last acknowledged put again, then on from the one that is due."""
     try:
         if due:
-            tell("again", writer, due - 1, store.append(table, bucket, make_rows(writer, due - 1), WriterSequence(writer, due - 1)))
+            tell(
+                "again",
+                writer,
+                due - 1,
+                store.append(table, bucket, make_rows(writer, due - 1), WriterSequence(writer, due - 1)),
+            )
         for sequence in range(due, due + PUTS):
-            tell("ack", writer, sequence, store.append(table, bucket, make_rows(writer, sequence), WriterSequence(writer, sequence)))
+            tell(
+                "ack",
+                writer,
+                sequence,
+                store.append(table, bucket, make_rows(writer, sequence), WriterSequence(writer, sequence)),
+            )
     except LakewardError as error:
         os.write(1, f"failed {error}\n".encode())
         os._exit(1)

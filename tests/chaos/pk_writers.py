@@ -27,7 +27,11 @@ from lakeward.model.types import Int64Type, StringType
 WRITERS, KEYS, PUTS, BUCKETS = 3, 12, 40, 2
 
 SCHEMA = Schema(
-    columns=(Column(name="k", type=Int64Type(nullable=False)), Column(name="s", type=StringType()), Column(name="v", type=Int64Type()))
+    columns=(
+        Column(name="k", type=Int64Type(nullable=False)),
+        Column(name="s", type=StringType()),
+        Column(name="v", type=Int64Type()),
+    )
 )
 TABLE = TableInfo(
     path=TablePath("db", "kill"),

@@ -12,7 +12,9 @@ from tests.chaos.stage import Stage
 Trace = Callable[[Stage], None]
 
 
-def play(folder: Path, faults: Faults, trace: Trace, weak: tuple[str, ...], pk: bool = False, *, recover: bool = True) -> list[str]:
+def play(
+    folder: Path, faults: Faults, trace: Trace, weak: tuple[str, ...], pk: bool = False, *, recover: bool = True
+) -> list[str]:
     """What was wrong in the end; nothing is, where the protections hold."""
     folder.mkdir()
     stage = Stage(folder, faults, weak, pk=pk)

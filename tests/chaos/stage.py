@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stage for the model's traces: two jobs' rounds, orphan removal and other engines on a real Iceberg table, one step at a time.
+"""A stage for the model's traces: two jobs' rounds, orphan removal and other engines on a real Iceberg table, one step
+at a time.
 
-Each actor runs on a thread of its own and stands still at fault points; only one moves at a time, so a trace is replayed as written.
+Each actor runs on a thread of its own and stands still at fault points; only one moves at a time, so a trace is
+replayed as written.
 """
 
 from __future__ import annotations
@@ -53,11 +55,15 @@ LONG_AGO = OrphanOptions(grace_ms=0, max_age_ms=10**12)
 class Actor:
     """One round of one job. `go` moves it to a fault point of its own round, `finish` to the end."""
 
-    def __init__(self, stage: Stage, name: str, weak: Weak, round_id: RoundId | None = None, split_bytes: int = 1) -> None:
+    def __init__(
+        self, stage: Stage, name: str, weak: Weak, round_id: RoundId | None = None, split_bytes: int = 1
+    ) -> None:
         self.stage, self.weak, self._split_bytes = stage, weak, split_bytes
         self.job, self.instance = JobName(name), new_instance_id()
         self.round_id = round_id or new_round_id()
-        self.control = (WeakControl if weak.off("resend_unknown") else RoundControl)(stage.folder / f"flag-{self.round_id}")
+        self.control = (WeakControl if weak.off("resend_unknown") else RoundControl)(
+            stage.folder / f"flag-{self.round_id}"
+        )
         self.lake = WeakStorage(stage.lake, weak)
         self.end: RoundEnd | None = None
         self.took_effect = False
@@ -76,12 +82,18 @@ class Actor:
         if self.weak.off("max_age"):
             options = replace(options, commit=replace(options.commit, max_age_s=float("inf")))
         world = RoundWorld(
-            hot=hot, plugins=plugins, dispatcher=DirectDispatcher(plugins, stage.clock, threads=1), clock=stage.clock, options=options
+            hot=hot,
+            plugins=plugins,
+            dispatcher=DirectDispatcher(plugins, stage.clock, threads=1),
+            clock=stage.clock,
+            options=options,
         )
         owner = RoundOwner(job=self.job, instance=self.instance, epoch=self.handed.epoch)
         kind = WeakRound if self.weak.off("prefix") else Round
         with split_writers(self.weak):
-            self.end = kind(world=world, handed=self.handed, owner=owner, control=self.control, round_id=self.round_id).run()
+            self.end = kind(
+                world=world, handed=self.handed, owner=owner, control=self.control, round_id=self.round_id
+            ).run()
 
     # ---- steps -----------------------------------------------------------------------------------------------------
     def go(self, point: str, *, of_anyone: bool = False) -> Actor:
@@ -120,7 +132,9 @@ class Actor:
         return self.go("round.after-lake-commit")
 
     def commit_and_say(self, error: Callable[[], Exception] | None = None, *, at: str = "lake.after-commit") -> Actor:
-        """The commit takes effect (or, at `lake.before-commit`, does not), and what comes back is this; stands before it looks."""
+        """The commit takes effect (or, at `lake.before-commit`, does not), and what comes back is this; stands before
+        it looks.
+        """
         self.stage.faults.arm(at, FaultAction.RAISE, error=error, when=self._is_mine)
         self.go("round.before-find")
         self.took_effect = at == "lake.after-commit"
@@ -151,7 +165,9 @@ class Actor:
 
     @property
     def was_told_lost(self) -> bool:
-        """Its end says that nothing of it is in the lake. (One whose later sub-splits failed landed with what came before them.)"""
+        """Its end says that nothing of it is in the lake. (One whose later sub-splits failed landed with what came
+        before them.)
+        """
         return isinstance(self.end, TableFailed) and self.end.error["code"] in LOST
 
     def _move(self) -> None:
@@ -188,7 +204,9 @@ class Removal:
         )
         if isinstance(removal, WeakOrphanRemoval):
             removal.weak = weak
-        work: Callable[[], object] = removal.sweep if sweep else lambda: removal.by_intents(weak.intents(stage.world.coordinator.intents))
+        work: Callable[[], object] = (
+            removal.sweep if sweep else lambda: removal.by_intents(weak.intents(stage.world.coordinator.intents))
+        )
         self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
 
     def _run(self, work: Callable[[], object]) -> None:
@@ -200,7 +218,9 @@ class Removal:
     def go(self, point: str) -> Removal:
         fault = self.stage.faults.arm(point, FaultAction.PAUSE)
         self._move()
-        wait_until(lambda: fault.is_reached() or not self._thread.is_alive(), limit_s=30, what=f"orphan removal at {point}")
+        wait_until(
+            lambda: fault.is_reached() or not self._thread.is_alive(), limit_s=30, what=f"orphan removal at {point}"
+        )
         self._at = fault
         if not fault.is_reached():
             self.stage.faults.disarm(fault)
@@ -232,9 +252,14 @@ class Flink:
         self.stage, info = stage, stage._info
         self.job = FlinkJob(stage.lake.connection.catalog, info.path, info.table_id)
         bucket = Bucket("", 0)
-        start, self.stop = stage.lake.open_reader(info).load_base().offsets.get(bucket, 0), stage.world.store.bounds(info)[bucket].end
+        start, self.stop = (
+            stage.lake.open_reader(info).load_base().offsets.get(bucket, 0),
+            stage.world.store.bounds(info)[bucket].end,
+        )
         names = [*info.schema.names, OFFSET, TIMESTAMP]
-        read = pa.Table.from_batches([b.select(names) for b in stage.world.store.read_log(info, bucket, start, self.stop)])
+        read = pa.Table.from_batches(
+            [b.select(names) for b in stage.world.store.read_log(info, bucket, start, self.stop)]
+        )
         lake = to_arrow_schema(stage.foreign.load().schema())
         self.rows = read.append_column(BUCKET, pa.array([0] * read.num_rows, pa.int32())).select(lake.names).cast(lake)
 
@@ -258,7 +283,9 @@ class Stage:
         self.world = InProcessLakeward(folder / "server", WeakStorage(lake, self.weak))
         self.clock = self.world.clock
         columns = "id bigint not null, v string"
-        self.world.create(TABLE, columns, primary_key="id" if pk else "", buckets=1, **{"table.datalake.freshness": "1 h"})
+        self.world.create(
+            TABLE, columns, primary_key="id" if pk else "", buckets=1, **{"table.datalake.freshness": "1 h"}
+        )
         self.actors: list[Actor] = []
         self.removals: list[Removal] = []
         self.told: list[str] = []
@@ -342,7 +369,9 @@ class Stage:
 
     # ---- the end ---------------------------------------------------------------------------------------------------
     def violations(self, *, recover: bool = True) -> list[str]:
-        """Everybody goes on to the end; then a fresh job must be able to bring the lake up to date, and verify must hold."""
+        """Everybody goes on to the end; then a fresh job must be able to bring the lake up to date, and verify must
+        hold.
+        """
         for actor in self.actors:
             if not actor.is_over:
                 actor.finish()
@@ -352,7 +381,9 @@ class Stage:
         if recover and not found:
             self._recover()
             found += self._verify()
-            ends = sum(v.end for v in self.world.store.bounds(self.world.store.load_table(TablePath.parse(TABLE))).values())
+            ends = sum(
+                v.end for v in self.world.store.bounds(self.world.store.load_table(TablePath.parse(TABLE))).values()
+            )
             found += [] if self.committed() == ends else [f"the lake stands at {self.committed()}, the log at {ends}"]
         return found
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Malformed HTTP, Flight and configuration input: never a 500, never down.
 
-HTTP is fuzzed from the server's own OpenAPI document; Flight's tickets, commands and actions, and option values, by hypothesis."""
+HTTP is fuzzed from the server's own OpenAPI document; Flight's tickets, commands and actions, and option values, by
+hypothesis."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ TABLE = "fuzz.t"
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     made = ServerProcess(
-        tmp_path_factory.mktemp("fuzz") / "data", settings={"datalake.format": "iceberg", "coordinator.tier-now.limit": "1 s"}
+        tmp_path_factory.mktemp("fuzz") / "data",
+        settings={"datalake.format": "iceberg", "coordinator.tier-now.limit": "1 s"},
     )
     made.start()
     made.client().create_table(TABLE, "id BIGINT, name STRING")
@@ -101,7 +103,9 @@ def test_bodies_that_are_no_messages(server: ServerProcess) -> None:
 
         @seed(2)
         @settings(QUICK, max_examples=120)
-        @given(st.sampled_from(paths), st.one_of(json_values.map(lambda v: json.dumps(v).encode()), st.binary(max_size=40)))
+        @given(
+            st.sampled_from(paths), st.one_of(json_values.map(lambda v: json.dumps(v).encode()), st.binary(max_size=40))
+        )
         def send(where: tuple[str, str], body: bytes) -> None:
             method, path = where
             for name in ("table", "partition", "round_id", "table_id", "lease_id", "namespace", "job"):
@@ -170,7 +174,9 @@ def _put(client: flight.FlightClient, command: bytes) -> None:
 
 @seed(4)
 @settings(QUICK, max_examples=400)
-@given(st.sampled_from(sorted(ALL)), st.one_of(st.text(max_size=12), st.integers(), st.floats(), st.none(), st.booleans()))
+@given(
+    st.sampled_from(sorted(ALL)), st.one_of(st.text(max_size=12), st.integers(), st.floats(), st.none(), st.booleans())
+)
 def test_option_values_are_taken_or_refused_in_words(key: str, value: object) -> None:
     refused = None
     try:

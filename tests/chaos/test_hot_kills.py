@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`kill -9` under concurrent writers, at seeded moments: no acknowledged row is lost, no half batch is seen, none lands twice."""
+"""`kill -9` under concurrent writers, at seeded moments: no acknowledged row is lost, no half batch is seen, none lands
+twice.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ class Yard:
             path=TablePath("db", "t"),
             table_id=new_table_id(),
             descriptor=TableDescriptor(
-                schema=Schema(columns=tuple(Column(name=n, type=parse_type(t)) for n, t in (("id", "BIGINT"), ("text", "STRING")))),
+                schema=Schema(
+                    columns=tuple(Column(name=n, type=parse_type(t)) for n, t in (("id", "BIGINT"), ("text", "STRING")))
+                ),
                 bucket_count=2,
             ),
         )
@@ -109,7 +113,9 @@ class Yard:
                 bucket = Bucket("", number)
                 bounds = store.freeze(self.table)[bucket]
                 stored = [
-                    r for b in store.read_log(self.table, bucket, bounds.start, bounds.end) for r in b.select(["id", OFFSET]).to_pylist()
+                    r
+                    for b in store.read_log(self.table, bucket, bounds.start, bounds.end)
+                    for r in b.select(["id", OFFSET]).to_pylist()
                 ]
                 self.check_bucket(number, [(r["id"], r[OFFSET]) for r in stored])
         finally:
@@ -151,7 +157,9 @@ def run(yard: Yard, seed: int, kills: int) -> None:
             died = yard.live("", kill_after=chance.randint(1, 150))
         else:
             point = chance.choice(POINTS)
-            died = yard.live(f"{point}=kill,hit={chance.randint(1, 40 if point.startswith('hotlog.') and 'f' in point else 3)}", None)
+            died = yard.live(
+                f"{point}=kill,hit={chance.randint(1, 40 if point.startswith('hotlog.') and 'f' in point else 3)}", None
+            )
         done += died
         yard.check()
     assert sum(yard.due.values()) > kills

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """From the model to the code: the traces of the protocol's model, step by step, on real Iceberg tables.
 
-Each must end right. Then the protection that the model took away is switched off here too, and the same trace must go wrong:
-so we know that the test can see it. Traces with our compaction and with other writers are in test_model_traces_others.py.
+Each must end right. Then the protection that the model took away is switched off here too, and the same trace must go
+wrong: so we know that the test can see it. Traces with our compaction and with other writers are in
+test_model_traces_others.py.
 """
 
 from __future__ import annotations
@@ -309,12 +310,16 @@ def test_a_trace_ends_right_and_goes_wrong_without_its_protection(
 
 
 @pytest.mark.parametrize(("trace", "weak"), ROLLED_BACK, ids=[t.__name__ for t, _ in ROLLED_BACK])
-def test_nothing_is_committed_on_a_table_that_was_rolled_back(tmp_path: Path, faults: Faults, trace: Trace, weak: tuple[str, ...]) -> None:
+def test_nothing_is_committed_on_a_table_that_was_rolled_back(
+    tmp_path: Path, faults: Faults, trace: Trace, weak: tuple[str, ...]
+) -> None:
     def wrong(found: list[str]) -> list[str]:
         return [f for f in found if "gone" in f or "commit on" in f]
 
     assert wrong(play(tmp_path / "right", faults, trace, (), False, recover=False)) == []
-    assert wrong(play(tmp_path / "weak", faults, trace, weak, False, recover=False)), f"without {', '.join(weak)} nothing went wrong"
+    assert wrong(play(tmp_path / "weak", faults, trace, weak, False, recover=False)), (
+        f"without {', '.join(weak)} nothing went wrong"
+    )
 
 
 def test_a_lost_database_leaves_orphans_to_a_sweep(tmp_path: Path, faults: Faults) -> None:
@@ -342,13 +347,17 @@ def test_a_lost_database_leaves_orphans_to_a_sweep(tmp_path: Path, faults: Fault
 class WeakLeases(ReadLeases):
     """Expiry that marks nothing where leases are kept."""
 
-    def mark(self, table_id: TableId, snapshots: Iterable[ExpiringSnapshot], token: str | None = None) -> list[SnapshotId]:
+    def mark(
+        self, table_id: TableId, snapshots: Iterable[ExpiringSnapshot], token: str | None = None
+    ) -> list[SnapshotId]:
         return [s.snapshot_id for s in snapshots]
 
 
 @pytest.mark.parametrize("weak", [False, True], ids=["right", "weak"])
 def test_expiry_and_read_leases_exclude_each_other(tmp_path: Path, faults: Faults, weak: bool) -> None:
-    """Reading: expiry and leases do not exclude each other. Expiry has decided; a reader leases the old snapshot; expiry goes on."""
+    """Reading: expiry and leases do not exclude each other. Expiry has decided; a reader leases the old snapshot;
+    expiry goes on.
+    """
     stage = Stage(tmp_path, faults)
     coordinator = stage.world.coordinator
     try:
@@ -360,7 +369,9 @@ def test_expiry_and_read_leases_exclude_each_other(tmp_path: Path, faults: Fault
         if weak:
             coordinator.expiry.leases = WeakLeases(coordinator.board)
         with stage.foreign.load().transaction() as change:
-            change.set_properties({"history.expire.max-snapshot-age-ms": "0", "history.expire.min-snapshots-to-keep": "1"})
+            change.set_properties(
+                {"history.expire.max-snapshot-age-ms": "0", "history.expire.min-snapshots-to-keep": "1"}
+            )
         pause = faults.arm("lake.before-expire", "pause")
         stage.clock.advance(10**9)  # type: ignore[attr-defined]
         expiry = threading.Thread(target=coordinator.upkeep.expire, args=(record,), daemon=True)

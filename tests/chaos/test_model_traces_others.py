@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model's traces with our compaction, a Flink tiering job and other engines' orphan removal, on real Iceberg tables.
+"""The model's traces with our compaction, a Flink tiering job and other engines' orphan removal, on real Iceberg
+tables.
 
-Maintenance compacts nothing yet: compaction is scripted on the lake's own classes (compaction.py), so that rounds, fences and
-commits meet the one that will come. What the model calls environment nobody can prevent: there verify must name it.
+Maintenance compacts nothing yet: compaction is scripted on the lake's own classes (compaction.py), so that rounds,
+fences and commits meet the one that will come. What the model calls environment nobody can prevent: there verify must
+name it.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ def a_fence_while_we_compact(stage: Stage) -> None:
 
 
 def a_fence_over_a_round_that_nobody_reported(stage: Stage) -> None:
-    """Reading: fence does not tell the coordinator. It fences for a compaction's files, and others expire what it stood on."""
+    """Reading: fence does not tell the coordinator. It fences for a compaction's files, and others expire what it stood
+    on.
+    """
     stage.grow(2)
     r1 = stage.job("one").plan().write(0).resolve().check_lease()
     r1.commit_and_say(r1.conflict)
@@ -101,7 +105,9 @@ def test_a_trace_ends_right_and_goes_wrong_without_its_protection(
 
 
 def test_verify_names_what_a_flink_job_that_slept_wrote_twice(tmp_path: Path, faults: Faults) -> None:
-    """Environment: a paused Flink job. Its commit has no condition, so nobody can refuse it; it must not stay unseen."""
+    """Environment: a paused Flink job. Its commit has no condition, so nobody can refuse it;
+    it must not stay unseen.
+    """
 
     def trace(stage: Stage) -> None:
         stage.grow(2)
@@ -115,9 +121,11 @@ def test_verify_names_what_a_flink_job_that_slept_wrote_twice(tmp_path: Path, fa
 
 
 @pytest.mark.parametrize("weak", [(), ("never_behind",)], ids=["right", "weak"])
-def test_a_flink_snapshot_that_others_expired_is_never_taken_for_a_new_table(tmp_path: Path, faults: Faults, weak: tuple[str, ...]) -> None:
-    """Environment: the Flink job does not tag, others expire. Its offsets are gone from the lake; the coordinator, told of its
-    commit, knows better: the round stops with an error, and nothing is written twice."""
+def test_a_flink_snapshot_that_others_expired_is_never_taken_for_a_new_table(
+    tmp_path: Path, faults: Faults, weak: tuple[str, ...]
+) -> None:
+    """Environment: the Flink job does not tag, others expire. Its offsets are gone from the lake; the coordinator, told
+    of its commit, knows better: the round stops with an error, and nothing is written twice."""
     stage = Stage(tmp_path, faults, weak)
     try:
         stage.grow(2)

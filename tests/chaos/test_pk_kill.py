@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kill -9 under concurrent writers to a PK table: nothing acknowledged is lost, no put is there by half, KV is the log folded."""
+"""kill -9 under concurrent writers to a PK table: nothing acknowledged is lost, no put is there by half, KV is the log
+folded.
+"""
 
 from __future__ import annotations
 
@@ -60,11 +62,17 @@ def acknowledged(notes: Path) -> dict[int, list[tuple[int, int, int]]]:
 
 
 def run_and_kill(folder: Path, notes: Path, chance: random.Random) -> bool:
-    """At a fault point's n-th hit, or from outside once so many puts were acknowledged. False: it came to its end before."""
+    """At a fault point's n-th hit, or from outside once so many puts were acknowledged. False: it came to its end
+    before.
+    """
     firsts = [str(len(told)) for told in acknowledged(notes).values()]
     before = sum(map(int, firsts))
     point = chance.choice([*POINTS, None, None])
-    env = {**os.environ, FAULTS_ENV: f"{point}=kill,hit={chance.randint(1, POINTS[point])}"} if point else dict(os.environ)
+    env = (
+        {**os.environ, FAULTS_ENV: f"{point}=kill,hit={chance.randint(1, POINTS[point])}"}
+        if point
+        else dict(os.environ)
+    )
     process = subprocess.Popen([sys.executable, str(CHILD), str(folder), str(notes), *firsts], env=env)
     wanted = before + chance.randint(0, 60)
 
@@ -124,7 +132,9 @@ def check(folder: Path, notes: Path) -> None:
         for number, bounds in ((b.number, b_) for b, b_ in store.freeze(child.TABLE).items()):
             batches = list(store.read_log(child.TABLE, Bucket("", number), 0, bounds.end))
             assert live_offsets(batches, bounds.end) == offsets[number]
-            assert all(stop <= bounds.end for w, puts in told.items() if w % child.BUCKETS == number for _, _, stop in puts)
+            assert all(
+                stop <= bounds.end for w, puts in told.items() if w % child.BUCKETS == number for _, _, stop in puts
+            )
     finally:
         store.close()
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each step of a round x kill, pause, lost answer, on real Iceberg tables: a seeded sample here, all of them in the soak.
+"""Each step of a round x kill, pause, lost answer, on real Iceberg tables: a seeded sample here, all of them in the
+soak.
 
 A killed job never goes on; a paused one goes on after another took its table; a lost answer is an error at the step."""
 
@@ -16,7 +17,11 @@ from lakeward.testing.faults import FaultAction, Faults
 from tests.chaos.stage import Actor, Stage
 
 SEED = 11
-CASES = [(point, action, pk) for point, action, pk in product(JOB_STEPS, ACTIONS, (False, True)) if pk or point != "lake.before-deletes"]
+CASES = [
+    (point, action, pk)
+    for point, action, pk in product(JOB_STEPS, ACTIONS, (False, True))
+    if pk or point != "lake.before-deletes"
+]
 
 
 def sampled() -> list[object]:
@@ -24,7 +29,10 @@ def sampled() -> list[object]:
     chance = random.Random(SEED)
     chosen = {point: chance.choice([c for c in CASES if c[0] == point]) for point in JOB_STEPS}
     marks = {True: [], False: [pytest.mark.soak]}
-    return [pytest.param(*c, id=f"{c[1]} at {c[0]}, {'pk' if c[2] else 'log'}", marks=marks[c == chosen[c[0]]]) for c in CASES]
+    return [
+        pytest.param(*c, id=f"{c[1]} at {c[0]}, {'pk' if c[2] else 'log'}", marks=marks[c == chosen[c[0]]])
+        for c in CASES
+    ]
 
 
 def reach(actor: Actor, point: str) -> None:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each step of orphan removal and of expiry x kill, pause, lost answer, on real Iceberg tables: a seeded sample here, all in the soak.
+"""Each step of orphan removal and of expiry x kill, pause, lost answer, on real Iceberg tables: a seeded sample here,
+all in the soak.
 
 And the list of all fault points: each is hit by a test that this file names, so that a new one cannot be forgotten."""
 
@@ -29,7 +30,14 @@ from lakeward.testing.waiting import wait_until
 from tests.chaos.stage import LONG_AGO, TABLE, Stage
 
 SEED = 5
-ORPHANS = ("orphans.listed", "orphans.before-fence", "orphans.fenced", "orphans.before-delete", "lake.before-delete", "orphans.deleted")
+ORPHANS = (
+    "orphans.listed",
+    "orphans.before-fence",
+    "orphans.fenced",
+    "orphans.before-delete",
+    "lake.before-delete",
+    "orphans.deleted",
+)
 EXPIRY = ("lake.before-expire", "lake.after-expire", "lake.before-delete")
 CASES = [
     *product(("orphans",), ORPHANS, ACTIONS, (False, True)),
@@ -43,7 +51,10 @@ def sampled() -> list[object]:
     steps = [*product(("orphans",), ORPHANS), *product(("expire",), EXPIRY)]
     chosen = {chance.choice([c for c in CASES if c[:2] == step]) for step in steps}
     marks = {True: [], False: [pytest.mark.soak]}
-    return [pytest.param(*c, id=f"{c[2]} at {c[1]} of {c[0]}, {'pk' if c[3] else 'log'}", marks=marks[c in chosen]) for c in CASES]
+    return [
+        pytest.param(*c, id=f"{c[2]} at {c[1]} of {c[0]}, {'pk' if c[3] else 'log'}", marks=marks[c in chosen])
+        for c in CASES
+    ]
 
 
 class Upkeep:
@@ -147,7 +158,9 @@ def test_the_memory_lake_hurt_at(memory_world: InProcessLakeward, faults: Faults
     assert lake_ids(memory_world) == [0, 1, 2]
 
 
-def test_the_memory_lakes_expiry_hurt_between_metadata_and_files(memory_world: InProcessLakeward, faults: Faults) -> None:
+def test_the_memory_lakes_expiry_hurt_between_metadata_and_files(
+    memory_world: InProcessLakeward, faults: Faults
+) -> None:
     memory_world.tier("db.t")
     memory_world.upsert("db.t", [{"id": 7, "v": "b"}])
     memory_world.tier("db.t")
@@ -175,6 +188,13 @@ def test_every_fault_point_is_hit_by_some_test() -> None:
     texts = {path: path.read_text() for path in package.rglob("*.py")}
     found = {name for text in texts.values() for name in re.findall(r'fault_point\(\s*"([a-z.-]+)"', text)}
     assert len(found) > 50
-    named = "".join([*(p.read_text() for p in tests.rglob("*.py")), *(t for p, t in texts.items() if package / "testing" in p.parents)])
-    assert not {name for name in found if f'"{name}' not in named}, "arm them in the lab (plan.py), or hit them in a test"
+    named = "".join(
+        [
+            *(p.read_text() for p in tests.rglob("*.py")),
+            *(t for p, t in texts.items() if package / "testing" in p.parents),
+        ]
+    )
+    assert not {name for name in found if f'"{name}' not in named}, (
+        "arm them in the lab (plan.py), or hit them in a test"
+    )
     assert not {*JOB_STEPS, *SERVER_STEPS} - found, "the lab arms points that are gone"

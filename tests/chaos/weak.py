@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Protections of the round protocol switched off, by subclasses that only these tests use: a trace must then go wrong."""
+"""Protections of the round protocol switched off, by subclasses that only these tests use: a trace must then
+go wrong.
+"""
 
 from __future__ import annotations
 
@@ -135,7 +137,9 @@ class WeakSummaries(SummaryReader):
 
 
 class WeakReader(IcebergLakeReader):
-    def __init__(self, connection: IcebergConnection, table: TableInfo, weak: Weak, planned: dict[str, LakeBase]) -> None:
+    def __init__(
+        self, connection: IcebergConnection, table: TableInfo, weak: Weak, planned: dict[str, LakeBase]
+    ) -> None:
         super().__init__(connection, table)
         self._weak, self._planned = weak, planned
 
@@ -176,7 +180,11 @@ class WeakCommitter(IcebergLakeCommitter):
         return Ground(table, replace(reconciled, base=replace(base, fence=reconciled.base.fence)))
 
     def prepare(
-        self, results: Sequence[bytes], replaced: Mapping[Bucket, OffsetSet], base: LakeBase, properties: CommitProperties
+        self,
+        results: Sequence[bytes],
+        replaced: Mapping[Bucket, OffsetSet],
+        base: LakeBase,
+        properties: CommitProperties,
     ) -> Committable:
         """Without resolving again, positions in files that another engine has replaced delete nothing."""
         self._prepared += 1
@@ -189,7 +197,9 @@ class WeakCommitter(IcebergLakeCommitter):
         delayed = None if self.storage is None else self.storage.delayed
         if delayed is not None and not delayed:
             delayed.append((self, committable, precondition))
-            raise CommitUnknown(table=str(self._table.path), round_id="delayed", reason="the request is still on its way")
+            raise CommitUnknown(
+                table=str(self._table.path), round_id="delayed", reason="the request is still on its way"
+            )
         return super().commit(committable, precondition)
 
     def find(self, round_id: RoundId) -> LakeSnapshot | None:
@@ -212,14 +222,21 @@ class WeakCommitter(IcebergLakeCommitter):
 
 
 def _renumbered(update: Any, number: int) -> Any:
-    """Iceberg's catalogs take a snapshot only with a sequence number above the last, which refuses many a stale commit by itself."""
+    """Iceberg's catalogs take a snapshot only with a sequence number above the last, which refuses many a stale commit
+    by itself.
+    """
     if not hasattr(update, "snapshot"):
         return update
     return update.model_copy(update={"snapshot": update.snapshot.model_copy(update={"sequence_number": number})})
 
 
 def _commit(
-    committer: WeakCommitter, table: Table, requirements: Any, updates: Any, request: CommitRequest, condition: Precondition
+    committer: WeakCommitter,
+    table: Table,
+    requirements: Any,
+    updates: Any,
+    request: CommitRequest,
+    condition: Precondition,
 ) -> None:
     from pyiceberg.exceptions import CommitFailedException
 

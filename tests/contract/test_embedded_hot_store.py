@@ -50,7 +50,9 @@ class InProcess(HotStore):
     def take_snapshot(self, table: TableInfo, bucket: Bucket, holder: str) -> KvSnapshot | None:
         return self.inner.take_snapshot(table, bucket, holder)
 
-    def read_snapshot(self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def read_snapshot(
+        self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         return self.inner.read_snapshot(table, snapshot, columns)
 
     def release_snapshots(self, table: TableInfo, holder: str) -> None:
@@ -63,7 +65,9 @@ class InProcess(HotStore):
 class TestEmbeddedHotStore(HotContract):
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[HotStore]:
-        store = InProcess(EmbeddedStore.open(tmp_path / "data", StoreOptions.with_settings({"log.segment.file-size": "2kb"})))
+        store = InProcess(
+            EmbeddedStore.open(tmp_path / "data", StoreOptions.with_settings({"log.segment.file-size": "2kb"}))
+        )
         yield store
         store.close()
 

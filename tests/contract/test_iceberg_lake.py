@@ -65,7 +65,9 @@ def close(lake: LakeStorage) -> None:
 
 
 class TestRestCatalog(IcebergContract):
-    """Our own catalog server between, in a process of its own; a fresh one for the class, a fresh database of names per test."""
+    """Our own catalog server between, in a process of its own; a fresh one for the class, a fresh database of names per
+    test.
+    """
 
     @pytest.fixture
     def lake(self, server: str) -> Iterator[LakeStorage]:
@@ -97,8 +99,8 @@ class TestS3Warehouse(S3Contract):
 class TestGlueCatalog(IcebergContract):
     """AWS Glue's protocol, spoken by the same server: a catalog that is neither ours nor REST.
 
-    That server takes an update whatever version it names, where AWS refuses all but the first: of commits that race, it keeps the last
-    and tells each that it was done. The race is therefore left out here."""
+    That server takes an update whatever version it names, where AWS refuses all but the first: of commits that race, it
+    keeps the last and tells each that it was done. The race is therefore left out here."""
 
     test_of_rounds_that_race_one_wins = None  # type: ignore[assignment]
 
@@ -106,7 +108,12 @@ class TestGlueCatalog(IcebergContract):
     def lake(self, store: S3Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[LakeStorage]:
         for name, value in store.environment.items():
             monkeypatch.setenv(name, value)
-        options = {"type": "glue", "glue.endpoint": store.endpoint, "glue.region": REGION, "warehouse": store.new_bucket()}
+        options = {
+            "type": "glue",
+            "glue.endpoint": store.endpoint,
+            "glue.region": REGION,
+            "warehouse": store.new_bucket(),
+        }
         lake = load_lake("iceberg", {**options, **store.options})
         yield lake
         empty(lake)
@@ -114,7 +121,9 @@ class TestGlueCatalog(IcebergContract):
 
 
 class TestS3WarehouseInShort(S3Contract):
-    """What differs most between a folder and a bucket: writing, deletes, conflicts, listing, deleting, expiry, a rewrite by others."""
+    """What differs most between a folder and a bucket: writing, deletes, conflicts, listing, deleting, expiry, a
+    rewrite by others.
+    """
 
 
 _IN_SHORT = {

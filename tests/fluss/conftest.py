@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Fluss cluster for the whole run, and a tiering job on it. Skipped, with the reason, where the cluster cannot be had."""
+"""A Fluss cluster for the whole run, and a tiering job on it. Skipped, with the reason, where the cluster cannot be
+had.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,15 @@ from tests.fluss.world import FlussWorld, ThreadJob
 
 LOGIN = Credentials(user="tiering", password="a pass;word")
 JARS_LIMIT_S = 180.0
-"""A first run fetches 0.4 GB; where that takes longer, `make fluss-up` has the patience, and the next run has the jars."""
+"""A first run fetches 0.4 GB; where that takes longer, `make fluss-up` has the patience, and the next run has the jars.
+"""
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlussCluster]:
-    """Where Java or the jars cannot be had there is nothing to test with; a cluster that does not start is a failure."""
+    """Where Java or the jars cannot be had there is nothing to test with; a cluster that does
+    not start is a failure.
+    """
     try:
         load_java()
         load_jars((*SERVER, *ICEBERG), limit_s=JARS_LIMIT_S)
@@ -72,8 +77,8 @@ def guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FlussWo
 
 @pytest.fixture
 def lone(tmp_path: Path) -> Iterator[FlussWorld]:
-    """A cluster of its own: these tests stop and kill parts of it. Its only tablet server notes every second how far its log is safe:
-    killed, it comes back without what was written after that (`test_servers.py` shows it)."""
+    """A cluster of its own: these tests stop and kill parts of it. Its only tablet server notes every second how far
+    its log is safe: killed, it comes back without what was written after that (`test_servers.py` shows it)."""
     settings = {**TEST_SETTINGS, "log.replica.high-watermark.checkpoint-interval": "1s"}
     cluster = FlussCluster(home=tmp_path / "fluss", settings=settings).start()
     world = FlussWorld(cluster)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fluss's own programs in Java: its tiering job, on Flink in one process, which ours takes over from and hands back to; its client."""
+"""Fluss's own programs in Java: its tiering job, on Flink in one process, which ours takes over from and hands back to;
+its client.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,23 @@ def upsert_typed(cluster: FlussCluster, database: str, table: str, count: int, l
     jars = [*load_flink(), *load_jars(FLINK)]
     java, program = load_java().home / "bin" / "java", Path(__file__).with_name("UpsertTyped.java")
     opened = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED]
-    command = [str(java), *opened, "-cp", os.pathsep.join(map(str, jars)), str(program), cluster.bootstrap, database, table, str(count)]
+    command = [
+        str(java),
+        *opened,
+        "-cp",
+        os.pathsep.join(map(str, jars)),
+        str(program),
+        cluster.bootstrap,
+        database,
+        table,
+        str(count),
+    ]
     subprocess.run(command, timeout=limit_s, check=True, capture_output=True)
 
 
 class FlinkTieringJob:
-    """Started by `__init__`; `stop` ends it as SIGTERM does, which gives no table back: Fluss waits for its lease to end.
+    """Started by `__init__`; `stop` ends it as SIGTERM does, which gives no table back: Fluss waits for its lease to
+    end.
 
     `is_patient`: its own parts do not take each other for dead after a pause."""
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rounds of a Fluss table when a test wants them, without asking Fluss for the table: for tests of what comes after a crash."""
+"""Rounds of a Fluss table when a test wants them, without asking Fluss for the table: for tests of what comes after a
+crash.
+"""
 
 from __future__ import annotations
 
@@ -41,14 +43,20 @@ class OnDemand:
         plugins.hot(Plugin(name="fluss", options=dict(self.plugin.options)))
         self._dispatcher = DirectDispatcher(plugins)
         self._rounds = RoundWorld(
-            hot=self.plugin, plugins=plugins, dispatcher=self._dispatcher, clock=SystemClock(), options=TieringOptions(target_bytes=20_000)
+            hot=self.plugin,
+            plugins=plugins,
+            dispatcher=self._dispatcher,
+            clock=SystemClock(),
+            options=TieringOptions(target_bytes=20_000),
         )
 
     def run(self, name: str, epoch: int = 1) -> RoundEnd:
         table = self._world.table(name)
         handed = HandedOut(table_id=table.table_id, path=table.path, epoch=Epoch(epoch), freshness_ms=60_000)
         owner = RoundOwner(job=JobName("on-demand"), instance=InstanceId("one"), epoch=Epoch(epoch))
-        return Round(world=self._rounds, handed=handed, owner=owner, control=RoundControl(None), round_id=new_round_id()).run()
+        return Round(
+            world=self._rounds, handed=handed, owner=owner, control=RoundControl(None), round_id=new_round_id()
+        ).run()
 
     def close(self) -> None:
         self._dispatcher.close()

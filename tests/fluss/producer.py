@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes to a Fluss cluster through pyfluss, an independent client, in a process of its own: it can hang, and abort at exit."""
+"""Writes to a Fluss cluster through pyfluss, an independent client, in a process of its own: it can hang, and abort at
+exit.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,18 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from tests.fluss.steps import DATABASE, Append, Delete, DropTable, LakeSnapshotOf, MakePartition, MakeTable, Step, Upsert, UpsertRange
+from tests.fluss.steps import (
+    DATABASE,
+    Append,
+    Delete,
+    DropTable,
+    LakeSnapshotOf,
+    MakePartition,
+    MakeTable,
+    Step,
+    Upsert,
+    UpsertRange,
+)
 
 
 async def _run(bootstrap: str, steps: Sequence[Step], limit_s: int, login: Sequence[str]) -> None:
@@ -51,7 +64,8 @@ async def _step(fluss: Any, connection: Any, admin: Any, step: Step) -> Any:
             writer = (await connection.get_table(path)).new_append().create_writer()
             cuts = range(0, step.rows.num_rows, step.chunk)
             await _acknowledged(
-                writer, [writer.write_arrow_batch(step.rows.slice(at, step.chunk)) for _ in range(step.repeat) for at in cuts]
+                writer,
+                [writer.write_arrow_batch(step.rows.slice(at, step.chunk)) for _ in range(step.repeat) for at in cuts],
             )
             return began
         case UpsertRange():
@@ -62,7 +76,9 @@ async def _step(fluss: Any, connection: Any, admin: Any, step: Step) -> Any:
         case Upsert() | Delete():
             writer = (await connection.get_table(path)).new_upsert().create_writer()
             rows = step.rows if isinstance(step, Upsert) else step.keys
-            await _acknowledged(writer, [(writer.upsert if isinstance(step, Upsert) else writer.delete)(dict(row)) for row in rows])
+            await _acknowledged(
+                writer, [(writer.upsert if isinstance(step, Upsert) else writer.delete)(dict(row)) for row in rows]
+            )
     return None
 
 
@@ -77,7 +93,9 @@ def _descriptor(fluss: Any, step: MakeTable) -> Any:
     lake = {"table.datalake.enabled": "true", "table.datalake.freshness": step.freshness}
     partitioned = {"partition_keys": list(step.partition_keys)} if step.partition_keys else {}
     schema = fluss.Schema(step.schema, list(step.primary_key) or None)
-    return fluss.TableDescriptor(schema, bucket_count=step.buckets, properties={**lake, **step.properties}, **partitioned)
+    return fluss.TableDescriptor(
+        schema, bucket_count=step.buckets, properties={**lake, **step.properties}, **partitioned
+    )
 
 
 if __name__ == "__main__":

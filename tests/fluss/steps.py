@@ -15,7 +15,9 @@ from typing import IO, Any
 import pyarrow as pa
 
 LIMIT_S = 45
-"""For all steps of a call. pyfluss needs a second or two, and has been seen to hang; a machine full of other tests is slow."""
+"""For all steps of a call. pyfluss needs a second or two, and has been seen to hang; a machine full of other tests is
+slow.
+"""
 Row = Mapping[str, Any]
 
 

@@ -22,10 +22,14 @@ from tests.fluss.world import FlussWorld
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
 
 
-def test_a_lake_from_a_backup_is_taken_as_it_is_when_a_person_says_so(world: FlussWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lake_from_a_backup_is_taken_as_it_is_when_a_person_says_so(
+    world: FlussWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Fluss knows a snapshot with 60 rows, the lake has the one before with 50: the ten come from the log again."""
     rounds = OnDemand(world)
-    world.produce(MakeTable(name="backup", schema=EVENTS, buckets=1, freshness="1h"), Append(table="backup", rows=events(0, 50)))
+    world.produce(
+        MakeTable(name="backup", schema=EVENTS, buckets=1, freshness="1h"), Append(table="backup", rows=events(0, 50))
+    )
     assert isinstance(rounds.run("backup"), TableFinished)
     world.produce(Append(table="backup", rows=events(50, 60)))
     coordinator, table = rounds.plugin.coordinator(), world.table("backup")

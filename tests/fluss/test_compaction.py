@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables that the Flink job compacts in its rounds (`table.datalake.auto-compaction`): ours goes on upon them, and hands them back."""
+"""Tables that the Flink job compacts in its rounds (`table.datalake.auto-compaction`): ours goes on upon them, and
+hands them back.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,11 @@ def test_ours_between_two_turns_of_a_flink_job_that_compacts(lone: FlussWorld, t
     users: dict[int, str] = {}
     for turn, waves in enumerate((range(6), range(6, 9), range(9, 12))):
         is_ours = turn == 1
-        job = ThreadJob(lone.cluster.bootstrap, "ours") if is_ours else FlinkTieringJob(lone.cluster, tmp_path / f"flink-{turn}.log")
+        job = (
+            ThreadJob(lone.cluster.bootstrap, "ours")
+            if is_ours
+            else FlinkTieringJob(lone.cluster, tmp_path / f"flink-{turn}.log")
+        )
         try:
             for wave in waves:
                 write(lone, wave, users)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Freshness on a cluster: tables of five seconds through many rounds, and which of the tables due together comes first."""
+"""Freshness on a cluster: tables of five seconds through many rounds, and which of the tables due together
+comes first.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,10 @@ def test_tables_of_five_seconds_take_wave_after_wave(lone: FlussWorld) -> None:
                 Upsert(table="pk", rows=[{"id": n, "name": f"wave {wave}"} for n in range(wave, WAVE)]),
                 Delete(table="pk", keys=[{"id": WAVE - 1 - wave}]),
                 *(
-                    Append(table="daily", rows=pa.RecordBatch.from_pylist([{**r, "day": day} for r in rows(wave)], schema=DAILY))
+                    Append(
+                        table="daily",
+                        rows=pa.RecordBatch.from_pylist([{**r, "day": day} for r in rows(wave)], schema=DAILY),
+                    )
                     for day in DAYS
                 ),
             )
@@ -57,7 +62,9 @@ def test_tables_of_five_seconds_take_wave_after_wave(lone: FlussWorld) -> None:
     assert by_day == [{**r, "day": day} for day in DAYS for r in everything]
     last = {n: min(n, WAVES - 1) for n in range(WAVE)}
     gone = {WAVE - WAVES}  # deleted before the last wave, a key is written again by it
-    assert {k: r["name"] for k, r in lone.by_key("pk").items()} == {n: f"wave {w}" for n, w in last.items() if n not in gone}
+    assert {k: r["name"] for k, r in lone.by_key("pk").items()} == {
+        n: f"wave {w}" for n, w in last.items() if n not in gone
+    }
 
 
 class Hands:
@@ -71,14 +78,20 @@ class Hands:
         return list(self._coordinator.heartbeat(replace(self._asks, room=room)).tables)
 
     def keep(self, *held: HandedOut) -> None:
-        self._coordinator.heartbeat(replace(self._asks, tiering=tuple(TableInWork(table_id=h.table_id, epoch=h.epoch) for h in held)))
+        self._coordinator.heartbeat(
+            replace(self._asks, tiering=tuple(TableInWork(table_id=h.table_id, epoch=h.epoch) for h in held))
+        )
 
     def finish(self, held: HandedOut) -> None:
-        self._coordinator.heartbeat(replace(self._asks, finished=(TableFinished(table_id=held.table_id, epoch=held.epoch),)))
+        self._coordinator.heartbeat(
+            replace(self._asks, finished=(TableFinished(table_id=held.table_id, epoch=held.epoch),))
+        )
 
 
 def test_of_tables_due_together_the_one_with_the_longer_round_comes_first(lone: FlussWorld) -> None:
-    """Fluss hands them out as they became due, the short one first: that order leaves the long round too little time."""
+    """Fluss hands them out as they became due, the short one first: that order leaves the long round too
+    little time.
+    """
     hands, held = Hands(lone), dict[str, HandedOut]()
 
     def is_handed(name: str) -> bool:
@@ -86,11 +99,16 @@ def test_of_tables_due_together_the_one_with_the_longer_round_comes_first(lone: 
         held.update({h.path.table: h for h in hands.take(1)})
         return name in held
 
-    for name in ("long", "short"):  # each waits for its freshness first: the round of `long` lasts through that of `short`
+    for name in (
+        "long",
+        "short",
+    ):  # each waits for its freshness first: the round of `long` lasts through that of `short`
         lone.produce(MakeTable(name=name, schema=EVENTS, freshness=f"{FRESHNESS_S:.0f}s"))
         wait_until(partial(is_handed, name), limit_s=30, poll_s=0.2, what=f"{name} handed out")
     hands.finish(held["short"])
     hands.finish(held["long"])
     ended = time.monotonic()
-    wait_until(lambda: time.monotonic() - ended > FRESHNESS_S + 2, poll_s=0.2, what="both due")  # Fluss's timers tick once a second
+    wait_until(
+        lambda: time.monotonic() - ended > FRESHNESS_S + 2, poll_s=0.2, what="both due"
+    )  # Fluss's timers tick once a second
     assert [h.path.table for h in hands.take(2)] == ["long", "short"]

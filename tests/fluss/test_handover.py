@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fluss's Flink job and ours on the same tables, one after the other and both at once; kills and restarts of everybody."""
+"""Fluss's Flink job and ours on the same tables, one after the other and both at once; kills and restarts of
+everybody.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ class Load:
         found = self.world.rows(self.log)
         assert sorted(found.column("id").to_pylist()) == list(range(self.rows))
         for bucket, end in ends.items():
-            assert sorted(r["__offset"] for r in found.to_pylist() if r["__bucket"] == bucket.number) == list(range(end))
+            assert sorted(r["__offset"] for r in found.to_pylist() if r["__bucket"] == bucket.number) == list(
+                range(end)
+            )
         assert {k: r["name"] for k, r in self.world.by_key(self.pk).items()} == self.users
 
 
@@ -60,7 +64,9 @@ def test_flink_then_ours_then_flink_again(lone: FlussWorld, tmp_path: Path) -> N
     load = Load(lone)
     for turn, is_ours in enumerate((False, True, False, True)):
         job = (
-            ThreadJob(lone.cluster.bootstrap, f"turn-{turn}") if is_ours else FlinkTieringJob(lone.cluster, tmp_path / f"flink-{turn}.log")
+            ThreadJob(lone.cluster.bootstrap, f"turn-{turn}")
+            if is_ours
+            else FlinkTieringJob(lone.cluster, tmp_path / f"flink-{turn}.log")
         )
         try:
             for step in (0, 1):
@@ -85,7 +91,9 @@ def test_both_at_once_on_ten_tables(lone: FlussWorld, tmp_path: Path) -> None:
         for load in loads:
             load.check(LEASE_S)
         tables = [name for load in loads for name in (load.log, load.pk)]
-        writers = {s.job or "flink" for name in tables for s in lone.lake(name).open_reader(lone.table(name)).snapshots()}
+        writers = {
+            s.job or "flink" for name in tables for s in lone.lake(name).open_reader(lone.table(name)).snapshots()
+        }
         assert writers == {"flink", "beside"}
     finally:
         ours.stop()
@@ -117,7 +125,9 @@ def test_a_server_killed_and_started_again_in_the_middle(lone: FlussWorld, serve
         lone.cluster.kill(server)
         lone.cluster.start_process(server)
         lone.cluster.wait_ready()
-        wait_until(lambda: lone.ends(load.log), limit_s=90, what="Fluss is back", tolerate=(ServerUnavailable, FlussError))
+        wait_until(
+            lambda: lone.ends(load.log), limit_s=90, what="Fluss is back", tolerate=(ServerUnavailable, FlussError)
+        )
         load.step(1)
         load.check(LEASE_S)
     finally:

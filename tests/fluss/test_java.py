@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Java Iceberg reads what we wrote for Fluss tables: equality deletes of keys, positions of the same round, every type."""
+"""Java Iceberg reads what we wrote for Fluss tables: equality deletes of keys, positions of the same round,
+every type.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from tests.interop.test_java import JavaIceberg, start_java
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
 
-USERS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("day", pa.string(), nullable=False), ("name", pa.string())])
+USERS = pa.schema(
+    [pa.field("id", pa.int64(), nullable=False), pa.field("day", pa.string(), nullable=False), ("name", pa.string())]
+)
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +33,9 @@ def java() -> Iterator[JavaIceberg]:
 
 
 @pytest.mark.parametrize("is_partitioned", [False, True])
-def test_deletes_by_key_and_by_position(world: FlussWorld, rounds: OnDemand, java: JavaIceberg, is_partitioned: bool) -> None:
+def test_deletes_by_key_and_by_position(
+    world: FlussWorld, rounds: OnDemand, java: JavaIceberg, is_partitioned: bool
+) -> None:
     name = "java_daily" if is_partitioned else "java_users"
     days = ("2024-01-01", "2024-01-02")
     key, parts = (("id", "day"), ("day",)) if is_partitioned else (("id",), ())
@@ -39,7 +45,10 @@ def test_deletes_by_key_and_by_position(world: FlussWorld, rounds: OnDemand, jav
     )
     expected: dict[int, dict[str, Any]] = {}
     for turn in range(4):
-        changed = {n: {"id": n, "day": days[n % 2], "name": f"turn {turn} of {n}"} for n in range(turn, 200 + 50 * turn, 1 + 2 * turn)}
+        changed = {
+            n: {"id": n, "day": days[n % 2], "name": f"turn {turn} of {n}"}
+            for n in range(turn, 200 + 50 * turn, 1 + 2 * turn)
+        }
         twice = {n: {**changed[n], "name": f"twice {turn}"} for n in list(changed)[::4]}
         gone = [n for n in {**expected, **changed} if n % 13 == turn]
         world.produce(
@@ -50,7 +59,9 @@ def test_deletes_by_key_and_by_position(world: FlussWorld, rounds: OnDemand, jav
         expected = {n: r for n, r in {**expected, **changed, **twice}.items() if n not in gone}
         assert isinstance(rounds.run(name), TableFinished)
         found = java.read(world.metadata(name))
-        assert sorted((r["id"], r["day"], r["name"]) for r in found) == sorted((r["id"], r["day"], r["name"]) for r in expected.values())
+        assert sorted((r["id"], r["day"], r["name"]) for r in found) == sorted(
+            (r["id"], r["day"], r["name"]) for r in expected.values()
+        )
     head = world.lake(name).open_reader(world.table(name)).load_snapshot()
     assert head is not None
     assert int(head.summary["total-equality-deletes"]) > 0
@@ -59,7 +70,9 @@ def test_deletes_by_key_and_by_position(world: FlussWorld, rounds: OnDemand, jav
 def test_every_type(world: FlussWorld, rounds: OnDemand, java: JavaIceberg) -> None:
     """But for times of day, which Spark has no type for."""
     schema = pa.schema([f for f in ALL_TYPES if f.name != "clock"])
-    rows = [{k: v for k, v in typed_row(n).items() if k != "clock"} for n in range(1, 6)] + [{**dict.fromkeys(schema.names), "id": 6}]
+    rows = [{k: v for k, v in typed_row(n).items() if k != "clock"} for n in range(1, 6)] + [
+        {**dict.fromkeys(schema.names), "id": 6}
+    ]
     world.produce(
         MakeTable(name="java_typed", schema=schema, buckets=1, freshness="1h"),
         Append(table="java_typed", rows=pa.RecordBatch.from_pylist(rows, schema=schema)),

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""KV snapshots are leased for as long as a round lasts: renewed by its job's heartbeat, and given back whatever its end."""
+"""KV snapshots are leased for as long as a round lasts: renewed by its job's heartbeat, and given back whatever its
+end.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,11 @@ BEAT = HeartbeatRequest(job=JobName("holder"), instance=InstanceId("one"))
 @pytest.fixture
 def hasty(tmp_path: Path) -> Iterator[FlussWorld]:
     """KV snapshots every two seconds, one of them kept; leases that are over are noticed within a second."""
-    quick = {"kv.snapshot.interval": "2s", "kv.snapshot.num-retained": "1", "kv.snapshot.lease.expiration-check-interval": "1s"}
+    quick = {
+        "kv.snapshot.interval": "2s",
+        "kv.snapshot.num-retained": "1",
+        "kv.snapshot.lease.expiration-check-interval": "1s",
+    }
     cluster = FlussCluster(home=tmp_path / "fluss", settings={**TEST_SETTINGS, **quick}).start()
     world = FlussWorld(cluster)
     yield world

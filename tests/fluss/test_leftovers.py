@@ -53,7 +53,9 @@ def test_a_table_made_anew_under_its_old_name(lone: FlussWorld) -> None:
             lone.wait_tiered("again")
             lone.wait_tiered("again_pk")
             assert sorted(lone.rows("again").column("id").to_pylist()) == list(range(100 * turn, 100 * turn + 70))
-            assert {k: r["name"] for k, r in lone.by_key("again_pk").items()} == dict.fromkeys(range(turn, 50), f"turn {turn}")
+            assert {k: r["name"] for k, r in lone.by_key("again_pk").items()} == dict.fromkeys(
+                range(turn, 50), f"turn {turn}"
+            )
             catalog = lone.lake("again").connection.catalog
             lone.produce(DropTable(table="again"), DropTable(table="again_pk"))
             for name in ("again", "again_pk"):

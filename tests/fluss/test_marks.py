@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a round takes from the log besides its rows: a mark of every bucket, and the time of its last batch, which Fluss is told."""
+"""What a round takes from the log besides its rows: a mark of every bucket, and the time of its last batch, which Fluss
+is told.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +34,19 @@ def test_marks_and_times_of_every_bucket(world: FlussWorld, monkeypatch: pytest.
 
     monkeypatch.setattr(servers, "call_coordinator", note)
     rows = pa.RecordBatch.from_pylist([{"id": n, "name": f"event {n}"} for n in range(4_000)], schema=EVENTS)
-    world.produce(MakeTable(name="marked", schema=EVENTS, buckets=4, freshness="1h"), Append(table="marked", rows=rows, chunk=100))
+    world.produce(
+        MakeTable(name="marked", schema=EVENTS, buckets=4, freshness="1h"), Append(table="marked", rows=rows, chunk=100)
+    )
     ends = world.ends("marked")
     assert isinstance(rounds.run("marked"), TableFinished)
     rounds.close()
     head = world.lake("marked").open_reader(world.table("marked")).load_snapshot()
     assert head is not None
-    assert [(number, offset) for _, number, offset, _ in json.loads(head.summary[MARKS_KEY])] == [(b.number, o) for b, o in ends.items()]
+    assert [(number, offset) for _, number, offset, _ in json.loads(head.summary[MARKS_KEY])] == [
+        (b.number, o) for b, o in ends.items()
+    ]
     times = {r["__bucket"]: r["__timestamp"] for r in world.rows("marked").sort_by("__offset").to_pylist()}
     (told,) = sent
-    assert {b["bucket"]: b["max_timestamp"] for b in told["buckets"]} == {n: round(t.timestamp() * 1000) for n, t in times.items()}
+    assert {b["bucket"]: b["max_timestamp"] for b in told["buckets"]} == {
+        n: round(t.timestamp() * 1000) for n, t in times.items()
+    }

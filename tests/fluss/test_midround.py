@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server of the cluster dies and comes back while a round of ours stands at a given step; nothing is lost, nothing is there twice."""
+"""A server of the cluster dies and comes back while a round of ours stands at a given step; nothing is lost, nothing is
+there twice.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ POINTS = {
 
 @pytest.mark.parametrize("server", list(POINTS))
 def test_a_server_restarts_in_the_middle_of_a_round(lone: FlussWorld, tmp_path: Path, server: str) -> None:
-    """The coordinator's epochs restart with it: a round that has not asked for its lease yet is given up, a later one goes through."""
+    """The coordinator's epochs restart with it: a round that has not asked for its lease yet is given up, a later one
+    goes through.
+    """
     load = Load(lone)
     for turn, point in enumerate(POINTS[server]):
         load.step(turn)

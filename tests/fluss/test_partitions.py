@@ -46,16 +46,22 @@ def make(world: FlussWorld, name: str) -> None:
 
 
 def drop(world: FlussWorld, name: str, day: str) -> None:
-    """Until the tablet server is done with it too: the coordinator answers before that, and a read may still find everything."""
+    """Until the tablet server is done with it too: the coordinator answers before that, and a read may still find
+    everything.
+    """
     store, table, spec = world.plugin.store(), world.table(name), {"values": [{"key": "day", "value": day}]}
     last = {Bucket(day, 0): 50}
     assert store.marks_now(table, last)
-    world.plugin.servers.call_coordinator(DROP_PARTITION, {"path": path_message(DATABASE, name), "spec": spec, "ignore": 0})
+    world.plugin.servers.call_coordinator(
+        DROP_PARTITION, {"path": path_message(DATABASE, name), "spec": spec, "ignore": 0}
+    )
     wait_until(lambda: not store.marks_now(table, last), what=f"{day} of {name} is gone")
 
 
 @pytest.mark.parametrize(("point", "is_in_time"), [("round.before-write", True), ("round.before-lake-commit", False)])
-def test_a_partition_that_is_dropped_in_a_round(world: FlussWorld, rounds: OnDemand, point: str, is_in_time: bool) -> None:
+def test_a_partition_that_is_dropped_in_a_round(
+    world: FlussWorld, rounds: OnDemand, point: str, is_in_time: bool
+) -> None:
     """Before it was read the round fails, at once, and the next one goes on without it; what was read is committed."""
     name, ends = f"falling_{int(is_in_time)}", list[object]()
     make(world, name)

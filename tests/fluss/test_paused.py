@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Flink job that was paused for longer than its lease: its commit has no condition. What that does, and that ours notices."""
+"""A Flink job that was paused for longer than its lease: its commit has no condition. What that does, and that ours
+notices.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ ROWS = 400_000
 
 
 def rows(start: int, stop: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"id": range(start, stop), "text": [f"{n * 7919:x}" * 4 for n in range(start, stop)]}, schema=WIDE)
+    return pa.RecordBatch.from_pydict(
+        {"id": range(start, stop), "text": [f"{n * 7919:x}" * 4 for n in range(start, stop)]}, schema=WIDE
+    )
 
 
 def writers(world: FlussWorld) -> list[str]:
@@ -30,8 +34,12 @@ def writers(world: FlussWorld) -> list[str]:
     return [s.job or "flink" for s in world.lake("late").open_reader(world.table("late")).snapshots()]
 
 
-def test_a_paused_flink_job_commits_late_and_the_table_stops_until_main_is_moved_back(lone: FlussWorld, tmp_path: Path) -> None:
-    lone.produce(MakeTable(name="late", schema=WIDE, freshness="2s"), Append(table="late", rows=rows(0, ROWS), chunk=20_000))
+def test_a_paused_flink_job_commits_late_and_the_table_stops_until_main_is_moved_back(
+    lone: FlussWorld, tmp_path: Path
+) -> None:
+    lone.produce(
+        MakeTable(name="late", schema=WIDE, freshness="2s"), Append(table="late", rows=rows(0, ROWS), chunk=20_000)
+    )
     flink = FlinkTieringJob(lone.cluster, tmp_path / "flink.log", is_patient=True)
     try:
         wait_until(lambda: lone.is_being_written("late"), limit_s=120, poll_s=0.002, what="the Flink job writes")
@@ -54,7 +62,9 @@ def notice_and_go_on(lone: FlussWorld, flink: FlinkTieringJob) -> None:
         flink.wake()
         wait_until(lambda: "flink" in writers(lone), limit_s=120, what="the late commit")
         flink.stop()
-        assert lone.rows("late").num_rows > ROWS  # the Flink job's deed: what it had read is there twice, and offsets went back
+        assert (
+            lone.rows("late").num_rows > ROWS
+        )  # the Flink job's deed: what it had read is there twice, and offsets went back
         lone.produce(Append(table="late", rows=rows(ROWS, ROWS + 100)))
         wait_until(lambda: "came back and committed" in ours.log, limit_s=LEASE_S, what="our job notices")
         assert writers(lone) == [*own, "flink"]
@@ -70,6 +80,8 @@ def move_back(world: FlussWorld) -> None:
     lake = world.lake("late")
     try:
         ours = [s.snapshot_id for s in lake.open_reader(world.table("late")).snapshots() if s.job == "ours"][-1]
-        lake.connection.load(TablePath(DATABASE, "late")).manage_snapshots().set_current_snapshot(snapshot_id=int(ours)).commit()
+        lake.connection.load(TablePath(DATABASE, "late")).manage_snapshots().set_current_snapshot(
+            snapshot_id=int(ours)
+        ).commit()
     finally:
         lake.connection.close()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lake and Fluss that disagree: a lake that is ahead is taken over, a Fluss that is ahead stops the table, races have one winner."""
+"""Lake and Fluss that disagree: a lake that is ahead is taken over, a Fluss that is ahead stops the table, races have
+one winner.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def test_a_lake_that_moved_on_is_not_told_of_as_it_was(world: FlussWorld, rounds
 
 
 def test_fluss_ahead_of_the_lake_stops_the_table_and_names_the_choices(world: FlussWorld, rounds: OnDemand) -> None:
-    world.produce(MakeTable(name="behind", schema=EVENTS, buckets=1, freshness="1h"), Append(table="behind", rows=events(0, 10)))
+    world.produce(
+        MakeTable(name="behind", schema=EVENTS, buckets=1, freshness="1h"), Append(table="behind", rows=events(0, 10))
+    )
     assert isinstance(rounds.run("behind"), TableFinished)
     coordinator, table = rounds.plugin.coordinator(), world.table("behind")
     path = coordinator.prepare_commit(table, RoundId("bogus"), {Bucket("", 0): 99})["fluss-offsets"]
@@ -97,14 +101,21 @@ def commit_late(world: FlussWorld, rounds: OnDemand, name: str) -> None:
     coordinator, table = rounds.plugin.coordinator(), world.table(name)
     path = coordinator._write_offsets(table, {Bucket("", 0): 20})
     lake = world.lake(name).connection.load(table.path)
-    lake.append(lake.scan(row_filter="__offset < 20").to_arrow(), snapshot_properties={COMMIT_USER_KEY: COMMIT_USER, OFFSETS_KEY: path})
+    lake.append(
+        lake.scan(row_filter="__offset < 20").to_arrow(),
+        snapshot_properties={COMMIT_USER_KEY: COMMIT_USER, OFFSETS_KEY: path},
+    )
     head = lake.current_snapshot()
     assert head is not None
     coordinator._register(table, Registered(SnapshotId(str(head.snapshot_id)), path), {Bucket("", 0): 20})
 
 
-def test_a_late_commit_of_another_job_stops_the_table_until_main_is_moved_back(world: FlussWorld, rounds: OnDemand) -> None:
-    world.produce(MakeTable(name="late", schema=EVENTS, buckets=1, freshness="1h"), Append(table="late", rows=events(0, 50)))
+def test_a_late_commit_of_another_job_stops_the_table_until_main_is_moved_back(
+    world: FlussWorld, rounds: OnDemand
+) -> None:
+    world.produce(
+        MakeTable(name="late", schema=EVENTS, buckets=1, freshness="1h"), Append(table="late", rows=events(0, 50))
+    )
     assert isinstance(rounds.run("late"), TableFinished)
     ours = world.lake("late").open_reader(world.table("late")).load_snapshot()
     assert ours is not None
@@ -143,7 +154,11 @@ def test_a_lease_that_fluss_never_gave_is_not_held(world: FlussWorld) -> None:
     world.produce(MakeTable(name="unleased", schema=EVENTS, freshness="1h"))
     table = world.table("unleased")
     check = LeaseCheck(
-        job=JobName("j"), instance=InstanceId("i"), table_id=table.table_id, epoch=join_epoch(0, 40), round_id=new_round_id()
+        job=JobName("j"),
+        instance=InstanceId("i"),
+        table_id=table.table_id,
+        epoch=join_epoch(0, 40),
+        round_id=new_round_id(),
     )
     verdict = world.plugin.coordinator().check_lease(check)
     assert not verdict.held

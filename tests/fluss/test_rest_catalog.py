@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster whose lake is behind a REST catalog that wants a token: from the table where Fluss shows it, else from the environment."""
+"""A cluster whose lake is behind a REST catalog that wants a token: from the table where Fluss shows it, else from the
+environment.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,8 @@ def list_tables(options: Mapping[str, str], environment: Mapping[str, str]) -> l
     """By a process of its own: PyIceberg reads its environment once."""
     program = f"""
 from lakeward.spi.registry import load_lake
-print(*sorted(name for _, name in load_lake("iceberg", {dict(options)!r}).connection.catalog.list_tables("{DATABASE}")))"""
+catalog = load_lake("iceberg", {dict(options)!r}).connection.catalog
+print(*sorted(name for _, name in catalog.list_tables("{DATABASE}")))"""
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

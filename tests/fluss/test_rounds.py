@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rounds that are not plain: tables dropped in work, rounds cut at their limit, other changelogs and codecs, columns chosen."""
+"""Rounds that are not plain: tables dropped in work, rounds cut at their limit, other changelogs and codecs, columns
+chosen.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ pytestmark = [pytest.mark.fluss, pytest.mark.soak]
 
 
 def test_a_table_dropped_in_work_fails_that_round_only(world: FlussWorld, rounds: OnDemand) -> None:
-    world.produce(MakeTable(name="dropped", schema=EVENTS, freshness="1h"), Append(table="dropped", rows=events(0, 100)))
+    world.produce(
+        MakeTable(name="dropped", schema=EVENTS, freshness="1h"), Append(table="dropped", rows=events(0, 100))
+    )
     with Faults() as faults:
         pause = faults.arm("round.before-lake-commit", action=FaultAction.PAUSE)
         ends: list[object] = []
@@ -40,7 +44,10 @@ def test_a_table_dropped_in_work_fails_that_round_only(world: FlussWorld, rounds
 def test_a_job_survives_a_table_that_is_dropped(lone: FlussWorld) -> None:
     job = ThreadJob(lone.cluster.bootstrap, "survivor")
     try:
-        lone.produce(MakeTable(name="short_lived", schema=EVENTS, freshness="1s"), Append(table="short_lived", rows=events(0, 100)))
+        lone.produce(
+            MakeTable(name="short_lived", schema=EVENTS, freshness="1s"),
+            Append(table="short_lived", rows=events(0, 100)),
+        )
         lone.wait_tiered("short_lived")
         successor = MakeTable(name="successor", schema=EVENTS, freshness="1s")
         lone.produce(DropTable(table="short_lived"), successor, Append(table="successor", rows=events(0, 50)))
@@ -51,9 +58,14 @@ def test_a_job_survives_a_table_that_is_dropped(lone: FlussWorld) -> None:
 
 
 def test_a_round_longer_than_its_freshness_is_cut_and_goes_on_at_once(lone: FlussWorld) -> None:
-    """Fluss's rule: a round may take as long as the freshness. 1.2 M rows at 1 s and one slot give several snapshots, each row once."""
+    """Fluss's rule: a round may take as long as the freshness. 1.2 M rows at 1 s and one slot give several snapshots,
+    each row once.
+    """
     rows = events(0, 60_000)
-    lone.produce(MakeTable(name="long", schema=EVENTS, buckets=2, freshness="1s"), Append(table="long", rows=rows, chunk=20_000, repeat=20))
+    lone.produce(
+        MakeTable(name="long", schema=EVENTS, buckets=2, freshness="1s"),
+        Append(table="long", rows=rows, chunk=20_000, repeat=20),
+    )
     job = ThreadJob(lone.cluster.bootstrap, "cut", slots=1)
     try:
         ends = lone.wait_tiered("long", 180)
@@ -80,7 +92,9 @@ def test_a_changelog_without_before_images(world: FlussWorld, rounds: OnDemand) 
     )
     assert isinstance(rounds.run("wal"), TableFinished)
     expected = (
-        {n: f"user {n}" for n in range(200)} | {n: f"again {n}" for n in range(0, 250, 2)} | {n: f"third {n}" for n in range(0, 250, 4)}
+        {n: f"user {n}" for n in range(200)}
+        | {n: f"again {n}" for n in range(0, 250, 2)}
+        | {n: f"third {n}" for n in range(0, 250, 4)}
     )
     expected = {n: name for n, name in expected.items() if n % 5 or n >= 200}
     assert {k: r["name"] for k, r in world.by_key("wal").items()} == expected
@@ -91,7 +105,8 @@ def test_every_codec_and_chosen_columns(world: FlussWorld, codec: str) -> None:
     name = f"codec_{codec.lower()}"
     compressed = {"table.log.arrow.compression.type": codec}
     world.produce(
-        MakeTable(name=name, schema=EVENTS, buckets=1, freshness="1h", properties=compressed), Append(table=name, rows=events(0, 3_000))
+        MakeTable(name=name, schema=EVENTS, buckets=1, freshness="1h", properties=compressed),
+        Append(table=name, rows=events(0, 3_000)),
     )
     store, table = world.plugin.store(), world.table(name)
     for columns in (None, ["name"], ["id"], ["name", "id"], []):

@@ -31,7 +31,10 @@ _CONFIG = Shape("PbAlterConfig", (text("key", 1), text("value", 2), integer("how
 ALTER_TABLE = Api(
     1044,
     "AlterTable",
-    Shape("AlterTableRequest", (one("path", 1, PATH), integer("ignore", 2), many("configs", 3, _CONFIG), many("columns", 4, _ADD))),
+    Shape(
+        "AlterTableRequest",
+        (one("path", 1, PATH), integer("ignore", 2), many("configs", 3, _CONFIG), many("columns", 4, _ADD)),
+    ),
     Shape("AlterTableResponse", ()),
 )
 OLD = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])

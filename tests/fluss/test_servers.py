@@ -88,7 +88,11 @@ def test_a_cluster_that_wants_a_login(guarded: FlussWorld, monkeypatch: pytest.M
         load.check()
     finally:
         job.stop()
-    for wrong in (Credentials(user=LOGIN.user, password="other"), Credentials(user="nobody", password=LOGIN.password), None):
+    for wrong in (
+        Credentials(user=LOGIN.user, password="other"),
+        Credentials(user="nobody", password=LOGIN.password),
+        None,
+    ):
         servers = FlussServers(guarded.cluster.bootstrap, credentials=wrong)
         with pytest.raises(Unauthorized):
             servers.call_any(LIST_DATABASES, {})
@@ -105,7 +109,11 @@ def in_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FlussWorl
         for name, value in {**storage.environment, "AWS_ENDPOINT_URL": storage.endpoint}.items():
             monkeypatch.setenv(name, value)
         login = {"s3.access-key": "test", "s3.secret-key": "test"}
-        where = {"remote.data.dir": f"{storage.new_bucket()}/fluss", "s3.endpoint": storage.endpoint, "s3.region": REGION}
+        where = {
+            "remote.data.dir": f"{storage.new_bucket()}/fluss",
+            "s3.endpoint": storage.endpoint,
+            "s3.region": REGION,
+        }
         settings = {**TEST_SETTINGS, **where, **login, "s3.path.style.access": "true"}
         cluster = FlussCluster(home=tmp_path / "fluss", settings=settings).start()
         world = FlussWorld(cluster)
@@ -134,14 +142,18 @@ def test_remote_storage_in_a_bucket(in_s3: FlussWorld) -> None:
         assert set(in_s3.rows("far_pk").column("__offset").to_pylist()) == {-1}
         in_s3.produce(Upsert(table="far_pk", rows=[{"id": n, "name": f"again {n}"} for n in range(0, 500, 5)]))
         in_s3.wait_tiered("far_pk", 60)
-        assert {k: r["name"] for k, r in in_s3.by_key("far_pk").items()} == {n: f"{'user' if n % 5 else 'again'} {n}" for n in range(500)}
+        assert {k: r["name"] for k, r in in_s3.by_key("far_pk").items()} == {
+            n: f"{'user' if n % 5 else 'again'} {n}" for n in range(500)
+        }
     finally:
         job.stop()
 
 
 @pytest.fixture
 def forgetful(tmp_path: Path) -> Iterator[FlussWorld]:
-    """One tablet server, which notes once an hour how far its log is safe: killed, it comes back without what came after."""
+    """One tablet server, which notes once an hour how far its log is safe: killed, it comes back without what came
+    after.
+    """
     settings = {**TEST_SETTINGS, "log.replica.high-watermark.checkpoint-interval": "1h"}
     cluster = FlussCluster(home=tmp_path / "fluss", settings=settings).start()
     world = FlussWorld(cluster)
@@ -155,8 +167,12 @@ def events(start: int, stop: int) -> Append:
     return Append(table="forked", rows=pa.RecordBatch.from_pylist(rows, schema=EVENTS))
 
 
-def test_a_log_that_lost_writes_and_gave_their_offsets_away_stops_the_table(forgetful: FlussWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fluss's deed: acknowledged, tiered, lost. While its log is shorter than the lake, and when it has grown past it again."""
+def test_a_log_that_lost_writes_and_gave_their_offsets_away_stops_the_table(
+    forgetful: FlussWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fluss's deed: acknowledged, tiered, lost. While its log is shorter than the lake, and when it has grown past it
+    again.
+    """
     rounds = OnDemand(forgetful)
     forgetful.produce(MakeTable(name="forked", schema=EVENTS, buckets=1, freshness="1h"), events(0, 300))
     assert isinstance(rounds.run("forked"), TableFinished)
@@ -164,7 +180,12 @@ def test_a_log_that_lost_writes_and_gave_their_offsets_away_stops_the_table(forg
     forgetful.cluster.kill("tablet-0")
     forgetful.cluster.start_process("tablet-0")
     forgetful.cluster.wait_ready()
-    wait_until(lambda: forgetful.plugin.store().freeze(forgetful.table("forked")), limit_s=90, what="Fluss is back", tolerate=AWAY)
+    wait_until(
+        lambda: forgetful.plugin.store().freeze(forgetful.table("forked")),
+        limit_s=90,
+        what="Fluss is back",
+        tolerate=AWAY,
+    )
     assert sum(forgetful.ends("forked").values()) < 300
     assert code_of(rounds.run("forked")) == "hot-store-behind"
     forgetful.produce(events(1000, 1400))

@@ -38,14 +38,19 @@ def write(world: FlussWorld, turn: int) -> None:
     start, stop = 5_000 * turn, 5_000 * (turn + 1)
     world.produce(
         Append(table="log", rows=pa.RecordBatch.from_pylist(events(start, stop), schema=EVENTS)),
-        *(Append(table="daily", rows=pa.RecordBatch.from_pylist(events(start, start + 100, day=d), schema=DAILY)) for d in DAYS),
+        *(
+            Append(table="daily", rows=pa.RecordBatch.from_pylist(events(start, start + 100, day=d), schema=DAILY))
+            for d in DAYS
+        ),
         Upsert(table="pk", rows=[{"id": n, "name": f"turn {turn}"} for n in range(300 * turn, 1_000)]),
         *([Delete(table="pk", keys=[{"id": n} for n in range(0, 1_000, 10)])] if turn else []),
     )
 
 
 def test_the_job_on_spark(guarded: FlussWorld, tmp_path: Path) -> None:
-    """A log table, a partitioned one, and a PK table whose first round reads a KV snapshot; then a round of changes to each."""
+    """A log table, a partitioned one, and a PK table whose first round reads a KV snapshot; then a round of changes to
+    each.
+    """
     guarded.produce(
         MakeTable(name="log", schema=EVENTS, freshness="3s"),
         MakeTable(name="daily", schema=DAILY, partition_keys=("day",), freshness="3s"),
@@ -54,9 +59,20 @@ def test_the_job_on_spark(guarded: FlussWorld, tmp_path: Path) -> None:
     )
     write(guarded, 0)
     wait_until(lambda: has_snapshot(guarded), limit_s=30, what="a KV snapshot")
-    command = [sys.executable, "-m", "lakeward.cli", "tier", "--fluss", guarded.cluster.bootstrap, "--fluss-user", LOGIN.user]
+    command = [
+        sys.executable,
+        "-m",
+        "lakeward.cli",
+        "tier",
+        "--fluss",
+        guarded.cluster.bootstrap,
+        "--fluss-user",
+        LOGIN.user,
+    ]
     with (tmp_path / "job.log").open("wb") as log:
-        job = subprocess.Popen([*command, "--name", "spark", "--master", "local[2,4]"], stdout=log, stderr=subprocess.STDOUT)
+        job = subprocess.Popen(
+            [*command, "--name", "spark", "--master", "local[2,4]"], stdout=log, stderr=subprocess.STDOUT
+        )
     try:
         for name in ("log", "daily", "pk"):
             guarded.wait_tiered(name, 120)

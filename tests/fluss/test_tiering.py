@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of a real Fluss cluster, written by pyfluss, tiered by our job, read back by DuckDB; Fluss's own view agrees."""
+"""Tables of a real Fluss cluster, written by pyfluss, tiered by our job, read back by DuckDB; Fluss's own
+view agrees.
+"""
 
 from __future__ import annotations
 
@@ -121,27 +123,35 @@ def has_kv_snapshot(world: FlussWorld, name: str) -> bool:
 
 def test_a_pk_table_equals_a_dict_after_every_round(world: FlussWorld) -> None:
     expected: dict[int, Mapping[str, Any]] = {n: {"id": n, "name": f"user {n}", "age": n} for n in range(500)}
-    world.produce(MakeTable(name="users", schema=USERS, primary_key=("id",)), Upsert(table="users", rows=list(expected.values())))
+    world.produce(
+        MakeTable(name="users", schema=USERS, primary_key=("id",)), Upsert(table="users", rows=list(expected.values()))
+    )
     world.wait_tiered("users")
     assert world.by_key("users") == expected
     for step in range(1, 4):
         changed = {n: {"id": n, "name": f"change {step} of {n}", "age": -n} for n in range(step, 520 + step, 7)}
         gone = list(range(step * 11, 500, 50))
-        world.produce(Upsert(table="users", rows=list(changed.values())), Delete(table="users", keys=[{"id": n} for n in gone]))
+        world.produce(
+            Upsert(table="users", rows=list(changed.values())), Delete(table="users", keys=[{"id": n} for n in gone])
+        )
         expected = {n: r for n, r in {**expected, **changed}.items() if n not in gone}
         world.wait_tiered("users")
         assert world.by_key("users") == expected
 
 
 def test_partitions_of_log_and_pk_tables(world: FlussWorld) -> None:
-    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("day", pa.string(), nullable=False), ("n", pa.int32())])
+    schema = pa.schema(
+        [pa.field("id", pa.int64(), nullable=False), pa.field("day", pa.string(), nullable=False), ("n", pa.int32())]
+    )
     rows = [{"id": n, "day": f"2024-01-0{1 + n % 2}", "n": n} for n in range(60)]
     for name, key in (("daily", ()), ("daily_pk", ("id", "day"))):
         world.produce(
             MakeTable(name=name, schema=schema, primary_key=key, partition_keys=("day",)),
             *(MakePartition(table=name, spec={"day": f"2024-01-0{d}"}) for d in (1, 2)),
         )
-    world.produce(Append(table="daily", rows=pa.RecordBatch.from_pylist(rows, schema=schema)), Upsert(table="daily_pk", rows=rows))
+    world.produce(
+        Append(table="daily", rows=pa.RecordBatch.from_pylist(rows, schema=schema)), Upsert(table="daily_pk", rows=rows)
+    )
     world.wait_tiered("daily")
     world.wait_tiered("daily_pk")
     later = {"id": 7, "day": "2024-01-03", "n": 7}
@@ -180,8 +190,14 @@ def first_answer(world: FlussWorld, name: str) -> dict[str, Any]:
     table = world.table(name)
     bucket = LogBucket(int(table.table_id), None, 0)
     leader = world.plugin.servers.leader(path_message(DATABASE, name), bucket)
-    wanted = {"table_id": bucket.table_id, "is_projected": 0, "buckets": [{"bucket": 0, "offset": 0, "max_bytes": 1000}]}
-    answer = leader.call(FETCH_LOG, {"follower": CLIENT, "max_bytes": 1000, "tables": [wanted], "max_wait_ms": 0, "min_bytes": 1})
+    wanted = {
+        "table_id": bucket.table_id,
+        "is_projected": 0,
+        "buckets": [{"bucket": 0, "offset": 0, "max_bytes": 1000}],
+    }
+    answer = leader.call(
+        FETCH_LOG, {"follower": CLIENT, "max_bytes": 1000, "tables": [wanted], "max_wait_ms": 0, "min_bytes": 1}
+    )
     found: dict[str, Any] = answer["tables"][0]["buckets"][0]
     return found
 

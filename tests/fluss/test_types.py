@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types that need care: nested ones, CHAR and BINARY, times finer than the lake's; log and PK tables, written by pyfluss."""
+"""Types that need care: nested ones, CHAR and BINARY, times finer than the lake's; log and PK tables, written by
+pyfluss.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,9 @@ def test_nested_values_of_log_and_pk_tables(world: FlussWorld, rounds: OnDemand)
         MakeTable(name="nested", schema=NESTED, buckets=1, freshness="1h"),
         Append(table="nested", rows=pa.RecordBatch.from_pylist(ROWS, schema=NESTED)),
         MakeTable(name="nested_pk", schema=NESTED, primary_key=("id",), buckets=1, freshness="1h"),
-        Upsert(table="nested_pk", rows=[{**r, "scores": None if r["scores"] is None else dict(r["scores"])} for r in ROWS]),
+        Upsert(
+            table="nested_pk", rows=[{**r, "scores": None if r["scores"] is None else dict(r["scores"])} for r in ROWS]
+        ),
     )
     for name in ("nested", "nested_pk"):
         assert isinstance(rounds.run(name), TableFinished)
@@ -93,7 +97,8 @@ def test_nested_values_of_a_kv_snapshot(world: FlussWorld, rounds: OnDemand) -> 
     """The first round reads the snapshot, not the log; the second one finds its rows by key."""
     rows = [{**r, "scores": None if r["scores"] is None else dict(r["scores"])} for r in ROWS]
     world.produce(
-        MakeTable(name="nested_kv", schema=NESTED, primary_key=("id",), buckets=1, freshness="1h"), Upsert(table="nested_kv", rows=rows)
+        MakeTable(name="nested_kv", schema=NESTED, primary_key=("id",), buckets=1, freshness="1h"),
+        Upsert(table="nested_kv", rows=rows),
     )
     wait_snapshot(world, "nested_kv")
     assert isinstance(rounds.run("nested_kv"), TableFinished)
@@ -108,7 +113,9 @@ def test_indexed_rows_of_a_kv_snapshot(world: FlussWorld, rounds: OnDemand) -> N
     """pyfluss makes such a table but cannot write to it: Fluss's Java client does."""
     schema = ALL_TYPES.set(0, pa.field("id", pa.int64(), nullable=False))
     indexed = {"table.kv.format": "indexed"}
-    world.produce(MakeTable(name="indexed", schema=schema, primary_key=("id",), buckets=1, freshness="1h", properties=indexed))
+    world.produce(
+        MakeTable(name="indexed", schema=schema, primary_key=("id",), buckets=1, freshness="1h", properties=indexed)
+    )
     upsert_typed(world.cluster, DATABASE, "indexed", 40)
     wait_snapshot(world, "indexed")
     assert isinstance(rounds.run("indexed"), TableFinished)
@@ -117,10 +124,14 @@ def test_indexed_rows_of_a_kv_snapshot(world: FlussWorld, rounds: OnDemand) -> N
     assert list(world.by_key("indexed").values()) == expected
 
 
-def test_finer_times_are_cut_off_and_said_once(world: FlussWorld, rounds: OnDemand, caplog: pytest.LogCaptureFixture) -> None:
+def test_finer_times_are_cut_off_and_said_once(
+    world: FlussWorld, rounds: OnDemand, caplog: pytest.LogCaptureFixture
+) -> None:
     at = 1_709_208_000_000_000_000 + 123_456_789
     whole = {"at": [at, -at], "zone": [at, 1], "stamps": [[at], None]}
-    batch = pa.RecordBatch.from_arrays([pa.array([1, 2]), *(pa.array(whole[f.name], f.type) for f in list(FINE)[1:])], schema=FINE)
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([1, 2]), *(pa.array(whole[f.name], f.type) for f in list(FINE)[1:])], schema=FINE
+    )
     world.produce(MakeTable(name="fine", schema=FINE, buckets=1, freshness="1h"), Append(table="fine", rows=batch))
     assert isinstance(rounds.run("fine"), TableFinished)
     world.produce(Append(table="fine", rows=batch.slice(0, 1)))
@@ -135,7 +146,9 @@ def test_finer_times_are_cut_off_and_said_once(world: FlussWorld, rounds: OnDema
 
 
 def test_char_and_binary(world: FlussWorld, rounds: OnDemand) -> None:
-    """pyfluss cannot make a CHAR column from an Arrow schema: the table is made over the wire, and written by pyfluss."""
+    """pyfluss cannot make a CHAR column from an Arrow schema: the table is made over the wire,
+    and written by pyfluss.
+    """
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("word", pa.string()), ("code", pa.binary(4))])
     for name, key in (("fixed", ()), ("fixed_pk", ("id",))):
         world.produce(MakeTable(name=f"{name}_first", schema=schema, primary_key=key, buckets=1, freshness="1h"))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Union reads of Fluss tables: the lake's rows and the hot tail, joined by key, equality deletes of either job applied."""
+"""Union reads of Fluss tables: the lake's rows and the hot tail, joined by key, equality deletes of either
+job applied.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def test_lake_and_tail_of_a_pk_table(world: FlussWorld, expected: dict[int, str]
 def test_lake_and_tail_of_a_log_table(world: FlussWorld) -> None:
     rounds, schema = OnDemand(world), pa.schema([("id", pa.int64())])
     rows = pa.RecordBatch.from_pylist([{"id": n} for n in range(200)], schema=schema)
-    world.produce(MakeTable(name="union_log", schema=schema, freshness="1h"), Append(table="union_log", rows=rows.slice(0, 150)))
+    world.produce(
+        MakeTable(name="union_log", schema=schema, freshness="1h"), Append(table="union_log", rows=rows.slice(0, 150))
+    )
     assert isinstance(rounds.run("union_log"), TableFinished)
     world.produce(Append(table="union_log", rows=rows.slice(150)))
     found = pa.Table.from_batches(list(read(world.plugin, request_of(f"{DATABASE}.union_log"))))
@@ -89,7 +93,11 @@ def test_equality_deletes_of_the_flink_job_are_applied(lone: FlussWorld, tmp_pat
     assert int(snapshots[-1].summary["total-equality-deletes"]) > 0
     tail = {n: f"tail {n}" for n in range(0, 120, 7)}
     lone.produce(upsert(tail), Delete(table="union_pk", keys=[{"id": 1}]))
-    expected = sorted((n, name) for n, name in {**{n: x for n, x in {**rows, **second}.items() if n not in gone}, **tail}.items() if n != 1)
+    expected = sorted(
+        (n, name)
+        for n, name in {**{n: x for n, x in {**rows, **second}.items() if n not in gone}, **tail}.items()
+        if n != 1
+    )
     found = pa.Table.from_batches(list(read(lone.plugin, request_of(f"{DATABASE}.union_pk")))).to_pylist()
     assert sorted((r["id"], r["name"]) for r in found) == expected
     frame = lakeward.spark.read(spark, f"{DATABASE}.union_pk", fluss=lone.cluster.bootstrap)

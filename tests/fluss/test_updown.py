@@ -19,7 +19,9 @@ def run(action: str, home: Path) -> str:
 
 
 def processes_of(home: Path) -> set[int]:
-    return {p.pid for p in psutil.process_iter(["cmdline"]) if any(str(home) in part for part in p.info["cmdline"] or [])}
+    return {
+        p.pid for p in psutil.process_iter(["cmdline"]) if any(str(home) in part for part in p.info["cmdline"] or [])
+    }
 
 
 def test_up_up_down_up_down(tmp_path: Path) -> None:

@@ -29,7 +29,17 @@ USERS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.strin
 
 def verify(world: FlussWorld, name: str) -> tuple[int, dict[str, Any]]:
     """(exit code, the certificate)."""
-    command = [sys.executable, "-m", "lakeward.cli", "verify", f"{DATABASE}.{name}", "--fluss", world.cluster.bootstrap, "--deep", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "lakeward.cli",
+        "verify",
+        f"{DATABASE}.{name}",
+        "--fluss",
+        world.cluster.bootstrap,
+        "--deep",
+        "--json",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.stdout, done.stderr
     (certificate,) = json.loads(done.stdout)
@@ -45,12 +55,16 @@ def engine(world: FlussWorld, name: str) -> ForeignEngine:
 
 
 def users(start: int, stop: int, step: int, words: str) -> Upsert:
-    return Upsert(table="checked_pk", rows=[{"id": n, "name": f"{words} {n}", "score": n % 7} for n in range(start, stop, step)])
+    return Upsert(
+        table="checked_pk", rows=[{"id": n, "name": f"{words} {n}", "score": n % 7} for n in range(start, stop, step)]
+    )
 
 
 def test_a_pk_table_by_key(world: FlussWorld, rounds: OnDemand) -> None:
     """With changes after the last round: the KV snapshot is newer than the lake, and is taken back."""
-    world.produce(MakeTable(name="checked_pk", schema=USERS, primary_key=("id",), freshness="1h"), users(0, 300, 1, "first"))
+    world.produce(
+        MakeTable(name="checked_pk", schema=USERS, primary_key=("id",), freshness="1h"), users(0, 300, 1, "first")
+    )
     assert isinstance(rounds.run("checked_pk"), TableFinished)
     world.produce(users(0, 300, 3, "second"), Delete(table="checked_pk", keys=[{"id": n} for n in range(0, 300, 10)]))
     assert isinstance(rounds.run("checked_pk"), TableFinished)
@@ -72,12 +86,16 @@ def test_a_pk_table_by_key(world: FlussWorld, rounds: OnDemand) -> None:
 
 
 def drop_a_file(world: FlussWorld, name: str) -> int:
-    """Takes the newest data file out of the table; how many rows it had. PyIceberg plans no scan of a table with deletes by key."""
+    """Takes the newest data file out of the table; how many rows it had. PyIceberg plans no scan of a table with
+    deletes by key.
+    """
     table = engine(world, name).load()
     snapshot = table.current_snapshot()
     assert snapshot is not None
     entries = [e for m in snapshot.manifests(table.io) for e in m.fetch_manifest_entry(table.io)]
-    newest = max((e for e in entries if e.data_file.content == DataFileContent.DATA), key=lambda e: e.sequence_number or 0)
+    newest = max(
+        (e for e in entries if e.data_file.content == DataFileContent.DATA), key=lambda e: e.sequence_number or 0
+    )
     with table.transaction() as change, change.update_snapshot().overwrite() as overwrite:
         overwrite.delete_data_file(newest.data_file)
     return int(newest.data_file.record_count)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our job sleeps between its lake commit and its word to Fluss, a Flink job takes the table over and goes on, ours wakes up."""
+"""Our job sleeps between its lake commit and its word to Fluss, a Flink job takes the table over and goes on, ours
+wakes up.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,17 @@ B0 = Bucket("", 0)
 
 def take_over(world: FlussWorld, name: str) -> Path:
     """As the Flink job: it tells of what it finds in the lake, then tiers ten more rows. Its file of offsets."""
-    coordinator, table = FlussCoordinatorClient(world.plugin.servers, world.plugin.store(), world.plugin._lake), world.table(name)
+    coordinator, table = (
+        FlussCoordinatorClient(world.plugin.servers, world.plugin.store(), world.plugin._lake),
+        world.table(name),
+    )
     lake = world.lake(name).connection.load(table.path)
     found = lake.current_snapshot()
     assert found is not None
     assert found.summary is not None
-    coordinator._register(table, Registered(SnapshotId(str(found.snapshot_id)), found.summary.additional_properties[OFFSETS_KEY]), {})
+    coordinator._register(
+        table, Registered(SnapshotId(str(found.snapshot_id)), found.summary.additional_properties[OFFSETS_KEY]), {}
+    )
     world.produce(Append(table=name, rows=events(50, 60)))
     path = coordinator._write_offsets(table, {B0: 60})
     rows = lake.scan(row_filter="__offset < 10").to_arrow()
@@ -57,8 +64,12 @@ def go_on(world: FlussWorld, rounds: OnDemand, name: str) -> None:
 
 
 def test_woken_after_another_job_went_on(world: FlussWorld, rounds: OnDemand) -> None:
-    """Told late, Fluss would go back to our snapshot and delete the offsets of the newer one, which nobody could read any more."""
-    world.produce(MakeTable(name="zombie", schema=EVENTS, buckets=1, freshness="1h"), Append(table="zombie", rows=events(0, 50)))
+    """Told late, Fluss would go back to our snapshot and delete the offsets of the newer one, which nobody could read
+    any more.
+    """
+    world.produce(
+        MakeTable(name="zombie", schema=EVENTS, buckets=1, freshness="1h"), Append(table="zombie", rows=events(0, 50))
+    )
     late: list[object] = []
     with Faults() as faults:
         pause = faults.arm("round.before-coordinator-commit", action=FaultAction.PAUSE)
@@ -76,7 +87,9 @@ def test_woken_after_another_job_went_on(world: FlussWorld, rounds: OnDemand) ->
 
 def test_woken_while_it_tells(world: FlussWorld, rounds: OnDemand, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has looked at the lake already: Fluss goes back then, but no file that a newer snapshot needs is deleted."""
-    world.produce(MakeTable(name="zombie2", schema=EVENTS, buckets=1, freshness="1h"), Append(table="zombie2", rows=events(0, 50)))
+    world.produce(
+        MakeTable(name="zombie2", schema=EVENTS, buckets=1, freshness="1h"), Append(table="zombie2", rows=events(0, 50))
+    )
     found, look = list[Path](), FlussCoordinatorClient._newest
 
     def look_and_sleep(client: FlussCoordinatorClient, table: TableInfo, seen: SnapshotId | None) -> SnapshotId | None:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tiering job on a Fluss cluster without Spark: rounds run on threads of its own process. For tests that kill and start jobs."""
+"""A tiering job on a Fluss cluster without Spark: rounds run on threads of its own process. For tests that kill and
+start jobs.
+"""
 
 from __future__ import annotations
 

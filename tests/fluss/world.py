@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests against a Fluss cluster look at: the log's ends, what Fluss knows of the lake, the lake's rows by other engines."""
+"""What tests against a Fluss cluster look at: the log's ends, what Fluss knows of the lake, the lake's rows by other
+engines.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,20 @@ SYSTEM = ["__bucket", "__offset", "__timestamp"]
 class ThreadJob:
     """A tiering job in a process of its own, on threads in place of Spark. `faults` arms fault points in it."""
 
-    def __init__(self, bootstrap: str, name: str, *, slots: int = 4, faults: str | None = None, user: str | None = None) -> None:
-        command = [sys.executable, "-m", "tests.fluss.threadjob", "--fluss", bootstrap, "--name", name, "--slots", str(slots)]
+    def __init__(
+        self, bootstrap: str, name: str, *, slots: int = 4, faults: str | None = None, user: str | None = None
+    ) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "tests.fluss.threadjob",
+            "--fluss",
+            bootstrap,
+            "--name",
+            name,
+            "--slots",
+            str(slots),
+        ]
         command += [] if user is None else ["--user", user]
         env = {**os.environ, **({} if faults is None else {"LAKEWARD_FAULTS": faults})}
         self._log = tempfile.NamedTemporaryFile(prefix=f"job-{name}-", suffix=".log")  # noqa: SIM115 - lives as long as the job
@@ -66,14 +80,18 @@ class FlussWorld:
         self.plugin.store().close()
 
     def produce(self, *steps: Step, limit_s: int = LIMIT_S) -> list[Any]:
-        """pyfluss hangs now and then: then once more with the steps that are left, the one in work only if it had no effect."""
+        """pyfluss hangs now and then: then once more with the steps that are left, the one in work only if it had no
+        effect.
+        """
         before = {s.table: self._written(s.table) for s in steps if isinstance(s, Append)}
         try:
             return produce(self.cluster.bootstrap, *steps, limit_s=limit_s, login=self.login)
         except Unfinished as hung:
             done, rest = hung.answers, steps[len(hung.answers) :]
             appended = sum(
-                s.count for s in steps[: len(done)] if isinstance(s, Append) and isinstance(rest[0], Append) and s.table == rest[0].table
+                s.count
+                for s in steps[: len(done)]
+                if isinstance(s, Append) and isinstance(rest[0], Append) and s.table == rest[0].table
             )
             if self._has_happened(rest[0], before, appended, hung):
                 done, rest = [*done, None], rest[1:]
@@ -103,7 +121,9 @@ class FlussWorld:
         return self.plugin.store().load_table(TablePath(DATABASE, name))
 
     def ends(self, name: str) -> OffsetMap:
-        return OffsetMap({b: found.end for b, found in self.plugin.store().freeze(self.table(name)).items() if found.end})
+        return OffsetMap(
+            {b: found.end for b, found in self.plugin.store().freeze(self.table(name)).items() if found.end}
+        )
 
     def committed(self, name: str) -> OffsetMap:
         return self.plugin.coordinator().committed(TablePath(DATABASE, name)).offsets

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Java Iceberg in Spark, in an environment of its own: JSON lines in (`{"sql": ...}` or `{"path": ...}`), JSON lines out.
+"""Java Iceberg in Spark, in an environment of its own: JSON lines in (`{"sql": ...}` or `{"path": ...}`), JSON lines
+out.
 
 Run by that environment's Python: `python java_engine.py JAR REST_URL`. Nothing of ours is importable there.
 """

@@ -68,7 +68,9 @@ def test_a_warehouse_of_an_unknown_kind_is_named(tmp_path: Path) -> None:
 def test_a_database_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
     (tmp_path / "c.db").mkdir()
     with pytest.raises(LakeUnavailable):
-        load({"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w"}).catalog().check()
+        load(
+            {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w"}
+        ).catalog().check()
 
 
 def test_a_catalog_that_is_down_is_unavailable() -> None:
@@ -108,7 +110,9 @@ def test_a_table_dropped_under_a_round(lake: IcebergLakeStorage) -> None:
 
 
 @pytest.mark.parametrize("change", ["drop", "rename", "widen", "spec"])
-def test_a_schema_that_others_changed_stops_the_round_and_names_the_column(lake: IcebergLakeStorage, change: str) -> None:
+def test_a_schema_that_others_changed_stops_the_round_and_names_the_column(
+    lake: IcebergLakeStorage, change: str
+) -> None:
     log = one_round(lake, columns={**COLUMNS, "small": "INT"})
     table = lake.connection.load(log.table.path)
     if change == "spec":
@@ -198,7 +202,9 @@ def test_a_required_column_cannot_be_added(lake: IcebergLakeStorage) -> None:
 
 def test_properties_are_mapped_on_the_way_to_the_lake(lake: IcebergLakeStorage) -> None:
     log = one_round(lake)
-    lake.catalog().set_properties(log.table, {"iceberg.write.target-file-size-bytes": "1000", "table.datalake.freshness": "5s"})
+    lake.catalog().set_properties(
+        log.table, {"iceberg.write.target-file-size-bytes": "1000", "table.datalake.freshness": "5s"}
+    )
     found = lake.connection.load(log.table.path).properties
     assert (found["write.target-file-size-bytes"], found["fluss.table.datalake.freshness"]) == ("1000", "5s")
     lake.catalog().set_properties(log.table, {"table.datalake.freshness": None})

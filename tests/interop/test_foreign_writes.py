@@ -54,7 +54,9 @@ def system_rows(lake: IcebergLakeStorage, log: ScriptedLog, rows: list[dict[str,
     ],
     ids=["rewrite", "rewrite, expire", "a cut chain", "twice"],
 )
-def test_rounds_go_on_after_others_rewrote_and_expired(lake: IcebergLakeStorage, writes: list[Callable[[ForeignEngine], None]]) -> None:
+def test_rounds_go_on_after_others_rewrote_and_expired(
+    lake: IcebergLakeStorage, writes: list[Callable[[ForeignEngine], None]]
+) -> None:
     log, chance = pk_log(lake), random.Random(2)
     for _ in range(3):
         for write in writes:

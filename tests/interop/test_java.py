@@ -70,17 +70,28 @@ def environment() -> tuple[Path, Path]:
         subprocess.run(["uv", "pip", "install", "-q", "--python", str(python), PYSPARK], check=True)
     if not jar.exists():
         copy = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
-        subprocess.run(["mvn", "-q", "-B", copy, f"-Dartifact={':'.join(RUNTIME)}", f"-DoutputDirectory={folder}"], check=True)
+        subprocess.run(
+            ["mvn", "-q", "-B", copy, f"-Dartifact={':'.join(RUNTIME)}", f"-DoutputDirectory={folder}"], check=True
+        )
     return python, jar
 
 
 @contextmanager
 def start_java(catalog: str) -> Iterator[JavaIceberg]:
-    """Java Iceberg in a process of its own. Tables can also be read by the path of their metadata, without that catalog."""
+    """Java Iceberg in a process of its own. Tables can also be read by the path of their metadata, without that
+    catalog.
+    """
     python, jar = environment()
-    variables = {"JAVA_HOME": str(load_java().home), "PATH": "/usr/bin:/bin", "PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1"}
+    variables = {
+        "JAVA_HOME": str(load_java().home),
+        "PATH": "/usr/bin:/bin",
+        "PYSPARK_PYTHON": str(python),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
     command = [str(python), str(Path(__file__).with_name("java_engine.py")), str(jar), catalog]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=variables)
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=variables
+    )
     try:
         yield JavaIceberg(process)
     finally:
@@ -126,7 +137,9 @@ def check(java: JavaIceberg, lake: IcebergLakeStorage, log: ScriptedLog) -> None
 
 
 def test_java_reads_every_type(java: JavaIceberg, near: IcebergLakeStorage) -> None:
-    known = {name: found for name, found in EVERY_TYPE.items() if not found[0].startswith("TIME(")}  # Spark has no time of day
+    known = {
+        name: found for name, found in EVERY_TYPE.items() if not found[0].startswith("TIME(")
+    }  # Spark has no time of day
     log = make_log(near, columns={name: kind for name, (kind, _) in known.items()})
     log.append(B0, *({name: values[i] for name, (_, values) in known.items()} for i in range(3)))
     LakeRound.plan(near, log).run()
@@ -159,7 +172,9 @@ def expire(java: JavaIceberg, log: ScriptedLog) -> None:
     java.sql(f"CALL lake.system.expire_snapshots({arguments})")
 
 
-def test_java_rewrites_in_another_order_and_expires_and_rounds_go_on(java: JavaIceberg, near: IcebergLakeStorage) -> None:
+def test_java_rewrites_in_another_order_and_expires_and_rounds_go_on(
+    java: JavaIceberg, near: IcebergLakeStorage
+) -> None:
     log, chance = make_log(near, primary_key=("id",)), random.Random(2)
     for _ in range(3):
         change_randomly(log, chance, 40)
@@ -195,6 +210,9 @@ def test_java_appends_deletes_and_creates(java: JavaIceberg, near: IcebergLakeSt
     log.upsert(B0, row(4, "again"), row(5, "changed"))
     LakeRound.plan(near, log).run()
     check(java, near, log)
-    java.sql(f"CREATE TABLE lake.contract.{log.table.path.table}_copy USING iceberg AS SELECT id, name FROM lake.{log.table.path}")
+    java.sql(
+        f"CREATE TABLE lake.contract.{log.table.path.table}_copy USING iceberg AS SELECT id, name FROM "
+        f"lake.{log.table.path}"
+    )
     assert len(java.sql(f"SELECT * FROM lake.contract.{log.table.path.table}_copy")) == 6
     java.sql(f"DROP TABLE lake.contract.{log.table.path.table}_copy")

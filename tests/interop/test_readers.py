@@ -85,7 +85,9 @@ def _change(log: ScriptedLog, chance: random.Random, key: str, count: int) -> No
         if "later" in log.table.schema.names:
             made["later"] = None
         kind = log.table.schema.column(key).type
-        hashed = int(assign(BucketFunction.ICEBERG, [pa.array([made[key]])], [kind], log.table.descriptor.bucket_count)[0])
+        hashed = int(
+            assign(BucketFunction.ICEBERG, [pa.array([made[key]])], [kind], log.table.descriptor.bucket_count)[0]
+        )
         bucket = Bucket(f"{made['region']}${made['day']}${made['shelf']}", hashed)
         log.delete(bucket, made) if chance.random() < 0.3 else log.upsert(bucket, made)
 
@@ -100,7 +102,9 @@ def _add_column(lake: IcebergLakeStorage, log: ScriptedLog, column: Column) -> N
 
 
 def test_composite_keys_and_sub_splits(lake: IcebergLakeStorage, as_rows: AsRows) -> None:
-    log = LakeSuite().make_log(lake, columns={"a": "INT NOT NULL", "b": "STRING NOT NULL", "c": "DOUBLE"}, primary_key=("a", "b"))
+    log = LakeSuite().make_log(
+        lake, columns={"a": "INT NOT NULL", "b": "STRING NOT NULL", "c": "DOUBLE"}, primary_key=("a", "b")
+    )
     chance = random.Random(4)
     for _ in range(3):
         for _ in range(60):
@@ -120,7 +124,9 @@ def test_a_warehouse_in_a_bucket(tmp_path: Any, as_rows: AsRows, monkeypatch: py
     with s3_store() as store:
         for name, value in store.environment.items():
             monkeypatch.setenv(name, value)
-        lake = load({"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": store.new_bucket(), **store.options})
+        lake = load(
+            {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": store.new_bucket(), **store.options}
+        )
         log = LakeSuite().make_log(lake, primary_key=("id",))
         log.upsert(B0, *(row(i) for i in range(20)))
         LakeRound.plan(lake, log).run()

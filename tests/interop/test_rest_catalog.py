@@ -130,7 +130,10 @@ def test_duckdb_lists_and_filters_through_the_catalog(served: Any) -> None:
     LakeRound.plan(lake, log).run()
     with duckdb_connection() as connection:
         connection.execute(f"ATTACH 'any' AS lake (TYPE iceberg, ENDPOINT '{served.url}', AUTHORIZATION_TYPE 'none')")
-        assert connection.sql(f"SELECT count(*), max(id) FROM lake.{log.table.path} WHERE id < 50").fetchone() == (50, 49)
+        assert connection.sql(f"SELECT count(*), max(id) FROM lake.{log.table.path} WHERE id < 50").fetchone() == (
+            50,
+            49,
+        )
     lake.connection.close()
 
 
@@ -161,7 +164,10 @@ def test_a_token_is_needed_and_its_role_counts(guarded: Any) -> None:
 def test_a_job_cannot_make_the_server_write_outside_the_warehouse(guarded: Any, tmp_path: Any) -> None:
     job = as_role(guarded, "tiering")
     job.create_namespace_if_not_exists("places")
-    for options in ({"location": f"file://{tmp_path}/x"}, {"properties": {"write.metadata.path": f"file://{tmp_path}/y"}}):
+    for options in (
+        {"location": f"file://{tmp_path}/x"},
+        {"properties": {"write.metadata.path": f"file://{tmp_path}/y"}},
+    ):
         with pytest.raises(ForbiddenError):
             job.create_table(("places", "t"), ROWS.schema, **options)
     table = job.create_table(("places", "t"), ROWS.schema)
@@ -196,7 +202,9 @@ def test_config_says_nothing_secret(guarded: Any) -> None:
         ("POST", "tables/rename", b'{"source": {}, "destination": 3}', 400),
     ],
 )
-def test_bad_requests_are_refused_in_the_catalogs_own_form(served: Any, method: str, path: str, body: bytes, status: int) -> None:
+def test_bad_requests_are_refused_in_the_catalogs_own_form(
+    served: Any, method: str, path: str, body: bytes, status: int
+) -> None:
     answer = httpx.request(method, f"{served.url}/v1/{path}", content=body)
     assert answer.status_code == status
     if method != "HEAD":

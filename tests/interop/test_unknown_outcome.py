@@ -31,7 +31,9 @@ def far(proxy: CatalogProxy) -> Iterator[IcebergLakeStorage]:
 
 
 def finish(made: LakeRound) -> LakeSnapshot:
-    """As a driver ends a round: every conflict and every unknown looks for its own round id, unknown sends again unchanged."""
+    """As a driver ends a round: every conflict and every unknown looks for its own round id, unknown sends again
+    unchanged.
+    """
     request = made.prepare()
     for _ in range(5):
         try:
@@ -76,9 +78,15 @@ def test_a_round_ends_right_whatever_happens_to_its_commit(
 
 @pytest.mark.parametrize(
     ("mischief", "expected"),
-    [(Mischief.LOSE_ANSWER, CommitUnknown), (Mischief.FAIL_AFTER, CommitUnknown), (Mischief.SEND_TWICE, CommitConflict)],
+    [
+        (Mischief.LOSE_ANSWER, CommitUnknown),
+        (Mischief.FAIL_AFTER, CommitUnknown),
+        (Mischief.SEND_TWICE, CommitConflict),
+    ],
 )
-def test_each_outcome_has_its_error(far: IcebergLakeStorage, proxy: CatalogProxy, mischief: Mischief, expected: type[Exception]) -> None:
+def test_each_outcome_has_its_error(
+    far: IcebergLakeStorage, proxy: CatalogProxy, mischief: Mischief, expected: type[Exception]
+) -> None:
     log = LakeSuite().make_log(far, f"outcome_{mischief.name}")
     log.append(B0, row(1))
     made = LakeRound.plan(far, log).write(B0)

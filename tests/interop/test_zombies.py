@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two committers from the same offsets, in two processes, one paused at every step in turn: one wins, the other adopts."""
+"""Two committers from the same offsets, in two processes, one paused at every step in turn: one wins, the
+other adopts.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,9 @@ def race(arena: Arena, seed: int, *, orphans: bool) -> None:
     arena.check(table, seed)
     arena.remove_orphans(table)
     arena.check(table, seed)
-    left = {f.path for f in arena.lake.open_maintenance(table).list_files()} - arena.lake.open_maintenance(table).references()
+    left = {f.path for f in arena.lake.open_maintenance(table).list_files()} - arena.lake.open_maintenance(
+        table
+    ).references()
     assert left == set()
 
 

@@ -47,14 +47,20 @@ def _decimals() -> st.SearchStrategy[DataType]:
 
 def atomic_types() -> st.SearchStrategy[DataType]:
     plain = [st.builds(kind, nullable=_NULLABLE) for kind in ATOMIC_TYPES]
-    precise = [st.builds(kind, precision=_PRECISION, nullable=_NULLABLE) for kind in (TimeType, TimestampType, TimestampLtzType)]
+    precise = [
+        st.builds(kind, precision=_PRECISION, nullable=_NULLABLE)
+        for kind in (TimeType, TimestampType, TimestampLtzType)
+    ]
     sized = [st.builds(kind, length=st.integers(1, 1_000), nullable=_NULLABLE) for kind in (CharType, BinaryType)]
     return st.one_of(*plain, *precise, *sized, _decimals())
 
 
 def _rows(inner: st.SearchStrategy[DataType]) -> st.SearchStrategy[DataType]:
     fields = st.lists(
-        st.builds(RowField, name=NAMES, type=inner, comment=st.none() | TEXT), min_size=1, max_size=3, unique_by=lambda f: f.name
+        st.builds(RowField, name=NAMES, type=inner, comment=st.none() | TEXT),
+        min_size=1,
+        max_size=3,
+        unique_by=lambda f: f.name,
     )
     return st.builds(lambda f, n: RowType(fields=tuple(f), nullable=n), fields, _NULLABLE)
 
@@ -66,10 +72,17 @@ def _nested(inner: st.SearchStrategy[DataType]) -> st.SearchStrategy[DataType]:
 
 
 TYPES: st.SearchStrategy[DataType] = st.recursive(atomic_types(), _nested, max_leaves=6)
-COLUMNS = st.lists(st.builds(Column, name=NAMES, type=TYPES, comment=st.none() | TEXT), min_size=1, max_size=6, unique_by=lambda c: c.name)
+COLUMNS = st.lists(
+    st.builds(Column, name=NAMES, type=TYPES, comment=st.none() | TEXT),
+    min_size=1,
+    max_size=6,
+    unique_by=lambda c: c.name,
+)
 SCHEMAS = st.builds(lambda c, i: Schema(columns=tuple(c), schema_id=i), COLUMNS, st.integers(1, 1_000))
 
-PARTITION_VALUES = st.text(string.ascii_letters + string.digits + "-_=+. é", min_size=1, max_size=8).filter(lambda v: v not in (".", ".."))
+PARTITION_VALUES = st.text(string.ascii_letters + string.digits + "-_=+. é", min_size=1, max_size=8).filter(
+    lambda v: v not in (".", "..")
+)
 PARTITIONS = st.just("") | st.lists(PARTITION_VALUES, min_size=1, max_size=2).map(partition_name)
 BUCKETS = st.builds(Bucket, PARTITIONS, st.integers(0, 5_000))
 OFFSET_MAPS = st.dictionaries(BUCKETS, OFFSETS, max_size=8).map(OffsetMap)
@@ -102,5 +115,9 @@ def descriptors(draw: st.DrawFn) -> TableDescriptor:
 
 
 TABLES = st.builds(
-    TableInfo, path=PATHS, table_id=st.uuids().map(lambda u: TableId(str(u))), descriptor=descriptors(), created_at_ms=st.integers(0, 2**53)
+    TableInfo,
+    path=PATHS,
+    table_id=st.uuids().map(lambda u: TableId(str(u))),
+    descriptor=descriptors(),
+    created_at_ms=st.integers(0, 2**53),
 )

@@ -98,7 +98,9 @@ def fluss_field(value: Any, sql: str) -> bytes:
     if name in ("STRING", "CHAR", "BYTES", "BINARY"):
         raw = value.encode() if isinstance(value, str) else value
         return leb(len(raw)) + raw
-    return struct.pack("<" + {"BOOLEAN": "?", "TINYINT": "b", "SMALLINT": "h", "FLOAT": "f", "DOUBLE": "d"}[name], value)
+    return struct.pack(
+        "<" + {"BOOLEAN": "?", "TINYINT": "b", "SMALLINT": "h", "FLOAT": "f", "DOUBLE": "d"}[name], value
+    )
 
 
 def fluss(row: tuple[Any, ...], sqls: list[str], count: int) -> int:
@@ -150,10 +152,23 @@ def paimon_slot(value: Any, sql: str, cursor: int) -> tuple[bytes, bytes]:
         return struct.pack("<II", len(shortest(number)), cursor), shortest(number).ljust(16, b"\0")
     if name in ("TIMESTAMP", "TIMESTAMP_LTZ"):
         millis, rest = divmod(nanos(value, arrow), 10**6)
-        return (struct.pack("<II", rest, cursor), struct.pack("<q", millis)) if int(sql[-2]) > 3 else (struct.pack("<q", millis), b"")
+        return (
+            (struct.pack("<II", rest, cursor), struct.pack("<q", millis))
+            if int(sql[-2]) > 3
+            else (struct.pack("<q", millis), b"")
+        )
     if name == "TIME":
         return struct.pack("<i", nanos(value, arrow) // 10**6), b""
-    code = {"BOOLEAN": "?", "TINYINT": "b", "SMALLINT": "h", "INT": "i", "DATE": "i", "BIGINT": "q", "FLOAT": "f", "DOUBLE": "d"}[name]
+    code = {
+        "BOOLEAN": "?",
+        "TINYINT": "b",
+        "SMALLINT": "h",
+        "INT": "i",
+        "DATE": "i",
+        "BIGINT": "q",
+        "FLOAT": "f",
+        "DOUBLE": "d",
+    }[name]
     return struct.pack("<" + code, value), b""
 
 
@@ -203,14 +218,17 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "TINYINT": st.integers(-128, 127),
     "SMALLINT": st.integers(-(2**15), 2**15 - 1),
     "INT": SMALL | st.integers(-(2**31), 2**31 - 1),
-    "BIGINT": SMALL | st.integers(-(2**63), 2**63 - 1) | st.sampled_from([10**n for n in range(19)] + [-(10**n) for n in range(19)]),
+    "BIGINT": SMALL
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.sampled_from([10**n for n in range(19)] + [-(10**n) for n in range(19)]),
     "FLOAT": st.floats(width=32),
     "DOUBLE": st.floats(),
     "DECIMAL(9, 2)": decimals(9, 2),
     "DECIMAL(18, 0)": decimals(18, 0),
     "DECIMAL(38, 10)": decimals(38, 10) | SMALL.map(lambda n: exact(n, 10)),
     "CHAR(3)": st.text(max_size=3, alphabet=st.characters(codec="utf-8", exclude_characters=",")),
-    "STRING": st.text(max_size=20, alphabet=st.characters(codec="utf-8", exclude_characters=",")) | st.text("abc", max_size=9),
+    "STRING": st.text(max_size=20, alphabet=st.characters(codec="utf-8", exclude_characters=","))
+    | st.text("abc", max_size=9),
     "BINARY(5)": st.binary(min_size=5, max_size=5),
     "BYTES": st.binary(max_size=20),
     "DATE": SMALL | st.integers(-(2**31), 2**31 - 1),
@@ -223,8 +241,12 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "TIMESTAMP_LTZ(9)": SMALL | st.integers(-(2**62), 2**62),
 }
 TEMPORAL = ("DATE", "TIME")
-ICEBERG = [s for s in VALUES if s.split("(")[0] not in ("BOOLEAN", "TINYINT", "SMALLINT", "FLOAT", "DOUBLE", "TIMESTAMP_LTZ")]
-HUDI = [s for s in VALUES if s.split("(")[0] not in ("BINARY", "BYTES", "FLOAT", "DOUBLE", "TIMESTAMP", "TIMESTAMP_LTZ")]
+ICEBERG = [
+    s for s in VALUES if s.split("(")[0] not in ("BOOLEAN", "TINYINT", "SMALLINT", "FLOAT", "DOUBLE", "TIMESTAMP_LTZ")
+]
+HUDI = [
+    s for s in VALUES if s.split("(")[0] not in ("BINARY", "BYTES", "FLOAT", "DOUBLE", "TIMESTAMP", "TIMESTAMP_LTZ")
+]
 
 
 def to_arrow(values: list[Any], sql: str) -> pa.Array:

@@ -133,4 +133,6 @@ def test_the_keyed_fold_equals_a_dict(log: Log, data: st.DataObject) -> None:
     touched = set(fold.touched.column("k").to_pylist())
     assert touched == {r[2] for b in log.batches[first:last] for r in b}
     assert set(fold.replaced_keys.column("k").to_pylist()) == touched & set(before)
-    assert {k: v for k, v in before.items() if k not in touched} == {k: v for k, v in after.items() if v[0] < bounds[first]}
+    assert {k: v for k, v in before.items() if k not in touched} == {
+        k: v for k, v in after.items() if v[0] < bounds[first]
+    }

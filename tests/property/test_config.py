@@ -95,7 +95,15 @@ def test_a_configuration_survives_every_source_and_later_ones_win(
     for key, option in ALL.items():
         texts = {**in_file, **in_environment, **in_arguments}
         assert config.get(option) == (option.kind.parse(texts[key]) if key in texts else option.default)
-        where = "argument" if key in in_arguments else "environment" if key in in_environment else "file" if key in in_file else "default"
+        where = (
+            "argument"
+            if key in in_arguments
+            else "environment"
+            if key in in_environment
+            else "file"
+            if key in in_file
+            else "default"
+        )
         assert config.where(option).startswith(where)
     assert resolve(environment={}, arguments=config.settings()) == config
     assert resolve(environment={variable_name(k): v for k, v in config.settings().items()}) == config
@@ -113,7 +121,12 @@ def test_any_arguments_resolve_or_are_refused_in_words(arguments: dict[str, str]
 
 
 @given(
-    st.lists(st.text("abcdefghijklmnopqrstuvwxyz0123456789-", min_size=1).filter(lambda w: w.strip("-") == w and "--" not in w), min_size=2)
+    st.lists(
+        st.text("abcdefghijklmnopqrstuvwxyz0123456789-", min_size=1).filter(
+            lambda w: w.strip("-") == w and "--" not in w
+        ),
+        min_size=2,
+    )
 )
 def test_a_key_survives_its_variable(parts: list[str]) -> None:
     key = ".".join(parts)

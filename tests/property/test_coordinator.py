@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The coordinator as a state machine: jobs that beat, stall, die, come back, run twice under one name, lie and finish twice,
-while the clock jumps, the coordinator restarts (also with its file lost) and tables come, change and go.
+"""The coordinator as a state machine: jobs that beat, stall, die, come back, run twice under one name, lie and finish
+twice, while the clock jumps, the coordinator restarts (also with its file lost) and tables come, change and go.
 
-After every step invariants 4, 5 and 9 of design.md are checked, against the lake itself and against what was seen before."""
+After every step invariants 4, 5 and 9 of design.md are checked, against the lake itself and against what was seen
+before."""
 
 from __future__ import annotations
 
@@ -16,7 +17,14 @@ from typing import Any
 import pytest
 from hypothesis import event, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from lakeward.errors import (
     CommitConflict,
@@ -37,7 +45,15 @@ from lakeward.model.round import LakeBase
 from lakeward.model.state import TableState
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.commit import CommitReport, CommittedRange
-from lakeward.protocol.heartbeat import HandedOut, HeartbeatRequest, LeaseCheck, TableFailed, TableFinished, TableInWork, Verdict
+from lakeward.protocol.heartbeat import (
+    HandedOut,
+    HeartbeatRequest,
+    LeaseCheck,
+    TableFailed,
+    TableFinished,
+    TableInWork,
+    Verdict,
+)
 from lakeward.protocol.tables import AlterTable
 from lakeward.spi.lake import CommitProperties, Precondition
 from lakeward.testing.ids import repeatable_ids
@@ -62,7 +78,9 @@ class Round:
 
 @dataclass
 class Instance:
-    """One process of a job. It works on what it was handed until it learns otherwise, which a stalled one never does."""
+    """One process of a job. It works on what it was handed until it learns otherwise, which a stalled one
+    never does.
+    """
 
     name: JobName
     instance: InstanceId
@@ -82,8 +100,8 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self.offsets: dict[TableId, tuple[int, int]] = {}
         self.lake_ends: dict[TableId, int] = {}
         self.surprised: set[TableId] = set()
-        """Tables whose newest snapshot is of a forgotten round. Its epoch may be handed out again; what keeps the two rounds apart
-        then are instance, round id and the lake's own precondition."""
+        """Tables whose newest snapshot is of a forgotten round. Its epoch may be handed out again; what keeps the two
+        rounds apart then are instance, round id and the lake's own precondition."""
 
         self.made = 0
 
@@ -99,7 +117,10 @@ class CoordinatorMachine(RuleBasedStateMachine):
             self.world.create(name, table__datalake__freshness="20 s")
         self._new_instance("job-1")
 
-    @rule(name=st.sampled_from(NAMES), what=st.sampled_from(["create", "adopt", "alter", "on", "off", "drop", "pause", "resume"]))
+    @rule(
+        name=st.sampled_from(NAMES),
+        what=st.sampled_from(["create", "adopt", "alter", "on", "off", "drop", "pause", "resume"]),
+    )
     def change_table(self, name: str, what: str) -> None:
         world, path = self.world, TablePath("db", name)
         with contextlib.suppress(TableNotFound, IllegalTransition, TableBusy, LakeError):
@@ -112,7 +133,11 @@ class CoordinatorMachine(RuleBasedStateMachine):
             elif what == "resume":
                 world.coordinator.resume(path)
             else:
-                changes = {"alter": {"table.datalake.freshness": "30 s"}, "on": {ENABLED: "true"}, "off": {ENABLED: "false"}}
+                changes = {
+                    "alter": {"table.datalake.freshness": "30 s"},
+                    "on": {ENABLED: "true"},
+                    "off": {ENABLED: "false"},
+                }
                 world.federation.alter(path, AlterTable(properties=changes[what]))
 
     def _create(self, name: str, adopt: bool) -> None:
@@ -132,7 +157,9 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
     @rule(lose_file=st.booleans(), late=st.booleans())
     def restart(self, lose_file: bool, late: bool) -> None:
-        """`late`: jobs talk to the new coordinator before it has read a single lake, rounds that were fenced long ago among them."""
+        """`late`: jobs talk to the new coordinator before it has read a single lake, rounds that were fenced long ago
+        among them.
+        """
         self.world.restart(lose_file=lose_file, read_lakes=False)
         for job, work in self._rounds() if late else ():
             if not work.landed:
@@ -173,7 +200,10 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self._beat(data.draw(st.sampled_from(self.instances)), room)
 
     def _beat(self, job: Instance, room: int) -> None:
-        working = tuple(TableInWork(table_id=r.table.table_id, epoch=r.table.epoch, round_id=r.round_id) for r in job.rounds.values())
+        working = tuple(
+            TableInWork(table_id=r.table.table_id, epoch=r.table.epoch, round_id=r.round_id)
+            for r in job.rounds.values()
+        )
         answer = self._send(job, tiering=working, room=room)
         if answer is None:
             return
@@ -185,13 +215,17 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
     def _handed(self, job: Instance, table: HandedOut) -> None:
         assert table.epoch > self.epochs.get(table.table_id, 0), "an epoch is handed out once"
-        assert table.epoch > self._lake_epoch(table.table_id) or table.table_id in self.surprised, "and lies above the lake's"
+        assert table.epoch > self._lake_epoch(table.table_id) or table.table_id in self.surprised, (
+            "and lies above the lake's"
+        )
         self.epochs[table.table_id] = table.epoch
         job.rounds[table.table_id] = Round(table=table, info=self.world.hot.load_table(table.path))
 
     def _send(self, job: Instance, **more: Any) -> Any:
         try:
-            return self.world.coordinator.heartbeat(HeartbeatRequest(job=job.name, instance=job.instance, slots=SLOTS, **more))
+            return self.world.coordinator.heartbeat(
+                HeartbeatRequest(job=job.name, instance=job.instance, slots=SLOTS, **more)
+            )
         except Superseded:
             # An honest one exits; its rounds live on as a zombie's.
             job.over += job.rounds.values()
@@ -219,7 +253,11 @@ class CoordinatorMachine(RuleBasedStateMachine):
             if steps > 4:
                 self._finish(job, work, False, 1)
 
-    @rule(data=st.data(), what=st.sampled_from(["plan", "commit", "commit unchecked", "report", "finish", "fail"]), times=st.integers(1, 2))
+    @rule(
+        data=st.data(),
+        what=st.sampled_from(["plan", "commit", "commit unchecked", "report", "finish", "fail"]),
+        times=st.integers(1, 2),
+    )
     def step(self, data: st.DataObject, what: str, times: int) -> None:
         """One step of any round, also of one that was fenced long ago."""
         pairs = self._rounds()
@@ -256,15 +294,21 @@ class CoordinatorMachine(RuleBasedStateMachine):
             return
         if check and not self._holds(job, work):
             return
-        properties = CommitProperties(round_id=work.round_id, epoch=work.table.epoch, job=job.name, offsets={B0: work.stop})
+        properties = CommitProperties(
+            round_id=work.round_id, epoch=work.table.epoch, job=job.name, offsets={B0: work.stop}
+        )
         start = work.base.offsets.get(B0)
         committer = self.world.lake.open_committer(work.info)
         try:
             committable = committer.prepare([], {}, work.base, properties)
-            committer.commit(committable, Precondition(table_id=work.info.table_id, token=work.base.token, starts={B0: start}))
+            committer.commit(
+                committable, Precondition(table_id=work.info.table_id, token=work.base.token, starts={B0: start})
+            )
         except (CommitConflict, LakeError):
             return
-        assert (start or 0) == self.lake_ends.get(work.info.table_id, 0), "the lake holds each offset once, without a gap"
+        assert (start or 0) == self.lake_ends.get(work.info.table_id, 0), (
+            "the lake holds each offset once, without a gap"
+        )
         self.lake_ends[work.info.table_id] = work.stop
         work.landed = True
         self.surprised.discard(work.info.table_id)
@@ -274,7 +318,11 @@ class CoordinatorMachine(RuleBasedStateMachine):
     def _holds(self, job: Instance, work: Round) -> bool:
         assert work.round_id is not None
         check = LeaseCheck(
-            job=job.name, instance=job.instance, table_id=work.table.table_id, epoch=work.table.epoch, round_id=work.round_id
+            job=job.name,
+            instance=job.instance,
+            table_id=work.table.table_id,
+            epoch=work.table.epoch,
+            round_id=work.round_id,
         )
         return self.world.coordinator.check_lease(check).held
 
@@ -286,7 +334,13 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self._commit(job, work, work.round_id, OffsetMap({B0: work.stop}), ranges, LedgerKind.ROUND)
 
     def _commit(
-        self, job: Instance, work: Round, round_id: RoundId, offsets: OffsetMap, ranges: tuple[CommittedRange, ...], kind: LedgerKind
+        self,
+        job: Instance,
+        work: Round,
+        round_id: RoundId,
+        offsets: OffsetMap,
+        ranges: tuple[CommittedRange, ...],
+        kind: LedgerKind,
     ) -> None:
         report = CommitReport(
             table_id=work.table.table_id,
@@ -308,7 +362,9 @@ class CoordinatorMachine(RuleBasedStateMachine):
         assert again.offsets == before.offsets
 
     def _finish(self, job: Instance, work: Round, force: bool, times: int) -> None:
-        done = TableFinished(table_id=work.table.table_id, epoch=work.table.epoch, round_id=work.round_id, force_finished=force)
+        done = TableFinished(
+            table_id=work.table.table_id, epoch=work.table.epoch, round_id=work.round_id, force_finished=force
+        )
         for _ in range(times):
             self._send(job, finished=(done,))
         self._end(job, work)
@@ -330,9 +386,17 @@ class CoordinatorMachine(RuleBasedStateMachine):
             job.over.append(job.rounds.pop(work.table.table_id))
 
     @precondition(lambda self: bool(self.instances))
-    @rule(data=st.data(), name=st.sampled_from(NAMES), epoch=st.integers(0, 9), rows=st.integers(0, 9), beyond=st.sampled_from([0, 0, 5]))
+    @rule(
+        data=st.data(),
+        name=st.sampled_from(NAMES),
+        epoch=st.integers(0, 9),
+        rows=st.integers(0, 9),
+        beyond=st.sampled_from([0, 0, 5]),
+    )
     def lie(self, data: st.DataObject, name: str, epoch: int, rows: int, beyond: int) -> None:
-        """Reports for a table it never had, offsets that the lake never saw: rows that the log has, or that nobody has."""
+        """Reports for a table it never had, offsets that the lake never saw: rows that the log has, or that
+        nobody has.
+        """
         job = data.draw(st.sampled_from(self.instances))
         try:
             info = self.world.hot.load_table(TablePath("db", name))
@@ -359,7 +423,9 @@ class CoordinatorMachine(RuleBasedStateMachine):
                     holders.setdefault(work.table.table_id, set()).add(job.instance)
         assert all(len(h) == 1 for h in holders.values())
         for name in {j.name for j in self.instances}:
-            held = [r for r in self.world.coordinator.board.tables.values() if r.lease is not None and r.lease.job == name]
+            held = [
+                r for r in self.world.coordinator.board.tables.values() if r.lease is not None and r.lease.job == name
+            ]
             assert len(held) <= SLOTS, "a job holds no more tables than it has slots"
 
     @invariant()

@@ -45,7 +45,9 @@ class Guard(RetentionGuard):
 
 
 class HotLog(RuleBasedStateMachine):
-    """Per bucket a list of (offset, id, time); what was fsynced must survive, what is above the lake's offset must stay."""
+    """Per bucket a list of (offset, id, time); what was fsynced must survive, what is above the lake's offset must
+    stay.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,7 +65,11 @@ class HotLog(RuleBasedStateMachine):
         descriptor = TableDescriptor(
             schema=Schema(columns=(Column(name="id", type=parse_type("BIGINT")),)),
             bucket_count=2,
-            properties={"table.log.fsync": policy, "table.log.arrow.compression.type": compression, "table.log.ttl": f"{TTL_S} s"},
+            properties={
+                "table.log.fsync": policy,
+                "table.log.arrow.compression.type": compression,
+                "table.log.ttl": f"{TTL_S} s",
+            },
         )
         self.table = TableInfo(path=TablePath("db", "t"), table_id=new_table_id(), descriptor=descriptor)
         self.store.create_table(self.table)
@@ -97,7 +103,10 @@ class HotLog(RuleBasedStateMachine):
         if len(puts) < back:
             return
         put = self.store.append(
-            self.table, bucket, pa.record_batch({"id": pa.array([0], pa.int64())}), WriterSequence(writer, len(puts) - back)
+            self.table,
+            bucket,
+            pa.record_batch({"id": pa.array([0], pa.int64())}),
+            WriterSequence(writer, len(puts) - back),
         )
         assert (put.start, put.stop, put.duplicate) == (*puts[-back][:2], True)
         if self.always:
@@ -107,7 +116,12 @@ class HotLog(RuleBasedStateMachine):
     def leave_a_gap(self, bucket: Bucket, writer: int, skipped: int) -> None:
         due = len(self.puts.get((writer, bucket), ()))
         with pytest.raises(OutOfSequence) as caught:
-            self.store.append(self.table, bucket, pa.record_batch({"id": pa.array([0], pa.int64())}), WriterSequence(writer, due + skipped))
+            self.store.append(
+                self.table,
+                bucket,
+                pa.record_batch({"id": pa.array([0], pa.int64())}),
+                WriterSequence(writer, due + skipped),
+            )
         assert caught.value.expected == due
 
     @rule()
@@ -163,7 +177,9 @@ class HotLog(RuleBasedStateMachine):
             assert bounds.end == self.synced[bucket]
             assert bounds.start <= self.guard.lake.get(bucket, 0), "the lake has what is gone"
             batches = self.store.read_log(self.table, bucket, bounds.start, bounds.end)
-            seen = [(r[OFFSET], r["id"], round(r[TIMESTAMP].timestamp() * 1000)) for b in batches for r in b.to_pylist()]
+            seen = [
+                (r[OFFSET], r["id"], round(r[TIMESTAMP].timestamp() * 1000)) for b in batches for r in b.to_pylist()
+            ]
             assert seen == [r for r in self.rows[bucket] if bounds.start <= r[0] < bounds.end]
             young = [o for o, _, at in self.rows[bucket] if self.clock.now_ms() - at <= TTL_S * 1000]
             assert not young or bounds.start <= min(young), "none goes before its time"

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PK buckets against a plain dict and a list: random programs of puts, restarts, crashes, lost tails, snapshots, retention."""
+"""PK buckets against a plain dict and a list: random programs of puts, restarts, crashes, lost tails, snapshots,
+retention.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,19 @@ lists = st.sampled_from([None, [], [1, None]])
 rows = st.lists(st.tuples(keys, st.tuples(texts, numbers, lists)), max_size=6)
 parts = st.lists(st.tuples(keys, st.tuples(numbers)), max_size=6)
 plain = st.sampled_from(
-    ["sync", "flush", "restart", "crash", "power-cut", "late-power-cut", "snapshot", "release", "retain", "tick", "rebuild"]
+    [
+        "sync",
+        "flush",
+        "restart",
+        "crash",
+        "power-cut",
+        "late-power-cut",
+        "snapshot",
+        "release",
+        "retain",
+        "tick",
+        "rebuild",
+    ]
 )
 steps = st.one_of(
     st.tuples(st.just("upsert"), rows),
@@ -137,7 +151,9 @@ class Bench:
         return self.folder / str(self.lives)
 
     def _open(self) -> KvBucket:
-        return KvBucket(self.home, self.info, Bucket("", 0), self.log, schemas={1: SCHEMA}, resources=RESOURCES, clock=self.clock)
+        return KvBucket(
+            self.home, self.info, Bucket("", 0), self.log, schemas={1: SCHEMA}, resources=RESOURCES, clock=self.clock
+        )
 
     def run(self, step: str, what: Any) -> None:
         self.clock.advance(1)
@@ -249,7 +265,9 @@ class FreeGuard(RetentionGuard):
 
 
 class StoreBench(Bench):
-    """The same over a whole store: real segments, remote tier, upkeep. Every put is on disk, so a crash takes nothing."""
+    """The same over a whole store: real segments, remote tier, upkeep. Every put is on disk,
+    so a crash takes nothing.
+    """
 
     def _open(self) -> KvBucket:
         self.home.mkdir(parents=True, exist_ok=True)
@@ -303,7 +321,13 @@ def batch(rows: list[tuple[Key, Values]], names: tuple[str, ...]) -> pa.RecordBa
 
 def records_of(batch: pa.RecordBatch) -> list[Record]:
     return [
-        (r["__offset"], ChangeType(r["__change_type"]).short, r["__prev_offset"], (r["a"], r["b"]), (r["s"], r["v"], r["l"]))
+        (
+            r["__offset"],
+            ChangeType(r["__change_type"]).short,
+            r["__prev_offset"],
+            (r["a"], r["b"]),
+            (r["s"], r["v"], r["l"]),
+        )
         for r in batch.to_pylist()
     ]
 

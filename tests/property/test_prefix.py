@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Over random stops, skips and failures: what a round keeps is a contiguous prefix per bucket, and the lake agrees with it."""
+"""Over random stops, skips and failures: what a round keeps is a contiguous prefix per bucket, and the lake agrees with
+it.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def plans(draw: st.DrawFn) -> tuple[list[Split], list[WriteOutcome]]:
             splits.append(LogSplit(bucket=bucket, range=OffsetRange(at, at + size), index=index))
             at, index = at + size, index + 1
     for split in splits:
-        what = draw(st.sampled_from(("whole", "whole", "whole", "whole", "short", "short", "failed", "skipped", "unmoved")))
+        what = draw(
+            st.sampled_from(("whole", "whole", "whole", "whole", "short", "short", "failed", "skipped", "unmoved"))
+        )
         if what == "skipped":
             continue
         stop = {
@@ -86,7 +90,9 @@ def test_only_the_contiguous_prefix_counts(plan: tuple[list[Split], list[WriteOu
 def test_a_round_cut_anywhere_leaves_the_lake_at_a_prefix_and_the_next_one_completes_it(
     stops: dict[int, str], limit: int, is_pk: bool
 ) -> None:
-    world = World(make_table("id BIGINT NOT NULL", "name STRING", key=("id",) if is_pk else ()), target_bytes=40, small=0)
+    world = World(
+        make_table("id BIGINT NOT NULL", "name STRING", key=("id",) if is_pk else ()), target_bytes=40, small=0
+    )
     batches = [[{"id": (3 * n + i) % 5, "name": f"{n}-{i}"} for i in range(3)] for n in range(12)]
     put = world.store.upsert if is_pk else world.store.append
     if is_pk:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every message of the protocol survives JSON; unknown fields are skipped, missing ones take their default or are named."""
+"""Every message of the protocol survives JSON; unknown fields are skipped, missing ones take their default or are
+named.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,11 @@ def messages() -> list[type]:
     found: list[type] = [Intent, LedgerEntry, RoundPhases, RoundResult]
     for info in pkgutil.iter_modules(lakeward.protocol.__path__, "lakeward.protocol."):
         module = importlib.import_module(info.name)
-        found += [c for c in vars(module).values() if dataclasses.is_dataclass(c) and isinstance(c, type) and c.__module__ == info.name]
+        found += [
+            c
+            for c in vars(module).values()
+            if dataclasses.is_dataclass(c) and isinstance(c, type) and c.__module__ == info.name
+        ]
     return sorted((c for c in found if c.__name__ not in NOT_SENT), key=lambda c: c.__name__)
 
 
@@ -138,7 +144,9 @@ def test_what_is_no_object_is_no_message(body: Any) -> None:
 
 def test_a_wrong_field_is_named() -> None:
     body = through_json(
-        HeartbeatRequest(job=JobName("j"), instance=InstanceId("i"), tiering=(TableInWork(table_id=TableId("t"), epoch=Epoch(1)),))
+        HeartbeatRequest(
+            job=JobName("j"), instance=InstanceId("i"), tiering=(TableInWork(table_id=TableId("t"), epoch=Epoch(1)),)
+        )
     )
     body["tiering"][0]["epoch"] = "one"
     with pytest.raises(InvalidRequest) as raised:
@@ -148,7 +156,10 @@ def test_a_wrong_field_is_named() -> None:
     with pytest.raises(InvalidRequest, match="expected int, got bool"):
         decode(HeartbeatRequest, body)
     with pytest.raises(InvalidRequest, match=r"HeartbeatRequest\.leaving"):
-        decode(HeartbeatRequest, {**through_json(HeartbeatRequest(job=JobName("j"), instance=InstanceId("i"))), "leaving": 1})
+        decode(
+            HeartbeatRequest,
+            {**through_json(HeartbeatRequest(job=JobName("j"), instance=InstanceId("i"))), "leaving": 1},
+        )
 
 
 @pytest.mark.parametrize(

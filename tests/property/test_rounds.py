@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The round protocol on the memory lake under random schedules: two jobs, zombies, lost answers, kills, other engines, upkeep.
+"""The round protocol on the memory lake under random schedules: two jobs, zombies, lost answers, kills, other engines,
+upkeep.
 
 The same world as the protocol's model checker searches, on the real committer, reader, fold and orphan removal.
 """
@@ -56,7 +57,9 @@ class World:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.lake = MemoryLakeStorage(MemoryLake(self.clock))
-        schema = Schema(columns=(Column(name="id", type=parse_type("BIGINT NOT NULL")), Column(name="v", type=parse_type("BIGINT"))))
+        schema = Schema(
+            columns=(Column(name="id", type=parse_type("BIGINT NOT NULL")), Column(name="v", type=parse_type("BIGINT")))
+        )
         descriptor = TableDescriptor(schema=schema, primary_key=("id",), bucket_count=2)
         table = TableInfo(path=TablePath("db", "t"), table_id=new_table_id(), descriptor=descriptor)
         self.lake.catalog().create(table)
@@ -73,7 +76,7 @@ class World:
         self.gave_up: set[str] = set()
         self.lake_offsets = OffsetMap()
 
-    # ---- what happens --------------------------------------------------------------------------------------------------
+    # ---- what happens ------------------------------------------------------------------------------------------------
     def produce(self, chance: random.Random) -> None:
         bucket = chance.choice(BUCKETS)
         for _ in range(chance.randint(1, 5)):
@@ -121,7 +124,7 @@ class World:
         if self.lake.lake.table(self.log.table.path).head is not None:
             chance.choice((self.foreign.touch, self.foreign.compact, self.foreign.expire))()
 
-    # ---- a job's steps -------------------------------------------------------------------------------------------------
+    # ---- a job's steps -----------------------------------------------------------------------------------------------
     def _plan(self, slot: int) -> None:
         if self.lease is not None:
             return
@@ -186,9 +189,11 @@ class World:
         self.ledger.add(job.round.round_id)
         self._let_go(job)
 
-    # ---- what must hold --------------------------------------------------------------------------------------------------
+    # ---- what must hold ----------------------------------------------------------------------------------------------
     def check(self) -> None:
-        assert self.upkeep.references() <= set(self.lake.lake.table(self.log.table.path).files), "a referenced file is gone"
+        assert self.upkeep.references() <= set(self.lake.lake.table(self.log.table.path).files), (
+            "a referenced file is gone"
+        )
         base = self.reader.load_base()
         assert not self.lake_offsets.regressions(base.offsets), "a committed offset went back"
         self.lake_offsets = base.offsets
@@ -211,7 +216,7 @@ class World:
         self._removal().sweep()
         assert {f.path for f in self.upkeep.list_files()} <= self.upkeep.references()
 
-    # ---- parts -----------------------------------------------------------------------------------------------------------
+    # ---- parts -------------------------------------------------------------------------------------------------------
     def adopt(self, base: LakeBase) -> None:
         self.committed = self.committed.raised(base.offsets)
         if base.token:
@@ -240,7 +245,9 @@ class World:
 
     def _removal(self) -> OrphanRemoval:
         options = OrphanOptions(grace_ms=GRACE_S * 1000, max_age_ms=10 * GRACE_S * 1000)
-        return OrphanRemoval(self.lake, self.log.table, clock=self.clock, options=options, hold=self._hold, adopt=self.adopt)
+        return OrphanRemoval(
+            self.lake, self.log.table, clock=self.clock, options=options, hold=self._hold, adopt=self.adopt
+        )
 
     @contextmanager
     def _hold(self) -> Iterator[bool]:
@@ -248,7 +255,9 @@ class World:
 
 
 SCHEDULES = st.lists(
-    st.tuples(st.sampled_from([name for name, weight in ACTIONS.items() for _ in range(weight)]), st.integers(0, 2**32)),
+    st.tuples(
+        st.sampled_from([name for name, weight in ACTIONS.items() for _ in range(weight)]), st.integers(0, 2**32)
+    ),
     min_size=30,
     max_size=90,
 )

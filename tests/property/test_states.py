@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Walks over the legal moves: no path lets an epoch or a committed offset go back, and no round runs without a new epoch."""
+"""Walks over the legal moves: no path lets an epoch or a committed offset go back, and no round runs without a new
+epoch.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,9 @@ def test_other_moves_are_refused_by_name(source: TableState | None, target: Tabl
 
 @given(st.data())
 def test_on_every_walk_epochs_and_offsets_only_grow(data: st.DataObject) -> None:
-    """Plays what the coordinator does on entry: Pending raises the epoch; a tiered round commits from where the lake stands."""
+    """Plays what the coordinator does on entry: Pending raises the epoch; a tiered round commits from where the lake
+    stands.
+    """
     state: TableState | None = None
     epoch, run_epochs, committed = 0, [0], OffsetMap()
     for _ in range(40):

@@ -66,7 +66,12 @@ def test_any_text_is_a_type_or_is_refused_in_words(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "kind"),
-    [("bigint", Int64Type()), ("LONG NOT NULL", Int64Type(nullable=False)), ("varchar(20)", StringType()), ("text null", StringType())],
+    [
+        ("bigint", Int64Type()),
+        ("LONG NOT NULL", Int64Type(nullable=False)),
+        ("varchar(20)", StringType()),
+        ("text null", StringType()),
+    ],
 )
 def test_synonyms(text: str, kind: DataType) -> None:
     assert parse_type(text) == kind

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Union read against a dict and a list: random programs of writes, rounds, crashes and restarts; equal after every step.
+"""Union read against a dict and a list: random programs of writes, rounds, crashes and restarts; equal after every
+step.
 
 Two partitions that share bucket numbers and offsets are in every program."""
 
@@ -49,7 +50,9 @@ def test_long_programs_on_iceberg(steps: list[Step]) -> None:
 
 @settings(max_examples=8)
 @given(programs, key, st.booleans())
-def test_filters_and_projections_show_the_same_rows(steps: list[Step], wanted: tuple[str, int], is_pruned: bool) -> None:
+def test_filters_and_projections_show_the_same_rows(
+    steps: list[Step], wanted: tuple[str, int], is_pruned: bool
+) -> None:
     """Partitions, buckets, files and row groups are left out by what is known of them, never a row that matches."""
     partition, number = wanted
     by_key = [("p", "=", partition), ("id", "=", number)] if is_pruned else [("id", ">=", number)]
@@ -58,7 +61,9 @@ def test_filters_and_projections_show_the_same_rows(steps: list[Step], wanted: t
 
         def read(path: str) -> Rows:
             filter = by_key if path == PK else [("p", "in", [partition, "nowhere"])]
-            few: Rows = program.world.read(path, filter=filter, columns=["v"], system_columns=True).to_table().to_pylist()
+            few: Rows = (
+                program.world.read(path, filter=filter, columns=["v"], system_columns=True).to_table().to_pylist()
+            )
             whole = program.world.read(path, system_columns=True).to_table()
             match = [r for r in whole.to_pylist() if _matches(r, path, partition, number, is_pruned)]
             address = ("v", "__bucket", "__offset")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Versioned bytes, offset sets, write outcomes, offset maps, buckets and write tokens: each comes back as it was sent."""
+"""Versioned bytes, offset sets, write outcomes, offset maps, buckets and write tokens: each comes back as it
+was sent.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 )
 OFFSET_SETS = st.lists(OFFSETS, max_size=50).map(OffsetSet)
 ERRORS = st.sampled_from(
-    [LakeUnavailable(lake="l", what="w", reason="r"), SchemaChanged(table="db.t", offset=3, batch_schema=2, planned_schema=1)]
+    [
+        LakeUnavailable(lake="l", what="w", reason="r"),
+        SchemaChanged(table="db.t", offset=3, batch_schema=2, planned_schema=1),
+    ]
 )
 
 

@@ -50,7 +50,9 @@ def memory_lake(folder: Path) -> LakeStorage:
 
 
 def iceberg_lake(folder: Path) -> LakeStorage:
-    return load_lake("iceberg", {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": str(folder / "warehouse")})
+    return load_lake(
+        "iceberg", {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": str(folder / "warehouse")}
+    )
 
 
 class Program:
@@ -62,7 +64,13 @@ class Program:
         self.state: dict[tuple[str, int], dict[str, Any]] = {}
         self.events: Counter[tuple[Any, ...]] = Counter()
         self.added = 0
-        self.world.create(PK, "p string not null, id bigint not null, v string, w int", primary_key="p,id", partition_by="p", buckets=2)
+        self.world.create(
+            PK,
+            "p string not null, id bigint not null, v string, w int",
+            primary_key="p,id",
+            partition_by="p",
+            buckets=2,
+        )
         self.world.create(LOG, "p string not null, v string", partition_by="p", buckets=2)
         self.upsert([((p, 0), "x") for p in PARTITIONS])
         self.append([(p, "x") for p in PARTITIONS])

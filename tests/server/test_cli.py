@@ -26,7 +26,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     made = Server(tmp_path_factory.mktemp("cli"))
     job = Job(made, "hand", spark=False)
     with made.connect() as client:
-        wait_until(lambda: any(j["live"] for j in client.server.ask("GET", JOBS)["jobs"]), limit_s=60, what="the job", state=job.text)
+        wait_until(
+            lambda: any(j["live"] for j in client.server.ask("GET", JOBS)["jobs"]),
+            limit_s=60,
+            what="the job",
+            state=job.text,
+        )
     yield made
     job.kill()
     made.kill()
@@ -69,7 +74,9 @@ def test_a_table_from_cradle_to_grave(call: Calls, tmp_path: Path) -> None:
         "1 h",
     )
     assert made["advice"] is None
-    (tmp_path / "orders.jsonl").write_text('{"id": 1, "total": 9.90, "at": "2026-01-31T12:00:00Z"}\n{"id": 2, "total": "4.50"}\n')
+    (tmp_path / "orders.jsonl").write_text(
+        '{"id": 1, "total": 9.90, "at": "2026-01-31T12:00:00Z"}\n{"id": 2, "total": "4.50"}\n'
+    )
     assert call.json("write", "shop.orders", "orders.jsonl")["rows"] == 2
     assert "2 rows wait" in call("explain", "shop.orders")
     lag = call.json("explain", "shop.orders")
@@ -109,7 +116,9 @@ def test_a_pool_that_nobody_serves_is_said_with_the_command_that_would(call: Cal
 
 
 def test_a_whole_statement_from_a_file(call: Calls, tmp_path: Path) -> None:
-    (tmp_path / "t.sql").write_text("CREATE TABLE web.t (id BIGINT, day STRING) PARTITIONED BY (day) WITH ('bucket.num' = '3')")
+    (tmp_path / "t.sql").write_text(
+        "CREATE TABLE web.t (id BIGINT, day STRING) PARTITIONED BY (day) WITH ('bucket.num' = '3')"
+    )
     call("table", "create", "--file", "t.sql")
     assert call.out == "made web.t, 3 buckets\n"
     call("table", "drop", "web.t", "--yes")
@@ -136,7 +145,9 @@ def test_errors_are_one_paragraph_and_a_code(call: Calls, arguments: list[str], 
 
 def test_status_ends_with_1_when_a_table_is_late(call: Calls, server: Server) -> None:
     with server.connect() as client:
-        late = client.create_table("shop.late", "id bigint", freshness="100 ms", properties={"table.datalake.pool": "far"})
+        late = client.create_table(
+            "shop.late", "id bigint", freshness="100 ms", properties={"table.datalake.pool": "far"}
+        )
         late.append([{"id": 1}])
         wait_until(lambda: call("status") and call.code == 1, limit_s=30, what="a late table")
         client.drop_table("shop.late")
@@ -157,10 +168,17 @@ def test_ctrl_c_ends_a_command_quietly(server: Server, tmp_path: Path) -> None:
         client.create_table("shop.pipe", "id bigint")
     command = [sys.executable, "-m", "lakeward.cli", "write", "shop.pipe", "-", "--server", server.url]
     errors = (tmp_path / "errors").open("w")
-    with errors, subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors, env=os.environ) as child:
+    with (
+        errors,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors, env=os.environ
+        ) as child,
+    ):
         assert child.stdin is not None
         lines = b'{"id": 1}\n' * 10_000
-        feeder = threading.Thread(target=lambda: (child.stdin.write(lines), child.stdin.flush()) if child.stdin else None)
+        feeder = threading.Thread(
+            target=lambda: (child.stdin.write(lines), child.stdin.flush()) if child.stdin else None
+        )
         feeder.start()
         with server.connect() as client:
             table = client.table("shop.pipe")

@@ -54,7 +54,9 @@ def test_a_job_lives_its_round_through_the_client(client: Client, coordinator: C
     (given,) = wait_until(lambda: coordinator.heartbeat(beat).tables, what="a table to tier")
     assert given.path == table.info.path
     round_id = new_round_id()
-    coordinator.record_intent(Intent(round_id=round_id, table_id=given.table_id, prefix="data/", token=None, fence=0, recorded_at_ms=1))
+    coordinator.record_intent(
+        Intent(round_id=round_id, table_id=given.table_id, prefix="data/", token=None, fence=0, recorded_at_ms=1)
+    )
     check = LeaseCheck(job=JOB, instance=INSTANCE, table_id=given.table_id, epoch=given.epoch, round_id=round_id)
     assert coordinator.check_lease(check).held
     assert not coordinator.check_lease(replace(check, instance=InstanceId("other"))).held

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands shown in README and docs work when pasted: each page's blocks run in order, against a real server and job."""
+"""Commands shown in README and docs work when pasted: each page's blocks run in order, against
+a real server and job.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ STAYS_UP = re.compile(r"^(?:\S*/)?lakeward (up|server|tier|demo)(?![\w-])(?P<res
 """Commands that run until they are stopped: their options are checked here, and the demo's test runs all four."""
 
 OTHERS = ("round.md", "plugin.md", "states.md", "reading.md", "reliability.md", "fluss.md")
-"""Pages whose blocks are fragments, not commands to paste: their Python is parsed, the tests of what they describe run it."""
+"""Pages whose blocks are fragments, not commands to paste: their Python is parsed, the tests of what they describe run
+it.
+"""
 
 
 @dataclass(frozen=True)
@@ -44,15 +48,23 @@ class Block:
 def blocks(page: Path) -> list[Block]:
     found = FENCE.finditer(page.read_text())
     return [
-        Block(page.name, m["kind"], m["text"], m["reason"]) for m in found if m["kind"] in ("bash", "python", "sql", "toml", "properties")
+        Block(page.name, m["kind"], m["text"], m["reason"])
+        for m in found
+        if m["kind"] in ("bash", "python", "sql", "toml", "properties")
     ]
 
 
 def runnable() -> list[Any]:
     """Pages with something to run. Those that start Spark take longer than all others: with --soak."""
-    found = [p for p in PAGES if p.name not in OTHERS and any(b.reason is None and b.kind in ("bash", "python") for b in blocks(p))]
+    found = [
+        p
+        for p in PAGES
+        if p.name not in OTHERS and any(b.reason is None and b.kind in ("bash", "python") for b in blocks(p))
+    ]
     slow = ("kafka.md", "readers.md")
-    return [pytest.param(p, marks=[pytest.mark.soak] if p.name in slow else [], id=str(p.relative_to(ROOT))) for p in found]
+    return [
+        pytest.param(p, marks=[pytest.mark.soak] if p.name in slow else [], id=str(p.relative_to(ROOT))) for p in found
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +95,8 @@ def test_a_page_works_when_pasted(page: Path, server: Server, tmp_path: Path, mo
 
 
 def run_shell(block: Block, text: str) -> None:
-    """Line by line, as pasted, less make targets and commands that stay up. A plain call of `lakeward` runs in this process,
-    which spares a second of imports; what needs a shell gets one."""
+    """Line by line, as pasted, less make targets and commands that stay up. A plain call of `lakeward` runs in this
+    process, which spares a second of imports; what needs a shell gets one."""
     for command in [text] if "<<" in text else re.split(r"(?<!\\)\n", text):
         words = command.strip()
         if found := STAYS_UP.match(words):

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshots leave with rounds' own commits, over HTTP and the REST catalog, and their files go; a killed server only delays that."""
+"""Snapshots leave with rounds' own commits, over HTTP and the REST catalog, and their files go; a killed server only
+delays that.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ KEPT = {"iceberg.history.expire.max-snapshot-age-ms": "1", "iceberg.history.expi
 def versions(client: Client, table: Table) -> int:
     """How often the lake table was committed to."""
     path = table.info.path
-    location: str = client.server.ask("GET", f"/iceberg/v1/namespaces/{path.database}/tables/{path.table}")["metadata-location"]
+    location: str = client.server.ask("GET", f"/iceberg/v1/namespaces/{path.database}/tables/{path.table}")[
+        "metadata-location"
+    ]
     return int(location.rpartition("/")[2].partition("-")[0])
 
 
@@ -32,7 +36,9 @@ def test_rounds_expire_and_a_killed_server_deletes_later(tmp_path: Path) -> None
     job = Job(server, "job", spark=False)
     try:
         with server.connect() as client:
-            table = client.create_table(PATH, "id BIGINT NOT NULL, n BIGINT", primary_key="id", freshness="1 h", properties=KEPT)
+            table = client.create_table(
+                PATH, "id BIGINT NOT NULL, n BIGINT", primary_key="id", freshness="1 h", properties=KEPT
+            )
             before = versions(client, table)
             for n in range(8):
                 table.upsert([{"id": 1, "n": n}])

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong between clients and a server: cut connections, kills, floods, garbage. Nothing is lost, doubled or stuck."""
+"""What goes wrong between clients and a server: cut connections, kills, floods, garbage. Nothing is lost, doubled or
+stuck.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ def test_writes_through_cut_connections_are_stored_exactly_once(server: ServerPr
             writer.append([{"id": n, "name": name} for n in range(first, first + 50)])
     assert proxy.cuts > 3
     assert ids(plain.table("d.t")) == list(range(6_000))
-    rows = table.subscribe(idle_s=20.0, columns=["id"]).rows()  # cut connections are tried again: on a busy machine that takes a while
+    rows = table.subscribe(
+        idle_s=20.0, columns=["id"]
+    ).rows()  # cut connections are tried again: on a busy machine that takes a while
     assert sorted(row["id"] for row in islice(rows, 6_000)) == list(range(6_000))
     proxy.close()
 
@@ -102,7 +106,9 @@ def test_a_server_that_dies_in_the_middle_of_a_read_is_told_too(server: ServerPr
         next(plain)
         streamed.read_next_batch()
         server.kill()
-        with pytest.raises(ServerUnavailable, match=rf"no answer from {server.url} to a read of d\.t .*`lakeward server`"):
+        with pytest.raises(
+            ServerUnavailable, match=rf"no answer from {server.url} to a read of d\.t .*`lakeward server`"
+        ):
             list(plain)
         with pytest.raises(Exception, match=r"to a read of d\.t"):
             streamed.read_all()
@@ -164,7 +170,9 @@ KILLS = 3
 
 
 def test_a_stream_with_many_batches_under_way_survives_kills(server: ServerProcess) -> None:
-    """Acknowledgements trail behind the puts of a stream: none may come before its rows are safe, and none of them twice."""
+    """Acknowledgements trail behind the puts of a stream: none may come before its rows are safe, and none of them
+    twice.
+    """
     client = server.client()
     log = client.create_table("d.log", COLUMNS, buckets=2, bucket_key="id")
     keyed = client.create_table("d.keyed", "k INT, v INT", primary_key="k")
@@ -257,10 +265,14 @@ def test_garbage_is_refused_and_the_connection_lives_on(server: ServerProcess) -
     raw = Raw(client)
     schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
     good = pa.record_batch([pa.array([1]), pa.array(["x"])], schema=schema)
-    command = to_bytes(PutCommand(table=table.info.path, table_id=table.info.table_id, kind=PutKind.APPEND, schema_id=1))
+    command = to_bytes(
+        PutCommand(table=table.info.path, table_id=table.info.table_id, kind=PutKind.APPEND, schema_id=1)
+    )
     header = to_bytes(BatchHeader(bucket=Bucket("", 0)))
     backwards = pa.py_buffer(struct.pack("<3i", 0, 5, 3))
-    torn = pa.record_batch([pa.array([1, 2]), pa.StringArray.from_buffers(2, backwards, pa.py_buffer(b"abcde"))], schema=schema)
+    torn = pa.record_batch(
+        [pa.array([1, 2]), pa.StringArray.from_buffers(2, backwards, pa.py_buffer(b"abcde"))], schema=schema
+    )
     not_text = pa.StringArray.from_buffers(1, pa.py_buffer(b"\x00\x00\x00\x00\x01\x00\x00\x00"), pa.py_buffer(b"\xff"))
     calls: list[Callable[[], Any]] = [
         lambda: raw.put(b"not json", schema, [(good, header)]),

@@ -24,7 +24,9 @@ def shown(text: str) -> set[str]:
     return found
 
 
-def test_every_metric_that_is_written_about_exists_and_every_one_that_exists_is_written_about(shared_server: ServerProcess) -> None:
+def test_every_metric_that_is_written_about_exists_and_every_one_that_exists_is_written_about(
+    shared_server: ServerProcess,
+) -> None:
     shared_server.client().create_table("shop.t", "id bigint").append([{"id": 1}, {"id": 2}])
     text = httpx.get(f"{shared_server.url}/metrics").text
     server = shown(text)

@@ -22,7 +22,11 @@ def yard(tmp_path: Path) -> Iterator[Yard]:
 
 @pytest.fixture
 def bucket_uri(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    for name, value in (("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test"), ("AWS_EC2_METADATA_DISABLED", "true")):
+    for name, value in (
+        ("AWS_ACCESS_KEY_ID", "test"),
+        ("AWS_SECRET_ACCESS_KEY", "test"),
+        ("AWS_EC2_METADATA_DISABLED", "true"),
+    ):
         monkeypatch.setenv(name, value)
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()

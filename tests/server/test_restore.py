@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backup and restore as docs/operating tells it: a folder older than the lake comes back, and no offset names two rows."""
+"""Backup and restore as docs/operating tells it: a folder older than the lake comes back, and no offset names
+two rows.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,13 @@ def resync(client: Client, row: dict[str, Any]) -> None:
     """The PK table takes rows again, this one first, and the lake has it."""
     pk = client.table(PK)
     assert app.run(["table", "resync", PK, "--server", client.url]) == 0
-    wait_until(lambda: pk.upsert([row]), limit_s=30, what="the resync", tolerate=(LakewardError,), state=lambda: str(status(client, PK)))
+    wait_until(
+        lambda: pk.upsert([row]),
+        limit_s=30,
+        what="the resync",
+        tolerate=(LakewardError,),
+        state=lambda: str(status(client, PK)),
+    )
     tier_now(client, pk)
 
 
@@ -97,8 +105,8 @@ def test_a_restored_folder_goes_on_above_its_lake(tmp_path: Path) -> None:
 
 
 def test_an_old_catalog_comes_back_to_a_lake_that_outgrew_it(tmp_path: Path) -> None:
-    """The catalog is the embedded one, the warehouse is elsewhere. 22 rounds after the copy the metadata file that it names is gone:
-    an ordinary start says so and takes no writes, --restored moves the catalog forward."""
+    """The catalog is the embedded one, the warehouse is elsewhere. 22 rounds after the copy the metadata file that it
+    names is gone: an ordinary start says so and takes no writes, --restored moves the catalog forward."""
     server = Server(tmp_path / "server", {"datalake.iceberg.warehouse": f"file://{tmp_path}/warehouse"})
     data, backup = server.folder / "data", tmp_path / "backup"
     job = Job(server, "job", spark=False)
@@ -106,7 +114,9 @@ def test_an_old_catalog_comes_back_to_a_lake_that_outgrew_it(tmp_path: Path) -> 
         with server.connect() as client:
             log = client.create_table(LOG, "id BIGINT", freshness="1 h")
             few = {"iceberg.write.metadata.previous-versions-max": "1"}
-            pk = client.create_table(PK, "id BIGINT NOT NULL, state STRING", primary_key="id", freshness="1 h", properties=few)
+            pk = client.create_table(
+                PK, "id BIGINT NOT NULL, state STRING", primary_key="id", freshness="1 h", properties=few
+            )
             log.append([{"id": 0}])
             pk.upsert([{"id": 0, "state": "new"}])
             tier_now(client, log)
@@ -128,13 +138,18 @@ def test_an_old_catalog_comes_back_to_a_lake_that_outgrew_it(tmp_path: Path) -> 
         server.start()
         with server.connect() as client:
             wait_until(
-                lambda: all("lakeward server --restored" in (status(client, path)["reason"] or "") for path in (LOG, PK)),
+                lambda: all(
+                    "lakeward server --restored" in (status(client, path)["reason"] or "") for path in (LOG, PK)
+                ),
                 limit_s=30,
                 what="the reasons why both stand still",
                 state=lambda: str([status(client, path) for path in (LOG, PK)]),
             )
         hurried = resolve(arguments={"client.writer.retry-timeout": "100 ms"})
-        with connect(server.url, config=hurried) as client, pytest.raises(WritesPaused, match="lakeward server --restored"):
+        with (
+            connect(server.url, config=hurried) as client,
+            pytest.raises(WritesPaused, match="lakeward server --restored"),
+        ):
             client.table(LOG).append([{"id": 100}])
         server.stop()
 
@@ -144,9 +159,13 @@ def test_an_old_catalog_comes_back_to_a_lake_that_outgrew_it(tmp_path: Path) -> 
         assert re.search(rf"lake table {LOG}: moved from version \d+ to version \d+: file://", server.process.text())
         with server.connect() as client:
             log = client.table(LOG)
-            wait_until(lambda: log.append([{"id": 23}]), limit_s=30, what="the lake's answer", tolerate=(LakewardError,))
+            wait_until(
+                lambda: log.append([{"id": 23}]), limit_s=30, what="the lake's answer", tolerate=(LakewardError,)
+            )
             tier_now(client, log)
-            assert lake_ids(client, LOG) == list(range(24)), "every row once: the copy's, those that only the lake has, the new one"
+            assert lake_ids(client, LOG) == list(range(24)), (
+                "every row once: the copy's, those that only the lake has, the new one"
+            )
             assert sorted(client.read(LOG).to_table().column("id").to_pylist()) == list(range(24))
             resync(client, {"id": 9, "state": "new"})
             assert lake_ids(client, PK) == [0, 9], "the lake follows the keys that came back"
@@ -168,7 +187,9 @@ def note(lake: IcebergLakeStorage, *values: str) -> list[Path]:
     return found
 
 
-def test_two_histories_after_a_start_without_the_flag_are_refused_until_one_is_chosen(start_server: StartServer, tmp_path: Path) -> None:
+def test_two_histories_after_a_start_without_the_flag_are_refused_until_one_is_chosen(
+    start_server: StartServer, tmp_path: Path
+) -> None:
     server = start_server(settings={"datalake.format": "iceberg"})
     server.client().create_table(LOG, "id BIGINT")
     server.stop()

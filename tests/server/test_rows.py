@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows through a real server: every kind of put and read, every shape rows come in, and the refusal of rows that do not fit."""
+"""Rows through a real server: every kind of put and read, every shape rows come in, and the refusal of rows that do not
+fit.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,15 @@ import pyarrow as pa
 import pytest
 
 from lakeward.client import Client, Table
-from lakeward.errors import InvalidRequest, InvalidRows, InvalidTable, OffsetOutOfRange, SchemaChanged, TableAlreadyExists, TableNotFound
+from lakeward.errors import (
+    InvalidRequest,
+    InvalidRows,
+    InvalidTable,
+    OffsetOutOfRange,
+    SchemaChanged,
+    TableAlreadyExists,
+    TableNotFound,
+)
 from lakeward.model.bucket import Bucket
 from lakeward.protocol.flight import PutKind
 from lakeward.testing.serverprocess import ServerProcess
@@ -75,19 +85,30 @@ class Streams:
 def test_rows_are_taken_in_every_shape(client: Client) -> None:
     table = make(client)
     arrow = pa.table({"id": pa.array([1, 2], pa.int32()), "name": pa.array(["x", "y"], pa.large_string())})
-    for shape in (arrow, arrow.to_batches()[0], arrow.to_reader(), Streams(arrow), arrow.to_pylist(), iter(arrow.to_pylist()), {"id": 1}):
+    for shape in (
+        arrow,
+        arrow.to_batches()[0],
+        arrow.to_reader(),
+        Streams(arrow),
+        arrow.to_pylist(),
+        iter(arrow.to_pylist()),
+        {"id": 1},
+    ):
         table.append(shape)
     assert len(everything(table)) == 13
 
 
 def test_every_type_survives(client: Client) -> None:
     columns = (
-        "a BOOLEAN, b TINYINT, c SMALLINT, d INT, e BIGINT, f FLOAT, g DOUBLE, h DECIMAL(10, 2), i CHAR(3), j STRING, k BINARY(2), "
-        "l BYTES, m DATE, n TIME(3), o TIMESTAMP(6), p TIMESTAMP_LTZ(3), q ARRAY<INT>, r MAP<STRING, INT>, s ROW<x INT, y STRING>"
+        "a BOOLEAN, b TINYINT, c SMALLINT, d INT, e BIGINT, f FLOAT, g DOUBLE, h DECIMAL(10, 2), i CHAR(3), j STRING, "
+        "k BINARY(2), "
+        "l BYTES, m DATE, n TIME(3), o TIMESTAMP(6), p TIMESTAMP_LTZ(3), q ARRAY<INT>, r MAP<STRING, INT>, s ROW<x "
+        "INT, y STRING>"
     )
     moment = datetime(2024, 2, 29, 12, 30, 15, 123456)
     row = {
-        "a": True, "b": -1, "c": 2, "d": 3, "e": 2**40, "f": 0.5, "g": 0.1, "h": Decimal("12.34"), "i": "abc", "j": "ü", "k": b"ab",
+        "a": True, "b": -1, "c": 2, "d": 3, "e": 2**40, "f": 0.5, "g": 0.1, "h": Decimal("12.34"), "i": "abc",
+        "j": "ü", "k": b"ab",
         "l": b"\x00", "m": date(1969, 12, 31), "n": moment.time().replace(microsecond=123000), "o": moment,
         "p": moment.replace(microsecond=0, tzinfo=UTC), "q": [1, None], "r": [("k", 1)], "s": {"x": 1, "y": None},
     }  # fmt: skip
@@ -113,7 +134,9 @@ def test_every_type_survives(client: Client) -> None:
         (pa.table({"name": ["x"]}), 0, "id"),
     ],
 )
-def test_rows_that_do_not_fit_are_refused_before_anything_is_stored(client: Client, rows: Any, row: int, column: str) -> None:
+def test_rows_that_do_not_fit_are_refused_before_anything_is_stored(
+    client: Client, rows: Any, row: int, column: str
+) -> None:
     table = make(client)
     with pytest.raises(InvalidRows) as refused:
         table.append(rows)
@@ -259,7 +282,9 @@ def test_tables_are_listed_shown_and_dropped(client: Client) -> None:
         table.append({"id": 2})
 
 
-@pytest.mark.parametrize("name", ["../x.t", "d./etc/passwd", "d.a/b", "d..", "d.t\x00", "d.-t", ".t", "d.", "d.x" + "y" * 200])
+@pytest.mark.parametrize(
+    "name", ["../x.t", "d./etc/passwd", "d.a/b", "d..", "d.t\x00", "d.-t", ".t", "d.", "d.x" + "y" * 200]
+)
 def test_table_names_cannot_leave_the_data_folder(client: Client, shared_server: ServerProcess, name: str) -> None:
     with pytest.raises(InvalidTable):
         client.create_table(name, COLUMNS)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may call, over what: tokens and roles on both doors, TLS on both doors, and the refusal of an open address without a token."""
+"""Who may call, over what: tokens and roles on both doors, TLS on both doors, and the refusal of an open address
+without a token.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,10 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=2))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]), False)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]),
+            False,
+        )
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
         .sign(key, hashes.SHA256())
     )
@@ -86,7 +91,9 @@ def test_each_role_may_do_its_part_and_no_more(start_server: StartServer, monkey
     assert info.path in admin.store.list_tables()
 
 
-def test_the_token_comes_from_the_environment(start_server: StartServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_token_comes_from_the_environment(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     file = tmp_path / "tokens"
     file.write_text("# who may\nann:admin:top\n")
     server = start_server(settings={"server.token-file": str(file)})
@@ -94,9 +101,11 @@ def test_the_token_comes_from_the_environment(start_server: StartServer, monkeyp
     assert server.client().list_tables() == []
 
 
-def test_a_renewed_token_is_taken_up_at_every_door(start_server: StartServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The server gets new tokens, then the client's file is written anew: the same client goes on, over HTTP, over Flight and in the
-    catalog, where it reads the lake."""
+def test_a_renewed_token_is_taken_up_at_every_door(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The server gets new tokens, then the client's file is written anew: the same client goes on, over HTTP, over
+    Flight and in the catalog, where it reads the lake."""
     monkeypatch.delenv("LAKEWARD_TOKEN", raising=False)
     secret, tokens = tmp_path / "secret", tmp_path / "tokens"
     secret.write_text("old\n")

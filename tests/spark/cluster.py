@@ -33,13 +33,17 @@ class Cluster:
             **(environment or {}),
         }
         main = "org.apache.spark.deploy"
-        self.processes = [self._start(f"{main}.master.Master", "--host", "127.0.0.1", "--port", str(self.port), "--webui-port", "0")]
+        self.processes = [
+            self._start(f"{main}.master.Master", "--host", "127.0.0.1", "--port", str(self.port), "--webui-port", "0")
+        ]
         for number in range(workers):
             home = folder / f"worker{number}"
             home.mkdir(parents=True)
             arguments = ("--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(home), self.master)
             self.processes.append(self._start(f"{main}.worker.Worker", *arguments))
-        wait_until(lambda: self._log().count("Registering worker") >= workers, limit_s=90, what="the workers", state=self._log)
+        wait_until(
+            lambda: self._log().count("Registering worker") >= workers, limit_s=90, what="the workers", state=self._log
+        )
 
     def _start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = [str(SPARK_HOME / "bin" / "spark-class"), name, *arguments]

@@ -28,7 +28,9 @@ ROUND_LIMIT_S = 90.0
 class Process:
     """A child in a process group of its own; `end` ends the whole group, JVM and Python workers included."""
 
-    def __init__(self, arguments: Iterable[str], log: Path, environment: Mapping[str, str], python: str = sys.executable) -> None:
+    def __init__(
+        self, arguments: Iterable[str], log: Path, environment: Mapping[str, str], python: str = sys.executable
+    ) -> None:
         self.log = log
         with log.open("ab") as out:
             self.child = subprocess.Popen(
@@ -87,7 +89,11 @@ class Server:
         self.process = Process(arguments, self.folder / "server.log", environment or {})
         client = self.connect()
         wait_until(
-            lambda: client.info(), limit_s=START_LIMIT_S, what="the server's start", tolerate=(ServerUnavailable,), state=self.process.text
+            lambda: client.info(),
+            limit_s=START_LIMIT_S,
+            what="the server's start",
+            tolerate=(ServerUnavailable,),
+            state=self.process.text,
         )
         client.close()
 
@@ -105,7 +111,9 @@ class Server:
 
 
 class Job(Process):
-    """A tiering job: `lakeward tier` in a process of its own. `spark` False: the same job on threads, quick to start."""
+    """A tiering job: `lakeward tier` in a process of its own. `spark` False: the same job on threads, quick
+    to start.
+    """
 
     def __init__(
         self,
@@ -138,7 +146,9 @@ class Job(Process):
 
 def tier_now(client: Client, table: Table, limit_s: float = ROUND_LIMIT_S) -> None:
     """Asks for a round at once; returns when everything acknowledged before is in the lake."""
-    client.server.ask("POST", routes.TIER_NOW.format(table=table.path), params={"limit_s": limit_s}, timeout_s=limit_s + 10)
+    client.server.ask(
+        "POST", routes.TIER_NOW.format(table=table.path), params={"limit_s": limit_s}, timeout_s=limit_s + 10
+    )
 
 
 def lake_snapshots(client: Client, table: Table) -> list[dict[str, Any]]:
@@ -201,7 +211,9 @@ def hot_records(table: Table) -> list[dict[str, Any]]:
 
 
 def check_exactly_once(client: Client, table: Table) -> int:
-    """The lake equals the hot store: a log table's rows by address, a PK table's changelog folded by key. Returns the rows."""
+    """The lake equals the hot store: a log table's rows by address, a PK table's changelog folded by key. Returns the
+    rows.
+    """
     key = table.info.descriptor.primary_key
     names = table.info.schema.names
     partition = table.info.descriptor.partition_keys

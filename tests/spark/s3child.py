@@ -28,7 +28,11 @@ def settings(endpoint: str) -> dict[str, str]:
 def read(spark: Any, server: str, table: str, **options: Any) -> dict[str, Any]:
     frame = lakeward.spark.read(spark, table, server=server, **options)
     plan = frame._jdf.queryExecution().executedPlan().toString()
-    return {"rows": sorted([list(r) for r in frame.collect()]), "scans": plan.count("FileScan parquet"), "files": list(frame.inputFiles())}
+    return {
+        "rows": sorted([list(r) for r in frame.collect()]),
+        "scans": plan.count("FileScan parquet"),
+        "files": list(frame.inputFiles()),
+    }
 
 
 def main() -> None:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A streaming query in a process of its own, to be killed: `python -m tests.spark.streamchild read|write SERVER TABLE FOLDER`.
+"""A streaming query in a process of its own, to be killed: `python -m tests.spark.streamchild read|write SERVER TABLE
+FOLDER`.
 
-`read`: the table into Parquet files. `write`: Parquet files into the table; the first attempt of each task dies half-way."""
+`read`: the table into Parquet files. `write`: Parquet files into the table; the first attempt of each task dies
+half-way."""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ DIES_AT = 30
 
 
 def die_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Passes rows on, more batches of them than a server remembers of a writer, then fails, but for tasks that are run again."""
+    """Passes rows on, more batches of them than a server remembers of a writer, then fails, but for tasks that are run
+    again.
+    """
     from pyspark import TaskContext
 
     attempt = TaskContext.get().attemptNumber()
@@ -34,7 +38,9 @@ def start(spark: Any, way: str, server: str, table: str, folder: Path) -> Any:
     if way == "read":
         source = spark.readStream.format("lakeward").option("server", server).option("max_rows", "400").load(table)
         sink = source.writeStream.format("parquet").option("path", str(folder / "out"))
-        return sink.option("checkpointLocation", str(folder / "check")).trigger(processingTime="200 milliseconds").start()
+        return (
+            sink.option("checkpointLocation", str(folder / "check")).trigger(processingTime="200 milliseconds").start()
+        )
     source = spark.readStream.schema("id long").option("maxFilesPerTrigger", "1").parquet(str(folder / "in"))
     sink = source.mapInArrow(die_once, "id long").writeStream.format("lakeward").option("server", server)
     return sink.option("checkpointLocation", str(folder / "check")).trigger(availableNow=True).start(table)

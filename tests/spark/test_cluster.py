@@ -49,14 +49,22 @@ def test_a_round_on_executors_of_other_processes(client: Client, cluster_job: Jo
 
 
 @pytest.mark.parametrize("victim", ["executor", "python worker"])
-def test_a_round_completes_by_task_retry_alone(victim: str, server: Server, client: Client, cluster: Cluster, tmp_path: Path) -> None:
+def test_a_round_completes_by_task_retry_alone(
+    victim: str, server: Server, client: Client, cluster: Cluster, tmp_path: Path
+) -> None:
     """Both executors are held in the middle of a split; one dies, and the other goes on."""
     name = victim.replace(" ", "_")
     table = client.create_table(f"cluster.{name}", "id BIGINT, name STRING", buckets=2, freshness="1 h")
     for at in range(0, ROWS, 50_000):
         table.append(pa.table({"id": range(at, at + 50_000), "name": [f"name-{i}" for i in range(50_000)]}))
     pause = Fault(point="split.batch", action=FaultAction.PAUSE, file=str(tmp_path / "pause"))
-    job = Job(server, name, master=cluster.master, settings=SPLITS, conf={**CONF, "spark.executorEnv.LAKEWARD_FAULTS": pause.to_text()})
+    job = Job(
+        server,
+        name,
+        master=cluster.master,
+        settings=SPLITS,
+        conf={**CONF, "spark.executorEnv.LAKEWARD_FAULTS": pause.to_text()},
+    )
     asking = threading.Thread(target=lambda: tier_now(client, table))
     try:
         asking.start()

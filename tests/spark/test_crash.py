@@ -27,7 +27,13 @@ POINTS = (
     "round.after-coordinator-commit",
 )
 EACH_KIND = frozenset(
-    {"round.before-write", "split.batch", "round.before-lake-commit", "round.before-coordinator-commit", "round.after-coordinator-commit"}
+    {
+        "round.before-write",
+        "split.batch",
+        "round.before-lake-commit",
+        "round.before-coordinator-commit",
+        "round.after-coordinator-commit",
+    }
 )
 """One moment of each kind: before write, in write, before and after the lake commit, after the coordinator's."""
 
@@ -42,7 +48,8 @@ def rows(start: int, stop: int, name: str = "n") -> list[dict[str, Any]]:
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server whose leases end quickly and whose orphan removal does not wait long."""
     made = Server(
-        tmp_path_factory.mktemp("quick"), {**SHORT_LEASE, "coordinator.orphan.interval": "500 ms", "coordinator.orphan.grace": "1 s"}
+        tmp_path_factory.mktemp("quick"),
+        {**SHORT_LEASE, "coordinator.orphan.interval": "500 ms", "coordinator.orphan.grace": "1 s"},
     )
     yield made
     made.stop()
@@ -85,7 +92,8 @@ def slug(point: str) -> str:
 def kill_and_check(server: Server, point: str, *, spark: bool) -> None:
     """The job dies at the third time it comes by; its successor of the same name takes over at once.
 
-    On Spark a split is written in a Python worker, whose death Spark mends: there the whole job is killed while it waits."""
+    On Spark a split is written in a Python worker, whose death Spark mends: there the whole job is killed while it
+    waits."""
     with server.connect() as client:
         pair = Pair(client, f"{slug(point)}_{'spark' if spark else 'threads'}")
         pair.write()
@@ -140,7 +148,13 @@ def test_a_server_killed_at(point: str, tmp_path: Path) -> None:
         with server.connect() as client:
             pair = Pair(client, "server")
             pair.write()
-            wait_until(lambda: pair.write_unless(pause.is_reached()), limit_s=60, poll_s=0.3, what=f"the pause at {point}", state=job.text)
+            wait_until(
+                lambda: pair.write_unless(pause.is_reached()),
+                limit_s=60,
+                poll_s=0.3,
+                what=f"the pause at {point}",
+                state=job.text,
+            )
             server.kill()
             pause.release()
             server.start()
@@ -157,10 +171,14 @@ def paused(server: Server, name: str, folder: Path, *, spark: bool = False) -> t
     return Job(server, name, slots=1, spark=spark, faults=fault.to_text()), fault
 
 
-@pytest.mark.parametrize("spark", [False, pytest.param(True, marks=[pytest.mark.soak, pytest.mark.spark])], ids=["threads", "spark"])
+@pytest.mark.parametrize(
+    "spark", [False, pytest.param(True, marks=[pytest.mark.soak, pytest.mark.spark])], ids=["threads", "spark"]
+)
 def test_a_zombie_wakes_after_another_job_took_its_table(quick: Server, tmp_path: Path, spark: bool) -> None:
     with quick.connect() as client:
-        table = client.create_table(f"crash.zombie_{spark}", "id BIGINT, name STRING", primary_key="id", freshness="1 s")
+        table = client.create_table(
+            f"crash.zombie_{spark}", "id BIGINT, name STRING", primary_key="id", freshness="1 s"
+        )
         other = client.create_table(f"crash.work_{spark}", "id BIGINT, name STRING", freshness="1 s")
         table.upsert(rows(0, 100))
         zombie, pause = paused(quick, f"zombie-{spark}", tmp_path, spark=spark)
@@ -174,7 +192,8 @@ def test_a_zombie_wakes_after_another_job_took_its_table(quick: Server, tmp_path
             wait_tiered(client, table, state=heir.text)
             zombie.send_all(signal.SIGCONT)
             wait_until(
-                lambda: "given back" in zombie.text() or "moved" in zombie.text() or "lease" in zombie.text(), what="the zombie's end"
+                lambda: "given back" in zombie.text() or "moved" in zombie.text() or "lease" in zombie.text(),
+                what="the zombie's end",
             )
             heir.kill()
             other.append(rows(0, 10))

@@ -33,5 +33,7 @@ def test_the_demo_walks_the_whole_way_and_proves_it(tmp_path: Path) -> None:
     assert outcome["clicks"] > 0
     assert outcome["orders"] > 0
     assert "demo.clicks: holds" in run.stderr
-    lake, union = (line.split(":", 1)[1] for line in run.stderr.splitlines() if line.startswith(("  lake :", "  union:")))
+    lake, union = (
+        line.split(":", 1)[1] for line in run.stderr.splitlines() if line.startswith(("  lake :", "  union:"))
+    )
     assert lake == union

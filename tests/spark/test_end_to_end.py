@@ -77,8 +77,10 @@ def test_partitioned_tables_with_composite_keys(client: Client, job: Job) -> Non
 
 
 EVERY_TYPE = """
-    id BIGINT NOT NULL, b BOOLEAN, i8 TINYINT, i16 SMALLINT, i32 INT, f32 FLOAT, f64 DOUBLE, c CHAR(4), s STRING, bin BINARY(3),
-    by BYTES, dec DECIMAL(20, 4), d DATE, t TIME(3), ts TIMESTAMP(6), tz TIMESTAMP_LTZ(6), a ARRAY<INT>, m MAP<STRING, INT>,
+    id BIGINT NOT NULL, b BOOLEAN, i8 TINYINT, i16 SMALLINT, i32 INT, f32 FLOAT, f64 DOUBLE, c CHAR(4), s STRING,
+    bin BINARY(3),
+    by BYTES, dec DECIMAL(20, 4), d DATE, t TIME(3), ts TIMESTAMP(6), tz TIMESTAMP_LTZ(6), a ARRAY<INT>, m MAP<STRING,
+    INT>,
     r ROW<x INT, y STRING>
 """
 
@@ -87,8 +89,10 @@ def test_every_type(client: Client, job: Job) -> None:
     table = client.create_table("e2e.types", EVERY_TYPE, primary_key="id", freshness="1 h")
     moment = dt.datetime(2024, 2, 29, 12, 30, 15, 123456)
     full = {
-        "b": True, "i8": -5, "i16": 300, "i32": 70_000, "f32": 1.5, "f64": 2.25, "c": "abcd", "s": "ünï", "bin": b"xyz", "by": b"\x00\x01",
-        "dec": Decimal("12345.6789"), "d": moment.date(), "t": dt.time(1, 2, 3, 4000), "ts": moment, "tz": moment.replace(tzinfo=dt.UTC),
+        "b": True, "i8": -5, "i16": 300, "i32": 70_000, "f32": 1.5, "f64": 2.25, "c": "abcd", "s": "ünï",
+        "bin": b"xyz", "by": b"\x00\x01",
+        "dec": Decimal("12345.6789"), "d": moment.date(), "t": dt.time(1, 2, 3, 4000), "ts": moment,
+        "tz": moment.replace(tzinfo=dt.UTC),
         "a": [1, None, 3], "m": [("k", 1)], "r": {"x": 1, "y": "z"},
     }  # fmt: skip
     table.upsert([{"id": 1, **full}, {"id": 2, **dict.fromkeys(full)}])
@@ -103,7 +107,9 @@ def test_every_type(client: Client, job: Job) -> None:
 
 
 def test_first_round_from_a_kv_snapshot_while_writes_go_on(client: Client, job: Job) -> None:
-    table = client.create_table("e2e.busy", "id BIGINT, name STRING", primary_key="id", buckets=2, freshness="1 s", lake=True)
+    table = client.create_table(
+        "e2e.busy", "id BIGINT, name STRING", primary_key="id", buckets=2, freshness="1 s", lake=True
+    )
     table.upsert(rows(0, 2_000))
     stop = threading.Event()
 
@@ -116,7 +122,9 @@ def test_first_round_from_a_kv_snapshot_while_writes_go_on(client: Client, job: 
 
     writer = threading.Thread(target=write)
     writer.start()
-    wait_until(lambda: len(lake_snapshots(client, table)) >= 2, limit_s=60, what="two rounds beside the writer", state=job.text)
+    wait_until(
+        lambda: len(lake_snapshots(client, table)) >= 2, limit_s=60, what="two rounds beside the writer", state=job.text
+    )
     stop.set()
     writer.join()
     tier_now(client, table)

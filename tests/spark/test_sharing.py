@@ -24,7 +24,9 @@ def some_rows(start: int, stop: int, name: str = "n") -> list[dict[str, Any]]:
     return [{"id": i, "name": f"{name}{i}"} for i in range(start, stop)]
 
 
-@pytest.mark.parametrize("spark", [False, pytest.param(True, marks=[pytest.mark.soak, pytest.mark.spark])], ids=["threads", "spark"])
+@pytest.mark.parametrize(
+    "spark", [False, pytest.param(True, marks=[pytest.mark.soak, pytest.mark.spark])], ids=["threads", "spark"]
+)
 def test_two_jobs_share_twenty_tables(server: Server, client: Client, spark: bool) -> None:
     tables = [client.create_table(f"share.t{n}_{spark}", "id BIGINT, name STRING", freshness="2 s") for n in range(20)]
     jobs = [Job(server, f"share{n}-{spark}", slots=3, spark=spark) for n in range(2)]
@@ -84,7 +86,12 @@ def test_force_finish_commits_prefixes_and_goes_on(server: Server, client: Clien
     table = client.create_table("share.forced", "id BIGINT, name STRING", freshness="1 h", properties=limits)
     for n in range(6):
         table.append(some_rows(5_000 * n, 5_000 * n + 5_000))  # too many for two of them to travel as one batch
-    job = Job(server, "forced", spark=False, settings={"LAKEWARD_TIERING__ROUND__MIN_WORK": "0 s", "LAKEWARD_TIERING__POOL": "forced"})
+    job = Job(
+        server,
+        "forced",
+        spark=False,
+        settings={"LAKEWARD_TIERING__ROUND__MIN_WORK": "0 s", "LAKEWARD_TIERING__POOL": "forced"},
+    )
     try:
         tier_now(client, table)
         wait_tiered(client, table, state=job.text)

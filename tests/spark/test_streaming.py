@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams of a table and into a table, through restarts: a query whose first micro-batch fails begins where it began before."""
+"""Streams of a table and into a table, through restarts: a query whose first micro-batch fails begins where it began
+before.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +41,18 @@ def spark(server: Server, job: Job) -> Iterator[Any]:
     session.stop()
 
 
-def test_a_stream_reads_lake_then_log_once_through_restarts(spark: Any, server: Server, client: Client, job: Job, tmp_path: Path) -> None:
+def test_a_stream_reads_lake_then_log_once_through_restarts(
+    spark: Any, server: Server, client: Client, job: Job, tmp_path: Path
+) -> None:
     table = client.create_table("db.stream", "id bigint not null", buckets=2, freshness="5 min")
     table.append([{"id": i} for i in range(100)])
     tier_now(client, table)
     table.append([{"id": i} for i in range(100, 150)])
 
     def run() -> None:
-        source = spark.readStream.format("lakeward").option("server", server.url).option("max_rows", "40").load("db.stream")
+        source = (
+            spark.readStream.format("lakeward").option("server", server.url).option("max_rows", "40").load("db.stream")
+        )
         query = (
             source.writeStream.format("parquet")
             .option("path", str(tmp_path / "out"))
@@ -64,13 +70,20 @@ def test_a_stream_reads_lake_then_log_once_through_restarts(spark: Any, server: 
     assert sorted(got) == list(range(180))
 
 
-def test_a_pk_stream_gives_the_snapshot_then_the_changelog(spark: Any, server: Server, client: Client, job: Job, tmp_path: Path) -> None:
+def test_a_pk_stream_gives_the_snapshot_then_the_changelog(
+    spark: Any, server: Server, client: Client, job: Job, tmp_path: Path
+) -> None:
     table = client.create_table("db.changes", "id bigint not null, v string", primary_key="id", freshness="5 min")
     table.upsert([{"id": i, "v": "old"} for i in range(5)])
     tier_now(client, table)
     table.upsert([{"id": 0, "v": "new"}])
     table.delete([{"id": 4}])
-    source = spark.readStream.format("lakeward").option("server", server.url).option("system_columns", "true").option("changelog", "true")
+    source = (
+        spark.readStream.format("lakeward")
+        .option("server", server.url)
+        .option("system_columns", "true")
+        .option("changelog", "true")
+    )
     query = (
         source.load("db.changes")
         .writeStream.format("parquet")
@@ -86,7 +99,9 @@ def test_a_pk_stream_gives_the_snapshot_then_the_changelog(spark: Any, server: S
     assert sorted(map(tuple, got)) == sorted(want)
 
 
-def test_a_streaming_write_that_is_run_again_adds_nothing(spark: Any, server: Server, client: Client, tmp_path: Path) -> None:
+def test_a_streaming_write_that_is_run_again_adds_nothing(
+    spark: Any, server: Server, client: Client, tmp_path: Path
+) -> None:
     client.create_table("db.once", "id bigint not null", buckets=2, lake=False)
     (tmp_path / "in").mkdir()
     spark.range(500).write.mode("append").parquet(str(tmp_path / "in" / "one"))
@@ -112,7 +127,9 @@ def test_a_streaming_write_that_is_run_again_adds_nothing(spark: Any, server: Se
 
 
 class Sink:
-    """Keeps what a stream gave; fails on its first batch when told to, after Spark has written down how far the batch goes."""
+    """Keeps what a stream gave; fails on its first batch when told to, after Spark has written down how far the batch
+    goes.
+    """
 
     def __init__(self, *columns: str) -> None:
         self.columns, self.rows = columns, list[tuple[Any, ...]]()
@@ -139,7 +156,9 @@ def run(source: Any, sink: Sink, checkpoint: Path, meanwhile: Callable[[], Any] 
         query.stop()
 
 
-def test_a_first_batch_that_failed_begins_at_the_same_latest(spark: Any, server: Server, client: Client, tmp_path: Path) -> None:
+def test_a_first_batch_that_failed_begins_at_the_same_latest(
+    spark: Any, server: Server, client: Client, tmp_path: Path
+) -> None:
     table = client.create_table("db.latest", "id bigint not null", lake=False)
     table.append([{"id": 0}])
     source = spark.readStream.format("lakeward").options(server=server.url, starting="latest").load("db.latest")

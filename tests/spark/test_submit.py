@@ -24,8 +24,20 @@ pytestmark = [pytest.mark.soak, pytest.mark.spark]
 @pytest.fixture
 def submitted(server: Server) -> Iterator[Process]:
     environment = {"JAVA_HOME": str(load_java().home), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    arguments = ["--master", "local[2,4]", str(submit.__file__), "--server", server.url, "--name", "submitted", "--slots", "2"]
-    made = Process(arguments, server.folder / "submitted.log", environment, python=str(SPARK_HOME / "bin" / "spark-submit"))
+    arguments = [
+        "--master",
+        "local[2,4]",
+        str(submit.__file__),
+        "--server",
+        server.url,
+        "--name",
+        "submitted",
+        "--slots",
+        "2",
+    ]
+    made = Process(
+        arguments, server.folder / "submitted.log", environment, python=str(SPARK_HOME / "bin" / "spark-submit")
+    )
     yield made
     made.kill()
 

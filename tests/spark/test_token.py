@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job that shows its token at all doors: heartbeats over HTTP, reads over Flight in Python workers, commits in the catalog."""
+"""A job that shows its token at all doors: heartbeats over HTTP, reads over Flight in Python workers, commits in the
+catalog.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,25 @@ TOKENS = "ann:admin:top,otto:job:hammer"
 
 def start_job(server: Server, token_file: Path) -> Process:
     """With a token in its environment that the server does not know: the file named as argument comes first."""
-    arguments = ["-m", "lakeward.tiering", "--server", server.url, "--name", "known", "--slots", "1", "--token-file", str(token_file)]
+    arguments = [
+        "-m",
+        "lakeward.tiering",
+        "--server",
+        server.url,
+        "--name",
+        "known",
+        "--slots",
+        "1",
+        "--token-file",
+        str(token_file),
+    ]
     environment = {"LAKEWARD_TIERING__HEARTBEAT__INTERVAL": "200 ms", "LAKEWARD_TOKEN": "old"}
     return Process(arguments, server.folder / "job.log", environment)
 
 
-def test_a_job_takes_its_token_from_a_file_and_a_new_one_when_it_is_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_takes_its_token_from_a_file_and_a_new_one_when_it_is_rewritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LAKEWARD_TOKEN", "top")
     secret = tmp_path / "secret"
     secret.write_text("hammer\n")
@@ -36,11 +51,15 @@ def test_a_job_takes_its_token_from_a_file_and_a_new_one_when_it_is_rewritten(tm
             server.stop()
             server.settings["server.tokens"] = TOKENS.replace("hammer", "tongs")
             server.start()
-            wait_until(lambda: "no valid token" in job.text(), limit_s=30, what="a refusal of the old token", state=job.text)
+            wait_until(
+                lambda: "no valid token" in job.text(), limit_s=30, what="a refusal of the old token", state=job.text
+            )
             secret.write_text("tongs\n")
             table.append([{"id": n} for n in range(100, 150)])
             tier_now(client, table)
-            assert check_exactly_once(client, table) == 150, "heartbeats, reads in workers and commits go on with the new one"
+            assert check_exactly_once(client, table) == 150, (
+                "heartbeats, reads in workers and commits go on with the new one"
+            )
             assert "hammer" not in job.text()
             assert "tongs" not in job.text()
     finally:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Union read in Spark: DataFrames, views, the Data Source and batch writes, against a real server with rounds on threads."""
+"""Union read in Spark: DataFrames, views, the Data Source and batch writes, against a real server with rounds on
+threads.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,14 @@ from hypothesis import strategies as st
 
 import lakeward.spark
 from lakeward.client import Client, Table
-from lakeward.errors import InvalidRequest, LakeTampered, ReadTooFarAhead, ServerUnavailable, SnapshotGone, TableNotFound
+from lakeward.errors import (
+    InvalidRequest,
+    LakeTampered,
+    ReadTooFarAhead,
+    ServerUnavailable,
+    SnapshotGone,
+    TableNotFound,
+)
 from lakeward.hot.embedded.door.http import ServerConnection
 from lakeward.hot.embedded.plugin import EmbeddedPlugin
 from lakeward.model.bucket import Bucket
@@ -68,12 +77,15 @@ def rows(frame: Any) -> list[tuple[Any, ...]]:
 
 @pytest.fixture(scope="module")
 def state(server: Server, job: Job) -> Iterator[tuple[Table, dict[tuple[str, int], tuple[Any, ...]]]]:
-    """A partitioned PK table: several rounds with updates and deletes in the lake, and a hot tail that replaces lake rows.
+    """A partitioned PK table: several rounds with updates and deletes in the lake, and a hot tail that replaces lake
+    rows.
 
     Both partitions share bucket numbers and offsets; a column came in between."""
     with server.connect() as client:
         columns = "p string not null, id bigint not null, v string, d decimal(10, 2), small tinyint"
-        table = client.create_table("db.state", columns, primary_key="p,id", partition_by="p", buckets=2, freshness="5 min")
+        table = client.create_table(
+            "db.state", columns, primary_key="p,id", partition_by="p", buckets=2, freshness="5 min"
+        )
         held: dict[tuple[str, int], tuple[Any, ...]] = {}
 
         def upsert(ids: range, mark: str) -> None:
@@ -113,7 +125,9 @@ def test_the_data_source_gives_the_same_and_takes_filters(spark: Any, server: Se
     frame = spark.read.format("lakeward").option("server", server.url).load(table.path)
     assert rows(frame) == sorted(held.values(), key=repr)
     few = frame.filter("p = 'b' and id >= 20 and v = 'hot'")
-    assert (frame.rdd.getNumPartitions(), few.rdd.getNumPartitions()) == (4, 2), "buckets of the other partition are not planned"
+    assert (frame.rdd.getNumPartitions(), few.rdd.getNumPartitions()) == (4, 2), (
+        "buckets of the other partition are not planned"
+    )
     assert rows(few.select("id")) == [(20,), (21,), (22,), (23,), (24,)]
 
 
@@ -158,7 +172,12 @@ def test_deletes_are_found_by_file_and_row_whatever_the_path_and_renamed_columns
     pq.write_table(gone, place / "deletes.parquet")
     delete = LakeDelete(path=str(place / "deletes.parquet"), content="positions", record_count=1)
     file = LakeFile(
-        path=f"file://{place}/data.parquet", bucket=Bucket("a", 0), record_count=4, size_bytes=1, offsets=None, deletes=(delete,)
+        path=f"file://{place}/data.parquet",
+        bucket=Bucket("a", 0),
+        record_count=4,
+        size_bytes=1,
+        offsets=None,
+        deletes=(delete,),
     )
     spark.conf.set(FIELD_IDS, "true")
     ids = {"p": 1, "id": 2, "v": 3, "__bucket": 7, "__offset": 8, "__timestamp": 9}
@@ -181,7 +200,9 @@ class Through(ServerConnection):
 
 
 def test_projections_and_filters_reach_the_flight_request(spark: Any, server: Server, client: Client) -> None:
-    table = client.create_table("db.wide", "id bigint not null, p int not null, text string", partition_by="p", lake=False)
+    table = client.create_table(
+        "db.wide", "id bigint not null, p int not null, text string", partition_by="p", lake=False
+    )
     table.append([{"id": i, "p": i % 4, "text": f"{i}" * 400} for i in range(400)])
     sent = [0]
 
@@ -333,8 +354,8 @@ def test_batch_writes_append_and_upsert(spark: Any, server: Server, client: Clie
     assert sorted(client.read("db.sink").to_table()["id"].to_pylist()) == list(range(1000))
     keyed = client.create_table("db.keyed", "id bigint not null, v string", primary_key="id", lake=False)
     keyed.upsert([{"id": 1, "v": "a"}])
-    spark.createDataFrame([(1, "b"), (2, "c")], "id long, v string").write.format("lakeward").option("server", server.url).mode(
-        "append"
-    ).save("db.keyed")
+    spark.createDataFrame([(1, "b"), (2, "c")], "id long, v string").write.format("lakeward").option(
+        "server", server.url
+    ).mode("append").save("db.keyed")
     found = keyed.lookup([{"id": 1}, {"id": 2}]).select(["id", "v"]).to_pylist()
     assert found == [{"id": 1, "v": "b"}, {"id": 2, "v": "c"}]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deletes of every kind under a union read, in Arrow and in Spark: keys of one partition, deletion vectors, both on one file,
-rows that another engine wrote anew under their old offsets, with a hot tail on top."""
+"""Deletes of every kind under a union read, in Arrow and in Spark: keys of one partition, deletion vectors, both on one
+file, rows that another engine wrote anew under their old offsets, with a hot tail on top."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def spark() -> Iterator[Any]:
 
 
 class World(InProcessLakeward):
-    """A PK table with two partitions of one bucket each, and what it must show. Both hold the same ids at the same offsets."""
+    """A PK table with two partitions of one bucket each, and what it must show. Both hold the same ids at the same
+    offsets.
+    """
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, iceberg_lake(folder))
@@ -158,18 +160,27 @@ def test_a_row_that_another_engine_wrote_anew_under_its_offset_lives_once(spark:
 
 @pytest.mark.parametrize("is_partitioned", [False, True])
 @pytest.mark.parametrize("limits", [(100, 0), (0, 100_000), (0, 0)], ids=["runs", "bitmap", "join"])
-def test_dead_rows_go_out_alike_in_every_way(spark: Any, tmp_path: Path, limits: tuple[int, int], is_partitioned: bool) -> None:
+def test_dead_rows_go_out_alike_in_every_way(
+    spark: Any, tmp_path: Path, limits: tuple[int, int], is_partitioned: bool
+) -> None:
     """By a condition, a bitmap or a join. Rows that others added have no offset, and stay."""
     world = InProcessLakeward(tmp_path, iceberg_lake(tmp_path))
     partition = "it's \\ a" if is_partitioned else ""
-    table = world.create("db.dead", "p string not null, id bigint", partition_by="p" if is_partitioned else "", buckets=3)
+    table = world.create(
+        "db.dead", "p string not null, id bigint", partition_by="p" if is_partitioned else "", buckets=3
+    )
     world.close()
     held = {
         Bucket(partition, 0): OffsetSet([0, 1, 2, 63, 64, 500]),
         Bucket(partition, 2): OffsetSet([7]),
         Bucket(partition, 1): OffsetSet(),
     }
-    rows = [(p, b, o) for p in ("it's \\ a", "b") for b in range(3) for o in (0, 2, 7, 62, 63, 64, 65, 499, 500, 501, 2**45, None)]
+    rows = [
+        (p, b, o)
+        for p in ("it's \\ a", "b")
+        for b in range(3)
+        for o in (0, 2, 7, 62, 63, 64, 65, 499, 500, 501, 2**45, None)
+    ]
     frame = spark.createDataFrame(rows, "p string, __bucket int, __offset long")
     left = DeadRows(table, held, *limits).take_out(spark, frame)
     gone = {(b.number, o) for b, offsets in held.items() for o in offsets.values.tolist()}
@@ -180,9 +191,21 @@ def test_dead_rows_go_out_alike_in_every_way(spark: Any, tmp_path: Path, limits:
 @pytest.fixture
 def java() -> Iterator[JavaIceberg]:
     python, jar = environment()
-    variables = {"JAVA_HOME": str(load_java().home), "PATH": "/usr/bin:/bin", "PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1"}
-    command = [str(python), str(Path(__file__).parents[1] / "interop" / "java_engine.py"), str(jar), "http://127.0.0.1:1"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=variables)
+    variables = {
+        "JAVA_HOME": str(load_java().home),
+        "PATH": "/usr/bin:/bin",
+        "PYSPARK_PYTHON": str(python),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    command = [
+        str(python),
+        str(Path(__file__).parents[1] / "interop" / "java_engine.py"),
+        str(jar),
+        "http://127.0.0.1:1",
+    ]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=variables
+    )
     try:
         yield JavaIceberg(process)
     finally:

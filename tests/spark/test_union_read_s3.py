@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Union reads of a warehouse on S3: by Spark itself where hadoop-aws is on its class path, else by pyarrow in Python workers."""
+"""Union reads of a warehouse on S3: by Spark itself where hadoop-aws is on its class path, else by pyarrow in Python
+workers.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ pytestmark = [
 ]
 
 Rows = list[list[Any]]
-STATE: Rows = sorted([*([i, "first"] for i in range(10, 40)), *([i, "second"] for i in range(5)), *([i, "tail"] for i in range(5, 8))])
+STATE: Rows = sorted(
+    [*([i, "first"] for i in range(10, 40)), *([i, "second"] for i in range(5)), *([i, "tail"] for i in range(5, 8))]
+)
 LOG: Rows = [[i, f"{i}"] for i in range(70)]
 
 
@@ -41,11 +45,15 @@ def store() -> Iterator[S3Store]:
 @pytest.fixture(scope="module")
 def server(store: S3Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Two tables with history in the bucket and a hot tail on top; the PK table's lake has deletes."""
-    settings = {f"datalake.iceberg.{key}": value for key, value in {**store.options, "warehouse": store.new_bucket()}.items()}
+    settings = {
+        f"datalake.iceberg.{key}": value for key, value in {**store.options, "warehouse": store.new_bucket()}.items()
+    }
     made = Server(tmp_path_factory.mktemp("server"), settings)
     job = Job(made, "threads", spark=False)
     with made.connect() as client:
-        state = client.create_table("db.state", "id bigint not null, v string", primary_key="id", buckets=2, freshness="5 min")
+        state = client.create_table(
+            "db.state", "id bigint not null, v string", primary_key="id", buckets=2, freshness="5 min"
+        )
         log = client.create_table("db.log", "id bigint not null, v string", buckets=2, freshness="5 min")
         state.upsert([{"id": i, "v": "first"} for i in range(40)])
         log.append([{"id": i, "v": f"{i}"} for i in range(50)])
@@ -73,7 +81,9 @@ def listed(frame: Any) -> Rows:
     return sorted(list(r) for r in frame.collect())
 
 
-def test_without_hadoop_aws_python_workers_read_the_bucket_and_say_so(spark: Any, server: Server, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_hadoop_aws_python_workers_read_the_bucket_and_say_so(
+    spark: Any, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING):
         state = lakeward.spark.read(spark, "db.state", server=server.url)
     assert "db.state goes through Python workers" in caplog.text

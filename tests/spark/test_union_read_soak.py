@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long tests of union reads: readers beside killed jobs and expiry, killed streams, retried writes, discovery on a cluster."""
+"""Long tests of union reads: readers beside killed jobs and expiry, killed streams, retried writes, discovery on a
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ def shop(tmp_path: Path) -> Iterator[Server]:
 def test_readers_see_whole_rounds_once_while_jobs_are_killed_and_snapshots_expire(shop: Server) -> None:
     client = shop.connect()
     log = client.create_table("db.log", "id bigint not null", buckets=3, freshness="1 s", properties=HISTORY)
-    state = client.create_table("db.state", "id bigint not null, round int", primary_key="id", freshness="1 s", properties=HISTORY)
+    state = client.create_table(
+        "db.state", "id bigint not null, round int", primary_key="id", freshness="1 s", properties=HISTORY
+    )
     written, seen = [0], [0]
 
     def write() -> None:
@@ -134,7 +138,11 @@ def wait_for_more(process: Process, folder: Path) -> None:
     """Until the sink has more rows than now."""
     before = len(rows_in(folder))
     wait_until(
-        lambda: len(rows_in(folder)) > before or not process.is_alive(), limit_s=300, poll_s=0.1, what="more rows", state=process.text
+        lambda: len(rows_in(folder)) > before or not process.is_alive(),
+        limit_s=300,
+        poll_s=0.1,
+        what="more rows",
+        state=process.text,
     )
     assert process.is_alive(), process.text()[-3000:]
 
@@ -194,7 +202,8 @@ def test_spark_finds_the_format_by_itself_on_a_cluster(shop: Server, tmp_path: P
         "import os, sys; os.environ['PYSPARK_PYTHON'] = sys.executable\n"
         "from lakeward.config.java import use_java; use_java()\n"
         "from pyspark.sql import SparkSession\n"
-        f"spark = SparkSession.builder.master('{cluster.master}').config('spark.driver.host', '127.0.0.1').getOrCreate()\n"
+        f"spark = SparkSession.builder.master('{cluster.master}').config('spark.driver.host', "
+        f"'127.0.0.1').getOrCreate()\n"
         f"frame = spark.read.format('lakeward').option('server', '{shop.url}').load('db.t')\n"
         "print('found', frame.count(), frame.selectExpr('sum(id)').collect()[0][0])\n"
         "print('few', frame.filter('id < 10').count())\n"
@@ -205,7 +214,9 @@ def test_spark_finds_the_format_by_itself_on_a_cluster(shop: Server, tmp_path: P
         assert process.wait(400) == 0, process.text()[-3000:]
         assert "few 10" in process.text()
         assert f"found 100 {sum(range(100))}" in process.text()
-        assert "lakeward.spark.read(spark, ...) uses Spark's own Parquet scan" in process.text(), "it names the quicker way"
+        assert "lakeward.spark.read(spark, ...) uses Spark's own Parquet scan" in process.text(), (
+            "it names the quicker way"
+        )
     finally:
         process.kill()
         cluster.stop()

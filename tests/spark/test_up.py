@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakeward up`: server and job from one command, rows on their way into the lake, children started again, and an orderly end."""
+"""`lakeward up`: server and job from one command, rows on their way into the lake, children started again, and an
+orderly end.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,17 @@ def up(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "lakeward.cli", "up", "--data", str(tmp_path / "data"), "--port", str(free_port())]
     with (tmp_path / "up.log").open("w") as log:
         process = subprocess.Popen(
-            [*command, "--master", "local[2,4]", "--json"], stdout=subprocess.PIPE, stderr=log, text=True, cwd=tmp_path, env=os.environ
+            [*command, "--master", "local[2,4]", "--json"],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            cwd=tmp_path,
+            env=os.environ,
         )
         yield process
-        for child in [*psutil.Process(process.pid).children(recursive=True), process] if process.poll() is None else [process]:
+        for child in (
+            [*psutil.Process(process.pid).children(recursive=True), process] if process.poll() is None else [process]
+        ):
             child.kill()
         process.communicate()
 
@@ -42,7 +51,9 @@ def test_up_serves_tiers_revives_and_ends(up: subprocess.Popen[str]) -> None:
     assert up.stdout is not None
     told = json.loads(up.stdout.readline())
     with connect(told["url"]) as client:
-        table = client.create_table("shop.orders", "id BIGINT NOT NULL, state STRING", primary_key="id", freshness="1 h")
+        table = client.create_table(
+            "shop.orders", "id BIGINT NOT NULL, state STRING", primary_key="id", freshness="1 h"
+        )
         table.upsert([{"id": 1, "state": "new"}, {"id": 2, "state": "new"}])
         tier_now(client, table)
         assert client.read("shop.orders", mode="lake").to_table().num_rows == 2

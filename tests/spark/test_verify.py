@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`verify` as Spark tasks gives the certificate that one process gives, right and tampered with; and the command's exit code."""
+"""`verify` as Spark tasks gives the certificate that one process gives, right and tampered with; and the command's exit
+code.
+"""
 
 from __future__ import annotations
 

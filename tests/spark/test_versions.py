@@ -23,7 +23,9 @@ def make_environment(folder: Path, spark: str) -> Path:
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     subprocess.run([uv, "venv", "--python", version, str(folder)], check=True)
     python = folder / "bin" / "python"
-    subprocess.run([uv, "pip", "install", "--python", str(python), f"{ROOT}[spark,iceberg]", f"pyspark=={spark}"], check=True)
+    subprocess.run(
+        [uv, "pip", "install", "--python", str(python), f"{ROOT}[spark,iceberg]", f"pyspark=={spark}"], check=True
+    )
     return python
 
 

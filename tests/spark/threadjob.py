@@ -32,7 +32,9 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    config = resolve(arguments={"client.server": given.server, "tiering.slots": int(given.slots), "tiering.master": given.master})
+    config = resolve(
+        arguments={"client.server": given.server, "tiering.slots": int(given.slots), "tiering.master": given.master}
+    )
     options = TieringOptions.from_config(config)
     plugins = PluginCache()
     hot = plugins.hot(Plugin(name="embedded", options={"server": given.server}))

@@ -37,8 +37,8 @@ def assign(
     count: int,
     names: Sequence[str] | None = None,
 ) -> Buckets:
-    """The bucket of each row from its key columns. Raises `UnsupportedBucketKey`, and `InvalidRequest` for a value (a null, for
-    instance) that the function does not take, naming the column and the row."""
+    """The bucket of each row from its key columns. Raises `UnsupportedBucketKey`, and `InvalidRequest` for a value (a
+    null, for instance) that the function does not take, naming the column and the row."""
     labels = list(names) if names is not None else [f"key {i}" for i in range(len(columns))]
     _check(function, types, labels, count)
     whole = [_plain(column, kind) for column, kind in zip(columns, types, strict=True)]
@@ -55,12 +55,16 @@ def assign_buckets(rows: pa.Table | pa.RecordBatch, descriptor: TableDescriptor)
     """The bucket of each row of a table with bucket keys."""
     keys = descriptor.bucket_keys
     types = [descriptor.schema.column(name).type for name in keys]
-    return assign(descriptor.bucket_function, [rows.column(name) for name in keys], types, descriptor.bucket_count, keys)
+    return assign(
+        descriptor.bucket_function, [rows.column(name) for name in keys], types, descriptor.bucket_count, keys
+    )
 
 
 def _check(function: BucketFunction, types: Sequence[DataType], names: Sequence[str], count: int) -> None:
     if not types or count < 1:
-        raise InvalidRequest(what="bucket assignment", reason=f"{len(types)} key columns, {count} buckets: at least one of each")
+        raise InvalidRequest(
+            what="bucket assignment", reason=f"{len(types)} key columns, {count} buckets: at least one of each"
+        )
     for name, kind in zip(names, types, strict=True):
         reason = find_reason(function, kind, len(types))
         if reason:

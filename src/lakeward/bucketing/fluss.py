@@ -49,7 +49,10 @@ def _encode(column: KeyColumn) -> list[KeyBytes]:
         return [leb128(raw.lengths.astype(np.uint64)), raw]
     if column.is_timestamp:
         millis, nanos = column.millis_and_nanos()
-        return [leb128(_pattern(millis, is_long=True)), *([leb128(_pattern(nanos, is_long=False))] if column.has_nanos else [])]
+        return [
+            leb128(_pattern(millis, is_long=True)),
+            *([leb128(_pattern(nanos, is_long=False))] if column.has_nanos else []),
+        ]
     match column.type:
         case DecimalType() if column.is_wide_decimal:
             raw = column.unscaled_bytes()

@@ -123,11 +123,15 @@ def _refuse_reserved(column: KeyColumn) -> None:
     bad = pc.or_(pc.match_substring(column.values, SEPARATOR), pc.is_in(column.values, value_set=pa.array(RESERVED)))
     found = pc.fill_null(bad, False).to_numpy(zero_copy_only=False)
     if found.any():
-        column.refuse(int(found.argmax()), f"a composite hudi key has no {SEPARATOR!r} in it and is not {' or '.join(RESERVED)}")
+        column.refuse(
+            int(found.argmax()), f"a composite hudi key has no {SEPARATOR!r} in it and is not {' or '.join(RESERVED)}"
+        )
 
 
 def _chunk_tables() -> tuple[Hashes, Hashes, npt.NDArray[np.uint8]]:
-    """Per number below 10,000: the hash of its four digits, of its digits without leading zeros, and how many those are."""
+    """Per number below 10,000: the hash of its four digits, of its digits without leading zeros, and how many those
+    are.
+    """
     numbers = np.arange(_CHUNK)
     padded, leading = np.zeros(_CHUNK, np.uint32), np.zeros(_CHUNK, np.uint32)
     digits = np.maximum(1, (numbers >= 1) * 1 + (numbers >= 10) + (numbers >= 100) + (numbers >= 1000)).astype(np.uint8)

@@ -26,7 +26,9 @@ class KeyBytes:
         """The first (or last) so many bytes of each row of a matrix."""
         rows, width = matrix.shape
         starts = np.arange(rows, dtype=np.int64) * width
-        return cls(np.ascontiguousarray(matrix).reshape(-1), starts + (width - lengths) if from_end else starts, lengths)
+        return cls(
+            np.ascontiguousarray(matrix).reshape(-1), starts + (width - lengths) if from_end else starts, lengths
+        )
 
     def joined(self, others: Sequence[KeyBytes]) -> KeyBytes:
         """Each row's strings one after the other."""

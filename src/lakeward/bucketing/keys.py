@@ -45,7 +45,8 @@ def check_bucket_keys(descriptor: TableDescriptor) -> None:
 def choose_function(lake_format: str | None, descriptor: TableDescriptor) -> BucketFunction:
     """The format's own function where it takes these keys, so that the lake may prune by it; else Fluss's.
 
-    Iceberg's bucket transform has one source column: composite keys are laid out by `__bucket`, under Fluss's function."""
+    Iceberg's bucket transform has one source column: composite keys are laid out by `__bucket`, under Fluss's function.
+    """
     function = BY_FORMAT.get(lake_format or "", BucketFunction.FLUSS)
     kinds = [descriptor.schema.column(name).type for name in descriptor.bucket_keys]
     takes_all = all(find_reason(function, kind, len(kinds)) is None for kind in kinds)

@@ -83,7 +83,9 @@ def rotate(values: Hashes, bits: int) -> Hashes:
     return turned
 
 
-def _mix_tail(state: Hashes, data: npt.NDArray[np.uint8], at: npt.NDArray[np.int64], left: npt.NDArray[np.int64], tail: Tail) -> None:
+def _mix_tail(
+    state: Hashes, data: npt.NDArray[np.uint8], at: npt.NDArray[np.int64], left: npt.NDArray[np.int64], tail: Tail
+) -> None:
     partial = np.zeros(len(state), np.uint32)
     for position in range(3):
         has = np.flatnonzero(left > position)

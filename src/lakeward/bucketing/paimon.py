@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paimon's bucket function: the key columns as a Paimon BinaryRow, its Murmur3 variant, Java's remainder made positive."""
+"""Paimon's bucket function: the key columns as a Paimon BinaryRow, its Murmur3 variant, Java's remainder made
+positive.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,9 @@ def _fill_slot(column: KeyColumn, slot: Bytes, cursor: Counts) -> KeyBytes | Non
     if column.has_nanos:
         millis, nanos = column.millis_and_nanos()
         slot[:] = _le_bytes(((cursor << 32) | nanos).view(np.uint64))
-        return _present(column, KeyBytes.from_matrix(_le_bytes(millis.view(np.uint64)), np.full(len(millis), SLOT, np.int64)))
+        return _present(
+            column, KeyBytes.from_matrix(_le_bytes(millis.view(np.uint64)), np.full(len(millis), SLOT, np.int64))
+        )
     if column.is_wide_decimal:
         raw = column.unscaled_bytes()
         slot[:] = _le_bytes(((cursor << 32) | raw.lengths).view(np.uint64))

@@ -131,12 +131,16 @@ class KeyColumn:
         if isinstance(self.type, BinaryType):
             return self._fixed_bytes(self.type.length)
         _, offsets, data = self.values.buffers()
-        bounds = np.frombuffer(offsets, np.int32)[self.values.offset : self.values.offset + len(self) + 1].astype(np.int64)
+        bounds = np.frombuffer(offsets, np.int32)[self.values.offset : self.values.offset + len(self) + 1].astype(
+            np.int64
+        )
         lengths = np.diff(bounds)
         if self.nulls is not None:
             lengths = np.where(self.nulls, 0, lengths)
         first, last = int(bounds[0]), int(bounds[-1])
-        return KeyBytes(np.frombuffer(data, np.uint8)[first:last] if data else np.zeros(0, np.uint8), bounds[:-1] - first, lengths)
+        return KeyBytes(
+            np.frombuffer(data, np.uint8)[first:last] if data else np.zeros(0, np.uint8), bounds[:-1] - first, lengths
+        )
 
     def _fixed_bytes(self, width: int) -> KeyBytes:
         data = np.frombuffer(self.values.buffers()[1], np.uint8)

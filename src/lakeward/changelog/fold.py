@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fold of a changelog range by `__prev_offset`, without comparing keys (design.md 6.3).
 
-Pass one shows every batch of the range (its system columns are enough) to `see`; `seal` fixes the stop; pass two filters the
-same range with `live`. Log tables go through unchanged.
+Pass one shows every batch of the range (its system columns are enough) to `see`; `seal` fixes the stop; pass two
+filters the same range with `live`. Log tables go through unchanged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ class Fold:
         self._replaced: OffsetSet | None = None
 
     def see(self, batch: pa.RecordBatch) -> None:
-        """Pass one. Records outside the range are not looked at. Raises `InvalidRequest` for a +U or -D that names no older row."""
+        """Pass one. Records outside the range are not looked at. Raises `InvalidRequest` for a +U or -D that names no
+        older row.
+        """
         if self._replaced is not None:
             raise InvalidRequest(what=f"fold of {self.range}", reason="it was sealed: pass one is over")
         offsets = offsets_of(batch)
@@ -41,7 +43,8 @@ class Fold:
             self._seen.append((int(within[0]), int(within[-1]), prev))
 
     def seal(self, stop: int | None = None) -> OffsetRange:
-        """Ends pass one; `stop` cuts the range shorter, at a boundary between seen batches. Returns the range that counts.
+        """Ends pass one; `stop` cuts the range shorter, at a boundary between seen batches. Returns the range that
+        counts.
 
         What records at or above the stop replaced is forgotten: those rows are live still."""
         if self._replaced is not None:
@@ -54,7 +57,9 @@ class Fold:
         return self.range
 
     def live(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Pass two: the rows that are live at the range's stop, in order, with the user's columns, `__offset`, `__timestamp`."""
+        """Pass two: the rows that are live at the range's stop, in order, with the user's columns, `__offset`,
+        `__timestamp`.
+        """
         offsets = offsets_of(batch)
         inside = (offsets >= self.range.start) & (offsets < self.range.stop)
         return keep_rows(batch, adds_row(changes_of(batch)) & inside & ~self.replaced.mask(offsets))
@@ -73,7 +78,9 @@ class Fold:
 
     def _is_below_stop(self, first: int, last: int) -> bool:
         if first < self.range.stop <= last:
-            raise InvalidRequest(what=f"stop {self.range.stop}", reason=f"it cuts the batch [{first}, {last}]; stop at a boundary")
+            raise InvalidRequest(
+                what=f"stop {self.range.stop}", reason=f"it cuts the batch [{first}, {last}]; stop at a boundary"
+            )
         return first < self.range.stop
 
 
@@ -81,4 +88,6 @@ def _check_prev(prev: Offsets, offsets: Offsets) -> None:
     wrong = (prev < 0) | (prev >= offsets)
     if wrong.any():
         at = int(offsets[wrong][0])
-        raise InvalidRequest(what=f"changelog record at offset {at}", reason="a +U or -D names no row before it in __prev_offset")
+        raise InvalidRequest(
+            what=f"changelog record at offset {at}", reason="a +U or -D names no row before it in __prev_offset"
+        )

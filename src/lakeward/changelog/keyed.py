@@ -26,8 +26,8 @@ _FIRST, _LAST = "__first", "__last"
 class KeyedFold:
     """One range `[start, stop)` of one bucket. Memory: the keys that change in it.
 
-    `_first` and `_last` hold 2 x offset + flag of a key's first and last record, so that min and max carry the flag along:
-    first: it was a +I (no older row); last: it left a row."""
+    `_first` and `_last` hold 2 x offset + flag of a key's first and last record, so that min and max carry the flag
+    along: first: it was a +I (no older row); last: it left a row."""
 
     def __init__(self, start: int, stop: int, key: Sequence[str]) -> None:
         if not key:
@@ -64,7 +64,9 @@ class KeyedFold:
         return self.range
 
     def live(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Pass two: the rows that are live at the range's stop, in order, with the user's columns, `__offset`, `__timestamp`."""
+        """Pass two: the rows that are live at the range's stop, in order, with the user's columns, `__offset`,
+        `__timestamp`.
+        """
         self._sealed()
         return keep_rows(batch, self._live.mask(offsets_of(batch)) & adds_row(changes_of(batch)))
 
@@ -87,7 +89,13 @@ class KeyedFold:
 
     def _grouped(self) -> pa.Table:
         if not self._chunks:
-            return pa.table({**{name: pa.nulls(0) for name in self.key}, _FIRST: pa.array([], pa.int64()), _LAST: pa.array([], pa.int64())})
+            return pa.table(
+                {
+                    **{name: pa.nulls(0) for name in self.key},
+                    _FIRST: pa.array([], pa.int64()),
+                    _LAST: pa.array([], pa.int64()),
+                }
+            )
         whole = pa.concat_tables(self._chunks)
         grouped = whole.group_by(list(self.key), use_threads=False).aggregate([(_FIRST, "min"), (_LAST, "max")])
         return grouped.rename_columns([*self.key, _FIRST, _LAST])

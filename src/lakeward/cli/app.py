@@ -17,7 +17,8 @@ from lakeward.config.sources import FILE_VARIABLE
 from lakeward.errors import InvalidInput, LakewardError, NotFound, Refused, Unavailable
 
 EXIT_CODES = (
-    """Exit codes: 0 done; 1 failed; 2 wrong usage or input; 3 not found; 4 refused; 5 no answer, try again; 130 stopped by Ctrl-C."""
+    "Exit codes: 0 done; 1 failed; 2 wrong usage or input; 3 not found; 4 refused; "
+    "5 no answer, try again; 130 stopped by Ctrl-C."
 )
 DEBUG = "LAKEWARD_DEBUG"
 
@@ -65,7 +66,9 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def take_common(arguments: Sequence[str], environment: MutableMapping[str, str]) -> list[str]:
-    """Takes `--debug` and `--config FILE` out, wherever they stand, and hands them on as variables, to child processes too."""
+    """Takes `--debug` and `--config FILE` out, wherever they stand, and hands them on as variables, to child processes
+    too.
+    """
     rest, waiting = [], iter(arguments)
     for argument in waiting:
         if argument == "--debug":
@@ -113,7 +116,10 @@ def _report_unexpected(error: Exception) -> int:
     if os.environ.get(DEBUG):
         raise error
     words = " ".join(str(error).split()) or "no more is known"
-    print(f"lakeward: this should not have happened ({type(error).__name__}: {words}). --debug shows where it was.", file=sys.stderr)
+    print(
+        f"lakeward: this should not have happened ({type(error).__name__}: {words}). --debug shows where it was.",
+        file=sys.stderr,
+    )
     return 1
 
 

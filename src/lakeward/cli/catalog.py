@@ -32,20 +32,28 @@ def catalog() -> None:
 @group.command("export")
 def export(
     to: Annotated[
-        str, typer.Option("--to", help="The other catalog: its name in PyIceberg's configuration, or its properties as k=v,k=v.")
+        str,
+        typer.Option(
+            "--to", help="The other catalog: its name in PyIceberg's configuration, or its properties as k=v,k=v."
+        ),
     ],
-    source: Annotated[str | None, typer.Option("--from", help="The lake's catalog as k=v,k=v; without it the server's.")] = None,
+    source: Annotated[
+        str | None, typer.Option("--from", help="The lake's catalog as k=v,k=v; without it the server's.")
+    ] = None,
     server: Annotated[str | None, typer.Option("--server", help="URL of the server.")] = None,
     namespace: Annotated[str | None, typer.Option("--namespace", help="Only tables of this namespace.")] = None,
     as_json: Json = False,
 ) -> None:
     """Registers every lake table in another catalog, at its metadata of this moment. Files stay where they are.
 
-    A table that is there already and points at the same metadata is left alone; one that differs is named and left alone too.
+    A table that is there already and points at the same metadata is left alone; one that differs is named and left
+    alone too.
 
     Example: lakeward catalog export --to type=sql,uri=sqlite:///other.db,warehouse=file:///lake"""
     lake, target = _open_source(source, server), _open_target(to)
-    outcomes = [(n, _register(lake.connection.catalog, target, n)) for n in tables_of(lake.connection.catalog, namespace)]
+    outcomes = [
+        (n, _register(lake.connection.catalog, target, n)) for n in tables_of(lake.connection.catalog, namespace)
+    ]
     if as_json:
         print_json([{"table": ".".join(name), "outcome": outcome} for name, outcome in outcomes])
     else:
@@ -53,7 +61,10 @@ def export(
             print(f"{'.'.join(name)}  {outcome}")
     different = [".".join(n) for n, outcome in outcomes if outcome.startswith("differs")]
     if different:
-        raise LakeMismatch(table=", ".join(different), diff="the other catalog holds other metadata under that name; drop it there first")
+        raise LakeMismatch(
+            table=", ".join(different),
+            diff="the other catalog holds other metadata under that name; drop it there first",
+        )
 
 
 def tables_of(catalog: Catalog, namespace: str | None) -> list[tuple[str, ...]]:
@@ -77,7 +88,9 @@ def _register(source: Catalog, target: Catalog, name: tuple[str, ...]) -> str:
 def _open_source(text: str | None, server: str | None) -> IcebergLakeStorage:
     config = resolve(arguments={options.CLIENT_SERVER.key: server} if server else {})
     properties = (
-        parse_properties(text) if text is not None else {"type": "rest", "uri": f"{config.get(options.CLIENT_SERVER).rstrip('/')}/iceberg"}
+        parse_properties(text)
+        if text is not None
+        else {"type": "rest", "uri": f"{config.get(options.CLIENT_SERVER).rstrip('/')}/iceberg"}
     )
     token = config.get(options.CLIENT_TOKEN)
     if text is None and token is not None:

@@ -25,15 +25,21 @@ def register(app: typer.Typer) -> None:
 def chaos(
     seed: Annotated[int, typer.Option(help="Same seed, same faults.")] = 1,
     minutes: Annotated[float, typer.Option(help="How long to hurt it, for each seed.")] = 1.0,
-    faults: Annotated[str | None, typer.Option(help="Only these kinds, with commas between; `list` shows them.")] = None,
+    faults: Annotated[
+        str | None, typer.Option(help="Only these kinds, with commas between; `list` shows them.")
+    ] = None,
     seeds: Annotated[int, typer.Option(help="How many seeds, one after the other.")] = 1,
     every: Annotated[float, typer.Option(help="Seconds from one fault to the next, on average.")] = 2.0,
-    spark: Annotated[bool, typer.Option("--spark", help="Jobs on Spark, whose executors and Python workers are hurt too.")] = False,
-    folder: Annotated[Path | None, typer.Option(help="Where to work, and leave everything for a look; else a temporary folder.")] = None,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="Jobs on Spark, whose executors and Python workers are hurt too.")
+    ] = False,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where to work, and leave everything for a look; else a temporary folder.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Starts a server, two jobs, producers and readers, and kills, pauses, cuts off and lies to them. Exit code 1 when an
-    invariant broke.
+    """Starts a server, two jobs, producers and readers, and kills, pauses, cuts off and lies to them. Exit code 1 when
+    an invariant broke.
 
     Example: lakeward chaos --seed 7 --minutes 2"""
     from lakeward.testing.chaos.lab import ChaosLab, LabOptions
@@ -47,7 +53,9 @@ def chaos(
     with tempfile.TemporaryDirectory(prefix="lakeward-chaos-") as temporary:
         for number in range(seed, seed + seeds):
             options = LabOptions(seed=number, seconds=60 * minutes, kinds=kinds, every_s=every, spark=spark)
-            lab = ChaosLab((folder or Path(temporary)) / f"seed-{number}", options, say=(lambda _line: None) if as_json else print)
+            lab = ChaosLab(
+                (folder or Path(temporary)) / f"seed-{number}", options, say=(lambda _line: None) if as_json else print
+            )
             report = lab.run()
             reports.append(report)
             if not as_json:
@@ -74,14 +82,21 @@ def print_report(report: LabReport) -> None:
     print(f"\nseed {report.seed}: {'every invariant held' if report.holds else 'AN INVARIANT BROKE'}")
     said = {True: "held", False: "BROKE", None: "-"}
     print_rows(
-        ("", "invariant", "", "checked by"), [(v.number, v.words, said[v.held], v.how) for v in report.verdicts], empty="no invariants"
+        ("", "invariant", "", "checked by"),
+        [(v.number, v.words, said[v.held], v.how) for v in report.verdicts],
+        empty="no invariants",
     )
     for verdict in report.verdicts:
         for wrong in verdict.wrong:
             print(f"  {verdict.number}: {wrong}")
     print(f"  faults: {', '.join(f'{n} x {kind}' for kind, n in sorted(report.faults.items())) or 'none'}")
     print(f"  steps hit: {len(report.steps)} of the round's and the server's, {sum(report.steps.values())} times")
-    print("  " + ", ".join(f"{name.replace('-', ' ')} {value:,.1f}".replace(".0", "") for name, value in report.figures.items()))
+    print(
+        "  "
+        + ", ".join(
+            f"{name.replace('-', ' ')} {value:,.1f}".replace(".0", "") for name, value in report.figures.items()
+        )
+    )
 
 
 def _plain(report: LabReport) -> dict[str, Any]:

@@ -21,7 +21,9 @@ READY_S = 60.0
 class Child:
     """One `lakeward` command in a process of its own; its output goes to `log`."""
 
-    def __init__(self, name: str, arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, name: str, arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.name, self.arguments, self.log = name, tuple(arguments), log
         self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
@@ -77,7 +79,9 @@ class Child:
 
 
 def wait_for_file(path: Path, child: Child, limit_s: float = READY_S) -> str:
-    """What the child wrote there once it was ready. Raises `TimedOut` with the end of its log when it died or took too long."""
+    """What the child wrote there once it was ready. Raises `TimedOut` with the end of its log when it died or took too
+    long.
+    """
     until = time.monotonic() + limit_s
     while time.monotonic() < until:
         if path.exists() and (text := path.read_text().strip()):
@@ -86,7 +90,9 @@ def wait_for_file(path: Path, child: Child, limit_s: float = READY_S) -> str:
             break
         time.sleep(0.05)
     raise TimedOut(
-        what=f"start of the {child.name}", limit_s=limit_s, state=f"exit code {child.exit_code}; its log ends:\n{child.last_lines()}"
+        what=f"start of the {child.name}",
+        limit_s=limit_s,
+        state=f"exit code {child.exit_code}; its log ends:\n{child.last_lines()}",
     )
 
 

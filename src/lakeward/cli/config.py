@@ -20,7 +20,9 @@ def register(app: typer.Typer) -> None:
 
 def show(
     key: Annotated[str | None, typer.Argument(help="One option; without it all of them.")] = None,
-    scope: Annotated[Scope | None, typer.Option("--scope", help="Only options of the server, job, table or client.")] = None,
+    scope: Annotated[
+        Scope | None, typer.Option("--scope", help="Only options of the server, job, table or client.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Settings now in force here, and where each came from: file, environment or default.

@@ -118,6 +118,8 @@ def _primary_key(schema: exp.Schema) -> tuple[str, ...]:
     for part in schema.expressions:
         if isinstance(part, exp.PrimaryKey):
             return tuple(c.name for c in part.expressions)
-        if isinstance(part, exp.ColumnDef) and any(isinstance(c.kind, exp.PrimaryKeyColumnConstraint) for c in part.constraints):
+        if isinstance(part, exp.ColumnDef) and any(
+            isinstance(c.kind, exp.PrimaryKeyColumnConstraint) for c in part.constraints
+        ):
             return (part.name,)
     return ()

@@ -42,7 +42,9 @@ def demo(
     freshness: Annotated[str, typer.Option(help="The freshness of both tables.")] = "10 s",
     data: Annotated[Path | None, typer.Option(help="The data folder; a temporary one by default.")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave it running afterwards, until Ctrl-C.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The outcome for machines; the story goes to standard error.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The outcome for machines; the story goes to standard error.")
+    ] = False,
 ) -> None:
     """Shows Lakeward at work: two tables, rounds on Spark into Iceberg, and a check that nothing is lost or doubled.
 
@@ -52,7 +54,9 @@ def demo(
     say = Story(sys.stderr if as_json else sys.stdout)
     signal.signal(signal.SIGTERM, _stop_here)
     with tempfile.TemporaryDirectory(prefix="lakeward-demo-", ignore_cleanup_errors=True) as made:
-        supervisor = Supervisor(data or Path(made), choose_port(DEFAULT_PORT), slots=2, master="local[2,4]", job_name="demo")
+        supervisor = Supervisor(
+            data or Path(made), choose_port(DEFAULT_PORT), slots=2, master="local[2,4]", job_name="demo"
+        )
         try:
             outcome = _run(supervisor, seconds, freshness, say)
             if as_json:
@@ -74,7 +78,10 @@ def _run(supervisor: Supervisor, seconds: float, freshness: str, say: Story) -> 
     with connect(url) as client:
         load = DemoLoad(client)
         load.create_tables(freshness)
-        say(f"Made {CLICKS} (a log table) and {ORDERS} (a table with a primary key); the lake may be {freshness} behind, no more.")
+        say(
+            f"Made {CLICKS} (a log table) and {ORDERS} (a table with a primary key); the lake may be {freshness} "
+            f"behind, no more."
+        )
         _wait_for_job(client, alive)
         say(f"The job is there. Rows come in for {seconds:g} s.")
         load.start()
@@ -91,11 +98,19 @@ def _run(supervisor: Supervisor, seconds: float, freshness: str, say: Story) -> 
         agreed = _check(client, load, say)
         _show_queries(client, say)
     _say_next(agreed, say)
-    return {"agreed": agreed, "url": url, "clicks": load.clicks, "orders": len(load.orders), "worst_lag_over_freshness": round(worst, 3)}
+    return {
+        "agreed": agreed,
+        "url": url,
+        "clicks": load.clicks,
+        "orders": len(load.orders),
+        "worst_lag_over_freshness": round(worst, 3),
+    }
 
 
 def _wait_for_job(client: Client, alive: Callable[[], None]) -> None:
-    """Rows that came in before it is there would wait for Spark's start, and the lag would show that and nothing else."""
+    """Rows that came in before it is there would wait for Spark's start, and the lag would show that and
+    nothing else.
+    """
     until = time.monotonic() + JOB_LIMIT_S
     while not any(j["live"] for j in client.server.ask("GET", routes.JOBS)["jobs"]):
         alive()
@@ -122,7 +137,10 @@ def _check(client: Client, load: DemoLoad, say: Story) -> bool:
     orders = {r["id"]: r for r in client.read(ORDERS, mode="lake").to_table().to_pylist()}
     clicks = client.read(CLICKS, mode="lake", columns=["user_id"]).to_table().num_rows
     same = orders == load.orders and clicks == load.clicks
-    say(f"The lake holds {clicks:,} clicks and {len(orders):,} orders; the producers recorded {load.clicks:,} and {len(load.orders):,}.")
+    say(
+        f"The lake holds {clicks:,} clicks and {len(orders):,} orders; the producers recorded {load.clicks:,} and "
+        f"{len(load.orders):,}."
+    )
     return same and all(c.holds for c in certificates)
 
 
@@ -147,7 +165,10 @@ def _say_next(agreed: bool, say: Story) -> None:
     say("Hot store and lake agree row for row: no row lost, doubled or altered.")
     say("Try next:")
     say("  lakeward up                                   a server and a job of your own, dashboard included")
-    say('  lakeward table create shop.orders "id bigint not null, total decimal(10,2)" --primary-key id --freshness "30 s"')
+    say(
+        '  lakeward table create shop.orders "id bigint not null, total decimal(10,2)" --primary-key id --freshness '
+        '"30 s"'
+    )
     say('  lakeward sql "SELECT count(*) FROM shop.orders"')
 
 

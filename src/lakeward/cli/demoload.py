@@ -27,7 +27,9 @@ class DemoLoad:
         self.orders: dict[int, dict[str, Any]] = {}
         self.failure: BaseException | None = None
         self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._guard, args=(run,), daemon=True) for run in (self._click, self._order)]
+        self._threads = [
+            threading.Thread(target=self._guard, args=(run,), daemon=True) for run in (self._click, self._order)
+        ]
 
     def create_tables(self, freshness: str) -> None:
         clicks = "user_id bigint not null, page string not null, at timestamp(3) not null, ms int"

@@ -28,7 +28,9 @@ class Story:
 
 
 def watch(client: Client, load: DemoLoad, url: str, seconds: float, alive: Callable[[], None], say: Story) -> float:
-    """Shows the run until `seconds` are over; returns the worst lag over freshness. `alive()` raises when a child died."""
+    """Shows the run until `seconds` are over; returns the worst lag over freshness. `alive()` raises when a
+    child died.
+    """
     from rich.console import Console
     from rich.live import Live
 
@@ -61,7 +63,13 @@ def _frame(tables: list[dict[str, Any]], load: DemoLoad, url: str, spent: float,
         late = "red" if t["lag_ms"] > t["freshness_ms"] else "green"
         lag = f"[{late}]{duration(t['lag_ms'])}[/{late}] / {duration(t['freshness_ms'])}"
         frame.add_row(
-            t["path"], t["state"], lag, f"{t['waiting_rows']:,}", str(t["epoch"]), _number(t["lake_rows"]), _number(t["lake_files"])
+            t["path"],
+            t["state"],
+            lag,
+            f"{t['waiting_rows']:,}",
+            str(t["epoch"]),
+            _number(t["lake_rows"]),
+            _number(t["lake_files"]),
         )
     return Group(head, frame)
 

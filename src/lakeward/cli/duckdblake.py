@@ -40,7 +40,9 @@ def extension_file(name: str) -> Path:
     try:
         module = importlib.import_module(f"duckdb_extension_{name}")
     except ModuleNotFoundError as error:
-        raise InvalidRequest(what=f"DuckDB's extension {name}", reason="it is not installed: pip install 'lakeward[cli]'") from error
+        raise InvalidRequest(
+            what=f"DuckDB's extension {name}", reason="it is not installed: pip install 'lakeward[cli]'"
+        ) from error
     assert module.__file__ is not None
     found = sorted(Path(module.__file__).parent.glob("extensions/*/*.duckdb_extension"))
     if not found:

@@ -15,8 +15,9 @@ SUPERVISORS = frozenset({"server", "tier", "up", "demo", "chaos", "verify"})
 
 
 def guard(arguments: Sequence[str], limit_s: float = LIMIT_S) -> None:
-    """A command gets `limit_s` to leave after Ctrl-C, then it is ended. An interrupt can hit a library between two steps that belong
-    together, such as taking a lock and noting that it is held; closing the connection would then wait for ever."""
+    """A command gets `limit_s` to leave after Ctrl-C, then it is ended. An interrupt can hit a library between two
+    steps that belong together, such as taking a lock and noting that it is held; closing the connection would then wait
+    for ever."""
     called = next((a for a in arguments if not a.startswith("-")), None)
     if called in SUPERVISORS or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON has no dates, decimals or bytes: its values become a column's, and a column's become JSON, so that a round trip loses nothing."""
+"""JSON has no dates, decimals or bytes: its values become a column's, and a column's become JSON, so that a round trip
+loses nothing.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,11 @@ Convert = Callable[[Any], Any]
 
 
 def plan_converter(kind: pa.DataType) -> Convert:
-    """What turns a JSON value into one for this type. A value that has no sense there raises `ValueError`; null stays null.
+    """What turns a JSON value into one for this type. A value that has no sense there raises `ValueError`; null stays
+    null.
 
-    Dates and times are ISO 8601 text, decimals text or numbers, bytes hexadecimal text, maps objects or lists of pairs."""
+    Dates and times are ISO 8601 text, decimals text or numbers, bytes hexadecimal text, maps objects or lists of pairs.
+    """
     convert = _plan(kind)
     return lambda value: None if value is None else convert(value)
 
@@ -60,13 +64,17 @@ def _plan_nested(kind: pa.DataType) -> Convert:
     if pa.types.is_map(kind):
         key, item = plan_converter(kind.key_type), plan_converter(kind.item_type)
         numbered = pa.types.is_integer(kind.key_type)
-        return lambda value: [(key(int(k) if numbered else k), item(v)) for k, v in (value.items() if isinstance(value, dict) else value)]
+        return lambda value: [
+            (key(int(k) if numbered else k), item(v)) for k, v in (value.items() if isinstance(value, dict) else value)
+        ]
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         one = plan_converter(kind.value_type)
         return lambda value: [one(v) for v in value] if isinstance(value, list) else value
     if pa.types.is_struct(kind):
         fields = {kind.field(i).name: plan_converter(kind.field(i).type) for i in range(kind.num_fields)}
-        return lambda value: {k: fields.get(k, _plain)(v) for k, v in value.items()} if isinstance(value, dict) else value
+        return lambda value: (
+            {k: fields.get(k, _plain)(v) for k, v in value.items()} if isinstance(value, dict) else value
+        )
     return _plain
 
 

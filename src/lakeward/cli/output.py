@@ -12,7 +12,9 @@ from typing import Annotated, Any
 import typer
 
 Json = Annotated[bool, typer.Option("--json", help="For machines.")]
-Server = Annotated[str | None, typer.Option("--server", help="The server's HTTP address; else LAKEWARD_SERVER or lakeward.toml.")]
+Server = Annotated[
+    str | None, typer.Option("--server", help="The server's HTTP address; else LAKEWARD_SERVER or lakeward.toml.")
+]
 Table = Annotated[str, typer.Argument(help="The table, as database.table.")]
 
 

@@ -48,12 +48,16 @@ def format_of(file: str) -> WriteFormat:
         return WriteFormat.JSON
     found = SUFFIXES.get(Path(file).suffix.lower())
     if found is None:
-        raise InvalidRequest(what=f"file {file}", reason=f"its format is not clear from its name; say --format {'|'.join(WriteFormat)}")
+        raise InvalidRequest(
+            what=f"file {file}", reason=f"its format is not clear from its name; say --format {'|'.join(WriteFormat)}"
+        )
     return found
 
 
 def read_file(file: str, kind: WriteFormat, schema: Schema) -> Iterator[Any]:
-    """Batches of the file's rows. `schema` says what JSON and CSV values are meant to be. Raises `InvalidRequest` with file and line."""
+    """Batches of the file's rows. `schema` says what JSON and CSV values are meant to be. Raises `InvalidRequest` with
+    file and line.
+    """
     from lakeward.model.arrow import to_arrow_type
 
     if file != "-" and not Path(file).is_file():
@@ -136,7 +140,10 @@ def _from_text(batch: pa.RecordBatch, types: Mapping[str, pa.DataType], file: st
         if kind is not None and _is_text_in_csv(kind):
             convert, is_bytes = plan_converter(kind), not pa.types.is_nested(kind)
             try:
-                values = [convert(v if is_bytes else json.loads(v, parse_float=Decimal)) if v else None for v in column.to_pylist()]
+                values = [
+                    convert(v if is_bytes else json.loads(v, parse_float=Decimal)) if v else None
+                    for v in column.to_pylist()
+                ]
                 column = pa.array(values, kind)
             except (ValueError, TypeError) as error:
                 raise InvalidRequest(what=f"file {file}, column {name}", reason=str(error)) from error

@@ -34,7 +34,9 @@ def write_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], format: Rea
             for row in batch.to_pylist():
                 print(json.dumps(row, default=to_json, ensure_ascii=False))
     else:
-        print_rows(schema.names, (tuple(row.values()) for batch in batches for row in batch.to_pylist()), empty="no rows")
+        print_rows(
+            schema.names, (tuple(row.values()) for batch in batches for row in batch.to_pylist()), empty="no rows"
+        )
 
 
 def take(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
@@ -79,5 +81,8 @@ def _needs_text(kind: pa.DataType) -> bool:
 def _as_text(column: pa.Array) -> pa.Array:
     import pyarrow as pa
 
-    texts = [None if v is None else v.hex() if isinstance(v, bytes) else json.dumps(v, default=to_json) for v in column.to_pylist()]
+    texts = [
+        None if v is None else v.hex() if isinstance(v, bytes) else json.dumps(v, default=to_json)
+        for v in column.to_pylist()
+    ]
     return pa.array(texts, pa.string())

@@ -31,7 +31,9 @@ def register(app: typer.Typer) -> None:
 def write(
     table: Table,
     file: Annotated[str, typer.Argument(help="JSON lines, CSV, Parquet or Arrow; - for standard input.")],
-    format: Annotated[WriteFormat | None, typer.Option(help="The file's format; else from its name (JSON lines for -).")] = None,
+    format: Annotated[
+        WriteFormat | None, typer.Option(help="The file's format; else from its name (JSON lines for -).")
+    ] = None,
     delete: Annotated[bool, typer.Option("--delete", help="PK tables: rows name keys to delete.")] = False,
     server: Server = None,
     as_json: Json = False,
@@ -64,7 +66,9 @@ def read(
     as_of: Annotated[str | None, typer.Option(help="A lake snapshot id, or a date and time: history alone.")] = None,
     at_least: Annotated[str | None, typer.Option(help="A token that a write gave: read at least that.")] = None,
     limit: Annotated[int | None, typer.Option(min=0, help="Rows at the most.")] = None,
-    format: Annotated[ReadFormat, typer.Option(help="A table for people, JSON lines, CSV, or an Arrow stream.")] = ReadFormat.TABLE,
+    format: Annotated[
+        ReadFormat, typer.Option(help="A table for people, JSON lines, CSV, or an Arrow stream.")
+    ] = ReadFormat.TABLE,
     server: Server = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
@@ -83,7 +87,9 @@ def read(
 
 def sql(
     query: Annotated[str, typer.Argument(help="SQL over tables by name; a name with a dot is a Lakeward table.")],
-    format: Annotated[ReadFormat, typer.Option(help="A table for people, JSON lines, CSV, or an Arrow stream.")] = ReadFormat.TABLE,
+    format: Annotated[
+        ReadFormat, typer.Option(help="A table for people, JSON lines, CSV, or an Arrow stream.")
+    ] = ReadFormat.TABLE,
     mode: Annotated[Mode, typer.Option(help="union: lake history plus hot tail; or one side alone.")] = Mode.UNION,
     server: Server = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,

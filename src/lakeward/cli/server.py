@@ -21,8 +21,12 @@ def serve(
     flight_port: Annotated[int | None, typer.Option(help="Arrow Flight port.")] = None,
     data: Annotated[Path | None, typer.Option(help="Data folder.")] = None,
     config: Annotated[Path | None, typer.Option(help="Configuration file (TOML).")] = None,
-    restored: Annotated[bool, typer.Option("--restored", help="The data folder is a restored copy, older than its lake.")] = False,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="Any option, as key=value; may be repeated.")] = None,
+    restored: Annotated[
+        bool, typer.Option("--restored", help="The data folder is a restored copy, older than its lake.")
+    ] = False,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Any option, as key=value; may be repeated.")
+    ] = None,
     ready_file: Annotated[Path | None, typer.Option(help="File that gets the URL once the server is up.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Say the addresses as JSON once the server is up.")] = False,
 ) -> None:

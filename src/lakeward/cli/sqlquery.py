@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQL over union reads: each Lakeward table named in a query is handed to DuckDB as an Arrow stream, only its used columns."""
+"""SQL over union reads: each Lakeward table named in a query is handed to DuckDB as an Arrow stream, only its used
+columns.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,17 @@ if TYPE_CHECKING:
 
 
 def run_sql(client: Client, query: str, mode: str = "union") -> tuple[pa.Table, list[str]]:
-    """The result, and a line for each table that says how fresh it is. Raises `InvalidRequest` for SQL that is wrong."""
+    """The result, and a line for each table that says how fresh it is. Raises `InvalidRequest` for SQL that
+    is wrong.
+    """
     import duckdb
 
     statement = _parse(query)
     tables = _tables(statement)
     notes = []
-    with duckdb.connect(config={"autoinstall_known_extensions": "false", "enable_external_access": "false"}) as connection:
+    with duckdb.connect(
+        config={"autoinstall_known_extensions": "false", "enable_external_access": "false"}
+    ) as connection:
         for index, path in enumerate(sorted(tables)):
             result = client.read(path, mode=mode, columns=_used_columns(statement, path, client))
             name = f"lakeward_{index}"

@@ -62,7 +62,9 @@ def jobs(server: Server = None, as_json: Json = False) -> None:
         for j in listed
     ]
     print_rows(
-        ("job", "state", "pool", "slots", "working on", "last beat (UTC)"), rows, empty="no job has registered; start one: lakeward tier"
+        ("job", "state", "pool", "slots", "working on", "last beat (UTC)"),
+        rows,
+        empty="no job has registered; start one: lakeward tier",
     )
 
 
@@ -82,7 +84,20 @@ def rounds(
         print_json(listed)
         return
     print_rows(
-        ("ended (UTC)", "table", "outcome", "rows", "deletes", "written", "wait", "plan", "write", "resolve", "commit", "job"),
+        (
+            "ended (UTC)",
+            "table",
+            "outcome",
+            "rows",
+            "deletes",
+            "written",
+            "wait",
+            "plan",
+            "write",
+            "resolve",
+            "commit",
+            "job",
+        ),
         [_round_row(r) for r in listed],
         empty="no round has ended yet",
     )
@@ -104,7 +119,11 @@ def explain(table: Table, server: Server = None, as_json: Json = False) -> None:
         print()
         print_rows(("part of the lag", "time"), parts)
     print()
-    print_rows(("bucket", "next round: split", "rows"), [(p["bucket"], p["split"], p["stop"] - p["start"]) for p in plan], empty=_NOTHING)
+    print_rows(
+        ("bucket", "next round: split", "rows"),
+        [(p["bucket"], p["split"], p["stop"] - p["start"]) for p in plan],
+        empty=_NOTHING,
+    )
 
 
 _NOTHING = "the next round has nothing to do"
@@ -135,4 +154,13 @@ def _table_row(t: dict[str, Any]) -> tuple[Any, ...]:
 def _round_row(r: dict[str, Any]) -> tuple[Any, ...]:
     phases = [duration(r["phases"][f"{name}_s"] * 1000) for name in ("wait", "plan", "write", "resolve", "commit")]
     outcome = r["outcome"] if not r.get("error") else f"{r['outcome']}: {r['error']['message']}"
-    return (moment(r["ended_at_ms"]), r["path"], outcome, r["rows"], r["deletes"], size(r["bytes_written"]), *phases, r["job"])
+    return (
+        moment(r["ended_at_ms"]),
+        r["path"],
+        outcome,
+        r["rows"],
+        r["deletes"],
+        size(r["bytes_written"]),
+        *phases,
+        r["job"],
+    )

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from lakeward.client import Client
 
 DEFAULT_POOL = "default"
-Property = Annotated[list[str] | None, typer.Option("--property", help="A table property, key=value; may be given many times.")]
+Property = Annotated[
+    list[str] | None, typer.Option("--property", help="A table property, key=value; may be given many times.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -41,14 +43,18 @@ def create(
     freshness: Annotated[str | None, typer.Option(help='The longest a row may wait, as "30 s" or "3 min".')] = None,
     no_lake: Annotated[bool, typer.Option("--no-lake", help="Keep this table out of the lake.")] = False,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="A table that exists is no error.")] = False,
-    file: Annotated[Path | None, typer.Option("--file", help="A file with a whole CREATE TABLE statement; - for standard input.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", help="A file with a whole CREATE TABLE statement; - for standard input.")
+    ] = None,
     property: Property = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
     """Makes a table, in the lake first where the server has one.
 
-    Example: lakeward table create shop.orders "id bigint not null, total decimal(10,2)" --primary-key id --freshness "30 s" """
+    Example: lakeward table create shop.orders "id bigint not null, total decimal(10,2)" --primary-key id --freshness
+    30s
+    """
     given: dict[str, Any] = {
         "primary_key": primary_key,
         "partition_by": partition_by,
@@ -60,7 +66,9 @@ def create(
     if file is not None:
         table, columns, given = _from_file(file, given)
     if table is None or columns is None:
-        raise InvalidRequest(what="table create", reason='give a name and columns ("id bigint not null, name string"), or --file')
+        raise InvalidRequest(
+            what="table create", reason='give a name and columns ("id bigint not null, name string"), or --file'
+        )
     with open_client(server) as client:
         made = client.create_table(table, columns, freshness=freshness, lake=False if no_lake else None, **given)
         advice = _unserved(client, made.path)
@@ -147,7 +155,11 @@ def show(table: Table, server: Server = None, as_json: Json = False) -> None:
     facts = (
         ("primary key", ", ".join(descriptor.primary_key) or "none (log table)"),
         ("partitioned by", ", ".join(descriptor.partition_keys) or "-"),
-        ("buckets", f"{descriptor.bucket_count} by {', '.join(descriptor.bucket_keys) or 'turn'} ({descriptor.bucket_function})"),
+        (
+            "buckets",
+            f"{descriptor.bucket_count} by {', '.join(descriptor.bucket_keys) or 'turn'} "
+            f"({descriptor.bucket_function})",
+        ),
         ("table id", info.table_id),
         *sorted(descriptor.properties.items()),
     )
@@ -160,13 +172,17 @@ def adopt(table: Table, server: Server = None, as_json: Json = False) -> None:
 
     Example: lakeward table adopt shop.orders"""
     with open_client(server) as client:
-        body = client.server.ask("POST", routes.ADOPT.format(table=TablePath.parse(table)), encode(AdoptTable()), repeatable=False)
+        body = client.server.ask(
+            "POST", routes.ADOPT.format(table=TablePath.parse(table)), encode(AdoptTable()), repeatable=False
+        )
     print_json(body) if as_json else print(f"adopted {table}")
 
 
 def resync(
     table: Table,
-    gap: Annotated[bool, typer.Option("--gap", help="Log tables: accept that rows between are in neither, and record it.")] = False,
+    gap: Annotated[
+        bool, typer.Option("--gap", help="Log tables: accept that rows between are in neither, and record it.")
+    ] = False,
     server: Server = None,
     as_json: Json = False,
 ) -> None:

@@ -14,12 +14,20 @@ def register(app: typer.Typer) -> None:
 
 def tier(
     server: Annotated[str | None, typer.Option(help="The server's HTTP address.")] = None,
-    fluss: Annotated[str | None, typer.Option(help="host:port of an Apache Fluss server, in place of --server.")] = None,
-    fluss_user: Annotated[str | None, typer.Option(help="User at the Fluss cluster; password from LAKEWARD_FLUSS_PASSWORD.")] = None,
-    name: Annotated[str | None, typer.Option(help="The job's name; a newer instance of the same name takes over.")] = None,
+    fluss: Annotated[
+        str | None, typer.Option(help="host:port of an Apache Fluss server, in place of --server.")
+    ] = None,
+    fluss_user: Annotated[
+        str | None, typer.Option(help="User at the Fluss cluster; password from LAKEWARD_FLUSS_PASSWORD.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The job's name; a newer instance of the same name takes over.")
+    ] = None,
     pool: Annotated[str | None, typer.Option(help="The pool of tables this job serves.")] = None,
     slots: Annotated[int | None, typer.Option(help="Rounds at the same time.")] = None,
-    master: Annotated[str | None, typer.Option(help="Spark master: local[*,4], spark://host:7077, yarn, k8s://...")] = None,
+    master: Annotated[
+        str | None, typer.Option(help="Spark master: local[*,4], spark://host:7077, yarn, k8s://...")
+    ] = None,
     conf: Annotated[list[str] | None, typer.Option(help="A Spark setting, key=value; may be given many times.")] = None,
     token_file: Annotated[str | None, typer.Option(help="File that holds the token; else LAKEWARD_TOKEN.")] = None,
 ) -> None:

@@ -31,7 +31,9 @@ def up(
     port: Annotated[int, typer.Option(help="The HTTP port; another free one when it is taken.")] = DEFAULT_PORT,
     slots: Annotated[int, typer.Option(help="Rounds at the same time.")] = 2,
     master: Annotated[str, typer.Option(help="Spark master of the job.")] = "local[*,4]",
-    as_json: Annotated[bool, typer.Option("--json", help="Say the address as JSON on standard output once it is up.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Say the address as JSON on standard output once it is up.")
+    ] = False,
 ) -> None:
     """Runs the server and one tiering job on this machine until Ctrl-C. A child that dies is started again.
 
@@ -65,7 +67,18 @@ class Supervisor:
         ready = data / "server.ready"
         logs = data / "logs"
         self.ready = ready
-        serve = ["server", "--data", str(data), "--port", str(port), "--flight-port", "0", "--ready-file", str(ready), *_lake_setting()]
+        serve = [
+            "server",
+            "--data",
+            str(data),
+            "--port",
+            str(port),
+            "--flight-port",
+            "0",
+            "--ready-file",
+            str(ready),
+            *_lake_setting(),
+        ]
         self.server = Child("server", serve, logs / "server.log")
         self.url = f"http://127.0.0.1:{port}"
         job = ["tier", "--server", self.url, "--name", job_name, "--slots", str(slots), "--master", master]
@@ -94,7 +107,10 @@ class Supervisor:
                 pause = 0.0 if steady else self._pause.get(child.name, RESTART_FIRST_S)
                 self._pause[child.name] = RESTART_FIRST_S if steady else min(pause * 2, RESTART_CEILING_S)
                 self._due[child.name] = now + pause
-                note(f"the {child.name} ended with code {child.exit_code}; starting it again in {pause:.0f} s (log: {child.log})")
+                note(
+                    f"the {child.name} ended with code {child.exit_code}; starting it again in {pause:.0f} s (log: "
+                    f"{child.log})"
+                )
             elif now >= self._due[child.name]:
                 del self._due[child.name]
                 self._launch(child)

@@ -26,16 +26,24 @@ def register(app: typer.Typer) -> None:
 
 def verify(
     table: Annotated[str | None, typer.Argument(help="One table; without it all that are in the lake.")] = None,
-    deep: Annotated[bool, typer.Option("--deep", help="Compare the rows themselves with the hot store, where it still has them.")] = False,
-    spark: Annotated[str | None, typer.Option("--spark", help="Run the checks on this Spark master, for big tables.")] = None,
-    fluss: Annotated[str | None, typer.Option("--fluss", help="Tables of this Fluss cluster (host:port) instead of a server's.")] = None,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Compare the rows themselves with the hot store, where it still has them.")
+    ] = False,
+    spark: Annotated[
+        str | None, typer.Option("--spark", help="Run the checks on this Spark master, for big tables.")
+    ] = None,
+    fluss: Annotated[
+        str | None, typer.Option("--fluss", help="Tables of this Fluss cluster (host:port) instead of a server's.")
+    ] = None,
     fluss_user: Annotated[
-        str | None, typer.Option("--fluss-user", help="Fluss user for SASL; its password is in LAKEWARD_FLUSS_PASSWORD.")
+        str | None,
+        typer.Option("--fluss-user", help="Fluss user for SASL; its password is in LAKEWARD_FLUSS_PASSWORD."),
     ] = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
-    """Checks that every row is in the lake exactly once, against ledger and hot store. Exit code 1 when anything is wrong.
+    """Checks that every row is in the lake exactly once, against ledger and hot store. Exit code 1 when anything is
+    wrong.
 
     Example: lakeward verify shop.orders --deep"""
     from lakeward.verify import verify_table
@@ -58,7 +66,9 @@ def verify(
 
 
 @contextmanager
-def _open_plugin(server: str | None, fluss: str | None, user: str | None) -> Iterator[tuple[HotPlugin, Callable[[], Sequence[TablePath]]]]:
+def _open_plugin(
+    server: str | None, fluss: str | None, user: str | None
+) -> Iterator[tuple[HotPlugin, Callable[[], Sequence[TablePath]]]]:
     """The hot store's plugin, and what its tables are."""
     if fluss is None:
         with open_client(server) as client:
@@ -81,7 +91,9 @@ def _is_tiered(plugin: HotPlugin, path: TablePath) -> bool:
 
 
 def _certificate(path: TablePath, verify: Callable[[TablePath], Certificate]) -> Certificate:
-    """One table that cannot be checked (its lake does not answer, its log is not read) keeps no other from being checked."""
+    """One table that cannot be checked (its lake does not answer, its log is not read) keeps no other from being
+    checked.
+    """
     from lakeward.errors import InvalidTable, LakeError, UnsafeLake
     from lakeward.verify.certificate import Certificate, Finding, FindingKind
 
@@ -97,15 +109,21 @@ def print_certificate(certificate: Certificate) -> None:
     verdict = "holds" if certificate.holds else "DOES NOT HOLD"
     print(f"{certificate.table}: {verdict}")
     print(
-        f"  checked {moment(certificate.checked_at_ms)} UTC, lake snapshot {certificate.snapshot_id or '-'}, table {certificate.table_id}"
+        f"  checked {moment(certificate.checked_at_ms)} UTC, lake snapshot {certificate.snapshot_id or '-'}, table "
+        f"{certificate.table_id}"
     )
     print(
-        f"  {totals['rows']:,} rows in {len(certificate.buckets)} buckets, gaps {totals['gaps']}, duplicates {totals['duplicates']}, "
+        f"  {totals['rows']:,} rows in {len(certificate.buckets)} buckets, gaps {totals['gaps']}, duplicates "
+        f"{totals['duplicates']}, "
         f"altered {totals['altered']}"
     )
     if certificate.deep:
         print(f"  {sum(b.compared for b in certificate.buckets):,} rows compared value by value with the hot store")
-    print_rows(("  bucket", "range", "rows"), [(f"  {b.bucket}", str(b.range), b.rows) for b in certificate.buckets], empty="  no buckets")
+    print_rows(
+        ("  bucket", "range", "rows"),
+        [(f"  {b.bucket}", str(b.range), b.rows) for b in certificate.buckets],
+        empty="  no buckets",
+    )
     for finding in certificate.all_findings:
         where = f"bucket {finding.bucket}: " if finding.bucket is not None else ""
         print(f"  {finding.kind}: {where}{finding.words}")

@@ -29,7 +29,9 @@ def show(as_json: Annotated[bool, typer.Option("--json", help="For machines.")] 
         print(json.dumps({"lakeward": __version__, "protocol": PROTOCOL, "python": platform.python_version(), **found}))
         return
     print(f"lakeward {__version__}")
-    print(f"protocol {PROTOCOL}, python {platform.python_version()}, " + ", ".join(f"{n} {v}" for n, v in found.items()))
+    print(
+        f"protocol {PROTOCOL}, python {platform.python_version()}, " + ", ".join(f"{n} {v}" for n, v in found.items())
+    )
 
 
 def find_version(package: str) -> str | None:

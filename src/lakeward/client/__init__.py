@@ -11,8 +11,10 @@ from lakeward.config import Config, options, resolve
 __all__ = ["Client", "ClientOptions", "Table", "connect"]
 
 
-def connect(url: str | None = None, *, token: str | None = None, ca: str | None = None, config: Config | None = None) -> Client:
-    """A client of the server at `url`. What is not given comes from the `client.*` options: lakeward.toml, then the environment
-    (LAKEWARD_SERVER, LAKEWARD_TOKEN, LAKEWARD_TLS_CA). Nothing is sent before the first call."""
+def connect(
+    url: str | None = None, *, token: str | None = None, ca: str | None = None, config: Config | None = None
+) -> Client:
+    """A client of the server at `url`. What is not given comes from the `client.*` options: lakeward.toml, then the
+    environment (LAKEWARD_SERVER, LAKEWARD_TOKEN, LAKEWARD_TLS_CA). Nothing is sent before the first call."""
     resolved = resolve() if config is None else config
     return Client(url or resolved.get(options.CLIENT_SERVER), options=ClientOptions.of(resolved, token=token, ca=ca))

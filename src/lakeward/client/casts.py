@@ -16,7 +16,9 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def is_bytes(kind: pa.DataType) -> bool:
-    return bool(pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_binary_view(kind) or pt.is_fixed_size_binary(kind))
+    return bool(
+        pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_binary_view(kind) or pt.is_fixed_size_binary(kind)
+    )
 
 
 def is_array(kind: pa.DataType) -> bool:
@@ -53,7 +55,9 @@ def is_fitting(given: pa.DataType, wanted: pa.DataType) -> bool:
         return is_fitting(given.key_type, wanted.key_type) and is_fitting(given.item_type, wanted.item_type)
     if pt.is_struct(given) and pt.is_struct(wanted):
         names = {f.name: f.type for f in given}
-        return names.keys() <= {f.name for f in wanted} and all(is_fitting(names.get(f.name, pa.null()), f.type) for f in wanted)
+        return names.keys() <= {f.name for f in wanted} and all(
+            is_fitting(names.get(f.name, pa.null()), f.type) for f in wanted
+        )
     return any(from_(given) and to(wanted) for from_, to in _FITTING)
 
 

@@ -30,8 +30,12 @@ class Client:
     def __init__(self, url: str, *, options: ClientOptions | None = None) -> None:
         self.options = options or ClientOptions()
         ca, retry_s = self.options.ca, min(HTTP_RETRY_S, self.options.retry_s)
-        self.server = ServerConnection(url, token=self.options.token_source(), ca=ca, timeout_s=self.options.timeout_s, retry_s=retry_s)
-        self.plugin = EmbeddedPlugin({SERVER: url, **({CA: ca} if ca else {})}, self.server, retry_s=self.options.retry_s)
+        self.server = ServerConnection(
+            url, token=self.options.token_source(), ca=ca, timeout_s=self.options.timeout_s, retry_s=retry_s
+        )
+        self.plugin = EmbeddedPlugin(
+            {SERVER: url, **({CA: ca} if ca else {})}, self.server, retry_s=self.options.retry_s
+        )
         self.store = self.plugin.store()
         self._tables: WeakSet[Table] = WeakSet()
 
@@ -59,10 +63,11 @@ class Client:
         if_not_exists: bool = False,
         adopt: bool = False,
     ) -> Table:
-        """Makes a table, in the lake first where it has one. `columns`: SQL text, an Arrow schema, a mapping or `Column`s.
+        """Makes a table, in the lake first where it has one. `columns`: SQL text, an Arrow schema, a mapping or
+        `Column`s.
 
-        `freshness` is the longest a row may wait before the lake shows it (`"30 s"`, a timedelta); `lake` False keeps the table
-        out of the lake. Raises `InvalidTable`, `TableAlreadyExists`, `LakeMismatch`, `LakeNotEmpty`."""
+        `freshness` is the longest a row may wait before the lake shows it (`"30 s"`, a timedelta); `lake` False keeps
+        the table out of the lake. Raises `InvalidTable`, `TableAlreadyExists`, `LakeMismatch`, `LakeNotEmpty`."""
         given = dict(properties or {})
         if freshness is not None:
             given[FRESHNESS] = _duration(freshness)
@@ -78,11 +83,17 @@ class Client:
             properties=given,
             comment=comment,
         )
-        request = CreateTable(path=TablePath.parse(path), descriptor=descriptor, adopt=adopt, if_not_exists=if_not_exists)
+        request = CreateTable(
+            path=TablePath.parse(path), descriptor=descriptor, adopt=adopt, if_not_exists=if_not_exists
+        )
         return self._table(self.server.call(TableAnswer, "POST", routes.TABLES, request, repeatable=if_not_exists))
 
-    def alter_table(self, path: str, *, add_columns: Any = (), properties: Mapping[str, str | None] | None = None) -> Table:
-        """Adds nullable columns at the end, sets properties (None removes one). Raises `TableNotFound`, `InvalidAlter`."""
+    def alter_table(
+        self, path: str, *, add_columns: Any = (), properties: Mapping[str, str | None] | None = None
+    ) -> Table:
+        """Adds nullable columns at the end, sets properties (None removes one). Raises `TableNotFound`,
+        `InvalidAlter`.
+        """
         added = tuple(c.to_json() for c in parse_columns(add_columns)) if add_columns else ()
         request = AlterTable(add_columns=added, properties=dict(properties or {}))
         return self._table(self.server.call(TableAnswer, "PATCH", _path(path), request, repeatable=not added))

@@ -29,7 +29,9 @@ def parse_columns(columns: Any) -> tuple[Column, ...]:
         found = tuple(columns)
         if all(isinstance(c, Column) for c in found):
             return found
-    raise InvalidRequest(what="columns", reason="give SQL text, an Arrow schema, a mapping of names to types, or Columns")
+    raise InvalidRequest(
+        what="columns", reason="give SQL text, an Arrow schema, a mapping of names to types, or Columns"
+    )
 
 
 def as_names(names: str | Iterable[str] | None) -> tuple[str, ...]:

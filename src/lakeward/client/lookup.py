@@ -42,7 +42,9 @@ def _tuples(table: pa.Table) -> Iterator[tuple[object, ...]]:
 def _look_up_bucket(table: Table, bucket: Bucket, keys: pa.RecordBatch) -> pa.Table:
     info, connection = table.info, table.client.store.connection
     ticket = Ticket.of(Read.LOOKUP, info, bucket=bucket, keys=base64.b64encode(_stream_bytes(keys)).decode())
-    batches = connection.retried(f"a lookup in {ticket.table}", lambda _: [batch for batch, _ in connection.stream(ticket)])
+    batches = connection.retried(
+        f"a lookup in {ticket.table}", lambda _: [batch for batch, _ in connection.stream(ticket)]
+    )
     return pa.Table.from_batches(batches, schema=snapshot_schema(info, None))
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brings rows to their buckets: partition by the partition keys, bucket by the bucket keys, or round-robin without any."""
+"""Brings rows to their buckets: partition by the partition keys, bucket by the bucket keys, or round-robin
+without any.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows as people have them, brought into a table's columns and types. What does not fit is refused by row and column."""
+"""Rows as people have them, brought into a table's columns and types. What does not fit is
+refused by row and column.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ def _dicts(rows: Any) -> list[Mapping[str, Any]]:
 
 def _array(values: list[Any], column: Column, where: str) -> pa.ChunkedArray:
     kind = to_arrow_type(column.type)
-    exact = in_microseconds(kind)  # Python's own precision: building coarser values directly would cut them without a word
+    exact = in_microseconds(
+        kind
+    )  # Python's own precision: building coarser values directly would cut them without a word
     try:
         made = pa.chunked_array([pa.array(values, type=exact)], type=exact)
     except _ARROW_ERRORS as error:
@@ -76,15 +80,17 @@ def _array(values: list[Any], column: Column, where: str) -> pa.ChunkedArray:
             try:
                 pa.array([value], type=exact)
             except _ARROW_ERRORS as reason:
-                raise InvalidRows(table=where, row=index, column=column.name, reason=_why(value, column, reason)) from error
+                raise InvalidRows(
+                    table=where, row=index, column=column.name, reason=_why(value, column, reason)
+                ) from error
         raise InvalidRows(table=where, row=0, column=column.name, reason=str(error)) from error
     _check_kinds(values, exact, column, where)
     return made if exact == kind else _cast(made, kind, column, where)
 
 
 def _check_kinds(values: list[Any], kind: pa.DataType, column: Column, where: str) -> None:
-    """Arrow builds an integer from 1.5, a date from a datetime and text from bytes, each with a loss: what it would infer by
-    itself must be of the same kind. Maps and mixed lists cannot be inferred and are not checked here."""
+    """Arrow builds an integer from 1.5, a date from a datetime and text from bytes, each with a loss: what it would
+    infer by itself must be of the same kind. Maps and mixed lists cannot be inferred and are not checked here."""
     if holds_map(kind) or _is_inferred(values, kind):
         return
     for index, value in enumerate(values):
@@ -128,7 +134,9 @@ def _cast(given: pa.ChunkedArray, kind: pa.DataType, column: Column, where: str)
         return given.cast(kind)
     except _ARROW_ERRORS as error:
         row = _first(given, lambda part: not _casts(part, kind))
-        raise InvalidRows(table=where, row=row, column=column.name, reason=_why(given[row].as_py(), column, error)) from error
+        raise InvalidRows(
+            table=where, row=row, column=column.name, reason=_why(given[row].as_py(), column, error)
+        ) from error
 
 
 def _check_values(values: pa.ChunkedArray, column: Column, where: str) -> None:
@@ -137,7 +145,9 @@ def _check_values(values: pa.ChunkedArray, column: Column, where: str) -> None:
         raise InvalidRows(table=where, row=row, column=column.name, reason="null in a NOT NULL column")
     row = _find_nested_null(values)
     if row is not None:
-        raise InvalidRows(table=where, row=row, column=column.name, reason=f"a null inside, where {column.type} has none")
+        raise InvalidRows(
+            table=where, row=row, column=column.name, reason=f"a null inside, where {column.type} has none"
+        )
     if isinstance(column.type, CharType):
         row = pc.index(pc.greater(pc.utf8_length(values), column.type.length), True).as_py()
         if row >= 0:
@@ -175,7 +185,9 @@ def _first(values: pa.ChunkedArray, is_wrong: Callable[[pa.ChunkedArray], bool])
 
 
 def _unknown(where: str, row: int, name: str, known: set[str]) -> InvalidRows:
-    return InvalidRows(table=where, row=row, column=name, reason=f"no such column here; there are {', '.join(sorted(known))}")
+    return InvalidRows(
+        table=where, row=row, column=name, reason=f"no such column here; there are {', '.join(sorted(known))}"
+    )
 
 
 def _why(value: Any, column: Column, error: Exception) -> str:

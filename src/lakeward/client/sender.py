@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client's side of `do_put`: sends batches in order, several under way, and again with the same sequence after a break."""
+"""The client's side of `do_put`: sends batches in order, several under way, and again with the same sequence after a
+break.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ SEQUENCES = 2**31
 
 @dataclass
 class Outgoing:
-    """A batch for a bucket. `sequence` is given when it is first sent, unless the caller numbers its own, and stays; `done`
-    hears its acknowledgement."""
+    """A batch for a bucket. `sequence` is given when it is first sent, unless the caller numbers its own, and stays;
+    `done` hears its acknowledgement."""
 
     bucket: Bucket
     batch: pa.RecordBatch
@@ -69,8 +71,9 @@ class PutSender:
     def drive(self, take: Callable[[], Outgoing | None]) -> None:
         """Sends what `take` gives until it gives None and all is acknowledged.
 
-        A broken connection and retryable refusals are tried again, for as long as the connection retries. Any other error is
-        raised: what was not acknowledged by then may or may not be stored, and later batches go under a new writer."""
+        A broken connection and retryable refusals are tried again, for as long as the connection retries. Any other
+        error is raised: what was not acknowledged by then may or may not be stored, and later batches go under a new
+        writer."""
         unacked: deque[Outgoing] = deque()
         backoff = Backoff(self.connection.retry_s)
         while True:

@@ -60,7 +60,9 @@ class Subscription:
         backoff = Backoff(self.store.connection.retry_s)
         quiet_since = time.monotonic()
         while True:
-            wait_s = LONG_POLL_S if self.idle_s is None else min(LONG_POLL_S, quiet_since + self.idle_s - time.monotonic())
+            wait_s = (
+                LONG_POLL_S if self.idle_s is None else min(LONG_POLL_S, quiet_since + self.idle_s - time.monotonic())
+            )
             try:
                 for bucket, batch in self.store.read_tail(self._ticket(max(0.0, wait_s))):
                     self._offsets[bucket] = batch.column(OFFSET)[-1].as_py() + 1
@@ -85,7 +87,9 @@ class Subscription:
         self.table = table
 
     def _ticket(self, wait_s: float) -> Ticket:
-        return Ticket.of(Read.TAIL, self.table, self.columns, offsets=OffsetMap(self._offsets), wait_ms=round(wait_s * 1000))
+        return Ticket.of(
+            Read.TAIL, self.table, self.columns, offsets=OffsetMap(self._offsets), wait_ms=round(wait_s * 1000)
+        )
 
 
 def _find_start(store: EmbeddedStoreClient, table: TableInfo, start: Start) -> dict[Bucket, int]:
@@ -101,4 +105,6 @@ def _find_start(store: EmbeddedStoreClient, table: TableInfo, start: Start) -> d
         return {bucket: bounds.start for bucket, bounds in store.bounds(table).items()}
     if start == "latest":
         return {bucket: bounds.end for bucket, bounds in store.bounds(table).items()}
-    raise InvalidRequest(what=f"start {start!r}", reason='give "earliest", "latest", offsets, a write token or a datetime')
+    raise InvalidRequest(
+        what=f"start {start!r}", reason='give "earliest", "latest", offsets, a write token or a datetime'
+    )

@@ -50,12 +50,14 @@ class Table:
     def append(self, rows: Any) -> WriteToken:
         """Adds rows to a log table; they are durable when this returns.
 
-        `rows`: Arrow tables, batches, readers, anything with `__arrow_c_stream__` (polars, DuckDB, pandas), a dict or a list of
-        dicts. Raises `InvalidRows` before anything is stored."""
+        `rows`: Arrow tables, batches, readers, anything with `__arrow_c_stream__` (polars, DuckDB, pandas), a dict or a
+        list of dicts. Raises `InvalidRows` before anything is stored."""
         return self._put(PutKind.APPEND, rows, None)
 
     def upsert(self, rows: Any, columns: Iterable[str] | None = None) -> WriteToken:
-        """Inserts or replaces rows by primary key; with `columns` only those (the key among them) are set, the others stay."""
+        """Inserts or replaces rows by primary key; with `columns` only those (the key among them) are set, the others
+        stay.
+        """
         return self._put(PutKind.UPSERT, rows, None if columns is None else tuple(columns))
 
     def delete(self, keys: Any) -> WriteToken:
@@ -67,7 +69,11 @@ class Table:
         return look_up(self, fit_rows(keys, self.info, self.info.descriptor.primary_key))
 
     def scan(
-        self, bucket: int | Bucket = 0, start: int | None = None, stop: int | None = None, columns: Sequence[str] | None = None
+        self,
+        bucket: int | Bucket = 0,
+        start: int | None = None,
+        stop: int | None = None,
+        columns: Sequence[str] | None = None,
     ) -> pa.Table:
         """Records `[start, stop)` of one bucket's log, with the system columns; by default all there is."""
         named = bucket if isinstance(bucket, Bucket) else Bucket("", bucket)
@@ -76,7 +82,8 @@ class Table:
         try:
             return self._read(self.info, named, begin, end, columns)
         except SchemaChanged:
-            # A column was added since this table was asked for; what is read has it, what is written here goes on without.
+            # A column was added since this table was asked for; what is read has it, what is written here goes on
+            # without.
             return self._read(self.client.show_table(self.path), named, begin, end, columns)
 
     def subscribe(
@@ -99,7 +106,8 @@ class Table:
 
     def writer(self, **options: Any) -> BufferedWriter:
         """A writer that gathers rows and sends them in the background; see `BufferedWriter` for its options."""
-        self.client.server.info()  # asked once, now: later the server may be away for a while, and rows are kept until it is back
+        # asked once, now: later the server may be away for a while, and rows are kept until it is back
+        self.client.server.info()
         return BufferedWriter(self, **options)
 
     def async_writer(self, **options: Any) -> AsyncWriter:
@@ -122,7 +130,9 @@ class Table:
         return self.info.schema.names if columns is None else columns
 
     def fit(self, kind: PutKind, rows: Any, columns: Columns) -> pa.Table:
-        """The rows as the table's Arrow columns. Raises `InvalidRows`, and `InvalidRequest` for a put that the table cannot take."""
+        """The rows as the table's Arrow columns. Raises `InvalidRows`, and `InvalidRequest` for a put that the table
+        cannot take.
+        """
         check_put(self.info, kind, columns)
         return fit_rows(rows, self.info, self.names_of(kind, columns))
 
@@ -153,5 +163,7 @@ class Table:
     def _put(self, kind: PutKind, rows: Any, columns: Columns) -> WriteToken:
         batches = list(self.route(self.fit(kind, rows, columns)))
         with self._lock:
-            sender = self._senders.get((kind, columns)) or self._senders.setdefault((kind, columns), self.new_sender(kind, columns))
+            sender = self._senders.get((kind, columns)) or self._senders.setdefault(
+                (kind, columns), self.new_sender(kind, columns)
+            )
             return self.token(sender.send(batches))

@@ -85,7 +85,9 @@ class BufferedWriter:
         return self._add(PutKind.DELETE, keys, None)
 
     def flush(self) -> WriteToken | None:
-        """Waits until everything given so far is stored; the token of all of it. Raises the first error since the last flush."""
+        """Waits until everything given so far is stored; the token of all of it. Raises the first error since the last
+        flush.
+        """
         with self._changed:
             self._flushing += 1
             self._changed.notify_all()
@@ -132,7 +134,12 @@ class BufferedWriter:
             return group.future
 
     def _open_group(self, lane: Lane) -> _Group:
-        if not self._groups or self._groups[-1].lane != lane or self._groups[-1].closed or self._is_full(self._groups[-1]):
+        if (
+            not self._groups
+            or self._groups[-1].lane != lane
+            or self._groups[-1].closed
+            or self._is_full(self._groups[-1])
+        ):
             self._groups.append(_Group(lane, time.monotonic()))
         return self._groups[-1]
 
@@ -187,7 +194,11 @@ class BufferedWriter:
         group.future.set_result(token)
 
     def _fail(self, groups: list[_Group], error: Exception) -> None:
-        typed = error if isinstance(error, LakewardError) else InvalidRequest(what=f"write to {self.table.path}", reason=repr(error))
+        typed = (
+            error
+            if isinstance(error, LakewardError)
+            else InvalidRequest(what=f"write to {self.table.path}", reason=repr(error))
+        )
         failed = [g for g in groups if not g.future.done()]
         with self._changed:
             self._error = self._error or typed
@@ -208,7 +219,9 @@ class BufferedWriter:
                     return self._pop()
                 if self._closing and not self._groups:
                     return None
-                self._changed.wait(self._groups[0].began_at + self.linger_s - time.monotonic() if self._groups else None)
+                self._changed.wait(
+                    self._groups[0].began_at + self.linger_s - time.monotonic() if self._groups else None
+                )
 
     def _take_ripe(self, lane: Lane) -> _Group | None:
         with self._changed:

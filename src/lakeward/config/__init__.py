@@ -13,4 +13,14 @@ from lakeward.config.lake import LakeConfig, load_lake_config
 from lakeward.config.option import Option, Scope
 from lakeward.config.tables import check_alter, check_properties
 
-__all__ = ["Config", "LakeConfig", "Option", "Resolved", "Scope", "check_alter", "check_properties", "load_lake_config", "resolve"]
+__all__ = [
+    "Config",
+    "LakeConfig",
+    "Option",
+    "Resolved",
+    "Scope",
+    "check_alter",
+    "check_properties",
+    "load_lake_config",
+    "resolve",
+]

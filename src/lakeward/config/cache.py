@@ -11,8 +11,8 @@ from pathlib import Path
 
 
 def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """`$XDG_CACHE_HOME/lakeward` or `~/.cache/lakeward`; where that cannot be written, a folder of this user's among the
-    temporary ones. Made if it is not there; safe to call from several processes."""
+    """`$XDG_CACHE_HOME/lakeward` or `~/.cache/lakeward`; where that cannot be written, a folder of this user's among
+    the temporary ones. Made if it is not there; safe to call from several processes."""
     variables = os.environ if environment is None else environment
     cache = variables.get("XDG_CACHE_HOME") or (f"{variables['HOME']}/.cache" if variables.get("HOME") else None)
     candidates = [Path(cache) / "lakeward"] if cache else []

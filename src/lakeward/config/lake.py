@@ -26,10 +26,13 @@ def load_lake_config(config: Config) -> LakeConfig | None:
     if name is None:
         if enabled:
             raise InvalidConfig(
-                where=config.where(options.DATALAKE_ENABLED), reason="datalake.enabled is true and datalake.format is not set"
+                where=config.where(options.DATALAKE_ENABLED),
+                reason="datalake.enabled is true and datalake.format is not set",
             )
         if given:
-            raise InvalidConfig(where="datalake", reason=f"datalake.{next(iter(given))} is set and datalake.format is not")
+            raise InvalidConfig(
+                where="datalake", reason=f"datalake.{next(iter(given))} is set and datalake.format is not"
+            )
         return None
     for key in given:
         if not key.startswith(f"{name}."):

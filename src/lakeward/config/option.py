@@ -16,7 +16,9 @@ PREFIX = "LAKEWARD_"
 
 
 class Scope(StrEnum):
-    """Who reads an option. Table options are properties of a table; set on the server they are the default of new tables."""
+    """Who reads an option. Table options are properties of a table; set on the server they are the default of new
+    tables.
+    """
 
     SERVER = "server"
     JOB = "job"
@@ -28,7 +30,8 @@ class Scope(StrEnum):
 class Option(Generic[T_co]):
     """`unset` says what happens without a value, where the default is None. `fluss` says where Fluss differs.
 
-    `alterable`: a table's property that ALTER may change. `variable`: a short environment variable beside the regular one.
+    `alterable`: a table's property that ALTER may change. `variable`: a short environment variable beside the regular
+    one.
     """
 
     key: str
@@ -53,7 +56,9 @@ class Option(Generic[T_co]):
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """Keys below a prefix that are handed on as they are: a lake's own settings, Spark's. `<format>` stands for one word."""
+    """Keys below a prefix that are handed on as they are: a lake's own settings, Spark's. `<format>` stands for one
+    word.
+    """
 
     prefix: str
     help: str
@@ -64,7 +69,9 @@ class Family:
 
 
 def variable_name(key: str) -> str:
-    """The rule: `LAKEWARD_`, then the key in capitals with `.` written `__` and `-` written `_`. No key has `_` in it."""
+    """The rule: `LAKEWARD_`, then the key in capitals with `.` written `__` and `-` written `_`. No key has
+    `_` in it.
+    """
     return PREFIX + key.upper().replace(".", "__").replace("-", "_")
 
 

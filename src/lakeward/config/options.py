@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every option there is, once. Keys and defaults are Fluss's where Fluss has one; `fluss=` says where ours differ.
 
-To add one: add a constant in its section, use it through `config.get(...)`, run `make generate`. It is a table of data, and
-so longer than other files.
+To add one: add a constant in its section, use it through `config.get(...)`, run `make generate`. It is a table of data,
+and so longer than other files.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _SECOND, _MS = timedelta(seconds=1), timedelta(milliseconds=1)
 
 def _add(option: Option[T]) -> Option[T]:
     assert option.key not in ALL, f"{option.key} is there twice"
-    assert re.fullmatch(r"[a-z0-9-]+(\.[a-z0-9-]+)+", option.key), f"{option.key} cannot be spelled as an environment variable"
+    assert re.fullmatch(r"[a-z0-9-]+(\.[a-z0-9-]+)+", option.key), (
+        f"{option.key} cannot be spelled as an environment variable"
+    )
     ALL[option.key] = option
     return option
 
@@ -45,7 +47,15 @@ def _option(
     value = kind.parse(default)
     return _add(
         Option(
-            key=key, kind=kind, default=value, help=help, scope=scope, fluss=fluss, alterable=alterable, secret=secret, variable=variable
+            key=key,
+            kind=kind,
+            default=value,
+            help=help,
+            scope=scope,
+            fluss=fluss,
+            alterable=alterable,
+            secret=secret,
+            variable=variable,
         )
     )
 
@@ -127,25 +137,43 @@ SERVER_FLIGHT_PORT = _option(
     _S,
 )
 SERVER_ADVERTISED_HOST = _optional(
-    "server.advertised-host", text(), "the address listened on", "Host name under which clients and executors reach this server.", _S
+    "server.advertised-host",
+    text(),
+    "the address listened on",
+    "Host name under which clients and executors reach this server.",
+    _S,
 )
-SERVER_DATA_DIR = _option("server.data-dir", path(), "lakeward-data", "Folder for logs, keys, state and the embedded catalog.", _S)
+SERVER_DATA_DIR = _option(
+    "server.data-dir", path(), "lakeward-data", "Folder for logs, keys, state and the embedded catalog.", _S
+)
 SERVER_TOKENS = _option(
-    "server.tokens", word_list(), "", "Tokens as name:role:secret; roles are read, write, job, admin. None: loopback only.", _S, secret=True
+    "server.tokens",
+    word_list(),
+    "",
+    "Tokens as name:role:secret; roles are read, write, job, admin. None: loopback only.",
+    _S,
+    secret=True,
 )
-SERVER_TOKEN_FILE = _optional("server.token-file", path(), "no file", "File with one name:role:secret a line, beside server.tokens.", _S)
+SERVER_TOKEN_FILE = _optional(
+    "server.token-file", path(), "no file", "File with one name:role:secret a line, beside server.tokens.", _S
+)
 SERVER_TLS_CERT = _optional("server.tls.cert", path(), "no TLS", "Certificate chain (PEM) for HTTP and Flight.", _S)
 SERVER_TLS_KEY = _optional("server.tls.key", path(), "no TLS", "Private key (PEM) of server.tls.cert.", _S)
 SERVER_RESTORED = _option(
     "server.restored",
     boolean(),
     "false",
-    "The data folder is a restored copy: the embedded catalog is moved forward to what the warehouse holds, and tables with a lake take "
+    "The data folder is a restored copy: the embedded catalog is moved forward to what the warehouse holds, and "
+    "tables with a lake take "
     "no writes before it has answered.",
     _S,
 )
-SERVER_SHUTDOWN_GRACE = _option("server.shutdown.grace", duration(), "10 s", "How long calls in work may take to end after SIGTERM.", _S)
-SERVER_LOG_LEVEL = _option("server.log-level", choice(LogLevel), "info", "What the server writes to standard error.", _S)
+SERVER_SHUTDOWN_GRACE = _option(
+    "server.shutdown.grace", duration(), "10 s", "How long calls in work may take to end after SIGTERM.", _S
+)
+SERVER_LOG_LEVEL = _option(
+    "server.log-level", choice(LogLevel), "info", "What the server writes to standard error.", _S
+)
 SERVER_HTTP_MAX_BODY = _option("server.http.max-body", size(minimum=1024), "16 mb", "Largest HTTP request body.", _S)
 SERVER_REQUEST_MAX_SIZE = _option(
     "server.request.max-size",
@@ -155,19 +183,35 @@ SERVER_REQUEST_MAX_SIZE = _option(
     _S,
 )
 SERVER_MEMORY_MAX_IN_FLIGHT = _option(
-    "server.memory.max-in-flight", size(minimum=1 << 20), "256 mb", "Bytes of writes in work; beyond it writers wait.", _S
+    "server.memory.max-in-flight",
+    size(minimum=1 << 20),
+    "256 mb",
+    "Bytes of writes in work; beyond it writers wait.",
+    _S,
 )
 SERVER_DISK_RESERVE = _option(
-    "server.disk.reserve", size(), "256 mb", "Free space below which writes are refused, so that state and uploads go on.", _S
+    "server.disk.reserve",
+    size(),
+    "256 mb",
+    "Free space below which writes are refused, so that state and uploads go on.",
+    _S,
 )
 SERVER_WRITER_ID_EXPIRATION_TIME = _option(
-    "server.writer-id.expiration-time", duration(minimum=_SECOND), "7 d", "How long an idle writer's sequence is remembered.", _S
+    "server.writer-id.expiration-time",
+    duration(minimum=_SECOND),
+    "7 d",
+    "How long an idle writer's sequence is remembered.",
+    _S,
 )
 MAX_PARTITION_NUM = _option("max.partition.num", integer(minimum=1), "1000", "Most partitions of a table.", _S)
 
 # ---- lake ------------------------------------------------------------------------------------------------------------
 DATALAKE_ENABLED = _optional(
-    "datalake.enabled", boolean(), "true when datalake.format is set", "Whether this server tiers tables to a lake at all.", _S
+    "datalake.enabled",
+    boolean(),
+    "true when datalake.format is set",
+    "Whether this server tiers tables to a lake at all.",
+    _S,
 )
 DATALAKE_FORMAT = _optional(
     "datalake.format", text(), "no lake", "The lake plugin that tables go to: iceberg, or one that is installed.", _S
@@ -213,9 +257,15 @@ TABLE_DATALAKE_AUTO_MAINTENANCE = _option(
     _T,
     fluss="auto-compaction and auto-expire-snapshot, both false",
 )
-TABLE_DATALAKE_POOL = _option("table.datalake.pool", text(), "default", "The pool of jobs that may tier this table.", _T)
+TABLE_DATALAKE_POOL = _option(
+    "table.datalake.pool", text(), "default", "The pool of jobs that may tier this table.", _T
+)
 TABLE_DATALAKE_PRIORITY = _option(
-    "table.datalake.priority", integer(minimum=-100, maximum=100), "0", "Under overload tables with a higher number go first.", _T
+    "table.datalake.priority",
+    integer(minimum=-100, maximum=100),
+    "0",
+    "Under overload tables with a higher number go first.",
+    _T,
 )
 
 # ---- logs ------------------------------------------------------------------------------------------------------------
@@ -227,14 +277,26 @@ LOG_SEGMENT_FILE_SIZE = _option(
     _S,
     fluss="1 gb; smaller here so that one machine's disk is freed sooner",
 )
-LOG_INDEX_INTERVAL_SIZE = _option("log.index.interval-size", size(minimum=1), "4 kb", "Log bytes between two index entries.", _S)
+LOG_INDEX_INTERVAL_SIZE = _option(
+    "log.index.interval-size", size(minimum=1), "4 kb", "Log bytes between two index entries.", _S
+)
 LOG_FSYNC_INTERVAL = _option(
-    "log.fsync.interval", duration(minimum=_MS), "100 ms", "How often tables with table.log.fsync = interval are forced to disk.", _S
+    "log.fsync.interval",
+    duration(minimum=_MS),
+    "100 ms",
+    "How often tables with table.log.fsync = interval are forced to disk.",
+    _S,
 )
 LOG_RETENTION_CHECK_INTERVAL = _option(
-    "log.retention.check-interval", duration(minimum=_MS), "5 min", "How often segments past their time are looked for.", _S
+    "log.retention.check-interval",
+    duration(minimum=_MS),
+    "5 min",
+    "How often segments past their time are looked for.",
+    _S,
 )
-TABLE_LOG_FORMAT = _option("table.log.format", choice(LogFormat), "arrow", "How log batches are stored.", _T, alterable=False)
+TABLE_LOG_FORMAT = _option(
+    "table.log.format", choice(LogFormat), "arrow", "How log batches are stored.", _T, alterable=False
+)
 TABLE_LOG_FSYNC = _option(
     "table.log.fsync",
     choice(Fsync),
@@ -244,10 +306,18 @@ TABLE_LOG_FSYNC = _option(
     fluss="not there: durability comes from replicas",
 )
 TABLE_LOG_TTL = _option(
-    "table.log.ttl", duration(), "7 d", "Log records older than this may go, once the lake has them. 0 keeps them for ever.", _T
+    "table.log.ttl",
+    duration(),
+    "7 d",
+    "Log records older than this may go, once the lake has them. 0 keeps them for ever.",
+    _T,
 )
 TABLE_LOG_LOCAL_TTL = _optional(
-    "table.log.local-ttl", duration(minimum=_MS), "table.log.ttl", "The same for local copies of segments that are in the remote log.", _T
+    "table.log.local-ttl",
+    duration(minimum=_MS),
+    "table.log.ttl",
+    "The same for local copies of segments that are in the remote log.",
+    _T,
 )
 TABLE_LOG_TIERED_LOCAL_SEGMENTS = _option(
     "table.log.tiered.local-segments",
@@ -269,19 +339,33 @@ TABLE_LOG_ARROW_COMPRESSION_ZSTD_LEVEL = _option(
     "table.log.arrow.compression.zstd.level", integer(minimum=1, maximum=22), "3", "Level of zstd.", _T, alterable=False
 )
 REMOTE_DATA_DIR = _optional(
-    "remote.data.dir", text(), "the folder remote in server.data-dir", "Folder or URI that closed log segments are copied to.", _S
+    "remote.data.dir",
+    text(),
+    "the folder remote in server.data-dir",
+    "Folder or URI that closed log segments are copied to.",
+    _S,
 )
 REMOTE_LOG_TASK_INTERVAL_DURATION = _option(
-    "remote.log.task-interval-duration", duration(), "1 min", "How often closed segments are copied; 0 switches the remote log off.", _S
+    "remote.log.task-interval-duration",
+    duration(),
+    "1 min",
+    "How often closed segments are copied; 0 switches the remote log off.",
+    _S,
 )
 REMOTE_LOG_TASK_MAX_UPLOAD_SEGMENTS = _option(
     "remote.log.task-max-upload-segments", integer(minimum=1), "5", "Most segments of a bucket copied in one go.", _S
 )
 
 # ---- keys and partitions ---------------------------------------------------------------------------------------------
-KV_SNAPSHOT_INTERVAL = _option("kv.snapshot.interval", duration(minimum=_MS), "10 min", "How often a bucket's keys are checkpointed.", _S)
-KV_SNAPSHOT_NUM_RETAINED = _option("kv.snapshot.num-retained", integer(minimum=1), "2", "How many checkpoints of a bucket are kept.", _S)
-KV_BLOCK_CACHE_SIZE = _option("kv.block-cache.size", size(minimum=1 << 20), "64 mb", "RocksDB block cache, shared by all buckets.", _S)
+KV_SNAPSHOT_INTERVAL = _option(
+    "kv.snapshot.interval", duration(minimum=_MS), "10 min", "How often a bucket's keys are checkpointed.", _S
+)
+KV_SNAPSHOT_NUM_RETAINED = _option(
+    "kv.snapshot.num-retained", integer(minimum=1), "2", "How many checkpoints of a bucket are kept.", _S
+)
+KV_BLOCK_CACHE_SIZE = _option(
+    "kv.block-cache.size", size(minimum=1 << 20), "64 mb", "RocksDB block cache, shared by all buckets.", _S
+)
 TABLE_CHANGELOG_IMAGE = _option(
     "table.changelog.image",
     choice(ChangelogImage),
@@ -290,12 +374,24 @@ TABLE_CHANGELOG_IMAGE = _option(
     _T,
     alterable=False,
 )
-TABLE_AUTO_PARTITION_ENABLED = _option("table.auto-partition.enabled", boolean(), "false", "Make and expire partitions by time.", _T)
+TABLE_AUTO_PARTITION_ENABLED = _option(
+    "table.auto-partition.enabled", boolean(), "false", "Make and expire partitions by time.", _T
+)
 TABLE_AUTO_PARTITION_KEY = _optional(
-    "table.auto-partition.key", text(), "the only partition key", "Which partition key holds the time.", _T, alterable=False
+    "table.auto-partition.key",
+    text(),
+    "the only partition key",
+    "Which partition key holds the time.",
+    _T,
+    alterable=False,
 )
 TABLE_AUTO_PARTITION_TIME_UNIT = _option(
-    "table.auto-partition.time-unit", choice(TimeUnit), "day", "The time that one partition covers.", _T, alterable=False
+    "table.auto-partition.time-unit",
+    choice(TimeUnit),
+    "day",
+    "The time that one partition covers.",
+    _T,
+    alterable=False,
 )
 TABLE_AUTO_PARTITION_TIME_ZONE = _option(
     "table.auto-partition.time-zone",
@@ -323,23 +419,53 @@ AUTO_PARTITION_CHECK_INTERVAL = _option(
 
 # ---- coordinator -----------------------------------------------------------------------------------------------------
 COORDINATOR_LEASE_DURATION = _option(
-    "coordinator.lease.duration", duration(minimum=_MS), "2 min", "A job silent for this long loses its rounds.", _S, fluss="2 min, fixed"
+    "coordinator.lease.duration",
+    duration(minimum=_MS),
+    "2 min",
+    "A job silent for this long loses its rounds.",
+    _S,
+    fluss="2 min, fixed",
 )
 COORDINATOR_SWEEP_INTERVAL = _option(
-    "coordinator.sweep.interval", duration(minimum=_MS), "15 s", "How often leases that ended are looked for.", _S, fluss="15 s, fixed"
+    "coordinator.sweep.interval",
+    duration(minimum=_MS),
+    "15 s",
+    "How often leases that ended are looked for.",
+    _S,
+    fluss="15 s, fixed",
 )
 COORDINATOR_HEARTBEAT_INTERVAL = _option(
-    "coordinator.heartbeat.interval", duration(minimum=_MS), "5 s", "How often jobs are told to beat.", _S, fluss="the job's 30 s poll"
+    "coordinator.heartbeat.interval",
+    duration(minimum=_MS),
+    "5 s",
+    "How often jobs are told to beat.",
+    _S,
+    fluss="the job's 30 s poll",
 )
-COORDINATOR_TICK = _option("coordinator.tick", duration(minimum=_MS), "200 ms", "How often deadlines are looked at.", _S)
+COORDINATOR_TICK = _option(
+    "coordinator.tick", duration(minimum=_MS), "200 ms", "How often deadlines are looked at.", _S
+)
 COORDINATOR_SCHEDULE_MARGIN = _option(
-    "coordinator.schedule.margin", duration(), "500 ms", "How much sooner than needed a round starts, beside its expected duration.", _S
+    "coordinator.schedule.margin",
+    duration(),
+    "500 ms",
+    "How much sooner than needed a round starts, beside its expected duration.",
+    _S,
 )
 COORDINATOR_BACKOFF_INITIAL = _option(
-    "coordinator.backoff.initial", duration(minimum=_MS), "1 s", "Wait after a first failure; doubles each time.", _S, fluss="none"
+    "coordinator.backoff.initial",
+    duration(minimum=_MS),
+    "1 s",
+    "Wait after a first failure; doubles each time.",
+    _S,
+    fluss="none",
 )
-COORDINATOR_BACKOFF_MAX = _option("coordinator.backoff.max", duration(minimum=_MS), "5 min", "Longest wait after a failure.", _S)
-COORDINATOR_BACKOFF_JITTER = _option("coordinator.backoff.jitter", ratio(), "0.2", "Random share added to or taken from a wait.", _S)
+COORDINATOR_BACKOFF_MAX = _option(
+    "coordinator.backoff.max", duration(minimum=_MS), "5 min", "Longest wait after a failure.", _S
+)
+COORDINATOR_BACKOFF_JITTER = _option(
+    "coordinator.backoff.jitter", ratio(), "0.2", "Random share added to or taken from a wait.", _S
+)
 COORDINATOR_QUARANTINE_FAILURES = _option(
     "coordinator.quarantine.failures",
     integer(minimum=1),
@@ -359,24 +485,43 @@ COORDINATOR_ORPHAN_INTERVAL = _option(
     "coordinator.orphan.interval", duration(minimum=_MS), "10 min", "How often orphan files are looked for.", _S
 )
 COORDINATOR_MAINTENANCE_INTERVAL = _option(
-    "coordinator.maintenance.interval", duration(minimum=_MS), "1 min", "How often lake snapshots that may go are looked for.", _S
+    "coordinator.maintenance.interval",
+    duration(minimum=_MS),
+    "1 min",
+    "How often lake snapshots that may go are looked for.",
+    _S,
 )
 COORDINATOR_READ_LEASE_MAX = _option(
-    "coordinator.read-lease.max", duration(minimum=_MS), "1 h", "Longest lease a reader gets at a time; it may renew.", _S
+    "coordinator.read-lease.max",
+    duration(minimum=_MS),
+    "1 h",
+    "Longest lease a reader gets at a time; it may renew.",
+    _S,
 )
 COORDINATOR_TIER_NOW_LIMIT = _option(
     "coordinator.tier-now.limit", duration(minimum=_MS), "5 min", "Longest that a tier-now call waits for the lake.", _S
 )
-COORDINATOR_ROUNDS_KEPT = _option("coordinator.rounds.kept", integer(minimum=1), "10000", "Finished rounds remembered in all.", _S)
+COORDINATOR_ROUNDS_KEPT = _option(
+    "coordinator.rounds.kept", integer(minimum=1), "10000", "Finished rounds remembered in all.", _S
+)
 JOBS_EXPECTED = _option(
-    "jobs.expected", word_list(), "", "Names of jobs that should be alive; a missing one is shown red.", _S, fluss="not there"
+    "jobs.expected",
+    word_list(),
+    "",
+    "Names of jobs that should be alive; a missing one is shown red.",
+    _S,
+    fluss="not there",
 )
 
 # ---- tiering job -----------------------------------------------------------------------------------------------------
 TIERING_NAME = _optional("tiering.name", text(), "host name and a random part, kept in a file", "The job's name.", _J)
 TIERING_POOL = _option("tiering.pool", text(), "default", "The pool this job serves.", _J)
-TIERING_SLOTS = _option("tiering.slots", integer(minimum=1, maximum=1_000), "4", "Rounds that this job runs at the same time.", _J)
-TIERING_MASTER = _option("tiering.master", text(), "local[*,4]", "Spark master; the 4 lets tasks be retried on one machine too.", _J)
+TIERING_SLOTS = _option(
+    "tiering.slots", integer(minimum=1, maximum=1_000), "4", "Rounds that this job runs at the same time.", _J
+)
+TIERING_MASTER = _option(
+    "tiering.master", text(), "local[*,4]", "Spark master; the 4 lets tasks be retried on one machine too.", _J
+)
 TIERING_HEARTBEAT_INTERVAL = _option(
     "tiering.heartbeat.interval",
     duration(minimum=_MS),
@@ -386,7 +531,11 @@ TIERING_HEARTBEAT_INTERVAL = _option(
     fluss="tiering.poll.table.interval, 30 s",
 )
 TIERING_SPLIT_TARGET_BYTES = _option(
-    "tiering.split.target-bytes", size(minimum=1024), "128 mb", "A bigger range of a bucket is cut into sub-splits of about this size.", _J
+    "tiering.split.target-bytes",
+    size(minimum=1024),
+    "128 mb",
+    "A bigger range of a bucket is cut into sub-splits of about this size.",
+    _J,
 )
 TIERING_SPLIT_MAX_ATTEMPTS = _option(
     "tiering.split.max-attempts", integer(minimum=1), "3", "How often a split whose failure may heal is sent again.", _J
@@ -411,7 +560,9 @@ TIERING_ROUND_MIN_WORK = _option(
 TIERING_COMMIT_MAX_ATTEMPTS = _option(
     "tiering.commit.max-attempts", integer(minimum=1), "10", "Tries when foreign commits come between.", _J
 )
-TIERING_SHUTDOWN_GRACE = _option("tiering.shutdown.grace", duration(), "30 s", "How long running rounds may take to end after SIGTERM.", _J)
+TIERING_SHUTDOWN_GRACE = _option(
+    "tiering.shutdown.grace", duration(), "30 s", "How long running rounds may take to end after SIGTERM.", _J
+)
 TIERING_METRICS_PORT = _optional(
     "tiering.metrics-port",
     integer(minimum=0, maximum=65_535),
@@ -420,23 +571,40 @@ TIERING_METRICS_PORT = _optional(
     _J,
 )
 TIERING_CACHE_DIR = _optional(
-    "tiering.cache-dir", path(), "lakeward in the user's cache folder", "Where the job keeps Java's class archive and its name.", _J
+    "tiering.cache-dir",
+    path(),
+    "lakeward in the user's cache folder",
+    "Where the job keeps Java's class archive and its name.",
+    _J,
 )
 
 # ---- client ----------------------------------------------------------------------------------------------------------
-CLIENT_SERVER = _option("client.server", text(), "http://127.0.0.1:9050", "The server's HTTP address.", _C, variable="LAKEWARD_SERVER")
-CLIENT_TOKEN = _optional("client.token", text(), "no token", "The secret part of a token.", _C, secret=True, variable="LAKEWARD_TOKEN")
+CLIENT_SERVER = _option(
+    "client.server", text(), "http://127.0.0.1:9050", "The server's HTTP address.", _C, variable="LAKEWARD_SERVER"
+)
+CLIENT_TOKEN = _optional(
+    "client.token", text(), "no token", "The secret part of a token.", _C, secret=True, variable="LAKEWARD_TOKEN"
+)
 CLIENT_TOKEN_FILE = _optional(
     "client.token-file", path(), "no file", "File that holds the token's secret part; read again when it changes.", _C
 )
 CLIENT_TLS_CA = _optional(
-    "client.tls.ca", path(), "the system's", "Certificates (PEM) that a server's TLS is checked against.", _C, variable="LAKEWARD_TLS_CA"
+    "client.tls.ca",
+    path(),
+    "the system's",
+    "Certificates (PEM) that a server's TLS is checked against.",
+    _C,
+    variable="LAKEWARD_TLS_CA",
 )
-CLIENT_TIMEOUT = _option("client.timeout", duration(minimum=_MS), "30 s", "Longest that a call waits for its answer.", _C)
+CLIENT_TIMEOUT = _option(
+    "client.timeout", duration(minimum=_MS), "30 s", "Longest that a call waits for its answer.", _C
+)
 CLIENT_WRITER_BATCH_SIZE = _option(
     "client.writer.batch-size", size(minimum=1), "2 mb", "Rows are sent when this many bytes are together.", _C
 )
-CLIENT_WRITER_BATCH_ROWS = _option("client.writer.batch-rows", integer(minimum=1), "10000", "Or this many rows.", _C, fluss="not there")
+CLIENT_WRITER_BATCH_ROWS = _option(
+    "client.writer.batch-rows", integer(minimum=1), "10000", "Or this many rows.", _C, fluss="not there"
+)
 CLIENT_WRITER_BATCH_TIMEOUT = _option("client.writer.batch-timeout", duration(), "100 ms", "Or after this long.", _C)
 CLIENT_WRITER_RETRY_TIMEOUT = _option(
     "client.writer.retry-timeout",
@@ -445,9 +613,17 @@ CLIENT_WRITER_RETRY_TIMEOUT = _option(
     "How long a batch is sent again, under the same sequence, before the call fails.",
     _C,
 )
-CLIENT_READ_LEASE = _option("client.read.lease", duration(minimum=_SECOND), "60 s", "Lease of a union read; renewed while it runs.", _C)
+CLIENT_READ_LEASE = _option(
+    "client.read.lease", duration(minimum=_SECOND), "60 s", "Lease of a union read; renewed while it runs.", _C
+)
 
 FAMILIES: tuple[Family, ...] = (
-    Family(prefix="datalake.<format>.", help="Settings of that lake plugin, handed to it without the prefix.", scope=_S),
-    Family(prefix="spark.", help="Handed to Spark as they are. Keys with capitals cannot be environment variables.", scope=_J),
+    Family(
+        prefix="datalake.<format>.", help="Settings of that lake plugin, handed to it without the prefix.", scope=_S
+    ),
+    Family(
+        prefix="spark.",
+        help="Handed to Spark as they are. Keys with capitals cannot be environment variables.",
+        scope=_J,
+    ),
 )

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where settings come from: `lakeward.toml`, environment variables, arguments, table properties. Each gives key -> text."""
+"""Where settings come from: `lakeward.toml`, environment variables, arguments, table properties. Each gives key ->
+text.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class Setting:
 
 
 def file_settings(file: Path | None, environment: Mapping[str, str]) -> Iterator[Setting]:
-    """Settings of the file that was named, by argument or `LAKEWARD_CONFIG`, else of `lakeward.toml` here if there is one."""
+    """Settings of the file that was named, by argument or `LAKEWARD_CONFIG`, else of `lakeward.toml` here if there is
+    one.
+    """
     named = file or (Path(environment[FILE_VARIABLE]) if environment.get(FILE_VARIABLE) else None)
     found = named or Path(FILE_NAME)
     if named is None and not found.exists():
@@ -43,7 +47,9 @@ def file_settings(file: Path | None, environment: Mapping[str, str]) -> Iterator
 
 
 def environment_settings(environment: Mapping[str, str]) -> Iterator[Setting]:
-    """Settings of `LAKEWARD_...` variables. One without `__` is none of ours, unless it is an option spelled wrongly."""
+    """Settings of `LAKEWARD_...` variables. One without `__` is none of ours, unless it is an
+    option spelled wrongly.
+    """
     for name in sorted(environment):
         if name in _SHORT:
             yield Setting(_SHORT[name], environment[name], f"environment {name}")
@@ -92,4 +98,6 @@ def _refuse_near_miss(name: str) -> None:
     loose = re.sub("_+", "_", name)
     for key in ALL:
         if re.sub("_+", "_", variable_name(key)) == loose:
-            raise InvalidConfig(where=f"environment {name}", reason=f"write {variable_name(key)}: a dot of a key is two underscores")
+            raise InvalidConfig(
+                where=f"environment {name}", reason=f"write {variable_name(key)}: a dot of a key is two underscores"
+            )

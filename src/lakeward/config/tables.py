@@ -14,8 +14,11 @@ from lakeward.config.option import Scope
 from lakeward.errors import InvalidAlter, InvalidTable
 
 
-def check_properties(table: str, properties: Mapping[str, str], partition_keys: Sequence[str] = (), server: Config | None = None) -> Config:
-    """The table's configuration. `table.*` keys must be known and right; others (`iceberg.x`, one's own) pass as they are.
+def check_properties(
+    table: str, properties: Mapping[str, str], partition_keys: Sequence[str] = (), server: Config | None = None
+) -> Config:
+    """The table's configuration. `table.*` keys must be known and right; others (`iceberg.x`, one's own) pass as they
+    are.
 
     Raises `UnknownOption`, `InvalidOptionValue`, and `InvalidTable` where two of them do not go together."""
     config = (server or Config()).for_table(properties)
@@ -38,7 +41,9 @@ def _check_ttl(table: str, config: Config) -> None:
     local, ttl = config.get(options.TABLE_LOG_LOCAL_TTL), config.get(options.TABLE_LOG_TTL)
     if local is not None and timedelta(0) < ttl < local:
         reason = f"it is above table.log.ttl ({render_duration(ttl)})"
-        raise InvalidTable(table=table, field=options.TABLE_LOG_LOCAL_TTL.key, value=render_duration(local), reason=reason)
+        raise InvalidTable(
+            table=table, field=options.TABLE_LOG_LOCAL_TTL.key, value=render_duration(local), reason=reason
+        )
 
 
 def _check_auto_partition(table: str, config: Config, partition_keys: Sequence[str]) -> None:
@@ -46,15 +51,24 @@ def _check_auto_partition(table: str, config: Config, partition_keys: Sequence[s
     field = options.TABLE_AUTO_PARTITION_KEY.key
     if not partition_keys:
         raise InvalidTable(
-            table=table, field=options.TABLE_AUTO_PARTITION_ENABLED.key, value="true", reason="the table has no partition key"
+            table=table,
+            field=options.TABLE_AUTO_PARTITION_ENABLED.key,
+            value="true",
+            reason="the table has no partition key",
         )
     if key is None and len(partition_keys) > 1:
-        raise InvalidTable(table=table, field=field, value="", reason=f"name which of {', '.join(partition_keys)} holds the time")
+        raise InvalidTable(
+            table=table, field=field, value="", reason=f"name which of {', '.join(partition_keys)} holds the time"
+        )
     if key is not None and key not in partition_keys:
-        raise InvalidTable(table=table, field=field, value=key, reason=f"it is none of the partition keys {', '.join(partition_keys)}")
+        raise InvalidTable(
+            table=table, field=field, value=key, reason=f"it is none of the partition keys {', '.join(partition_keys)}"
+        )
     zone = config.get(options.TABLE_AUTO_PARTITION_TIME_ZONE)
     try:
         ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         reason = "no such time zone is known on this machine"
-        raise InvalidTable(table=table, field=options.TABLE_AUTO_PARTITION_TIME_ZONE.key, value=zone, reason=reason) from None
+        raise InvalidTable(
+            table=table, field=options.TABLE_AUTO_PARTITION_TIME_ZONE.key, value=zone, reason=reason
+        ) from None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The coordinator: the only writer of tiering state. A front for its parts; each call is short and never waits for a lake
-while it holds the lock."""
+"""The coordinator: the only writer of tiering state. A front for its parts; each call is short and never waits for a
+lake while it holds the lock."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ class Coordinator:
         """Loads the state, meets it with the hot store's tables, and checks the lakes. Raises `InvalidConfig`."""
         board = self.board
         with board.lock:
-            board.jobs = {n: JobRecord.from_json(n, b, board.clock.monotonic()) for n, b in board.store.load_jobs().items()}
+            board.jobs = {
+                n: JobRecord.from_json(n, b, board.clock.monotonic()) for n, b in board.store.load_jobs().items()
+            }
             self.leases.load()
             stored = int(board.store.meta("coordinator_epoch") or 0)
             # Seconds since 1970 as a floor: it grows also when the file was lost.

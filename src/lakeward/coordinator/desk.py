@@ -63,7 +63,9 @@ class Desk:
             board.touch_job(job)
         job.check_current(request.instance)
         if request.instance != job.instance:
-            self._give_back_all(job.name, f"instance {request.instance} of job {job.name} took the place of {job.instance}")
+            self._give_back_all(
+                job.name, f"instance {request.instance} of job {job.name} took the place of {job.instance}"
+            )
         if job.take(request, board.clock.monotonic(), board.clock.now_ms()):
             board.touch_job(job)
         return job
@@ -87,7 +89,9 @@ class Desk:
     def _held(self, request: HeartbeatRequest, table_id: TableId, epoch: Epoch) -> tuple[TableRecord, Lease] | str:
         return self._find_lease(request.job, request.instance, table_id, epoch)
 
-    def _find_lease(self, job: JobName, instance: InstanceId, table_id: TableId, epoch: Epoch) -> tuple[TableRecord, Lease] | str:
+    def _find_lease(
+        self, job: JobName, instance: InstanceId, table_id: TableId, epoch: Epoch
+    ) -> tuple[TableRecord, Lease] | str:
         """The record and its lease if this instance holds it under this epoch; else the reason why not, in words."""
         record = self._board.tables.get(table_id)
         if record is None:
@@ -95,7 +99,10 @@ class Desk:
         if record.state in _NO_WORK:
             return f"the table is {record.state}: {record.reason or 'by call'}"
         if record.lease is None:
-            return f"nobody holds the lease, epoch {record.epoch} is {record.state}: {record.reason or 'it was given back'}"
+            return (
+                f"nobody holds the lease, epoch {record.epoch} is {record.state}: "
+                f"{record.reason or 'it was given back'}"
+            )
         if (record.lease.job, record.lease.instance) != (job, instance):
             return f"epoch {record.epoch} is leased to job {record.lease.job}, instance {record.lease.instance}"
         if record.epoch != epoch:
@@ -141,7 +148,9 @@ class Desk:
     def _end(self, request: HeartbeatRequest, ended: TableFinished | TableFailed) -> TableVerdict:
         record = self._board.tables.get(ended.table_id)
         if record is not None and record.last_finish == (ended.epoch, request.instance):
-            return TableVerdict(table_id=ended.table_id, verdict=Verdict.OK, reason="recorded before", round_id=ended.round_id)
+            return TableVerdict(
+                table_id=ended.table_id, verdict=Verdict.OK, reason="recorded before", round_id=ended.round_id
+            )
         held = self._held(request, ended.table_id, ended.epoch)
         if isinstance(held, str):
             return self._refusal(ended.table_id, held, ended.round_id)
@@ -151,7 +160,9 @@ class Desk:
             self._record_failure(*held, ended, request)
         return TableVerdict(table_id=ended.table_id, verdict=Verdict.OK, round_id=ended.round_id)
 
-    def _record_finish(self, record: TableRecord, lease: Lease, finished: TableFinished, request: HeartbeatRequest) -> None:
+    def _record_finish(
+        self, record: TableRecord, lease: Lease, finished: TableFinished, request: HeartbeatRequest
+    ) -> None:
         board = self._board
         duration_ms = 1_000 * (board.clock.monotonic() - lease.granted_at)
         record.last_finish = (finished.epoch, request.instance)
@@ -159,9 +170,13 @@ class Desk:
         record.caught_up_at_ms = max(record.caught_up_at_ms, finished.caught_up_at_ms or 0)
         record.failures_in_a_row, record.error = 0, None
         if finished.result is not None:
-            record.estimate = record.estimate.with_sample(RoundSample(duration_ms=duration_ms, backlog_bytes=lease.backlog_bytes))
+            record.estimate = record.estimate.with_sample(
+                RoundSample(duration_ms=duration_ms, backlog_bytes=lease.backlog_bytes)
+            )
             record.lake.rows = finished.result.lake_rows if finished.result.lake_rows is not None else record.lake.rows
-            record.lake.bytes = finished.result.lake_bytes if finished.result.lake_bytes is not None else record.lake.bytes
+            record.lake.bytes = (
+                finished.result.lake_bytes if finished.result.lake_bytes is not None else record.lake.bytes
+            )
             self._store_round(record, lease, "force-finished" if finished.force_finished else "done", finished.result)
         board.enter(record, _S.TIERED)
         board.enter(record, _S.PENDING if finished.force_finished else _S.SCHEDULED)
@@ -169,7 +184,9 @@ class Desk:
         if record.asked is not None and (record.covers(record.asked) or record.waiting.oldest_at_ms is None):
             record.asked = None
 
-    def _record_failure(self, record: TableRecord, lease: Lease, failed: TableFailed, request: HeartbeatRequest) -> None:
+    def _record_failure(
+        self, record: TableRecord, lease: Lease, failed: TableFailed, request: HeartbeatRequest
+    ) -> None:
         board = self._board
         record.last_finish = (failed.epoch, request.instance)
         reason = str(failed.error.get("message") or failed.error.get("code") or "no reason given")
@@ -182,7 +199,9 @@ class Desk:
         self._store_round(record, lease, "failed", None, failed)
         board.enter(record, _S.FAILED, reason)
         if record.failures_in_a_row >= board.options.quarantine_after:
-            board.enter(record, _S.QUARANTINED, f"{record.failures_in_a_row} rounds failed in a row, the last one: {reason}")
+            board.enter(
+                record, _S.QUARANTINED, f"{record.failures_in_a_row} rounds failed in a row, the last one: {reason}"
+            )
             return
         wait = backoff_ms(
             record.failures_in_a_row,
@@ -194,7 +213,12 @@ class Desk:
         board.retry_after(record, wait)
 
     def _store_round(
-        self, record: TableRecord, lease: Lease, outcome: str, result: RoundResult | None, failed: TableFailed | None = None
+        self,
+        record: TableRecord,
+        lease: Lease,
+        outcome: str,
+        result: RoundResult | None,
+        failed: TableFailed | None = None,
     ) -> None:
         """Kept for people; the wait is ours to tell, the phases after it are the job's."""
         phases = result.phases if result is not None else RoundPhases()

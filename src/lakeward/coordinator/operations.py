@@ -55,7 +55,9 @@ class Operations:
             elif record.state in (_S.PAUSED, _S.QUARANTINED):
                 self._board.enter(record, _S.SCHEDULED)
             elif record.state is _S.DISABLED:
-                raise TableBusy(table=record.name, reason="the lake is switched off for it; set table.datalake.enabled to true")
+                raise TableBusy(
+                    table=record.name, reason="the lake is switched off for it; set table.datalake.enabled to true"
+                )
             self._board.touch(record)
 
     # ---- tier now ----
@@ -67,7 +69,13 @@ class Operations:
         with self._board.change():
             if record.state in _STANDS:
                 raise TableBusy(table=record.name, reason=f"it is {record.state}: {record.reason or 'by call'}")
-            asked = Asked(table_id=record.table_id, path=path, offsets=offsets, since=self._board.clock.monotonic(), epoch=record.epoch)
+            asked = Asked(
+                table_id=record.table_id,
+                path=path,
+                offsets=offsets,
+                since=self._board.clock.monotonic(),
+                epoch=record.epoch,
+            )
             if not record.covers(offsets):
                 record.asked = offsets if record.asked is None else record.asked.raised(offsets)
                 self._board.look(record)
@@ -84,7 +92,9 @@ class Operations:
                 raise TableNotFound(table=str(asked.path))
             if record.covers(asked.offsets):
                 took = int(1_000 * (self._board.clock.monotonic() - asked.since))
-                return TierNowAnswer(path=asked.path, committed=record.committed, rounds=record.epoch - asked.epoch, took_ms=took)
+                return TierNowAnswer(
+                    path=asked.path, committed=record.committed, rounds=record.epoch - asked.epoch, took_ms=took
+                )
             if record.state in _STANDS:
                 raise TableBusy(table=record.name, reason=f"it is {record.state}: {record.reason or 'by call'}")
             return None
@@ -120,8 +130,9 @@ class Operations:
 
     # ---- repair ----
     def repair(self, path: TablePath, choice: RepairChoice) -> None:
-        """The next round makes lake and log meet again and begins a new generation of the ledger. The lake is read first, outside
-        the lock: what it holds now is where the new generation begins. Safe to repeat until that round has committed."""
+        """The next round makes lake and log meet again and begins a new generation of the ledger. The lake is read
+        first, outside the lock: what it holds now is where the new generation begins. Safe to repeat until that round
+        has committed."""
         with self._board.lock:
             record = self._board.find(path)
             storage = self._board.lake_of(record)

@@ -54,7 +54,9 @@ class CoordinatorOptions:
     """How often, at most, a table's reported offsets are confirmed in the lake itself before retention may use them."""
 
     ledger_kept_s: float = 7 * 86_400.0
-    """After that the entries of a bucket are merged; above `tiering.round.max-age`, so a late commit is still recognised."""
+    """After that the entries of a bucket are merged; above `tiering.round.max-age`, so a late commit is still
+    recognised.
+    """
 
     rounds_kept: int = 10_000
     read_lease_limit_s: float = 3_600.0
@@ -115,7 +117,9 @@ class TableOptions:
 
     @property
     def round_limit_ms(self) -> int:
-        """The longest a round may take before it is force-finished: half the freshness unless the table says otherwise."""
+        """The longest a round may take before it is force-finished: half the freshness unless the table says
+        otherwise.
+        """
         return self.limit_ms if self.limit_ms is not None else max(1, self.freshness_ms // 2)
 
 

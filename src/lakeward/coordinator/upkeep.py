@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the coordinator does in the background: the scheduling tick, reading lakes, snapshot expiry, orphan removal, pruning."""
+"""What the coordinator does in the background: the scheduling tick, reading lakes, snapshot expiry, orphan removal,
+pruning.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ log = logging.getLogger(__name__)
 
 
 class Upkeep:
-    """`run` does one round of upkeep and is safe to repeat; `start` does it in threads. Lakes are asked without the lock."""
+    """`run` does one round of upkeep and is safe to repeat; `start` does it in threads. Lakes are asked without the
+    lock.
+    """
 
     def __init__(
         self,
@@ -109,7 +113,9 @@ class Upkeep:
         return self._expiry.run(record)
 
     def remove_orphans_of(self, record: TableRecord) -> int:
-        """By intents each time; once in a long while by listing everything, in case intents were lost. Returns the bytes freed."""
+        """By intents each time; once in a long while by listing everything, in case intents were lost. Returns the
+        bytes freed.
+        """
         storage = self._board.lake_of(record)
         if storage is None:
             return 0
@@ -118,7 +124,9 @@ class Upkeep:
             storage,
             record.info,
             clock=self._board.clock,
-            options=OrphanOptions(grace_ms=int(1_000 * options.orphan_grace_s), max_age_ms=int(1_000 * options.round_max_age_s)),
+            options=OrphanOptions(
+                grace_ms=int(1_000 * options.orphan_grace_s), max_age_ms=int(1_000 * options.round_max_age_s)
+            ),
             hold=lambda: self.hold(record),
             adopt=lambda base: self._adopt(record, base),
         )

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Orphan removal: deletes files of ours that no snapshot references and that no commit still possible could (design.md 6.7, 6.8).
+"""Orphan removal: deletes files of ours that no snapshot references and that no commit still possible could (design.md
+6.7, 6.8).
 
-The order carries the proof. Files are listed first; then the lake is brought to a state in which their writers' commits are
-refused; then references are read; the difference is deleted. What a writer adds later is a later pass's.
+The order carries the proof. Files are listed first; then the lake is brought to a state in which their writers' commits
+are refused; then references are read; the difference is deleted. What a writer adds later is a later pass's.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ Adopt = Callable[[LakeBase], None]
 
 @dataclass(frozen=True, kw_only=True)
 class OrphanOptions:
-    """`grace_ms`: younger files are left alone, as a cancelled task goes on writing for seconds. `max_age_ms`: a round older than
-    that never commits and an intent older than that need not be kept (`tiering.round.max-age`)."""
+    """`grace_ms`: younger files are left alone, as a cancelled task goes on writing for seconds. `max_age_ms`: a round
+    older than that never commits and an intent older than that need not be kept (`tiering.round.max-age`)."""
 
     grace_ms: int = 600_000
     max_age_ms: int = 2 * 24 * 3_600_000
@@ -52,14 +53,18 @@ class OrphanReport:
 class OrphanRemoval:
     """One table's. Safe to stop anywhere and to run again, also twice at once."""
 
-    def __init__(self, lake: LakeStorage, table: TableInfo, *, clock: Clock, options: OrphanOptions, hold: Hold, adopt: Adopt) -> None:
+    def __init__(
+        self, lake: LakeStorage, table: TableInfo, *, clock: Clock, options: OrphanOptions, hold: Hold, adopt: Adopt
+    ) -> None:
         self._table, self._clock, self._options = table, clock, options
         self._hold, self._adopt = hold, adopt
         self._reader = lake.open_reader(table)
         self._upkeep = lake.open_maintenance(table)
 
     def by_intents(self, intents: IntentStore) -> OrphanReport:
-        """Looks under the prefixes of recorded intents. Raises what the lake raises; a rolled back lake stops the pass."""
+        """Looks under the prefixes of recorded intents. Raises what the lake raises; a rolled back lake stops
+        the pass.
+        """
         found = intents.open_intents(self._table.table_id)
         listed = self._list(found)
         fault_point("orphans.listed", table=str(self._table.path))
@@ -74,10 +79,14 @@ class OrphanRemoval:
         forgotten = self._forget(intents, found, base)
         stopped = None if len(ready) == len(suspects) else "a round holds the table, or the fence did not land"
         waiting = sum(len(listed[i.round_id]) for i in suspects if i not in ready)
-        return OrphanReport(files=files, bytes=freed, waiting=waiting, forgotten=forgotten, fenced=fenced, stopped=stopped)
+        return OrphanReport(
+            files=files, bytes=freed, waiting=waiting, forgotten=forgotten, fenced=fenced, stopped=stopped
+        )
 
     def sweep(self) -> OrphanReport:
-        """Looks at every file of ours, for when intents were lost. Always fences before it deletes: whose files they are is not known."""
+        """Looks at every file of ours, for when intents were lost. Always fences before it deletes: whose files they
+        are is not known.
+        """
         try:
             before = self._reader.load_base()
             listed = list(self._upkeep.list_files())
@@ -95,7 +104,9 @@ class OrphanRemoval:
         return OrphanReport(files=files, bytes=freed, fenced=fenced)
 
     def _fence_unless(self, is_enough: Callable[[LakeBase], bool]) -> tuple[LakeBase, bool]:
-        """The base as it then is, and whether this call fenced. Reconciles first; fences only while the table is held."""
+        """The base as it then is, and whether this call fenced. Reconciles first; fences only
+        while the table is held.
+        """
         base = self._reader.load_base()
         if is_enough(base):
             return base, False

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Iterators on threads of their own, a little ahead of whoever consumes them: one file is decoded while another is looked at."""
+"""Iterators on threads of their own, a little ahead of whoever consumes them: one file is decoded while another is
+looked at.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ class _Source(Generic[T]):
 
 
 def read_ahead(makers: Iterable[Callable[[], Iterator[T]]]) -> Iterator[T]:
-    """The items of all, in order. An error is raised where its item would have come; closing early ends every thread."""
+    """The items of all, in order. An error is raised where its item would have come; closing
+    early ends every thread.
+    """
     waiting, running = deque(makers), deque[_Source[T]]()
     try:
         while waiting or running:

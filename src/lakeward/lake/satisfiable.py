@@ -13,8 +13,8 @@ import pyarrow.fs as fs
 def may_match(filter: pc.Expression, schema: pa.Schema, known: Sequence[pc.Expression]) -> list[bool]:
     """For each of `known` (an expression that holds for every row of something), whether the filter may hold too.
 
-    Arrow simplifies a filter under what is known only for fragments of a dataset, so each fact becomes a fragment that is
-    never opened. In doubt the answer is yes."""
+    Arrow simplifies a filter under what is known only for fragments of a dataset, so each fact becomes a fragment that
+    is never opened. In doubt the answer is yes."""
     import pyarrow.dataset as ds  # loads pandas where that is installed: half a second that most processes never need
 
     parquet, nowhere = ds.ParquetFileFormat(), fs.LocalFileSystem()

@@ -142,7 +142,9 @@ def _from_arrow_type(where: str, arrow: pa.DataType) -> DataType:
     if pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow):
         return ArrayType(element=from_arrow_field(arrow.value_field))
     if pa.types.is_struct(arrow):
-        return RowType(fields=tuple(RowField(name=f.name, type=from_arrow_field(f), comment=_comment(f)) for f in arrow))
+        return RowType(
+            fields=tuple(RowField(name=f.name, type=from_arrow_field(f), comment=_comment(f)) for f in arrow)
+        )
     raise UnsupportedType(where=where, type=str(arrow), by="Lakeward", reason="no column type matches this Arrow type")
 
 

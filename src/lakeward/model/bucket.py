@@ -36,9 +36,17 @@ class Bucket:
 def partition_name(values: Sequence[str]) -> str:
     """The partition's name from its key values as text. Checked: it names folders and must read back the same."""
     for value in values:
-        if not value or PARTITION_SEPARATOR in value or "/" in value or "\\" in value or "\x00" in value or value in (".", ".."):
+        if (
+            not value
+            or PARTITION_SEPARATOR in value
+            or "/" in value
+            or "\\" in value
+            or "\x00" in value
+            or value in (".", "..")
+        ):
             raise InvalidRequest(
-                what=f"partition value {value!r}", reason="a value is not empty, not . or .., and has no $, / , \\ or NUL in it"
+                what=f"partition value {value!r}",
+                reason="a value is not empty, not . or .., and has no $, / , \\ or NUL in it",
             )
     return PARTITION_SEPARATOR.join(values)
 

@@ -10,8 +10,8 @@ from lakeward.model.ids import SnapshotId
 
 @dataclass(frozen=True, kw_only=True)
 class ExpiringSnapshot:
-    """A snapshot that its table's retention lets go. `trace` is its plugin's own: enough to find the snapshot's files once the
-    table has forgotten it, and kept until they are deleted."""
+    """A snapshot that its table's retention lets go. `trace` is its plugin's own: enough to find the snapshot's files
+    once the table has forgotten it, and kept until they are deleted."""
 
     snapshot_id: SnapshotId
     trace: str = ""

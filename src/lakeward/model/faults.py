@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fault points: named steps of the protocol where a test may raise, pause or kill. Without an injector they cost a call."""
+"""Fault points: named steps of the protocol where a test may raise, pause or kill. Without an injector they cost a
+call.
+"""
 
 from __future__ import annotations
 

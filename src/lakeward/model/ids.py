@@ -25,8 +25,8 @@ _draw: Callable[[], uuid.UUID] = uuid.uuid4
 
 
 def draw_ids_from(source: Callable[[], uuid.UUID]) -> Callable[[], uuid.UUID]:
-    """All new ids come from `source`, until told otherwise; returns the source before. Tests that must repeat themselves need it:
-    a table's id breaks ties and spreads back-offs."""
+    """All new ids come from `source`, until told otherwise; returns the source before. Tests that must repeat
+    themselves need it: a table's id breaks ties and spreads back-offs."""
     global _draw
     before, _draw = _draw, source
     return before

@@ -27,7 +27,9 @@ class Column:
 
     def __post_init__(self) -> None:
         if not self.name or self.name != self.name.strip() or "\x00" in self.name:
-            raise InvalidTable(table="?", field="column", value=self.name, reason="a name is not empty and has no outer blanks")
+            raise InvalidTable(
+                table="?", field="column", value=self.name, reason="a name is not empty and has no outer blanks"
+            )
 
     def to_json(self) -> dict[str, Any]:
         return {"name": self.name, "type": str(self.type), "comment": self.comment}
@@ -50,7 +52,9 @@ class Schema:
         seen: set[str] = set()
         for column in self.columns:
             if column.name in SYSTEM_COLUMNS:
-                raise InvalidTable(table="?", field="column", value=column.name, reason="this name is a system column's")
+                raise InvalidTable(
+                    table="?", field="column", value=column.name, reason="this name is a system column's"
+                )
             if column.name in seen:
                 raise InvalidTable(table="?", field="column", value=column.name, reason="this name is there twice")
             seen.add(column.name)
@@ -63,7 +67,9 @@ class Schema:
         for column in self.columns:
             if column.name == name:
                 return column
-        raise InvalidTable(table="?", field="column", value=name, reason=f"no such column; there are {', '.join(self.names)}")
+        raise InvalidTable(
+            table="?", field="column", value=name, reason=f"no such column; there are {', '.join(self.names)}"
+        )
 
     def with_added(self, added: Iterable[Column]) -> Schema:
         return Schema(columns=(*self.columns, *added), schema_id=self.schema_id + 1)

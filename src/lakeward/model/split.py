@@ -64,7 +64,9 @@ Split = LogSplit | SnapshotSplit
 def split_from_json(body: dict[str, Any]) -> Split:
     bucket = Bucket(body["partition"], body["bucket"])
     if body["kind"] == "snapshot":
-        return SnapshotSplit(bucket=bucket, snapshot_id=body["snapshot_id"], log_offset=body["log_offset"], index=body["index"])
+        return SnapshotSplit(
+            bucket=bucket, snapshot_id=body["snapshot_id"], log_offset=body["log_offset"], index=body["index"]
+        )
     return LogSplit(bucket=bucket, range=OffsetRange(body["start"], body["stop"]), index=body["index"])
 
 

@@ -14,8 +14,8 @@ from lakeward.model.ids import TableId
 from lakeward.model.schema import Schema
 
 FLUSS_PARTITIONS = "lakeward.fluss.partitions"
-"""A property that tables of an Apache Fluss cluster carry: JSON, partition id -> name. Fluss counts offsets per id: a partition
-that is dropped and made again begins at 0, under the same name."""
+"""A property that tables of an Apache Fluss cluster carry: JSON, partition id -> name. Fluss counts offsets per id: a
+partition that is dropped and made again begins at 0, under the same name."""
 
 GONE_PARTITION = "#"
 """Before the number of a partition that Fluss no longer has and whose name nobody knows."""
@@ -75,7 +75,11 @@ class TableDescriptor:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "properties", dict(self.properties))
-        for what, names in (("primary key", self.primary_key), ("partition key", self.partition_keys), ("bucket key", self.bucket_keys)):
+        for what, names in (
+            ("primary key", self.primary_key),
+            ("partition key", self.partition_keys),
+            ("bucket key", self.bucket_keys),
+        ):
             self._check_names(what, names)
         if not 1 <= self.bucket_count <= 10_000:
             raise self._wrong("bucket count", str(self.bucket_count), "1 to 10,000 are allowed")
@@ -97,14 +101,20 @@ class TableDescriptor:
     def _check_key_subsets(self) -> None:
         key = set(self.primary_key)
         if not set(self.partition_keys) <= key:
-            raise self._wrong("partition key", ",".join(self.partition_keys), "partition keys of a PK table are part of its primary key")
+            raise self._wrong(
+                "partition key",
+                ",".join(self.partition_keys),
+                "partition keys of a PK table are part of its primary key",
+            )
         if not key - set(self.partition_keys):
             raise self._wrong("primary key", ",".join(self.primary_key), "it needs a column that is no partition key")
         if not self.bucket_keys:
             rest = tuple(n for n in self.primary_key if n not in self.partition_keys)
             object.__setattr__(self, "bucket_keys", rest)
         if not set(self.bucket_keys) <= key:
-            raise self._wrong("bucket key", ",".join(self.bucket_keys), "bucket keys of a PK table are part of its primary key")
+            raise self._wrong(
+                "bucket key", ",".join(self.bucket_keys), "bucket keys of a PK table are part of its primary key"
+            )
 
     def _wrong(self, what: str, value: str, reason: str) -> InvalidTable:
         return InvalidTable(table="?", field=what, value=value, reason=reason)

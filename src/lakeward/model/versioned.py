@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Versioned bytes: how small results travel between processes without pickles.
 
-Layout: magic `LWV1`, CRC-32 of all that follows (u32, little-endian like the next), length of a JSON header (u32), the header
-(kind, version, body, blob lengths), the blobs.
+Layout: magic `LWV1`, CRC-32 of all that follows (u32, little-endian like the next), length of a JSON header (u32), the
+header (kind, version, body, blob lengths), the blobs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ def pack(kind: str, version: int, body: dict[str, Any], blobs: Sequence[bytes] =
 
 
 def unpack(kind: str, newest: int, data: bytes) -> tuple[int, dict[str, Any], list[bytes]]:
-    """(version, body, blobs). A newer version than `newest` is an `IncompatibleVersion`, anything else an `InvalidRequest`."""
+    """(version, body, blobs). A newer version than `newest` is an `IncompatibleVersion`, anything else an
+    `InvalidRequest`.
+    """
     try:
         if data[:4] != MAGIC:
             raise ValueError("wrong magic")

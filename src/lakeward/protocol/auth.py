@@ -39,7 +39,9 @@ class Token:
         name, _, rest = text.partition(":")
         role, _, secret = rest.partition(":")
         if not (name and secret and role in set(Role)):
-            raise InvalidConfig(where="server.tokens", reason="write each token as name:role:secret with role read, write, job or admin")
+            raise InvalidConfig(
+                where="server.tokens", reason="write each token as name:role:secret with role read, write, job or admin"
+            )
         return cls(name=name, role=Role(role), secret=secret)
 
     def __repr__(self) -> str:
@@ -61,7 +63,9 @@ class TokenSet:
         return cls(tuple(Token.parse(t) for t in texts))
 
     def authorize(self, secret: str | None, needed: Role, what: str) -> Token:
-        """The caller's token. Raises `Unauthorized` or `Forbidden`. Compares in constant time, every token each time."""
+        """The caller's token. Raises `Unauthorized` or `Forbidden`. Compares in constant time,
+        every token each time.
+        """
         if not self.tokens:
             return ANONYMOUS
         found = None

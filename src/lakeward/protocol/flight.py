@@ -23,9 +23,10 @@ from lakeward.protocol.codec import decode, encode
 T = TypeVar("T")
 
 MAX_UNDER_WAY = 32
-"""Batches of one writer that may be sent before the first of them is acknowledged, all to one bucket where it comes to that. The server
-remembers as many, so that each of them can be sent again after a broken connection. Enough to keep a server busy while
-acknowledgements travel; acknowledgements of so many fit in one gRPC window, so neither side ever waits for the other to read."""
+"""Batches of one writer that may be sent before the first of them is acknowledged, all to one bucket where it comes to
+that. The server remembers as many, so that each of them can be sent again after a broken connection. Enough to keep a
+server busy while acknowledgements travel; acknowledgements of so many fit in one gRPC window, so neither side ever
+waits for the other to read."""
 
 
 class PutKind(StrEnum):
@@ -38,7 +39,8 @@ class PutKind(StrEnum):
 class PutCommand:
     """Opens a put stream. `columns` names those of a partial upsert; None: all of the table's.
 
-    `schema_id` is the schema the batches were made for; `writer` with the headers' sequences makes retries exactly-once."""
+    `schema_id` is the schema the batches were made for; `writer` with the headers' sequences makes retries
+    exactly-once."""
 
     table: TablePath
     table_id: TableId
@@ -58,8 +60,8 @@ class BatchHeader:
 
 @dataclass(frozen=True, kw_only=True)
 class PutAck:
-    """One per batch, in order: the offsets it was given (on PK tables those of its changelog). With an `error`, in its wire form, it
-    says that this batch and those behind it are not acknowledged; nothing comes after it."""
+    """One per batch, in order: the offsets it was given (on PK tables those of its changelog). With an `error`, in its
+    wire form, it says that this batch and those behind it are not acknowledged; nothing comes after it."""
 
     start: int
     stop: int
@@ -77,9 +79,10 @@ class Read(StrEnum):
 class Ticket:
     """What `do_get` serves. `schema_id` and `width` are the reader's schema: its id and how many columns it has.
 
-    log: `bucket`, `range`. tail: `offsets` (buckets that are not in it are read from their start), `wait_ms`; each batch says
-    its bucket in app_metadata; the stream ends when all buckets were read to their ends, after at most `wait_ms` without a
-    row. snapshot: `bucket`, `snapshot_id`, `log_offset`. lookup: `bucket`, `keys` (base64 of an Arrow stream of key columns).
+    log: `bucket`, `range`. tail: `offsets` (buckets that are not in it are read from their start), `wait_ms`; each
+    batch says its bucket in app_metadata; the stream ends when all buckets were read to their ends, after at most
+    `wait_ms` without a row. snapshot: `bucket`, `snapshot_id`, `log_offset`. lookup: `bucket`, `keys` (base64 of an
+    Arrow stream of key columns).
     """
 
     kind: Read

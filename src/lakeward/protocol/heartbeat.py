@@ -33,7 +33,9 @@ class TableInWork:
 
 @dataclass(frozen=True, kw_only=True)
 class TableFinished:
-    """`result` None: there was nothing to do. `force_finished`: the round's limit came first; queue it again at once."""
+    """`result` None: there was nothing to do. `force_finished`: the round's limit came first;
+    queue it again at once.
+    """
 
     table_id: TableId
     epoch: Epoch
@@ -46,7 +48,9 @@ class TableFinished:
 
 @dataclass(frozen=True, kw_only=True)
 class TableFailed:
-    """`error` is the wire form of a typed error. `given_back`: not a failure (shutdown, lost race); no count, no back-off."""
+    """`error` is the wire form of a typed error. `given_back`: not a failure (shutdown, lost race); no count, no
+    back-off.
+    """
 
     table_id: TableId
     epoch: Epoch
@@ -123,8 +127,8 @@ class HeartbeatAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseCheck:
-    """`expirable`: snapshots that the commit could take out of the lake table; `token`: the round id that the commit demands as the
-    lake's newest, so that a commit with those can no longer land once the lake's token is another."""
+    """`expirable`: snapshots that the commit could take out of the lake table; `token`: the round id that the commit
+    demands as the lake's newest, so that a commit with those can no longer land once the lake's token is another."""
 
     job: JobName
     instance: InstanceId
@@ -137,7 +141,9 @@ class LeaseCheck:
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseVerdict:
-    """`expire`: those of the asked snapshots that nobody reads and that nobody can lease any more: the commit may take them."""
+    """`expire`: those of the asked snapshots that nobody reads and that nobody can lease any more: the commit may take
+    them.
+    """
 
     held: bool
     reason: str = ""

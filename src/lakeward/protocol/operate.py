@@ -17,7 +17,9 @@ from lakeward.protocol.views import JobStatus, TableStatus
 
 @dataclass(frozen=True, kw_only=True)
 class CoordinatorStatus:
-    """The whole, for the dashboard. `lakes`: format -> "" or why it does not answer. `figures`: plain numbers, names as in metrics."""
+    """The whole, for the dashboard. `lakes`: format -> "" or why it does not answer. `figures`: plain numbers, names as
+    in metrics.
+    """
 
     coordinator_epoch: int
     now_ms: int
@@ -75,21 +77,27 @@ class RepairChoice(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ResyncTable:
-    """`resync`: make the lake equal to the hot store again. `gap` (log tables): accept that rows between are in neither."""
+    """`resync`: make the lake equal to the hot store again. `gap` (log tables): accept that rows between are in
+    neither.
+    """
 
     choice: RepairChoice = RepairChoice.RESYNC
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdoptTable:
-    """Takes over a lake table that has snapshots of ours. The descriptor is needed where the hot side does not exist."""
+    """Takes over a lake table that has snapshots of ours. The descriptor is needed where the hot side does
+    not exist.
+    """
 
     descriptor: TableDescriptor | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdmissionQuery:
-    """What if: another number of slots, other freshness or durations, a table that is not there yet. Times in milliseconds."""
+    """What if: another number of slots, other freshness or durations, a table that is not there yet. Times in
+    milliseconds.
+    """
 
     slots: int | None = None
     pool: str = "default"

@@ -13,13 +13,16 @@ from lakeward.errors import InvalidConfig
 
 TOKEN_VARIABLE = "LAKEWARD_TOKEN"  # noqa: S105 - the name of a variable
 FILE_VARIABLE = "LAKEWARD_CLIENT__TOKEN_FILE"
-"""The variables of `client.token` and `client.token-file`. Written out here: tasks need not load all options for them."""
+"""The variables of `client.token` and `client.token-file`. Written out here: tasks need not load all options for them.
+"""
 
 _KNOWN: dict[str, TokenSource] = {}
 
 
 class TokenSource:
-    """Threads share it. A file that cannot be read for a moment, as while it is being replaced, leaves the last secret in force."""
+    """Threads share it. A file that cannot be read for a moment, as while it is being replaced, leaves the last secret
+    in force.
+    """
 
     def __init__(self, secret: str | None = None, file: Path | None = None) -> None:
         self.file = file
@@ -29,7 +32,9 @@ class TokenSource:
 
     @classmethod
     def of(cls, secret: str | None, file: Path | None) -> TokenSource:
-        """`client.token`, else what is in `client.token-file`. Raises `InvalidConfig` for a file that cannot be read."""
+        """`client.token`, else what is in `client.token-file`. Raises `InvalidConfig` for a
+        file that cannot be read.
+        """
         if secret is not None or file is None:
             return cls(secret)
         source = cls(file=file.absolute())
@@ -41,7 +46,9 @@ class TokenSource:
 
     @classmethod
     def of_process(cls, environment: Mapping[str, str] | None = None) -> TokenSource:
-        """What this process was started with. A file that is not here, as on another machine's executor, is no token."""
+        """What this process was started with. A file that is not here, as on another machine's
+        executor, is no token.
+        """
         variables = os.environ if environment is None else environment
         file = variables.get(FILE_VARIABLE)
         return cls(variables.get(TOKEN_VARIABLE), None if file is None or TOKEN_VARIABLE in variables else Path(file))
@@ -56,7 +63,9 @@ class TokenSource:
             variables[TOKEN_VARIABLE] = self._secret
 
     def use_for(self, uri: str) -> None:
-        """The catalog that a server keeps under this address is shown the server's token, which never travels with a plan."""
+        """The catalog that a server keeps under this address is shown the server's token, which never travels with a
+        plan.
+        """
         _KNOWN[uri.rstrip("/")] = self
 
     @classmethod
@@ -80,7 +89,9 @@ class TokenSource:
         return found.st_mtime_ns, found.st_size, found.st_ino
 
     def _read(self, stamp: tuple[int, int, int]) -> None:
-        """The stamp is from before: a file that changes while it is read is read again. An empty one is about to be written."""
+        """The stamp is from before: a file that changes while it is read is read again. An empty one is about to be
+        written.
+        """
         assert self.file is not None
         secret = self.file.read_text().strip()
         if secret:

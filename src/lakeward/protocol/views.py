@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the coordinator shows: tables, jobs, rounds, the queue. Read by the dashboard, the command line and the client."""
+"""What the coordinator shows: tables, jobs, rounds, the queue. Read by the dashboard, the command line and
+the client.
+"""
 
 from __future__ import annotations
 

@@ -17,14 +17,28 @@ from lakeward.read.result import ReadResult, describe_freshness
 from lakeward.read.tail import TailFold, fold_tail, read_live, replacing, without_replaced, without_replaced_mixed
 from lakeward.spi.hot import HotPlugin
 
-__all__ = ["OpenRead", "ReadRequest", "append_bucket", "conform", "describe_freshness", "fold_tails", "open_read", "read", "request_of"]
+__all__ = [
+    "OpenRead",
+    "ReadRequest",
+    "append_bucket",
+    "conform",
+    "describe_freshness",
+    "fold_tails",
+    "open_read",
+    "read",
+    "request_of",
+]
 
 HELD_ROWS = 131_072
-"""PK tails of at most so many offsets in all are read once and held in memory, as two batches of the lake are; longer ones twice."""
+"""PK tails of at most so many offsets in all are read once and held in memory, as two batches of the lake are; longer
+ones twice.
+"""
 
 
 def read(plugin: HotPlugin, request: ReadRequest, open_lake: LakeOpener | None = None) -> ReadResult:
-    """Plans under a lease and returns the result, to be consumed once. Errors in the request are raised here, not later."""
+    """Plans under a lease and returns the result, to be consumed once. Errors in the request are raised here, not
+    later.
+    """
     opened = open_read(plugin, request, open_lake)
     return ReadResult(opened.schema, opened.bound, _conform(opened, _batches(opened)), opened.lease)
 
@@ -60,7 +74,9 @@ def _lake_batches(opened: OpenRead, folds: Mapping[Bucket, TailFold]) -> Iterato
         needed += (*descriptor.partition_keys, BUCKET, OFFSET)
     expression = opened.predicate.expression if opened.predicate else None
     columns = list(dict.fromkeys(needed)) or [OFFSET]
-    for bucket, batch in opened.pinned.scan_buckets(snapshot, columns=columns, filter=expression, buckets=buckets, without=by_offset):
+    for bucket, batch in opened.pinned.scan_buckets(
+        snapshot, columns=columns, filter=expression, buckets=buckets, without=by_offset
+    ):
         opened.lease.check()
         if bucket is None:
             yield without_replaced_mixed(batch, touched.values(), opened.table)
@@ -80,7 +96,11 @@ def _hot_batches(opened: OpenRead, folds: Mapping[Bucket, TailFold]) -> Iterator
     for bucket, tail in opened.union.tails.items():
         opened.lease.check()
         live = bucket in folds
-        rows = read_live(hot, table, folds[bucket], wanted) if live else hot.read_log(table, bucket, tail.start, tail.stop, wanted)
+        rows = (
+            read_live(hot, table, folds[bucket], wanted)
+            if live
+            else hot.read_log(table, bucket, tail.start, tail.stop, wanted)
+        )
         yield from (append_bucket(batch, bucket) for batch in rows)
 
 

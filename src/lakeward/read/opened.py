@@ -105,8 +105,8 @@ class OpenRead:
 
 
 def open_read(plugin: HotPlugin, request: ReadRequest, open_lake: LakeOpener | None = None) -> OpenRead:
-    """Raises what is wrong with the request (`InvalidRequest`, `TableNotFound`, `SnapshotGone`, `ReadTooFarAhead`), and what
-    does not answer (`ServerUnavailable`, `LakeUnavailable`)."""
+    """Raises what is wrong with the request (`InvalidRequest`, `TableNotFound`, `SnapshotGone`, `ReadTooFarAhead`), and
+    what does not answer (`ServerUnavailable`, `LakeUnavailable`)."""
     coordinator = plugin.coordinator()
     for attempt in range(PLAN_ATTEMPTS):
         plan, lease = _lease(plugin, coordinator, request)
@@ -137,7 +137,9 @@ def _lease(plugin: HotPlugin, coordinator: CoordinatorClient, request: ReadReque
 
 
 def _plan_without_lake(plugin: HotPlugin, request: ReadRequest) -> ReadPlan:
-    """The hot store alone can be read while the lake is in trouble: nothing but the log itself has to be kept for that."""
+    """The hot store alone can be read while the lake is in trouble: nothing but the log itself has to be kept
+    for that.
+    """
     table = plugin.store().load_table(request.path)
     return ReadPlan(
         table=table,
@@ -156,13 +158,19 @@ def _open(plugin: HotPlugin, request: ReadRequest, plan: ReadPlan, lease: HeldLe
     hot = plugin.store()
     lake = None if request.mode is ReadMode.HOT else open_lake(plan)
     pinned = None if lake is None else lake.pinned()
-    union = plan_hot(hot.freeze(plan.table), is_pk=plan.table.is_pk) if request.mode is ReadMode.HOT else _plan(request, plan, pinned, hot)
+    union = (
+        plan_hot(hot.freeze(plan.table), is_pk=plan.table.is_pk)
+        if request.mode is ReadMode.HOT
+        else _plan(request, plan, pinned, hot)
+    )
     if request.as_of is not None and lake is not None and union.snapshot_id is not None:
         plugin.coordinator().hold_snapshot(plan.lease_id, request.lease_s, union.snapshot_id)
         lake.load_snapshot(union.snapshot_id)  # lease first, then the check that it stands
     hot_buckets = {*union.tails, *union.needs_kv}
     union = union.without(hot_buckets - prune_buckets(plan.table, predicate, hot_buckets))
-    opened = OpenRead(request=request, plan=plan, union=union, lease=lease, hot=hot, lake=lake, pinned=pinned, predicate=predicate)
+    opened = OpenRead(
+        request=request, plan=plan, union=union, lease=lease, hot=hot, lake=lake, pinned=pinned, predicate=predicate
+    )
     return replace(opened, union=union.with_kv(_take_snapshots(opened))) if union.needs_kv else opened
 
 
@@ -181,7 +189,9 @@ def _open_lake(plan: ReadPlan) -> LakeReader | None:
 def _plan(request: ReadRequest, plan: ReadPlan, lake: LakeReader | None, hot: HotStore) -> UnionPlan:
     if request.as_of is not None:
         if lake is None:
-            raise SnapshotGone(table=str(request.path), snapshot=str(request.as_of), advice="the lake is not enabled on this table")
+            raise SnapshotGone(
+                table=str(request.path), snapshot=str(request.as_of), advice="the lake is not enabled on this table"
+            )
         return plan_lake(_load_as_of(lake, str(request.path), request.as_of))
     snapshot = _load_snapshot(lake, plan.snapshot_id)
     bounds = hot.freeze(plan.table) if plan.table.is_pk and _may_miss_buckets(plan.table, snapshot) else None

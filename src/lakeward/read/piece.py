@@ -26,8 +26,9 @@ _KIND, _VERSION = "read-piece", 2
 
 @dataclass(frozen=True, kw_only=True)
 class ReadPiece:
-    """Older rows of `bucket` (from the lake's `snapshot_id`, or from `kv`) less what the tail replaced, then the tail. Any of
-    them may be absent. `bucket` None: lake files that do not say their bucket; `mixed` then has every bucket's tail."""
+    """Older rows of `bucket` (from the lake's `snapshot_id`, or from `kv`) less what the tail replaced, then the tail.
+    Any of them may be absent. `bucket` None: lake files that do not say their bucket; `mixed` then has every bucket's
+    tail."""
 
     table: TableInfo
     bucket: Bucket | None
@@ -97,7 +98,8 @@ def plan_pieces(plugin: HotPlugin, opened: OpenRead, *, lake: bool = True) -> li
 def read_piece(
     piece: ReadPiece, columns: Sequence[str], filter: pc.Expression | None = None, filter_columns: Sequence[str] = ()
 ) -> Iterator[pa.RecordBatch]:
-    """Rows with `columns` (and the filter's), then `__bucket`, `__offset`, `__timestamp`. The hot side is not filtered here.
+    """Rows with `columns` (and the filter's), then `__bucket`, `__offset`, `__timestamp`. The hot side is not filtered
+    here.
 
     Connections are kept per process; a crash leaves nothing behind. Raises what the lake and the hot store raise."""
     hot = cached_hot(piece.hot_name, tuple(sorted(piece.hot_options.items()))).store()
@@ -124,10 +126,14 @@ def _lake_rows(
         if piece.bucket is None:
             yield without_replaced_mixed(batch, folds.values(), piece.table)
         else:
-            yield without_replaced(batch, folds[piece.bucket], descriptor.primary_key) if piece.bucket in folds else batch
+            yield (
+                without_replaced(batch, folds[piece.bucket], descriptor.primary_key) if piece.bucket in folds else batch
+            )
 
 
-def _hot_rows(hot: HotStore, piece: ReadPiece, bucket: Bucket, wanted: Sequence[str], folded: TailFold | None) -> Iterator[pa.RecordBatch]:
+def _hot_rows(
+    hot: HotStore, piece: ReadPiece, bucket: Bucket, wanted: Sequence[str], folded: TailFold | None
+) -> Iterator[pa.RecordBatch]:
     table, key = piece.table, piece.table.descriptor.primary_key
     if piece.kv is not None:
         extra = [k for k in key if folded is not None and k not in wanted]
@@ -136,5 +142,9 @@ def _hot_rows(hot: HotStore, piece: ReadPiece, bucket: Bucket, wanted: Sequence[
             yield rows if folded is None else without_replaced(rows, folded, key)
     if piece.tail is not None:
         start, stop = piece.tail.start, piece.tail.stop
-        log = hot.read_log(table, bucket, start, stop, wanted) if folded is None else read_live(hot, table, folded, wanted)
+        log = (
+            hot.read_log(table, bucket, start, stop, wanted)
+            if folded is None
+            else read_live(hot, table, folded, wanted)
+        )
         yield from (append_bucket(batch, bucket) for batch in log)

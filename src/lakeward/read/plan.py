@@ -38,8 +38,8 @@ AsOf = int | str | datetime
 class UnionPlan:
     """`snapshot_id` None: nothing comes from the lake. `tails` hold no empty range. `lake_offsets` is L per bucket.
 
-    `needs_kv`: PK buckets that the lake does not know and whose log no longer reaches back to their first row, with their ends:
-    they are read from a KV snapshot (`kv`, once it is taken) and the log from there."""
+    `needs_kv`: PK buckets that the lake does not know and whose log no longer reaches back to their first row, with
+    their ends: they are read from a KV snapshot (`kv`, once it is taken) and the log from there."""
 
     snapshot_id: SnapshotId | None
     lake_offsets: OffsetMap
@@ -60,8 +60,12 @@ class UnionPlan:
         return sum(len(r) for r in self.tails.values()) + sum(s.rows or 0 for s in self.kv.values())
 
     def with_kv(self, taken: Mapping[Bucket, KvSnapshot]) -> UnionPlan:
-        """With the snapshots that `needs_kv` asked for. One may stand for more than the planned end, or (Fluss) for less."""
-        tails = {b: OffsetRange(s.log_offset, self.needs_kv[b]) for b, s in taken.items() if s.log_offset < self.needs_kv[b]}
+        """With the snapshots that `needs_kv` asked for. One may stand for more than the planned end, or (Fluss) for
+        less.
+        """
+        tails = {
+            b: OffsetRange(s.log_offset, self.needs_kv[b]) for b, s in taken.items() if s.log_offset < self.needs_kv[b]
+        }
         return replace(self, kv=dict(taken), tails={**self.tails, **tails})
 
     def without(self, buckets: Iterable[Bucket]) -> UnionPlan:
@@ -72,12 +76,16 @@ class UnionPlan:
 
 
 def plan_union(
-    plan: ReadPlan, snapshot: LakeSnapshot | None, mode: ReadMode = ReadMode.UNION, bounds: Mapping[Bucket, LogBounds] | None = None
+    plan: ReadPlan,
+    snapshot: LakeSnapshot | None,
+    mode: ReadMode = ReadMode.UNION,
+    bounds: Mapping[Bucket, LogBounds] | None = None,
 ) -> UnionPlan:
     """`snapshot` is the plan's, as the lake itself describes it: its offsets count, never the coordinator's.
 
-    A bucket the snapshot does not know starts where its log does; a bucket only the lake knows has no tail. `bounds` are given for
-    PK tables: there a log that begins above 0 does not tell all rows of a bucket that the lake does not know."""
+    A bucket the snapshot does not know starts where its log does; a bucket only the lake knows has no tail. `bounds`
+    are given for PK tables: there a log that begins above 0 does not tell all rows of a bucket that the lake does not
+    know."""
     if mode is ReadMode.LAKE:
         return plan_lake(snapshot)
     known = OffsetMap() if snapshot is None else snapshot.offsets or OffsetMap()
@@ -93,7 +101,9 @@ def plan_union(
 def plan_hot(bounds: Mapping[Bucket, LogBounds], *, is_pk: bool = False) -> UnionPlan:
     """The hot store alone: what its logs still hold; of PK tables the state, from KV snapshots."""
     if is_pk:
-        return UnionPlan(snapshot_id=None, lake_offsets=OffsetMap(), needs_kv={b: v.end for b, v in bounds.items() if v.end})
+        return UnionPlan(
+            snapshot_id=None, lake_offsets=OffsetMap(), needs_kv={b: v.end for b, v in bounds.items() if v.end}
+        )
     tails = {b: OffsetRange(v.start, v.end) for b, v in bounds.items() if v.start < v.end}
     return UnionPlan(snapshot_id=None, lake_offsets=OffsetMap({b: r.start for b, r in tails.items()}), tails=tails)
 
@@ -123,7 +133,9 @@ def parse_as_of(text: str) -> AsOf:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidRequest(what="as_of", reason=f"{text!r} is neither a snapshot id nor an ISO date and time") from None
+        raise InvalidRequest(
+            what="as_of", reason=f"{text!r} is neither a snapshot id nor an ISO date and time"
+        ) from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
@@ -139,4 +151,6 @@ def _kept(snapshots: Sequence[LakeSnapshot]) -> str:
     if not snapshots:
         return "the lake has no snapshot of this table yet"
     oldest = min(s.committed_at_ms for s in snapshots)
-    return f"history is kept from {datetime.fromtimestamp(oldest / 1000, UTC).isoformat()} on ({len(snapshots)} snapshots)"
+    return (
+        f"history is kept from {datetime.fromtimestamp(oldest / 1000, UTC).isoformat()} on ({len(snapshots)} snapshots)"
+    )

@@ -22,7 +22,9 @@ Condition = tuple[str, str, Any]
 
 @dataclass(frozen=True)
 class Predicate:
-    """`any_of` holds the filter as lists of conditions, one list of which is all true; empty where it came as an expression."""
+    """`any_of` holds the filter as lists of conditions, one list of which is all true; empty where it came as an
+    expression.
+    """
 
     expression: pc.Expression
     columns: tuple[str, ...]
@@ -33,13 +35,16 @@ class Predicate:
 
 
 def parse_filter(filter: Filter | None, schema: pa.Schema) -> Predicate | None:
-    """Raises `InvalidRequest` for a filter of another kind, with an unknown column, or with a value that does not compare."""
+    """Raises `InvalidRequest` for a filter of another kind, with an unknown column, or with a value that does not
+    compare.
+    """
     if filter is None:
         return None
     any_of = () if isinstance(filter, pc.Expression) else _conditions(filter)
     expression = filter if isinstance(filter, pc.Expression) else _from_tuples(filter)
     _check(expression, schema)
-    # An expression does not tell its fields; its text names them all. A name inside a literal only widens the projection.
+    # An expression does not tell its fields; its text names them all. A name inside a literal only widens the
+    # projection.
     text = str(expression)
     return Predicate(expression, tuple(n for n in schema.names if n in text), any_of)
 
@@ -48,7 +53,9 @@ def _from_tuples(filter: Sequence[Any]) -> pc.Expression:
     try:
         return pq.filters_to_expression(list(filter))
     except (ValueError, TypeError, pa.ArrowException) as error:
-        raise InvalidRequest(what=f"filter {filter!r}", reason=f"{error}; write it as [(column, operator, value), ...]") from error
+        raise InvalidRequest(
+            what=f"filter {filter!r}", reason=f"{error}; write it as [(column, operator, value), ...]"
+        ) from error
 
 
 def _conditions(filter: Any) -> tuple[tuple[Condition, ...], ...]:
@@ -66,4 +73,6 @@ def _check(expression: pc.Expression, schema: pa.Schema) -> None:
         schema.empty_table().filter(expression)
     except (pa.ArrowException, TypeError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise InvalidRequest(what=f"filter {expression}", reason=f"{reason}; columns are {', '.join(schema.names)}") from error
+        raise InvalidRequest(
+            what=f"filter {expression}", reason=f"{reason}; columns are {', '.join(schema.names)}"
+        ) from error

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which buckets a filter lets out: by the values of their partition, and by the bucket that a key value belongs to. Pure."""
+"""Which buckets a filter lets out: by the values of their partition, and by the bucket that a key value belongs to.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def prune_buckets(table: TableInfo, predicate: Predicate | None, buckets: Iterab
     schema = to_arrow_schema(table.schema)
     keys = table.descriptor.partition_keys
     known = [partition_facts(schema, keys, name) for name in partitions]
-    possible = {name for name, may in zip(partitions, may_match(predicate.expression, schema, known), strict=True) if may}
+    possible = {
+        name for name, may in zip(partitions, may_match(predicate.expression, schema, known), strict=True) if may
+    }
     return {b for b in kept if b.partition in possible}
 
 

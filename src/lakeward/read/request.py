@@ -40,7 +40,9 @@ class ReadRequest:
         if self.as_of is not None and self.mode is ReadMode.HOT:
             raise InvalidRequest(what="as_of", reason="it reads the lake's history; mode hot has none")
         if self.as_of is not None and self.at_least is not None:
-            raise InvalidRequest(what="at_least", reason="it asks for the newest rows, and as_of for old ones; give one of the two")
+            raise InvalidRequest(
+                what="at_least", reason="it asks for the newest rows, and as_of for old ones; give one of the two"
+            )
 
 
 def request_of(
@@ -72,7 +74,9 @@ def check_columns(request: ReadRequest, table: TableInfo) -> None:
     named = request.columns or ()
     for at, name in enumerate(named):
         if name not in table.schema.names:
-            raise InvalidRequest(what=f"column {name!r} of {table.path}", reason=f"there are {', '.join(table.schema.names)}")
+            raise InvalidRequest(
+                what=f"column {name!r} of {table.path}", reason=f"there are {', '.join(table.schema.names)}"
+            )
         if name in named[:at]:
             raise InvalidRequest(what=f"column {name!r} of {table.path}", reason="it is named twice")
 

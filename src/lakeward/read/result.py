@@ -20,8 +20,9 @@ from lakeward.read.lease import HeldLease
 
 @dataclass(frozen=True, kw_only=True)
 class ReadBound:
-    """How far a read reaches: every row acknowledged before `frozen_at_ms` is in it (in lake mode: every row that the snapshot
-    has, which was committed at `lake_at_ms`). `tail_rows` counts offsets of the hot side, filtered out or not."""
+    """How far a read reaches: every row acknowledged before `frozen_at_ms` is in it (in lake mode: every row that the
+    snapshot has, which was committed at `lake_at_ms`). `tail_rows` counts offsets of the hot side, filtered out or not.
+    """
 
     table: str
     mode: str
@@ -53,7 +54,9 @@ class ReadBound:
 
 def describe_freshness(bound: ReadBound) -> str:
     """One line for people: how fresh a result is."""
-    source = f"lake snapshot {bound.snapshot_id} of {_moment(bound.lake_at_ms)}" if bound.snapshot_id else "no lake snapshot"
+    source = (
+        f"lake snapshot {bound.snapshot_id} of {_moment(bound.lake_at_ms)}" if bound.snapshot_id else "no lake snapshot"
+    )
     if bound.mode == "lake":
         return f"{bound.table}: lake read, {source}; newer rows are not in it"
     tail = f"{bound.tail_rows} offsets from the hot side"
@@ -70,7 +73,9 @@ class ReadResult:
     Holds a read lease until it is consumed or closed; use it as a context manager when you may stop early. One that is
     forgotten stops renewing its lease, which then ends by itself."""
 
-    def __init__(self, schema: pa.Schema, bound: ReadBound, batches: Iterator[pa.RecordBatch], lease: HeldLease) -> None:
+    def __init__(
+        self, schema: pa.Schema, bound: ReadBound, batches: Iterator[pa.RecordBatch], lease: HeldLease
+    ) -> None:
         self.schema, self.bound = schema, bound
         self._batches: Iterator[pa.RecordBatch] | None = batches
         self._lease = lease
@@ -102,5 +107,7 @@ class ReadResult:
     def __enter__(self) -> ReadResult:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()

@@ -21,8 +21,8 @@ from lakeward.spi.hot import HotStore
 
 @dataclass(frozen=True, kw_only=True)
 class TailFold:
-    """Pass one of a PK bucket's tail, done. `replaced` names older rows by offset, `keys` by key where offsets are not known.
-    `held`: the tail's rows, where pass one has read them whole."""
+    """Pass one of a PK bucket's tail, done. `replaced` names older rows by offset, `keys` by key where offsets are not
+    known. `held`: the tail's rows, where pass one has read them whole."""
 
     bucket: Bucket
     range: OffsetRange
@@ -38,11 +38,15 @@ class TailFold:
         return self.fold.touched if isinstance(self.fold, KeyedFold) else None
 
 
-def fold_tail(hot: HotStore, table: TableInfo, bucket: Bucket, tail: OffsetRange, hold: Sequence[str] | None = None) -> TailFold:
-    """Pass one over the range: only system columns travel (and the key's, without `__prev_offset`). With `hold` these columns do too,
-    and are kept for pass two."""
+def fold_tail(
+    hot: HotStore, table: TableInfo, bucket: Bucket, tail: OffsetRange, hold: Sequence[str] | None = None
+) -> TailFold:
+    """Pass one over the range: only system columns travel (and the key's, without `__prev_offset`). With `hold` these
+    columns do too, and are kept for pass two."""
     key = table.descriptor.primary_key
-    fold: Fold | KeyedFold = Fold(tail.start, tail.stop) if hot.has_prev_offset else KeyedFold(tail.start, tail.stop, key)
+    fold: Fold | KeyedFold = (
+        Fold(tail.start, tail.stop) if hot.has_prev_offset else KeyedFold(tail.start, tail.stop, key)
+    )
     columns = list(dict.fromkeys((*(hold or ()), *(() if hot.has_prev_offset else key))))
     held = []
     for batch in hot.read_log(table, bucket, tail.start, tail.stop, columns):
@@ -54,7 +58,9 @@ def fold_tail(hot: HotStore, table: TableInfo, bucket: Bucket, tail: OffsetRange
 
 
 def read_live(hot: HotStore, table: TableInfo, folded: TailFold, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Pass two: the live rows with `columns`, `__offset`, `__timestamp`. Held rows come with the columns they were held with."""
+    """Pass two: the live rows with `columns`, `__offset`, `__timestamp`. Held rows come with the columns they were held
+    with.
+    """
     start, stop = folded.range.start, folded.range.stop
     for batch in hot.read_log(table, folded.bucket, start, stop, columns) if folded.held is None else folded.held:
         live = folded.fold.live(batch)
@@ -99,6 +105,8 @@ def _rows_of(batch: pa.RecordBatch, bucket: Bucket, partition_keys: Sequence[str
 def _without_keys(batch: pa.RecordBatch, keys: pa.Table, key: Sequence[str]) -> pa.RecordBatch:
     # The two sides may spell a key's type differently: TINYINT is an int in Iceberg.
     kinds = pa.schema([(name, batch.schema.field(name).type) for name in key])
-    left = pa.Table.from_batches([batch]).join(keys.select(list(key)).cast(kinds), keys=list(key), join_type="left anti")
+    left = pa.Table.from_batches([batch]).join(
+        keys.select(list(key)).cast(kinds), keys=list(key), join_type="left anti"
+    )
     batches = left.select(batch.schema.names).combine_chunks().to_batches()
     return batches[0] if batches else batch.slice(0, 0)

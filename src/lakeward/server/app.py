@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the HTTP application: every resource of `routes`, typed errors as bodies, protocol and size checks in front."""
+"""Builds the HTTP application: every resource of `routes`, typed errors as bodies, protocol and size checks
+in front.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def _invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
-    return error_response(InvalidRequest(what=f"{request.method} {request.url.path}", reason=f"{where}: {first['msg']}"))
+    return error_response(
+        InvalidRequest(what=f"{request.method} {request.url.path}", reason=f"{where}: {first['msg']}")
+    )
 
 
 def _plain(request: Request, error: Exception) -> JSONResponse:
@@ -66,5 +70,10 @@ def _plain(request: Request, error: Exception) -> JSONResponse:
 def _unexpected(request: Request, error: Exception) -> JSONResponse:
     """The stack goes to the log, never to the peer."""
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    body = {"code": "internal", "message": "the server failed on this call; its log says why", "facts": {}, "retryable": False}
+    body = {
+        "code": "internal",
+        "message": "the server failed on this call; its log says why",
+        "facts": {},
+        "retryable": False,
+    }
     return JSONResponse(body, status_code=500)

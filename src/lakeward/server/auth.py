@@ -25,7 +25,9 @@ def require(tokens: TokenSet, role: Role) -> Any:
     """A FastAPI dependency: the caller's token, or `Unauthorized` / `Forbidden`."""
 
     def check(request: Request) -> Token:
-        return tokens.authorize(secret_of(request.headers.get("authorization")), role, f"{request.method} {request.url.path}")
+        return tokens.authorize(
+            secret_of(request.headers.get("authorization")), role, f"{request.method} {request.url.path}"
+        )
 
     return Depends(check)
 

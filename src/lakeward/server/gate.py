@@ -14,7 +14,9 @@ BODY_TOO_LARGE = 413
 
 
 class RequestGate:
-    """ASGI middleware. The size is checked on what is announced and again on what arrives (chunked bodies announce none)."""
+    """ASGI middleware. The size is checked on what is announced and again on what arrives (chunked bodies announce
+    none).
+    """
 
     def __init__(self, app: ASGIApp, max_body_bytes: int) -> None:
         self.app, self.max_body_bytes = app, max_body_bytes

@@ -41,7 +41,11 @@ class History:
         with self._lock:
             held = list(self._lags.get(table, ()))
         step = -(-len(held) // points) if points else 1
-        return held if step <= 1 else [max(held[i : i + step], key=lambda sample: sample[1]) for i in range(0, len(held), step)]
+        return (
+            held
+            if step <= 1
+            else [max(held[i : i + step], key=lambda sample: sample[1]) for i in range(0, len(held), step)]
+        )
 
     def figure(self, name: str) -> list[Sample]:
         with self._lock:

@@ -7,8 +7,9 @@ import gc
 import sys
 
 SWITCH_S = 0.0005
-"""How long one thread may keep the others from running Python. A heartbeat gives up its turn a dozen times (sockets, threads, SQLite)
-and waits so long each time beside a busy thread: with Python's own 5 ms that adds up to more than all its work."""
+"""How long one thread may keep the others from running Python. A heartbeat gives up its turn a dozen times (sockets,
+threads, SQLite) and waits so long each time beside a busy thread: with Python's own 5 ms that adds up to more than all
+its work."""
 
 
 def share_turns() -> None:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The server's lakes: the configured one, with its embedded Iceberg catalog unless another is named, and any other plugin."""
+"""The server's lakes: the configured one, with its embedded Iceberg catalog unless another is named, and any other
+plugin.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,14 @@ class ServerLakes:
 
     @property
     def has_embedded_catalog(self) -> bool:
-        """Iceberg without a catalog of its own in the configuration: the server keeps it and serves it under /iceberg."""
-        return self.lake is not None and self.lake.format == ICEBERG and not any(key in self.lake.settings for key in _CATALOG_KEYS)
+        """Iceberg without a catalog of its own in the configuration: the server keeps it and serves it under
+        /iceberg.
+        """
+        return (
+            self.lake is not None
+            and self.lake.format == ICEBERG
+            and not any(key in self.lake.settings for key in _CATALOG_KEYS)
+        )
 
     def embedded_catalog(self) -> Catalog | None:
         storage = self._embedded()
@@ -59,15 +67,17 @@ class ServerLakes:
         return storage
 
     def move_forward(self) -> None:
-        """The folder is a restored copy: its catalog may name metadata files that the tables have outgrown since. Safe to repeat.
-        Raises `LakeHistoriesDiffer`, `LakeUnavailable`, before any pointer moves."""
+        """The folder is a restored copy: its catalog may name metadata files that the tables have outgrown since. Safe
+        to repeat. Raises `LakeHistoriesDiffer`, `LakeUnavailable`, before any pointer moves."""
         storage = self._embedded()
         if storage is None:
             return
         from lakeward.lake.iceberg.meta.forward import move_forward
 
         for found in move_forward(storage.connection):
-            log.log(logging.WARNING if found.after is None else logging.INFO, "lake table %s: %s", found.table, found.words)
+            log.log(
+                logging.WARNING if found.after is None else logging.INFO, "lake table %s: %s", found.table, found.words
+            )
 
     def peer_options(self, http_url: str) -> dict[str, dict[str, str]]:
         """Format -> what jobs and readers need to reach that lake; they bring their own secrets."""
@@ -84,5 +94,10 @@ class ServerLakes:
             folder = self.data / "iceberg"
             folder.mkdir(parents=True, exist_ok=True)
             warehouse = (self.data / "warehouse").resolve()
-            options = {"warehouse": warehouse.as_uri(), **options, "type": "sql", "uri": f"sqlite:///{(folder / 'catalog.db').resolve()}"}
+            options = {
+                "warehouse": warehouse.as_uri(),
+                **options,
+                "type": "sql",
+                "uri": f"sqlite:///{(folder / 'catalog.db').resolve()}",
+            }
         return options

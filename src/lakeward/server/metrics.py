@@ -18,7 +18,9 @@ from lakeward.server.services import Services
 
 @dataclass(frozen=True)
 class Figure:
-    """One metric. A name in Fluss's spelling becomes `lakeward_` and snake case; Prometheus adds `_total` to counters."""
+    """One metric. A name in Fluss's spelling becomes `lakeward_` and snake case; Prometheus adds `_total` to
+    counters.
+    """
 
     name: str
     help: str
@@ -51,14 +53,24 @@ SERVER_FIGURES = (
 )
 TABLE_FIGURES = (
     Figure("tierLag", "Milliseconds since the last accepted finish; -1 before the first. Fluss: tierLag."),
-    Figure("tierDuration", "Milliseconds of the last round, from hand-out to finish; -1 before the first. Fluss: tierDuration."),
-    Figure("pendingTime", "Milliseconds the table has been waiting for a slot; 0 when it does not wait. Fluss: pendingTime."),
+    Figure(
+        "tierDuration",
+        "Milliseconds of the last round, from hand-out to finish; -1 before the first. Fluss: tierDuration.",
+    ),
+    Figure(
+        "pendingTime",
+        "Milliseconds the table has been waiting for a slot; 0 when it does not wait. Fluss: pendingTime.",
+    ),
     Figure("failuresTotal", "Rounds that failed. Fluss: failuresTotal.", counter=True),
     Figure("fileSize", "Bytes of the lake table; -1 unknown. Fluss: fileSize."),
     Figure("recordCount", "Rows of the lake table; -1 unknown. Fluss: recordCount."),
     Figure("freshness", "Milliseconds a row may wait at most. Fluss: freshness."),
     Figure("lag", "Milliseconds the oldest waiting row has waited; 0 when nothing waits."),
-    Figure("slack", "Milliseconds until a round must start to keep the freshness, below 0 when it is late; absent when nothing waits."),
+    Figure(
+        "slack",
+        "Milliseconds until a round must start to keep the freshness, below 0 when it is late; absent when nothing "
+        "waits.",
+    ),
     Figure("deadlineMisses", "Deadlines that passed before the lake had the row.", counter=True),
     Figure("waitingRows", "Rows the lake does not have yet."),
     Figure("waitingBytes", "Bytes of log the lake does not have yet."),
@@ -73,7 +85,10 @@ TABLE_FIGURES = (
     Figure("snapshotCount", "Snapshots the lake table keeps; -1 unknown."),
 )
 HOT_FIGURES = (
-    (Figure("rowsIn", "Records in the table's logs since it was made; an update of a PK table is two.", True), "appended_records"),
+    (
+        Figure("rowsIn", "Records in the table's logs since it was made; an update of a PK table is two.", True),
+        "appended_records",
+    ),
     (Figure("bytesIn", "Bytes appended to the table's logs since the server started.", True), "appended_bytes"),
     (Figure("localLogBytes", "Bytes of log on the server's disk."), "local_bytes"),
     (Figure("remoteLogBytes", "Bytes of log in the remote tier."), "remote_bytes"),
@@ -92,12 +107,16 @@ class ServerCollector(Collector):
         status = self._services.coordinator.status()
         for figure in SERVER_FIGURES:
             yield figure.family((), [((), status.figures.get(figure.name, 0))])
-        yield from table_metrics({t.table_id: t.path for t in status.tables}, self._services.coordinator.table_figures())
+        yield from table_metrics(
+            {t.table_id: t.path for t in status.tables}, self._services.coordinator.table_figures()
+        )
         yield from hot_metrics(self._services.store.sizes())
         yield JOB_LIVE.family(("job", "pool"), [((j.name, j.pool), float(j.live)) for j in status.jobs])
 
 
-def table_metrics(paths: Mapping[TableId, TablePath], figures: Mapping[TableId, Mapping[str, float]]) -> Iterator[Metric]:
+def table_metrics(
+    paths: Mapping[TableId, TablePath], figures: Mapping[TableId, Mapping[str, float]]
+) -> Iterator[Metric]:
     """A table that was dropped between the two questions is left out."""
     known = [((paths[i].database, paths[i].table, str(i)), values) for i, values in figures.items() if i in paths]
     for figure in TABLE_FIGURES:

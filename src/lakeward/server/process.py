@@ -45,10 +45,16 @@ log = logging.getLogger(__name__)
 
 
 class LakewardServer:
-    """`start()` returns once both doors are open; `stop()` closes them, waits for what is in work, and puts all to disk."""
+    """`start()` returns once both doors are open; `stop()` closes them, waits for what is in work, and puts all to
+    disk.
+    """
 
-    def __init__(self, config: Config, *, clock: Clock | None = None, store_options: StoreOptions | None = None) -> None:
-        """`clock` and `store_options` are for programs that hurt the server on purpose: time that jumps, a disk that is full."""
+    def __init__(
+        self, config: Config, *, clock: Clock | None = None, store_options: StoreOptions | None = None
+    ) -> None:
+        """`clock` and `store_options` are for programs that hurt the server on purpose: time that jumps, a disk that is
+        full.
+        """
         self.config, self.settings = config, ServerSettings.of(config)
         self._clock: Clock = clock or SystemClock()
         self._store_options = store_options or StoreOptions.of(config)
@@ -125,17 +131,27 @@ class LakewardServer:
     def _open_flight(self, store: EmbeddedStore) -> FlightService:
         settings, config = self.settings, self.config
         budget = MemoryBudget(
-            total_bytes=config.get(options.SERVER_MEMORY_MAX_IN_FLIGHT), request_bytes=config.get(options.SERVER_REQUEST_MAX_SIZE)
+            total_bytes=config.get(options.SERVER_MEMORY_MAX_IN_FLIGHT),
+            request_bytes=config.get(options.SERVER_REQUEST_MAX_SIZE),
         )
         tls = settings.tls.pair() if settings.tls else None
         try:
             return FlightService(
-                store, settings.tokens, host=settings.host, port=settings.flight_port, tls=tls, budget=budget, is_open=False
+                store,
+                settings.tokens,
+                host=settings.host,
+                port=settings.flight_port,
+                tls=tls,
+                budget=budget,
+                is_open=False,
             )
         except (pa.ArrowException, OSError) as error:
             # gRPC does not say why; the port and the certificate are what can be wrong.
             at = f"{settings.host}:{settings.flight_port}"
-            reason = f"Flight cannot listen on {at} ({error}): is the port in use{', is the certificate right' if tls else ''}?"
+            reason = (
+                f"Flight cannot listen on {at} ({error}): is the port in "
+                f"use{', is the certificate right' if tls else ''}?"
+            )
             raise InvalidConfig(where=options.SERVER_FLIGHT_PORT.key, reason=reason) from error
 
     def _serve_http(self, services: Services, listener: socket.socket) -> None:
@@ -152,7 +168,9 @@ class LakewardServer:
             )
         )
         http = self._http
-        self._http_thread = threading.Thread(target=lambda: asyncio.run(http.serve(sockets=[listener])), name="http", daemon=True)
+        self._http_thread = threading.Thread(
+            target=lambda: asyncio.run(http.serve(sockets=[listener])), name="http", daemon=True
+        )
         self._http_thread.start()
         while not http.started:
             if not self._http_thread.is_alive():
@@ -170,13 +188,16 @@ class LakewardServer:
             lake_format=lake.format if lake is not None and lake.enabled else None,
             iceberg_uri=f"{self.url}/iceberg" if lakes.has_embedded_catalog else None,
             lake_options={} if lake is None else lakes.peer_options(self.url)[lake.format],
-            max_batch_bytes=min(self.config.get(options.SERVER_REQUEST_MAX_SIZE), self.config.get(options.SERVER_MEMORY_MAX_IN_FLIGHT)),
+            max_batch_bytes=min(
+                self.config.get(options.SERVER_REQUEST_MAX_SIZE), self.config.get(options.SERVER_MEMORY_MAX_IN_FLIGHT)
+            ),
         )
 
 
 def bind_listener(host: str, port: int) -> socket.socket:
-    """The protocol is named on purpose: asyncio sends without delay (TCP_NODELAY) only on sockets that say they are TCP. Without it
-    each answer whose body follows its headers waits 40 ms for the peer's delayed acknowledgement. Raises `InvalidConfig`."""
+    """The protocol is named on purpose: asyncio sends without delay (TCP_NODELAY) only on sockets that say they are
+    TCP. Without it each answer whose body follows its headers waits 40 ms for the peer's delayed acknowledgement.
+    Raises `InvalidConfig`."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -184,7 +205,9 @@ def bind_listener(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise InvalidConfig(where="server.host and server.port", reason=f"cannot listen on {host}:{port}: {error}") from error
+        raise InvalidConfig(
+            where="server.host and server.port", reason=f"cannot listen on {host}:{port}: {error}"
+        ) from error
     return listener
 
 
@@ -195,8 +218,13 @@ def run_server(
     as_json: bool = False,
     make: Callable[[Config], LakewardServer] = LakewardServer,
 ) -> int:
-    """Serves until SIGTERM or SIGINT. Prints one line with the URL; `ready_file` gets the URL once both doors are open."""
-    logging.basicConfig(level=str(config.get(options.SERVER_LOG_LEVEL)).upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    """Serves until SIGTERM or SIGINT. Prints one line with the URL; `ready_file` gets the URL once both doors
+    are open.
+    """
+    logging.basicConfig(
+        level=str(config.get(options.SERVER_LOG_LEVEL)).upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -206,9 +234,13 @@ def run_server(
     server.start()
     keep_loaded()
     if as_json:
-        print(json.dumps({"url": server.url, "flight": server.flight_uri, "data": str(server.settings.data)}), flush=True)
+        print(
+            json.dumps({"url": server.url, "flight": server.flight_uri, "data": str(server.settings.data)}), flush=True
+        )
     else:
-        print(f"lakeward server at {server.url} (Flight {server.flight_uri}, data in {server.settings.data})", flush=True)
+        print(
+            f"lakeward server at {server.url} (Flight {server.flight_uri}, data in {server.settings.data})", flush=True
+        )
     if ready_file is not None:
         write_whole(ready_file, server.url.encode())
     stopping.wait()
@@ -219,6 +251,8 @@ def run_server(
 
 
 def exit_now(code: int) -> None:
-    """Ends the process without waiting for gRPC's threads, which idle peers keep alive. Everything is on disk by then."""
+    """Ends the process without waiting for gRPC's threads, which idle peers keep alive.
+    Everything is on disk by then.
+    """
     logging.shutdown()
     os._exit(code)

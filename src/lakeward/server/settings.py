@@ -22,7 +22,9 @@ class Tls:
     key: Path
 
     def pair(self) -> TlsPair:
-        return TlsPair(certificate=_read(self.cert, options.SERVER_TLS_CERT.key), key=_read(self.key, options.SERVER_TLS_KEY.key))
+        return TlsPair(
+            certificate=_read(self.cert, options.SERVER_TLS_CERT.key), key=_read(self.key, options.SERVER_TLS_KEY.key)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +46,8 @@ class ServerSettings:
             host=host,
             port=config.get(options.SERVER_PORT),
             flight_port=config.get(options.SERVER_FLIGHT_PORT),
-            advertised_host=config.get(options.SERVER_ADVERTISED_HOST) or (socket.gethostname() if host in _WILDCARDS else host),
+            advertised_host=config.get(options.SERVER_ADVERTISED_HOST)
+            or (socket.gethostname() if host in _WILDCARDS else host),
             tokens=tokens,
             tls=load_tls(config),
             data=Path(config.get(options.SERVER_DATA_DIR)),

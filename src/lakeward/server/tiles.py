@@ -64,7 +64,10 @@ def _rounds(seen: Overview) -> Tile:
         advice, page = f"{sick[0].path} fails: {sick[0].reason or 'see its rounds'}.", _page(sick[0])
     elif late:
         worst_late = max(late, key=lambda t: t.lag_ms / t.freshness_ms)
-        advice, page = f"{worst_late.path} is later than its freshness; its page says where the time goes.", _page(worst_late)
+        advice, page = (
+            f"{worst_late.path} is later than its freshness; its page says where the time goes.",
+            _page(worst_late),
+        )
     elif worst and share > ROUND_SHARE:
         advice, page = (
             f"Rounds of {worst.path} are too long for its freshness: more buckets, more cores, or a longer freshness.",
@@ -101,7 +104,11 @@ def _queue(seen: Overview) -> Tile:
 def _remote(seen: Overview) -> Tile:
     held = seen.remote_bytes[-1][1] if seen.remote_bytes else 0
     ok = seen.overdue_bytes == 0
-    advice = "" if ok else f"{_bytes(seen.overdue_bytes)} of log is past its TTL and kept only because the lake does not have it yet."
+    advice = (
+        ""
+        if ok
+        else f"{_bytes(seen.overdue_bytes)} of log is past its TTL and kept only because the lake does not have it yet."
+    )
     return Tile(
         key="remote-log",
         name="Remote log",
@@ -117,7 +124,11 @@ def _files(seen: Overview) -> Tile:
     count = sum((t.lake_files or 0) + (t.lake_delete_files or 0) for t in seen.tables)
     worst = max(seen.tables, key=lambda t: t.lake_files or 0, default=None)
     ok = worst is None or (worst.lake_files or 0) <= FILES_PER_TABLE
-    advice = "" if ok or worst is None else f"{worst.path} has {worst.lake_files:,} files: longer freshness, fewer buckets, or compaction."
+    advice = (
+        ""
+        if ok or worst is None
+        else f"{worst.path} has {worst.lake_files:,} files: longer freshness, fewer buckets, or compaction."
+    )
     return Tile(
         key="files",
         name="Lake files",
@@ -131,7 +142,11 @@ def _files(seen: Overview) -> Tile:
 
 def _jobs(seen: Overview) -> Tile:
     live = sum(1 for j in seen.jobs if j.live)
-    expected = max(sum(1 for j in seen.jobs if j.expected) + len([m for m in seen.missing_jobs if m not in {j.name for j in seen.jobs}]), 1)
+    expected = max(
+        sum(1 for j in seen.jobs if j.expected)
+        + len([m for m in seen.missing_jobs if m not in {j.name for j in seen.jobs}]),
+        1,
+    )
     unserved = [t for t in seen.tables if not t.served and t.state is not TableState.DISABLED]
     silent = sorted({*seen.missing_jobs, *(j.name for j in seen.jobs if j.expected and not j.live)})
     advice = ""
@@ -140,7 +155,10 @@ def _jobs(seen: Overview) -> Tile:
     elif live == 0 and seen.tables:
         advice = "No job is live: nothing reaches the lake. Start one with `lakeward tier`."
     elif unserved:
-        advice = f"No live job serves pool {unserved[0].pool} of {unserved[0].path}: `lakeward tier --pool {unserved[0].pool}`."
+        advice = (
+            f"No live job serves pool {unserved[0].pool} of {unserved[0].path}: `lakeward tier --pool "
+            f"{unserved[0].pool}`."
+        )
     return Tile(
         key="jobs",
         name="Jobs live / expected",

@@ -33,14 +33,21 @@ def read(
     lease_s: float = LEASE_S,
     hot: str = "embedded",
 ) -> Any:
-    """The table as a DataFrame: lake history plus hot tail, as of now. `mode`: union, lake or hot. `fluss`: host:port of an Apache
-    Fluss server, for a table of that cluster.
+    """The table as a DataFrame: lake history plus hot tail, as of now. `mode`: union, lake or hot. `fluss`: host:port
+    of an Apache Fluss server, for a table of that cluster.
 
-    `as_of`: a lake snapshot id or a moment: history alone. `at_least`: a write's token, to see that write. `filter`: tuples such
-    as `[("id", "=", 5)]`; one on partition or bucket keys leaves out whole files while the read is planned, which a filter on the
-    DataFrame cannot. The plan holds for `lease_s` seconds; read again for newer rows. How fresh it is: `df.lakeward_bound`."""
-    plugin = cached_hot(hot, (("server", find_server(server)),)) if fluss is None else cached_hot("fluss", (("bootstrap", fluss),))
-    request = request_of(table, columns=columns, filter=filter, mode=mode, as_of=as_of, at_least=at_least, system_columns=system_columns)
+    `as_of`: a lake snapshot id or a moment: history alone. `at_least`: a write's token, to see that write. `filter`:
+    tuples such as `[("id", "=", 5)]`; one on partition or bucket keys leaves out whole files while the read is planned,
+    which a filter on the DataFrame cannot. The plan holds for `lease_s` seconds; read again for newer rows. How fresh
+    it is: `df.lakeward_bound`."""
+    plugin = (
+        cached_hot(hot, (("server", find_server(server)),))
+        if fluss is None
+        else cached_hot("fluss", (("bootstrap", fluss),))
+    )
+    request = request_of(
+        table, columns=columns, filter=filter, mode=mode, as_of=as_of, at_least=at_least, system_columns=system_columns
+    )
     frame, opened = read_frame(spark, plugin, replace(request, lease_s=lease_s))
     opened.lease.detach()
     frame.lakeward_bound = opened.bound
@@ -48,7 +55,9 @@ def read(
 
 
 def view(spark: Any, table: str, *, name: str | None = None, **options: Any) -> Any:
-    """Registers `read(...)` as a temporary view for SQL; by default under the table's own name. Returns the DataFrame."""
+    """Registers `read(...)` as a temporary view for SQL; by default under the table's own name. Returns the
+    DataFrame.
+    """
     frame = read(spark, table, **options)
     frame.createOrReplaceTempView(name or table.rpartition(".")[2])
     return frame

@@ -37,7 +37,10 @@ class LakewardDataSource(ds.DataSource):  # type: ignore[misc]
 
     def reader(self, schema: Any) -> UnionSourceReader:
         # A warning, as Spark's Python processes show nothing below.
-        log.warning("format('lakeward') reads through Python workers; lakeward.spark.read(spark, ...) uses Spark's own Parquet scan")
+        log.warning(
+            "format('lakeward') reads through Python workers; lakeward.spark.read(spark, ...) uses Spark's own "
+            "Parquet scan"
+        )
         parsed = self._parsed()
         if parsed.changelog:
             raise InvalidRequest(what="option changelog", reason="a batch read gives rows, not changes; use readStream")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts of one Spark task under an identity that every attempt shares: each bucket's batches are numbered from 0, and what an
-earlier attempt stored is passed over, however much that was."""
+"""Puts of one Spark task under an identity that every attempt shares: each bucket's batches are numbered from 0, and
+what an earlier attempt stored is passed over, however much that was."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Numbered = tuple[Bucket, int, pa.RecordBatch]
 
 
 class TaskPut:
-    """`new_sender` makes a sender under the task's identity. The server remembers a writer's last few puts per bucket and tells
-    which one is due for older ones: everything below that is stored."""
+    """`new_sender` makes a sender under the task's identity. The server remembers a writer's last few puts per bucket
+    and tells which one is due for older ones: everything below that is stored."""
 
     def __init__(self, new_sender: Callable[[], PutSender]) -> None:
         self._new_sender = new_sender
@@ -28,7 +28,9 @@ class TaskPut:
         self._stored: dict[Bucket, int] = defaultdict(int)
 
     def send(self, pieces: Iterable[tuple[Bucket, pa.RecordBatch]]) -> None:
-        """Durable when it returns. Raises `OutOfSequence` where the server has forgotten the writer, and what `PutSender` raises."""
+        """Durable when it returns. Raises `OutOfSequence` where the server has forgotten the writer, and what
+        `PutSender` raises.
+        """
         waiting = [self._number(bucket, batch) for bucket, batch in pieces]
         while waiting:
             waiting = [(b, n, batch) for b, n, batch in waiting if n >= self._stored[b]]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`df.write.format("lakeward")` and `writeStream`: rows of a DataFrame into the hot store, once, whatever is retried.
 
-A task's rows go under an identity (query, batch, partition) that is the same in every attempt, with a sequence per bucket: the
-server stores each sequence once. Not atomic across buckets; the input of a retried task must be the same as before.
+A task's rows go under an identity (query, batch, partition) that is the same in every attempt, with a sequence per
+bucket: the server stores each sequence once. Not atomic across buckets; the input of a retried task must be the same as
+before.
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ class HotWriter(ds.DataSourceArrowWriter):  # type: ignore[misc]
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...], overwrite: bool) -> None:
         if overwrite:
-            raise SparkUnsupported(what="mode overwrite", reason="a hot table is appended or upserted to; use mode('append')")
+            raise SparkUnsupported(
+                what="mode overwrite", reason="a hot table is appended or upserted to; use mode('append')"
+            )
         self.options, self.columns = options, columns
         self.write_id = str(uuid.uuid4())
 
@@ -97,7 +100,9 @@ class HotStreamWriter(ds.DataSourceStreamArrowWriter):  # type: ignore[misc]
         context = TaskContext.get()
         query, batch = context.getLocalProperty(QUERY_PROPERTY), context.getLocalProperty(BATCH_PROPERTY)
         if query is None or batch is None:
-            raise SparkUnsupported(what="this streaming query", reason="Spark did not say which query and batch a task belongs to")
+            raise SparkUnsupported(
+                what="this streaming query", reason="Spark did not say which query and batch a task belongs to"
+            )
         identity = writer_identity(query, batch, str(context.partitionId()))
         return WrittenRows(put_rows(self.options, self.columns, iterator, identity))
 

@@ -24,11 +24,15 @@ class CoordinatorClient(ABC):
 
     @abstractmethod
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
-        """Called by a job on its tick, and at once to finish or fail a round. Raises `Superseded`, `IncompatibleVersion`."""
+        """Called by a job on its tick, and at once to finish or fail a round. Raises `Superseded`,
+        `IncompatibleVersion`.
+        """
 
     @abstractmethod
     def check_lease(self, check: LeaseCheck) -> LeaseVerdict:
-        """Does this round still hold its table? Called right before each lake commit; no answer means: do not commit."""
+        """Does this round still hold its table? Called right before each lake commit; no
+        answer means: do not commit.
+        """
 
     @abstractmethod
     def committed(self, path: TablePath) -> Committed:
@@ -41,14 +45,18 @@ class CoordinatorClient(ABC):
         Raises `LedgerGap`; `FencedEpoch` is not raised: what the lake holds is a fact, whoever tells it."""
 
     def prepare_commit(self, table: TableInfo, round_id: RoundId, offsets: Mapping[Bucket, int]) -> Mapping[str, str]:
-        """Called before a lake commit is built: what its snapshot must say besides our own keys. `offsets` are the round's.
+        """Called before a lake commit is built: what its snapshot must say besides our own keys. `offsets` are the
+        round's.
 
-        Called again when the round is prepared on a new head. Nothing is recorded by it: a crash after it leaves nothing to mend."""
+        Called again when the round is prepared on a new head. Nothing is recorded by it: a crash after it leaves
+        nothing to mend."""
         return {}
 
     @abstractmethod
     def knows_round(self, table_id: TableId, round_id: RoundId) -> bool:
-        """Is this round in the ledger? Asked after a conflict or an unknown outcome, as expiry may have taken its snapshot."""
+        """Is this round in the ledger? Asked after a conflict or an unknown outcome, as expiry may have taken its
+        snapshot.
+        """
 
     def ledger(self, path: TablePath) -> Sequence[LedgerEntry]:
         """Every entry of the table's newest life, oldest first, all generations. Asked by `verify`."""
@@ -73,8 +81,8 @@ class CoordinatorClient(ABC):
         """Holds a read lease for longer. Raises `SnapshotGone` when it ended already."""
 
     def hold_snapshot(self, lease_id: LeaseId, lease_s: float, snapshot_id: SnapshotId) -> None:
-        """Moves a read lease to an older snapshot, for a read of history; check afterwards that it stands. Raises `SnapshotGone`
-        when it is marked to go. Default: the lease is renewed, where none are kept on snapshots."""
+        """Moves a read lease to an older snapshot, for a read of history; check afterwards that it stands. Raises
+        `SnapshotGone` when it is marked to go. Default: the lease is renewed, where none are kept on snapshots."""
         self.renew_read(lease_id, lease_s)
 
     @abstractmethod

@@ -60,14 +60,16 @@ class HotStore(ABC):
     def freeze(self, table: TableInfo) -> Mapping[Bucket, LogBounds]:
         """Bounds of every bucket there is now, partitions included, after forcing to disk what was acknowledged.
 
-        Called once per plan; may block for an fsync. Safe to repeat; each answer's ends are at or above the last one's."""
+        Called once per plan; may block for an fsync. Safe to repeat; each answer's ends are at or above the last one's.
+        """
 
     @abstractmethod
     def read_log(
         self, table: TableInfo, bucket: Bucket, start: int, stop: int, columns: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Records `[start, stop)` in offset order, one Arrow batch per stored batch (cut at the bounds): `columns` (default
-        all of the user's), then `__offset`, `__timestamp`, `__change_type` and, on PK tables here, `__prev_offset`.
+        """Records `[start, stop)` in offset order, one Arrow batch per stored batch (cut at the bounds): `columns`
+        (default all of the user's), then `__offset`, `__timestamp`, `__change_type` and, on PK tables here,
+        `__prev_offset`.
 
         Offsets may have gaps. Constant memory. Raises `OffsetOutOfRange`, `SchemaChanged` (a batch newer than `table`),
         `ServerUnavailable`. Safe to repeat."""
@@ -81,7 +83,9 @@ class HotStore(ABC):
         """A KV snapshot to read, leased to `holder` until `release_snapshots`; None when the bucket never had a row."""
 
     @abstractmethod
-    def read_snapshot(self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def read_snapshot(
+        self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Rows of the snapshot in any order: `columns`, then `__offset`, `__timestamp` of each row's last change."""
 
     @abstractmethod
@@ -94,7 +98,9 @@ class HotStore(ABC):
 
 
 class HotPlugin(ABC):
-    """One hot store with its coordinator. `options` rebuild it elsewhere; secrets are not in them: each process has its own."""
+    """One hot store with its coordinator. `options` rebuild it elsewhere; secrets are not in them: each process has its
+    own.
+    """
 
     name: str
     options: Mapping[str, str]

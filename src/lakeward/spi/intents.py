@@ -11,7 +11,9 @@ from lakeward.model.intent import Intent
 
 
 class IntentStore(ABC):
-    """Intents make the listing of orphans cheap; losing them loses nothing (a sweep of the folder finds the same files)."""
+    """Intents make the listing of orphans cheap; losing them loses nothing (a sweep of the folder finds the same
+    files).
+    """
 
     @abstractmethod
     def record(self, intent: Intent) -> None:

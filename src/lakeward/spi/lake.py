@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plug point for lake formats. A plugin is an entry point in group `lakeward.lake`: a callable that takes the options
-below `datalake.<format>.` (prefix removed) and returns a `LakeStorage`.
+"""The plug point for lake formats. A plugin is an entry point in group `lakeward.lake`: a callable that takes the
+options below `datalake.<format>.` (prefix removed) and returns a `LakeStorage`.
 
 Who holds what: the server holds a `LakeCatalog` (DDL) and a `LakeMaintenance`; a round's driver a `LakeReader` and a
-`LakeCommitter`; executors a `LakeWriter` each. All but writers are safe to use from several threads, one table at a time.
+`LakeCommitter`; executors a `LakeWriter` each. All but writers are safe to use from several threads, one table at a
+time.
 """
 
 from __future__ import annotations
@@ -81,9 +82,10 @@ class CommitProperties:
 class Committable:
     """One commit, ready to be sent again and again unchanged: versioned bytes that only its plugin reads.
 
-    `base` is the head it was prepared on; the commit demands exactly that head. `expirable` are the snapshots that the table's
-    retention lets go with it; `expire`, set once those are marked where read leases are kept, are taken out by the same commit.
-    `retries` and `retry_s`: how often, and for how long, the table itself lets a commit be prepared again because others came between.
+    `base` is the head it was prepared on; the commit demands exactly that head. `expirable` are the snapshots that the
+    table's retention lets go with it; `expire`, set once those are marked where read leases are kept, are taken out by
+    the same commit. `retries` and `retry_s`: how often, and for how long, the table itself lets a commit be prepared
+    again because others came between.
     """
 
     base: LakeBase
@@ -188,7 +190,9 @@ class LakeStorage(ABC):
 
     @abstractmethod
     def open_writer(self, task: WriteTask) -> LakeWriter:
-        """Called in an executor, once per split and attempt. Does not go to the catalog: `task.handle` has all it needs."""
+        """Called in an executor, once per split and attempt. Does not go to the catalog: `task.handle` has all it
+        needs.
+        """
 
     @abstractmethod
     def open_committer(self, table: TableInfo) -> LakeCommitter:
@@ -203,7 +207,9 @@ class LakeStorage(ABC):
         """Called by orphan removal and expiry. May block. Raises `LakeUnavailable`, `LakeTableGone`."""
 
     def open_intents(self, table: TableInfo) -> IntentStore:
-        """Intents kept beside the table, for a hot store whose coordinator keeps none (Apache Fluss). May block on the catalog."""
+        """Intents kept beside the table, for a hot store whose coordinator keeps none (Apache Fluss). May block on the
+        catalog.
+        """
         raise NotImplementedError(f"{self.name} keeps no intents")
 
 
@@ -218,7 +224,9 @@ class LakeCatalog(ABC):
 
     @abstractmethod
     def check_descriptor(self, path: TablePath, descriptor: TableDescriptor) -> None:
-        """Can this table exist in this format? Pure. Raises `UnsupportedType`, `InvalidTable`, `UnsupportedBucketKey`."""
+        """Can this table exist in this format? Pure. Raises `UnsupportedType`, `InvalidTable`,
+        `UnsupportedBucketKey`.
+        """
 
     @abstractmethod
     def create(self, table: TableInfo, *, adopt: bool = False) -> bool:
@@ -296,15 +304,17 @@ class LakeCommitter(ABC):
         positions in files of the head or of `results`; delete files, manifests are written. Blocks on storage.
 
         Called again with a fresh base after a foreign commit; files of an earlier call are left to orphan removal.
-        Raises `ReplacedRowMissing`, `LakeSchemaBroken`, `LakeUnavailable`; `CommitConflict` if the head is not `base`'s."""
+        Raises `ReplacedRowMissing`, `LakeSchemaBroken`, `LakeUnavailable`; `CommitConflict` if the head is not
+        `base`'s."""
 
     @abstractmethod
     def commit(self, committable: Committable, precondition: Precondition) -> LakeSnapshot:
         """Checks the precondition on `committable.base` and commits on exactly that head and tag, as one snapshot; what
         `committable.expire` names leaves the table in the same step, its files stay for `delete_expired`.
 
-        Safe to repeat unchanged: at most one of the calls takes effect. Raises `CommitConflict` (`lost` when offsets, token
-        or fence moved; else a foreign commit came between), `CommitUnknown` when no answer came, `LakeTableGone`."""
+        Safe to repeat unchanged: at most one of the calls takes effect. Raises `CommitConflict` (`lost` when offsets,
+        token or fence moved; else a foreign commit came between), `CommitUnknown` when no answer came, `LakeTableGone`.
+        """
 
     @abstractmethod
     def find(self, round_id: RoundId) -> LakeSnapshot | None:
@@ -350,7 +360,8 @@ class LakeReader(ABC):
         buckets: Iterable[Bucket] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Live rows of a snapshot, deletes applied, columns by the schema of today (field ids), system columns included
-        when named in `columns` (default: the user's columns). Constant memory. Raises `SnapshotGone`, `LakeUnavailable`."""
+        when named in `columns` (default: the user's columns). Constant memory. Raises `SnapshotGone`,
+        `LakeUnavailable`."""
 
     def scan_buckets(
         self,
@@ -361,9 +372,11 @@ class LakeReader(ABC):
         buckets: Iterable[Bucket | None] | None = None,
         without: Mapping[Bucket, OffsetSet] | None = None,
     ) -> Iterator[tuple[Bucket | None, pa.RecordBatch]]:
-        """As `scan`, each batch with the bucket it is of; None where its file does not say (others wrote it under another spec).
+        """As `scan`, each batch with the bucket it is of; None where its file does not say (others wrote it under
+        another spec).
 
-        `without` leaves out more rows, by bucket and offset; `columns` are named then. It does not reach files without a bucket."""
+        `without` leaves out more rows, by bucket and offset; `columns` are named then. It does not reach files without
+        a bucket."""
         known = {f.bucket for f in self.files(snapshot_id)}
         chosen = known if buckets is None else known & set(buckets)
         for bucket in sorted(b for b in chosen if b is not None):
@@ -377,17 +390,20 @@ class LakeReader(ABC):
         return self
 
     def deleted_offsets(self, file: LakeFile) -> OffsetSet | None:
-        """Offsets of the rows that a file's positional deletes and vectors take out of it, for engines that scan the file by
-        themselves. None: not known. Equality deletes do not count. Raises `LakeUnavailable`."""
+        """Offsets of the rows that a file's positional deletes and vectors take out of it, for engines that scan the
+        file by themselves. None: not known. Equality deletes do not count. Raises `LakeUnavailable`."""
         return None
 
     def deleted_rows(self, file: LakeFile) -> Offsets:
-        """Positions of the rows that a file's deletion vectors (and positional deletes) take out of it, ascending, for engines
-        that scan the file by themselves. Formats without vectors need none. Raises `LakeUnavailable`, `LakeTampered`."""
+        """Positions of the rows that a file's deletion vectors (and positional deletes) take out of it, ascending, for
+        engines that scan the file by themselves. Formats without vectors need none. Raises `LakeUnavailable`,
+        `LakeTampered`."""
         raise NotImplementedError
 
     def field_ids(self) -> Mapping[str, int]:
-        """Column name of today -> field id in the data files, for engines that scan them by themselves. Empty: by name."""
+        """Column name of today -> field id in the data files, for engines that scan them by
+        themselves. Empty: by name.
+        """
         return {}
 
     @abstractmethod
@@ -405,8 +421,8 @@ class LakeMaintenance(ABC):
 
     @abstractmethod
     def list_files(self, prefix: str | None = None) -> Iterable[StoredFile]:
-        """Files of ours in storage, under a round's prefix or all. Offset caches are not listed; metadata files of the format only
-        when all are asked for, and only those that our own catalog wrote."""
+        """Files of ours in storage, under a round's prefix or all. Offset caches are not listed; metadata files of the
+        format only when all are asked for, and only those that our own catalog wrote."""
 
     def list_by_prefix(self, prefixes: Sequence[str]) -> Mapping[str, Sequence[StoredFile]]:
         """`list_files` of several rounds. A format that lists a whole folder anyway does so once."""
@@ -435,6 +451,7 @@ class LakeMaintenance(ABC):
         crash in between only delays the deletion (`delete_expired` finishes it)."""
 
     def delete_expired(self, snapshots: Sequence[ExpiringSnapshot]) -> Expired:
-        """Deletes what only these snapshots referenced; those that the table still has are left alone, and are not in the answer.
-        Called after a round's commit took them out, or after a crash. Safe to repeat, also after a crash of its own."""
+        """Deletes what only these snapshots referenced; those that the table still has are left alone, and are not in
+        the answer. Called after a round's commit took them out, or after a crash. Safe to repeat, also after a crash of
+        its own."""
         raise NotImplementedError(f"{type(self).__name__} does not expire snapshots")

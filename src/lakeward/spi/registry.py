@@ -29,7 +29,9 @@ def load_hot(name: str, options: Mapping[str, str]) -> HotPlugin:
 
 
 def import_plugin(group: str, name: str) -> None:
-    """Imports the plugin's module and makes nothing of it: for processes that want their imports behind them. Raises `PluginNotFound`."""
+    """Imports the plugin's module and makes nothing of it: for processes that want their imports behind them. Raises
+    `PluginNotFound`.
+    """
     _find("lake" if group == LAKE_GROUP else "hot store", group, name).load()
 
 

@@ -27,7 +27,9 @@ class ManualClock:
     def advance(self, seconds: float) -> None:
         """Time passes: both move."""
         if seconds < 0:
-            raise InvalidRequest(what=f"advance by {seconds} s", reason="time goes forward; `jump` moves the wall clock back")
+            raise InvalidRequest(
+                what=f"advance by {seconds} s", reason="time goes forward; `jump` moves the wall clock back"
+            )
         with self._lock:
             self._monotonic += seconds
             self._now_ms += round(seconds * 1000)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults at fault points: raise, pause or kill, armed by name and n-th hit, in this process or in a child's environment.
+"""Faults at fault points: raise, pause or kill, armed by name and n-th hit, in this process or in a child's
+environment.
 
-The environment form: `LAKEWARD_FAULTS="seed=7;round.before-lake-commit=kill,hit=2;lake.before-commit=pause,file=/tmp/p"`.
+The environment form:
+`LAKEWARD_FAULTS="seed=7;round.before-lake-commit=kill,hit=2;lake.before-commit=pause,file=/tmp/p"`.
 """
 
 from __future__ import annotations
@@ -71,7 +73,11 @@ class Fault:
 
     def to_text(self) -> str:
         """The environment form."""
-        parts = [f"{self.point}={self.action}", f"hit={self.hit}", f"times={'all' if self.times is None else self.times}"]
+        parts = [
+            f"{self.point}={self.action}",
+            f"hit={self.hit}",
+            f"times={'all' if self.times is None else self.times}",
+        ]
         parts += [f"{name}={value}" for name, value in (("file", self.file), ("once", self.once)) if value is not None]
         return ",".join([*parts, f"chance={self.chance}"] if self.chance < 1 else parts)
 
@@ -82,7 +88,9 @@ class Fault:
         options = dict(part.partition("=")[::2] for part in rest)
         unknown = set(options) - {"hit", "times", "chance", "file", "once"}
         if unknown or action not in set(FaultAction):
-            raise InvalidRequest(what=f"{FAULTS_ENV} entry {text!r}", reason="write POINT=raise|pause|kill[,hit=N][,times=N|all]...")
+            raise InvalidRequest(
+                what=f"{FAULTS_ENV} entry {text!r}", reason="write POINT=raise|pause|kill[,hit=N][,times=N|all]..."
+            )
         times = options.get("times", "1")
         return cls(
             point=point,
@@ -121,7 +129,9 @@ class Faults:
         self._before = set_injector(self.hit)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         set_injector(self._before)
         for fault in self._faults:
             fault.release()

@@ -51,7 +51,9 @@ class MemoryHotAdmin(HotAdmin):
         self.stopped: set[TablePath] = set()
         self.guard: RetentionGuard | None = None
 
-    def append(self, path: TablePath, rows: int = 1, bucket: Bucket | None = None, at_ms: int | None = None) -> OffsetRange:
+    def append(
+        self, path: TablePath, rows: int = 1, bucket: Bucket | None = None, at_ms: int | None = None
+    ) -> OffsetRange:
         with self._lock:
             table = self.load_table(path)
             log = self._logs[table.table_id].setdefault(bucket or Bucket("", 0), MemoryLog())

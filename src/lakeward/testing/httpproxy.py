@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real HTTP proxy in front of one server. What it does to a request is `treat`'s to say: pass it on, answer in its place, lose it."""
+"""A real HTTP proxy in front of one server. What it does to a request is `treat`'s to say: pass it on, answer in its
+place, lose it.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ class HttpProxy:
     def send(self, request: ProxyRequest) -> ProxyAnswer | None:
         """Lets it take place. None when nobody answered."""
         try:
-            found = self._client.request(request.method, self.target + request.path, headers=dict(request.headers), content=request.body)
+            found = self._client.request(
+                request.method, self.target + request.path, headers=dict(request.headers), content=request.body
+            )
         except httpx.HTTPError:
             return None
         return ProxyAnswer(found.status_code, dict(found.headers), found.content)
@@ -103,7 +107,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _pass(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
-        answer = self.server.proxy.treat(ProxyRequest(self.command, self.path, _without_hop(dict(self.headers.items())), body))
+        answer = self.server.proxy.treat(
+            ProxyRequest(self.command, self.path, _without_hop(dict(self.headers.items())), body)
+        )
         if answer is None:
             self.close_connection = True
             with contextlib.suppress(OSError):

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A whole Lakeward in one process: the real embedded store, coordinator and lake, and rounds without Spark. For tests and tools."""
+"""A whole Lakeward in one process: the real embedded store, coordinator and lake, and rounds without Spark. For tests
+and tools.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,9 @@ class LocalStore(HotStore):
     def take_snapshot(self, table: TableInfo, bucket: Bucket, holder: str) -> KvSnapshot | None:
         return self._store.take_snapshot(table, bucket, holder)
 
-    def read_snapshot(self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def read_snapshot(
+        self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         return self._store.read_snapshot(table, snapshot, columns)
 
     def release_snapshots(self, table: TableInfo, holder: str) -> None:
@@ -94,7 +98,9 @@ class LocalStore(HotStore):
 
 
 class LocalCoordinator(CoordinatorClient):
-    """A coordinator's client without the network. `before` runs ahead of each call by its name: to raise, or to count."""
+    """A coordinator's client without the network. `before` runs ahead of each call by its name: to raise, or
+    to count.
+    """
 
     def __init__(self, coordinator: Coordinator, before: Callable[[str], None]) -> None:
         self._coordinator, self._before = coordinator, before
@@ -170,7 +176,12 @@ class InProcessLakeward:
     """Real parts over real files. `restart` closes and opens everything but the lake; `tier` runs rounds to the end."""
 
     def __init__(
-        self, folder: Path, lake: LakeStorage, clock: Clock | None = None, store_options: StoreOptions | None = None, **options: Any
+        self,
+        folder: Path,
+        lake: LakeStorage,
+        clock: Clock | None = None,
+        store_options: StoreOptions | None = None,
+        **options: Any,
     ) -> None:
         self.folder, self.lake, self.store_options = folder, lake, store_options
         self.clock = clock or ManualClock()
@@ -189,7 +200,11 @@ class InProcessLakeward:
         plugins = PluginCache(open_hot=lambda _n, _o: self.plugin, open_lake=lambda _n, _o: self.lake)
         self.dispatcher = DirectDispatcher(plugins, self.clock)
         self.world = RoundWorld(
-            hot=self.plugin, plugins=plugins, dispatcher=self.dispatcher, clock=self.clock, options=TieringOptions(server="in-process")
+            hot=self.plugin,
+            plugins=plugins,
+            dispatcher=self.dispatcher,
+            clock=self.clock,
+            options=TieringOptions(server="in-process"),
         )
 
     def close(self) -> None:
@@ -204,7 +219,14 @@ class InProcessLakeward:
 
     # ---- tables and rows -------------------------------------------------------------------------------------------
     def create(
-        self, path: str, columns: Any, *, primary_key: str = "", partition_by: str = "", buckets: int = 1, **properties: str
+        self,
+        path: str,
+        columns: Any,
+        *,
+        primary_key: str = "",
+        partition_by: str = "",
+        buckets: int = 1,
+        **properties: str,
     ) -> TableInfo:
         key = as_names(primary_key)
         descriptor = TableDescriptor(
@@ -228,7 +250,9 @@ class InProcessLakeward:
     def upsert(self, path: str, rows: Any, columns: Sequence[str] | None = None) -> WriteToken:
         table = self.store.load_table(TablePath.parse(path))
         names = table.schema.names if columns is None else tuple(columns)
-        return self._put(table, fit_rows(rows, table, names), lambda t, b, batch: self.store.upsert(t, b, batch, columns))
+        return self._put(
+            table, fit_rows(rows, table, names), lambda t, b, batch: self.store.upsert(t, b, batch, columns)
+        )
 
     def delete(self, path: str, keys: Any) -> WriteToken:
         table = self.store.load_table(TablePath.parse(path))
@@ -267,8 +291,12 @@ class InProcessLakeward:
     def run(self, handed: HandedOut, control: RoundControl | None = None) -> RoundEnd:
         """One round, its end reported."""
         owner = RoundOwner(job=JOB, instance=self.instance, epoch=handed.epoch)
-        end = Round(world=self.world, handed=handed, owner=owner, control=control or RoundControl(), round_id=new_round_id()).run()
+        end = Round(
+            world=self.world, handed=handed, owner=owner, control=control or RoundControl(), round_id=new_round_id()
+        ).run()
         finished = (end,) if isinstance(end, TableFinished) else ()
         failed = (end,) if isinstance(end, TableFailed) else ()
-        self.coordinator.heartbeat(HeartbeatRequest(job=JOB, instance=self.instance, slots=1, finished=finished, failed=failed))
+        self.coordinator.heartbeat(
+            HeartbeatRequest(job=JOB, instance=self.instance, slots=1, finished=finished, failed=failed)
+        )
         return end

@@ -28,7 +28,9 @@ class MemoryIntents(IntentStore):
 
     def open_intents(self, table_id: TableId) -> Sequence[Intent]:
         with self._lock:
-            ours = [i for i in self._intents.values() if i.table_id == table_id and i.state is not IntentState.COMMITTED]
+            ours = [
+                i for i in self._intents.values() if i.table_id == table_id and i.state is not IntentState.COMMITTED
+            ]
             return sorted(ours, key=lambda i: i.recorded_at_ms)
 
     def forget(self, round_id: RoundId) -> None:

@@ -85,7 +85,14 @@ class ScriptedLog:
         extra = (*_SYSTEM, pa.field(PREV_OFFSET, pa.int64())) if self.table.is_pk else _SYSTEM
         schema = pa.schema([*to_arrow_schema(self.table.schema), *extra])
         rows = [
-            {**r.row, OFFSET: r.offset, TIMESTAMP: FIRST_AT_MS + r.offset, CHANGE_TYPE: int(r.change), PREV_OFFSET: r.prev} for r in records
+            {
+                **r.row,
+                OFFSET: r.offset,
+                TIMESTAMP: FIRST_AT_MS + r.offset,
+                CHANGE_TYPE: int(r.change),
+                PREV_OFFSET: r.prev,
+            }
+            for r in records
         ]
         return pa.RecordBatch.from_pylist(rows, schema=schema)
 

@@ -92,11 +92,17 @@ class ScriptedHotStore(HotStore):
         end = self._stored(table.path).log.end(bucket)
         return KvSnapshot(bucket=bucket, snapshot_id=f"at-{end}", log_offset=end) if end else None
 
-    def read_snapshot(self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def read_snapshot(
+        self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         live = self._stored(table.path).log.expected({snapshot.bucket: snapshot.log_offset})
         rows = [{**row, OFFSET: offset, TIMESTAMP: FIRST_AT_MS + offset} for _, offset, row in live]
         system = [pa.field(OFFSET, pa.int64(), False), pa.field(TIMESTAMP, pa.timestamp("ms", "UTC"), False)]
-        yield _project(pa.RecordBatch.from_pylist(rows, schema=pa.schema([*to_arrow_schema(table.schema), *system])), table, columns)
+        yield _project(
+            pa.RecordBatch.from_pylist(rows, schema=pa.schema([*to_arrow_schema(table.schema), *system])),
+            table,
+            columns,
+        )
 
     def release_snapshots(self, table: TableInfo, holder: str) -> None:
         """Scripted logs keep everything."""

@@ -88,7 +88,16 @@ class ServerProcess:
         return process.wait(START_LIMIT_S)
 
     def _command(self, ready: Path) -> list[str]:
-        command = [sys.executable, "-m", "lakeward.cli", "server", "--port", str(self.port), "--flight-port", str(self.flight_port)]
+        command = [
+            sys.executable,
+            "-m",
+            "lakeward.cli",
+            "server",
+            "--port",
+            str(self.port),
+            "--flight-port",
+            str(self.flight_port),
+        ]
         command += ["--data", str(self.data), "--ready-file", str(ready), *self.arguments]
         for key, value in self.settings.items():
             command += ["--set", f"{key}={value}"]

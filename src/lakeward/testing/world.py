@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A coordinator over the memory lake and an in-memory hot side, with a clock that is moved by hand, and jobs that speak."""
+"""A coordinator over the memory lake and an in-memory hot side, with a clock that is moved by hand, and jobs that
+speak.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,14 @@ from lakeward.model.schema import Column, Schema
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.model.types import Int64Type, StringType
 from lakeward.protocol.commit import CommitReport, CommittedRange
-from lakeward.protocol.heartbeat import HandedOut, HeartbeatAnswer, HeartbeatRequest, TableFailed, TableFinished, TableInWork
+from lakeward.protocol.heartbeat import (
+    HandedOut,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    TableFailed,
+    TableFinished,
+    TableInWork,
+)
 from lakeward.protocol.tables import CreateTable, TableAnswer
 from lakeward.spi.lake import CommitProperties, LakeStorage, Precondition
 from lakeward.spi.registry import load_lake
@@ -70,7 +79,9 @@ class CoordinatorWorld:
         if read_lakes:
             self.coordinator.read_lakes()
 
-    def create(self, name: str = "t", *, pk: bool = False, adopt: bool = False, buckets: int = 1, **properties: str) -> TableAnswer:
+    def create(
+        self, name: str = "t", *, pk: bool = False, adopt: bool = False, buckets: int = 1, **properties: str
+    ) -> TableAnswer:
         columns = (Column(name="id", type=Int64Type(nullable=False)), Column(name="v", type=StringType()))
         descriptor = TableDescriptor(
             schema=Schema(columns=columns),
@@ -90,7 +101,9 @@ class CoordinatorWorld:
         base = self.lake.open_reader(table).load_base()
         committer = self.lake.open_committer(table)
         round_id = round_id or new_round_id()
-        properties = CommitProperties(round_id=round_id, epoch=epoch, job="job", offsets={B0: stop}, generation=generation)
+        properties = CommitProperties(
+            round_id=round_id, epoch=epoch, job="job", offsets={B0: stop}, generation=generation
+        )
         committable = committer.prepare([], {}, base, properties)
         condition = Precondition(table_id=table.table_id, token=base.token, starts={B0: base.offsets.get(B0)})
         return committer.commit(committable, condition).snapshot_id
@@ -103,14 +116,18 @@ class ScriptedJob:
         self.world, self.name, self.instance, self.slots, self.pool = world, name, instance, slots, pool
 
     def beat(self, room: int = 0, **more: Any) -> HeartbeatAnswer:
-        request = HeartbeatRequest(job=self.name, instance=self.instance, slots=self.slots, pool=self.pool, room=room, **more)
+        request = HeartbeatRequest(
+            job=self.name, instance=self.instance, slots=self.slots, pool=self.pool, room=room, **more
+        )
         return self.world.coordinator.heartbeat(request)
 
     def take(self, room: int = 1) -> list[HandedOut]:
         return list(self.beat(room=room).tables)
 
     def work(self, table: HandedOut, round_id: str | None = None) -> HeartbeatAnswer:
-        item = TableInWork(table_id=table.table_id, epoch=table.epoch, round_id=None if round_id is None else RoundId(round_id))
+        item = TableInWork(
+            table_id=table.table_id, epoch=table.epoch, round_id=None if round_id is None else RoundId(round_id)
+        )
         return self.beat(tiering=(item,))
 
     def commit(self, table: HandedOut, start: int, stop: int, round_id: str, bucket: Bucket = B0, **more: Any) -> Any:
@@ -131,8 +148,12 @@ class ScriptedJob:
             )
         )
 
-    def finish(self, table: HandedOut, round_id: str | None = "r", force: bool = False, **result: Any) -> HeartbeatAnswer:
-        done = None if round_id is None else RoundResult(round_id=RoundId(round_id), snapshot_id=SnapshotId("s"), **result)
+    def finish(
+        self, table: HandedOut, round_id: str | None = "r", force: bool = False, **result: Any
+    ) -> HeartbeatAnswer:
+        done = (
+            None if round_id is None else RoundResult(round_id=RoundId(round_id), snapshot_id=SnapshotId("s"), **result)
+        )
         item = TableFinished(
             table_id=table.table_id,
             epoch=table.epoch,

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PySpark's daemon with the libraries of a round loaded: workers are forked from it, also after a minute's idleness ended the last ones.
+"""PySpark's daemon with the libraries of a round loaded: workers are forked from it, also after a minute's idleness
+ended the last ones.
 
-Spark starts it as `python -m lakeward.tiering.daemon` (`spark.python.daemon.module`), where the driver's Python is the workers'.
-A process that forks should have no threads: of what is imported, OpenBLAS is told to start none, and jemalloc's minds forks.
+Spark starts it as `python -m lakeward.tiering.daemon` (`spark.python.daemon.module`), where the driver's Python is the
+workers'. A process that forks should have no threads: of what is imported, OpenBLAS is told to start none, and
+jemalloc's minds forks.
 """
 
 import os

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A script that spark-submit can name: `spark-submit [--archives env.tar.gz#env] .../lakeward/tiering/submit.py --server URL`."""
+"""A script that spark-submit can name: `spark-submit [--archives env.tar.gz#env] .../lakeward/tiering/submit.py
+--server URL`.
+"""
 
 import sys
 

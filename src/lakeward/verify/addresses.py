@@ -16,7 +16,9 @@ from lakeward.model.offsetset import Offsets, OffsetSet
 from lakeward.verify.certificate import SHOWN, Finding, FindingKind
 
 BLOCK = 1 << 16
-"""Offsets to a block. A batch of a lake scan is about as long and, in our files, in order: it touches one or two blocks."""
+"""Offsets to a block. A batch of a lake scan is about as long and, in our files, in order: it touches one or two
+blocks.
+"""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -115,12 +117,15 @@ def _mask_of_set(expected: OffsetSet, start: int) -> Mask:
 
 
 def _finding(kind: FindingKind, bucket: Bucket, tally: _Tally, words: str) -> Finding:
-    return Finding(kind=kind, bucket=bucket, count=tally.count, offsets=tuple(tally.first), words=f"{tally.count} {words}")
+    return Finding(
+        kind=kind, bucket=bucket, count=tally.count, offsets=tuple(tally.first), words=f"{tally.count} {words}"
+    )
 
 
 def expected_live(kv_offsets: Offsets, replaced_after: OffsetSet, committed: int) -> OffsetSet:
     """Rows of a PK bucket that were live at `committed`, from a later KV snapshot and the changelog between the two.
 
-    A row of then is live still (its offset is in the KV, below `committed`), or a later record replaced it and names it."""
+    A row of then is live still (its offset is in the KV, below `committed`), or a later record replaced it and names
+    it."""
     still = kv_offsets[kv_offsets < committed]
     return OffsetSet(np.concatenate([still, replaced_after.below(committed).values]))

@@ -29,7 +29,8 @@ HOT_GONE = (NotFound, BucketStopped)
 def check_bucket(task: BucketTask, hot: HotStore, lake: LakeReader) -> BucketReport:
     """Never blocks rounds: reads one lake snapshot, a log range, and a KV snapshot under a lease of its own.
 
-    Raises `SnapshotGone` when another engine expired the snapshot meanwhile, and what the hot store raises when it is away."""
+    Raises `SnapshotGone` when another engine expired the snapshot meanwhile, and what the hot store raises when it is
+    away."""
     count = AddressCount(task.committed)
     part = _or_unreadable(task, lambda: _check(task, hot, lake, count))
     files = _or_none(lambda: lake.files(task.snapshot_id, task.bucket)) if part.findings else ()
@@ -66,7 +67,9 @@ def _check_log(task: BucketTask, hot: HotStore, lake: LakeReader, count: Address
     if task.bounds is None:
         return replace(found, beyond=(task.not_checked("values", "the hot store has no such bucket any more"),))
     try:
-        return _compare_log(task, OffsetRange(task.bounds.start, max(task.bounds.start, task.bounds.end)), hot, lake, found)
+        return _compare_log(
+            task, OffsetRange(task.bounds.start, max(task.bounds.start, task.bounds.end)), hot, lake, found
+        )
     except SnapshotGone:
         raise
     except HOT_GONE as error:
@@ -74,7 +77,9 @@ def _check_log(task: BucketTask, hot: HotStore, lake: LakeReader, count: Address
 
 
 def _compare_log(task: BucketTask, kept: OffsetRange, hot: HotStore, lake: LakeReader, found: Part) -> Part:
-    """Value by value what the log still keeps of the committed range: each side is read once, and compared window by window."""
+    """Value by value what the log still keeps of the committed range: each side is read once, and compared window by
+    window.
+    """
     different: list[Offsets] = []
     compared, stop = 0, min(task.committed, kept.stop)
     starts = range(kept.start, stop, task.window_rows)
@@ -87,12 +92,18 @@ def _compare_log(task: BucketTask, kept: OffsetRange, hot: HotStore, lake: LakeR
             offsets, rows = altered_offsets(_hot_rows(task, hot, window), held, list(task.table.schema.names))
             compared += rows
             different.append(offsets)
-    return Part(findings=(*found.findings, *altered(task.bucket, different)), compared=compared, beyond=tuple(_beyond_log(task, kept)))
+    return Part(
+        findings=(*found.findings, *altered(task.bucket, different)),
+        compared=compared,
+        beyond=tuple(_beyond_log(task, kept)),
+    )
 
 
 def _beyond_log(task: BucketTask, kept: OffsetRange) -> Iterator[str]:
     if min(kept.start, task.committed) > 0:
-        yield task.not_checked(f"values of offsets below {min(kept.start, task.committed)}", "the log no longer holds them")
+        yield task.not_checked(
+            f"values of offsets below {min(kept.start, task.committed)}", "the log no longer holds them"
+        )
     if task.committed > kept.stop:
         yield task.not_checked(f"values of offsets from {kept.stop} on", "the log ends there")
 
@@ -131,5 +142,9 @@ def _or_none(load: Callable[[], Sequence[LakeFile]]) -> Sequence[LakeFile]:
 
 def _with_files(finding: Finding, files: Sequence[LakeFile]) -> Finding:
     """Names the files whose bounds hold the finding's offsets."""
-    holding = [f.path for f in files if f.offsets is not None and any(f.offsets.start <= o < f.offsets.stop for o in finding.offsets)]
+    holding = [
+        f.path
+        for f in files
+        if f.offsets is not None and any(f.offsets.start <= o < f.offsets.stop for o in finding.offsets)
+    ]
     return replace(finding, files=tuple(holding[:SHOWN]))

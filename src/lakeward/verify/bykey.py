@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks a PK table's bucket by key, where rows have no offset of their own in the hot store (Apache Fluss).
 
-What the lake must hold is told from a KV snapshot and the changelog between it and the committed offset: played forward where the
-snapshot is older, taken back by before-images where it is newer. One bucket's rows are in memory at a time.
+What the lake must hold is told from a KV snapshot and the changelog between it and the committed offset: played forward
+where the snapshot is older, taken back by before-images where it is newer. One bucket's rows are in memory at a time.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def compare_by_key(task: BucketTask, hot: HotStore, found: Iterable[pa.RecordBat
     try:
         snapshot = hot.take_snapshot(task.table, task.bucket, holder)
         if snapshot is None and task.bounds.start > 0:
-            return Part(beyond=(task.not_checked("live rows", "no KV snapshot can be read, and the log no longer begins at 0"),))
+            return Part(
+                beyond=(task.not_checked("live rows", "no KV snapshot can be read, and the log no longer begins at 0"),)
+            )
         held = _table(task, names, [] if snapshot is None else hot.read_snapshot(task.table, snapshot, names))
         expected = _expected(task, hot, names, held, 0 if snapshot is None else snapshot.log_offset)
     finally:
@@ -72,7 +74,9 @@ def _expected(task: BucketTask, hot: HotStore, names: list[str], held: pa.Table,
     return _Expected(pa.concat_tables([kept, rows]), unknown)
 
 
-def _forward(task: BucketTask, names: list[str], batches: Sequence[pa.RecordBatch], low: int, high: int) -> tuple[pa.Table, ...]:
+def _forward(
+    task: BucketTask, names: list[str], batches: Sequence[pa.RecordBatch], low: int, high: int
+) -> tuple[pa.Table, ...]:
     """(keys that changed, their rows now, none unknown)."""
     fold = KeyedFold(low, high, task.table.descriptor.primary_key)
     for batch in batches:
@@ -108,12 +112,18 @@ def _compare(task: BucketTask, expected: _Expected, found: pa.Table) -> Part:
             "keys are in the lake and should not be",
         ),
     )
-    findings = [_finding(task, kind, ids, rows, numbers, words) for kind, ids, rows, numbers, words in parts if len(ids)]
+    findings = [
+        _finding(task, kind, ids, rows, numbers, words) for kind, ids, rows, numbers, words in parts if len(ids)
+    ]
     compared = 0
     if task.deep:
-        different, compared = altered_offsets(_with(expected.rows, wanted), _with(found, there), list(task.table.schema.names))
+        different, compared = altered_offsets(
+            _with(expected.rows, wanted), _with(found, there), list(task.table.schema.names)
+        )
         if len(different):
-            findings.append(_finding(task, FindingKind.ALTERED, different, found, there, "rows differ from the hot store"))
+            findings.append(
+                _finding(task, FindingKind.ALTERED, different, found, there, "rows differ from the hot store")
+            )
     lost = len(np.unique(unknown))
     beyond = (task.not_checked(f"{lost} keys replaced since", "no before-images in the changelog"),) if lost else ()
     return Part(findings=tuple(findings), compared=compared, beyond=beyond)
@@ -150,7 +160,9 @@ def _with(rows: pa.Table, ids: Ids) -> pa.Table:
 def _table(task: BucketTask, names: list[str], batches: Iterable[pa.RecordBatch]) -> pa.Table:
     schema = pa.schema([f for f in to_arrow_schema(task.table.schema) if f.name in names])
     schema = pa.schema([schema.field(n).with_nullable(True) for n in names])
-    return pa.concat_tables([schema.empty_table(), *(_cast(pa.Table.from_batches([b]).select(names), schema) for b in batches)])
+    return pa.concat_tables(
+        [schema.empty_table(), *(_cast(pa.Table.from_batches([b]).select(names), schema) for b in batches)]
+    )
 
 
 def _cast(rows: pa.Table, schema: pa.Schema) -> pa.Table:

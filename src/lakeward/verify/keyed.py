@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks a PK table's bucket: its lake rows are those that were live at the committed offset, told from the KV of now."""
+"""Checks a PK table's bucket: its lake rows are those that were live at the committed offset, told from the
+KV of now.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from lakeward.verify.task import BucketTask, Part, altered
 
 
 def check_keyed(task: BucketTask, hot: HotStore, lake: LakeReader, count: AddressCount) -> Part:
-    """From a KV snapshot taken now and the changelog between the committed offset and it. Raises what the hot store raises."""
+    """From a KV snapshot taken now and the changelog between the committed offset and it. Raises what the hot store
+    raises.
+    """
     if not hot.has_prev_offset:
         return check_by_key(task, hot, lake)
     holder = f"verify-{uuid4()}"
@@ -50,7 +54,9 @@ def _live(task: BucketTask, hot: HotStore, snapshot: KvSnapshot) -> OffsetSet:
     return expected_live(np.concatenate(offsets) if offsets else np.zeros(0, np.int64), fold.replaced, task.committed)
 
 
-def _compare(task: BucketTask, hot: HotStore, lake: LakeReader, snapshot: KvSnapshot, live: OffsetSet, found: Part) -> Part:
+def _compare(
+    task: BucketTask, hot: HotStore, lake: LakeReader, snapshot: KvSnapshot, live: OffsetSet, found: Part
+) -> Part:
     """Value by value: KV, changelog and lake are read once each, and compared a window of live rows at a time."""
     different: list[Offsets] = []
     compared, lost = 0, 0
@@ -63,12 +69,18 @@ def _compare(task: BucketTask, hot: HotStore, lake: LakeReader, snapshot: KvSnap
             there.add(batch)
         for number in range(len(starts)):
             ours, theirs = held.take(number), there.take(number)
-            lost += len(live.values[number * task.window_rows :][: task.window_rows]) - (0 if ours is None else ours.num_rows)
+            lost += len(live.values[number * task.window_rows :][: task.window_rows]) - (
+                0 if ours is None else ours.num_rows
+            )
             if ours is not None and theirs is not None:
                 offsets, rows = altered_offsets(ours, theirs, names)
                 different.append(offsets)
                 compared += rows
-    beyond = (task.not_checked(f"values of {lost} rows replaced since", "no before-images in the changelog"),) if lost > 0 else ()
+    beyond = (
+        (task.not_checked(f"values of {lost} rows replaced since", "no before-images in the changelog"),)
+        if lost > 0
+        else ()
+    )
     return Part(findings=(*found.findings, *altered(task.bucket, different)), compared=compared, beyond=beyond)
 
 
@@ -94,4 +106,6 @@ def _before_images(batch: pa.RecordBatch, names: list[str]) -> Iterator[pa.Recor
     chosen = batch.filter(pa.array(np.isin(changes, (ChangeType.UPDATE_BEFORE, ChangeType.DELETE))))
     chosen = chosen.filter(pc.is_valid(chosen.column(PREV_OFFSET)))
     if chosen.num_rows:
-        yield pa.RecordBatch.from_arrays([*(chosen.column(n) for n in names[:-1]), chosen.column(PREV_OFFSET)], names=names)
+        yield pa.RecordBatch.from_arrays(
+            [*(chosen.column(n) for n in names[:-1]), chosen.column(PREV_OFFSET)], names=names
+        )

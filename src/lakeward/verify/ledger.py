@@ -37,18 +37,24 @@ def check_contiguous(bucket: Bucket, entries: Sequence[LedgerEntry]) -> list[Fin
     if entries and entries[0].range.start > 0:
         first = entries[0]
         words = f"the ledger begins at {first.range.start} (round {first.round_id}), not at 0"
-        found.append(Finding(kind=FindingKind.LEDGER_GAP, bucket=bucket, words=words, count=first.range.start, offsets=(0,)))
+        found.append(
+            Finding(kind=FindingKind.LEDGER_GAP, bucket=bucket, words=words, count=first.range.start, offsets=(0,))
+        )
     reached = entries[0] if entries else None
     for entry in entries[1:]:
         assert reached is not None
         start, end = entry.range.start, reached.range.stop
         if start > end:
             words = f"the ledger jumps from {end} (round {reached.round_id}) to {start} (round {entry.round_id})"
-            found.append(Finding(kind=FindingKind.LEDGER_GAP, bucket=bucket, words=words, count=start - end, offsets=(end,)))
+            found.append(
+                Finding(kind=FindingKind.LEDGER_GAP, bucket=bucket, words=words, count=start - end, offsets=(end,))
+            )
         elif start < end and len(entry.range) and LedgerKind.GAP not in (entry.kind, reached.kind):
             words = f"rounds {reached.round_id} and {entry.round_id} both claim [{start}, {min(end, entry.range.stop)})"
             overlap = min(end, entry.range.stop) - start
-            found.append(Finding(kind=FindingKind.LEDGER_OVERLAP, bucket=bucket, words=words, count=overlap, offsets=(start,)))
+            found.append(
+                Finding(kind=FindingKind.LEDGER_OVERLAP, bucket=bucket, words=words, count=overlap, offsets=(start,))
+            )
         reached = entry if entry.range.stop >= end else reached
     return found
 
@@ -61,7 +67,9 @@ def check_against_lake(grouped: Mapping[Bucket, Sequence[LedgerEntry]], lake: Of
         held = lake.get(bucket, 0)
         if end > held:
             words = f"the ledger ends at {end}, the lake at {held}"
-            found.append(Finding(kind=FindingKind.LEDGER_MISMATCH, bucket=bucket, words=words, count=end - held, offsets=(held,)))
+            found.append(
+                Finding(kind=FindingKind.LEDGER_MISMATCH, bucket=bucket, words=words, count=end - held, offsets=(held,))
+            )
     return found
 
 
@@ -72,10 +80,16 @@ def ledger_ends(grouped: Mapping[Bucket, Sequence[LedgerEntry]]) -> dict[Bucket,
 def removed_snapshots(
     grouped: Mapping[Bucket, Sequence[LedgerEntry]], retained: Iterable[LakeSnapshot]
 ) -> list[tuple[SnapshotId, OffsetRange]]:
-    """Snapshots that rounds of the ledger made and the lake no longer retains, oldest first, with a range that each added."""
+    """Snapshots that rounds of the ledger made and the lake no longer retains, oldest first, with a range that each
+    added.
+    """
     there = {s.snapshot_id for s in retained}
     listed = sorted((e for entries in grouped.values() for e in entries), key=lambda e: e.committed_at_ms)
-    gone = {e.snapshot_id: e.range for e in listed if e.kind is LedgerKind.ROUND and e.snapshot_id and e.snapshot_id not in there}
+    gone = {
+        e.snapshot_id: e.range
+        for e in listed
+        if e.kind is LedgerKind.ROUND and e.snapshot_id and e.snapshot_id not in there
+    }
     return list(gone.items())
 
 
@@ -89,9 +103,11 @@ def lake_ahead(grouped: Mapping[Bucket, Sequence[LedgerEntry]], lake: OffsetMap)
     return ahead
 
 
-def check_snapshots(grouped: Mapping[Bucket, Sequence[LedgerEntry]], snapshots: Iterable[LakeSnapshot]) -> list[Finding]:
-    """Each retained snapshot of ours ends where the ledger's entry of that round says, or inside it: old entries are merged, and
-    the merged one keeps the first round's id."""
+def check_snapshots(
+    grouped: Mapping[Bucket, Sequence[LedgerEntry]], snapshots: Iterable[LakeSnapshot]
+) -> list[Finding]:
+    """Each retained snapshot of ours ends where the ledger's entry of that round says, or inside it: old entries are
+    merged, and the merged one keeps the first round's id."""
     ranges = {(e.round_id, b): e.range for b, entries in grouped.items() for e in entries if e.kind is LedgerKind.ROUND}
     found = []
     for snapshot in snapshots:
@@ -101,14 +117,17 @@ def check_snapshots(grouped: Mapping[Bucket, Sequence[LedgerEntry]], snapshots: 
             recorded = ranges.get((snapshot.round_id, bucket))
             if recorded is not None and not recorded.start <= offset <= recorded.stop:
                 story = (
-                    f"snapshot {snapshot.snapshot_id} says {offset}, the ledger's entry of its round {snapshot.round_id} says {recorded}"
+                    f"snapshot {snapshot.snapshot_id} says {offset}, the ledger's entry of its round "
+                    f"{snapshot.round_id} says {recorded}"
                 )
                 found.append(Finding(kind=FindingKind.LEDGER_MISMATCH, bucket=bucket, words=story, offsets=(offset,)))
     return found
 
 
 def expected_ranges(entries: Sequence[LedgerEntry], committed: int) -> list[OffsetRange]:
-    """What the lake must hold of a log table's bucket: `[0, committed)` less the recorded gaps that no round filled before."""
+    """What the lake must hold of a log table's bucket: `[0, committed)` less the recorded gaps that no round filled
+    before.
+    """
     held = sorted(e.range for e in entries if e.kind is not LedgerKind.GAP)
     gaps = sorted(e.range for e in entries if e.kind is LedgerKind.GAP)
     ranges, at = [], 0

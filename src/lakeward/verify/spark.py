@@ -25,7 +25,9 @@ from lakeward.verify.task import BucketTask
 
 
 def spark_runner(master: str, plugin: HotPlugin) -> BucketRunner:
-    """One task per bucket on that master; executors open their own connections. A session that runs already is used, and stays."""
+    """One task per bucket on that master; executors open their own connections. A session that runs already is used,
+    and stays.
+    """
 
     def run(tasks: Sequence[BucketTask]) -> list[BucketReport]:
         if not tasks:
@@ -49,7 +51,9 @@ def _session(master: str) -> Iterator[Any]:
         yield running
         return
     use_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # PySpark reads the workers' Python from the environment alone
+    os.environ.setdefault(
+        "PYSPARK_PYTHON", sys.executable
+    )  # PySpark reads the workers' Python from the environment alone
     builder = SparkSession.builder.master(master).appName("lakeward verify").config("spark.ui.enabled", "false")
     if master.startswith("local"):
         builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
@@ -61,7 +65,9 @@ def _session(master: str) -> Iterator[Any]:
 
 
 def run_order(order: str) -> str:
-    """In a Python worker: one bucket, in and out as JSON. An error is returned: raised, it would reach the driver as text only."""
+    """In a Python worker: one bucket, in and out as JSON. An error is returned: raised, it would reach the driver as
+    text only.
+    """
     body = json.loads(order)
     task = _task(body["task"])
     store = load_hot(*body["hot"]).store()

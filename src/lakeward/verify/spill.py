@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows in any order, given back by windows of offsets: in memory while they are few, in temporary files beyond that.
 
-So that each side of a comparison is read once, however long the bucket is and whoever wrote its files in whatever order."""
+So that each side of a comparison is read once, however long the bucket is and whoever wrote its files in whatever
+order."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ class WindowSpill:
     def __enter__(self) -> WindowSpill:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._stack.close()
 
     def add(self, batch: pa.RecordBatch) -> None:

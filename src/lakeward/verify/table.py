@@ -41,7 +41,9 @@ BucketRunner = Callable[[Sequence[BucketTask]], Iterable[BucketReport]]
 StorageOpener = Callable[[ReadPlan], LakeStorage]
 
 ATTEMPTS = 3
-"""Another engine's expiry, or a new column, may come in the middle: then all of it is checked again, on what is there now."""
+"""Another engine's expiry, or a new column, may come in the middle: then all of it is checked again, on what is there
+now.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +90,9 @@ def verify_table(
 def _attempt(
     plugin: HotPlugin, path: TablePath, deep: bool, run: BucketRunner | None, clock: Clock, open_storage: StorageOpener
 ) -> Certificate:
-    entries = newest_generation(plugin.coordinator().ledger(path))  # before the lake is read: it may only fall behind meanwhile
+    entries = newest_generation(
+        plugin.coordinator().ledger(path)
+    )  # before the lake is read: it may only fall behind meanwhile
     storages: list[LakeStorage] = []
 
     def open_lake(plan: ReadPlan) -> LakeReader | None:
@@ -101,7 +105,9 @@ def _attempt(
     with opened.lease:
         if opened.lake is None:
             return _empty(opened, deep, clock)
-        ground = _Ground(plugin=plugin, opened=opened, storage=storages[-1], lake=opened.lake, grouped=by_bucket(entries), deep=deep)
+        ground = _Ground(
+            plugin=plugin, opened=opened, storage=storages[-1], lake=opened.lake, grouped=by_bucket(entries), deep=deep
+        )
         return _certify(ground, run or _one_by_one(ground), clock)
 
 
@@ -168,7 +174,10 @@ def _notes(ground: _Ground, retained: Sequence[LakeSnapshot]) -> Iterable[str]:
     gone = removed_snapshots(ground.grouped, retained)
     if gone:
         names = ", ".join(f"{s} {r}" for s, r in gone[:SHOWN])
-        yield f"{len(gone)} snapshots of ours are no longer in the lake's history (expired, or removed by somebody): {names}"
+        yield (
+            f"{len(gone)} snapshots of ours are no longer in the lake's history (expired, or removed by somebody): "
+            f"{names}"
+        )
 
 
 def _one_by_one(ground: _Ground) -> BucketRunner:
@@ -181,7 +190,8 @@ def _open_storage(plan: ReadPlan) -> LakeStorage:
 
 
 def _orphans(ground: _Ground) -> tuple[int, int]:
-    """Files of ours that nothing references, listed before references are read: a commit in between takes its files out.
+    """Files of ours that nothing references, listed before references are read: a commit in between takes its files
+    out.
 
     A round under way has some too: they are its own, not yet committed."""
     upkeep = ground.storage.open_maintenance(ground.opened.table)

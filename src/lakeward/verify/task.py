@@ -25,7 +25,9 @@ MIN_ROW_BYTES = 32.0
 
 @dataclass(frozen=True, kw_only=True)
 class BucketTask:
-    """`expected`: ranges a log table's bucket must hold; unused for PK tables. `bounds` None: the hot side has no such bucket."""
+    """`expected`: ranges a log table's bucket must hold; unused for PK tables. `bounds` None: the hot side has no such
+    bucket.
+    """
 
     table: TableInfo
     bucket: Bucket
@@ -58,7 +60,13 @@ def altered(bucket: Bucket, parts: Sequence[Offsets]) -> list[Finding]:
         return []
     shown = tuple(int(o) for o in at[:SHOWN])
     return [
-        Finding(kind=FindingKind.ALTERED, bucket=bucket, count=len(at), offsets=shown, words=f"{len(at)} rows differ from the hot store")
+        Finding(
+            kind=FindingKind.ALTERED,
+            bucket=bucket,
+            count=len(at),
+            offsets=shown,
+            words=f"{len(at)} rows differ from the hot store",
+        )
     ]
 
 

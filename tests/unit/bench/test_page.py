@@ -13,7 +13,9 @@ from bench.report import Report
 def test_every_result_is_on_the_page_and_in_a_chart(tmp_path: Path) -> None:
     folder = tmp_path / "results"
     report = Report("speed", folder=folder)
-    report.add("a | b", figure=2.0, unit="s", beside=4.0, beside_what="a peer", target="<= 1", note="half of it is waiting")
+    report.add(
+        "a | b", figure=2.0, unit="s", beside=4.0, beside_what="a peer", target="<= 1", note="half of it is waiting"
+    )
     report.add("<c>", figure=3.0, unit="rows/s")
     report.finish()
     text = write_page(tmp_path).read_text()

@@ -39,7 +39,9 @@ def test_a_log_table_goes_through_unchanged() -> None:
 
 
 def test_records_outside_the_range_neither_count_nor_replace() -> None:
-    rows = batch((0, C.INSERT, None), (1, C.INSERT, None), (2, C.UPDATE_BEFORE, 1), (3, C.UPDATE_AFTER, 1), (4, C.DELETE, 3))
+    rows = batch(
+        (0, C.INSERT, None), (1, C.INSERT, None), (2, C.UPDATE_BEFORE, 1), (3, C.UPDATE_AFTER, 1), (4, C.DELETE, 3)
+    )
     fold = Fold(1, 4)
     assert folded(fold, rows) == [3]
     assert folded(Fold(0, 2), rows) == [0, 1]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line's frame: one module per call, errors as one paragraph with an exit code, and `config` and `version`."""
+"""The command line's frame: one module per call, errors as one paragraph with an exit code, and `config` and
+`version`.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from lakeward.errors import (
 
 
 @pytest.mark.parametrize("command", commands.COMMANDS, ids=lambda c: c.name)
-def test_every_command_registers_itself_and_explains_itself(command: commands.Command, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_registers_itself_and_explains_itself(
+    command: commands.Command, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert callable(importlib.import_module(command.module).register)
     assert app.run([command.name, "--help"]) == 0
     assert "Usage: lakeward " + command.name in capsys.readouterr().out
@@ -43,12 +47,17 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["lakeward"] == __version__
 
 
-def test_config_shows_value_and_origin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_config_shows_value_and_origin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LAKEWARD_TABLE__DATALAKE__FRESHNESS", "10 s")
     (tmp_path / "lakeward.toml").write_text('server.host = "::1"')
     assert app.run(["config", "table.datalake.freshness"]) == 0
-    assert "table.datalake.freshness = 10 s  (from: environment LAKEWARD_TABLE__DATALAKE__FRESHNESS)" in capsys.readouterr().out
+    assert (
+        "table.datalake.freshness = 10 s  (from: environment LAKEWARD_TABLE__DATALAKE__FRESHNESS)"
+        in capsys.readouterr().out
+    )
     assert app.run(["config", "--json"]) == 0
     shown = {row["key"]: (row["value"], row["from"]) for row in json.loads(capsys.readouterr().out)}
     assert shown["server.host"] == ("::1", "file lakeward.toml")
@@ -63,7 +72,9 @@ def test_an_error_is_one_paragraph_and_an_exit_code(capsys: pytest.CaptureFixtur
     assert "Traceback" not in shown
 
 
-def test_a_settings_file_may_be_named_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_settings_file_may_be_named_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("LAKEWARD_CONFIG", "")
     (tmp_path / "mine.toml").write_text("server.port = 7")
     for arguments in (
@@ -98,7 +109,9 @@ def test_exit_codes(error: LakewardError, code: int) -> None:
 
 
 def test_without_typer_version_works_and_the_rest_says_what_to_install() -> None:
-    program = "import sys; sys.modules['typer'] = None; sys.argv = ['lakeward', {!r}]; from lakeward.cli import main; main()"
+    program = (
+        "import sys; sys.modules['typer'] = None; sys.argv = ['lakeward', {!r}]; from lakeward.cli import main; main()"
+    )
     run = subprocess.run([sys.executable, "-c", program.format("version")], capture_output=True, text=True)
     assert (run.returncode, run.stdout) == (0, f"lakeward {__version__}\n")
     run = subprocess.run([sys.executable, "-c", program.format("status")], capture_output=True, text=True)
@@ -129,7 +142,9 @@ def test_every_help_page_has_an_example_and_every_command_speaks_json(
         assert "--json" in shown or call == ["tier"], call
 
 
-def test_a_broken_disk_or_a_bug_is_one_paragraph_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_disk_or_a_bug_is_one_paragraph_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv(app.DEBUG, "")
     assert app.run(["table", "create", "--file", "/does/not/exist"]) == 2
     assert capsys.readouterr().err == "lakeward: /does/not/exist: No such file or directory\n"
@@ -137,8 +152,16 @@ def test_a_broken_disk_or_a_bug_is_one_paragraph_too(monkeypatch: pytest.MonkeyP
 
 def test_completion_knows_commands_and_their_options() -> None:
     def complete(words: str, at: int) -> list[str]:
-        environment = {"_LAKEWARD_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(at), "PATH": "", "HOME": "/"}
-        run = subprocess.run([sys.executable, "-m", "lakeward.cli"], env=environment, capture_output=True, text=True, timeout=120)
+        environment = {
+            "_LAKEWARD_COMPLETE": "complete_bash",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(at),
+            "PATH": "",
+            "HOME": "/",
+        }
+        run = subprocess.run(
+            [sys.executable, "-m", "lakeward.cli"], env=environment, capture_output=True, text=True, timeout=120
+        )
         return run.stdout.split()
 
     assert sorted(complete("lakeward tier", 1)) == ["tier", "tier-now"]

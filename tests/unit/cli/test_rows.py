@@ -22,7 +22,8 @@ from lakeward.model.arrow import to_arrow_type
 from lakeward.model.schema import Schema
 
 COLUMNS = (
-    "id bigint not null, total decimal(10,2), at timestamp_ltz(3), d date, raw bytes, tags array<string>, m map<string,int>, "
+    "id bigint not null, total decimal(10,2), at timestamp_ltz(3), d date, raw bytes, tags array<string>, m "
+    "map<string,int>, "
     "who row<name string, born date>, f double"
 )
 SCHEMA = Schema(schema_id=1, columns=parse_columns(COLUMNS))
@@ -92,7 +93,10 @@ def test_a_wrong_line_is_named(line: str, words: str, tmp_path: Path) -> None:
 def test_numbers_in_json_are_exact_where_the_column_is(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text('{"id": 1, "total": 0.1, "f": 0.1}\n\n{"id": 2, "total": 3}\n')
-    assert read_back(file, WriteFormat.JSON) == [{"id": 1, "total": Decimal("0.1"), "f": 0.1}, {"id": 2, "total": Decimal(3)}]
+    assert read_back(file, WriteFormat.JSON) == [
+        {"id": 1, "total": Decimal("0.1"), "f": 0.1},
+        {"id": 2, "total": Decimal(3)},
+    ]
 
 
 def test_files_that_are_not_there_or_not_what_they_say(tmp_path: Path) -> None:

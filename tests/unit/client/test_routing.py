@@ -31,7 +31,9 @@ def router(columns: str, **options: object) -> Router:
     buckets=st.integers(1, 5),
 )
 def test_every_row_arrives_once_in_order(keys: list[int], days: list[object], buckets: int) -> None:
-    made = router("id BIGINT NOT NULL, day DATE, n INT", partition_keys=("day",), bucket_keys=("id",), bucket_count=buckets)
+    made = router(
+        "id BIGINT NOT NULL, day DATE, n INT", partition_keys=("day",), bucket_keys=("id",), bucket_count=buckets
+    )
     rows = pa.table(
         {
             "id": pa.array(keys, pa.int64()),
@@ -65,7 +67,9 @@ def test_big_tables_become_batches_under_the_limit() -> None:
     assert list(made.route(rows.slice(0, 0))) == []
 
 
-@pytest.mark.parametrize(("values", "row"), [(["a", None], 1), (["a", "b", ""], 2), (["a/b"], 0), (["a", ".."], 1), (["a$b"], 0)])
+@pytest.mark.parametrize(
+    ("values", "row"), [(["a", None], 1), (["a", "b", ""], 2), (["a/b"], 0), (["a", ".."], 1), (["a$b"], 0)]
+)
 def test_a_row_without_a_partition_is_refused_by_number(values: list[str | None], row: int) -> None:
     made = router("p STRING", partition_keys=("p",))
     rows = pa.table({"p": pa.array(values, pa.string())})

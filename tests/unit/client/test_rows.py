@@ -114,11 +114,18 @@ def test_python_values_of_the_right_kind_are_taken() -> None:
         "h": {"x": 1}, "i": date(2024, 1, 1), "j": datetime(2024, 1, 1, tzinfo=UTC), "k": [], "l": 7,
     }  # fmt: skip
     columns = (
-        "a TINYINT, b DECIMAL(10, 2), c DECIMAL(10, 2), d DOUBLE, e BYTES, f MAP<STRING, INT>, g MAP<STRING, ARRAY<INT>>, "
+        "a TINYINT, b DECIMAL(10, 2), c DECIMAL(10, 2), d DOUBLE, e BYTES, f MAP<STRING, INT>, g MAP<STRING, "
+        "ARRAY<INT>>, "
         "h ROW<x INT, y STRING>, i DATE, j TIMESTAMP_LTZ(0), k ARRAY<STRING>, l DECIMAL(5, 0)"
     )
     (back,) = fit([row], columns).to_pylist()
-    assert (back["a"], back["b"], back["d"], back["h"], back["l"]) == (3, Decimal("1.50"), 2.0, {"x": 1, "y": None}, Decimal(7))
+    assert (back["a"], back["b"], back["d"], back["h"], back["l"]) == (
+        3,
+        Decimal("1.50"),
+        2.0,
+        {"x": 1, "y": None},
+        Decimal(7),
+    )
     assert fit([{}, row, {"a": None}], columns).num_rows == 3
 
 
@@ -151,7 +158,10 @@ def test_what_are_no_rows_is_said(rows: Any) -> None:
 
 
 def test_columns_are_written_in_four_ways() -> None:
-    wanted = (Column(name="a b", type=parse_type("INT NOT NULL"), comment="it's"), Column(name="c", type=parse_type("ARRAY<STRING>")))
+    wanted = (
+        Column(name="a b", type=parse_type("INT NOT NULL"), comment="it's"),
+        Column(name="c", type=parse_type("ARRAY<STRING>")),
+    )
     assert parse_columns("`a b` INT NOT NULL COMMENT 'it''s', c ARRAY<STRING>,") == wanted
     assert parse_columns(wanted) == wanted
     assert parse_columns(Schema(columns=wanted)) == wanted

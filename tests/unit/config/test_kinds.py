@@ -7,7 +7,19 @@ from datetime import timedelta
 
 import pytest
 
-from lakeward.config.kinds import boolean, choice, duration, integer, path, ratio, render_duration, render_size, size, text, word_list
+from lakeward.config.kinds import (
+    boolean,
+    choice,
+    duration,
+    integer,
+    path,
+    ratio,
+    render_duration,
+    render_size,
+    size,
+    text,
+    word_list,
+)
 from lakeward.config.options import Fsync
 
 
@@ -30,7 +42,9 @@ def test_durations(given: str, seconds: float) -> None:
     assert duration().parse(given) == timedelta(seconds=seconds)
 
 
-@pytest.mark.parametrize("given", ["30", "s", "", "-1 s", "1.5 h", "3 minutes ago", "1 fortnight", "1h30min", "٣ s", "9" * 18 + " d"])
+@pytest.mark.parametrize(
+    "given", ["30", "s", "", "-1 s", "1.5 h", "3 minutes ago", "1 fortnight", "1h30min", "٣ s", "9" * 18 + " d"]
+)
 def test_durations_that_are_refused(given: str) -> None:
     with pytest.raises(ValueError):
         duration().parse(given)
@@ -38,7 +52,15 @@ def test_durations_that_are_refused(given: str) -> None:
 
 @pytest.mark.parametrize(
     ("given", "count"),
-    [("64mb", 64 << 20), ("64 MiB", 64 << 20), ("1 k", 1024), ("5 bytes", 5), ("2tb", 2 << 40), ("0", 0), ("1gib", 1 << 30)],
+    [
+        ("64mb", 64 << 20),
+        ("64 MiB", 64 << 20),
+        ("1 k", 1024),
+        ("5 bytes", 5),
+        ("2tb", 2 << 40),
+        ("0", 0),
+        ("1gib", 1 << 30),
+    ],
 )
 def test_sizes(given: str, count: int) -> None:
     assert size().parse(given) == count

@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from lakeward.config import LakeConfig, Scope, check_alter, check_properties, load_lake_config, options, reference, resolve
+from lakeward.config import (
+    LakeConfig,
+    Scope,
+    check_alter,
+    check_properties,
+    load_lake_config,
+    options,
+    reference,
+    resolve,
+)
 from lakeward.errors import InvalidAlter, InvalidConfig, InvalidOptionValue, InvalidTable, UnknownOption
 
 FLUSS_DEFAULTS = {
@@ -77,8 +86,16 @@ def test_custom_properties_pass_and_table_keys_are_checked() -> None:
         ({"table.log.local-ttl": "8 d"}, (), "table.log.ttl"),
         ({"table.auto-partition.enabled": "true"}, (), "no partition key"),
         ({"table.auto-partition.enabled": "true"}, ("a", "b"), "a, b"),
-        ({"table.auto-partition.enabled": "true", "table.auto-partition.key": "c"}, ("a",), "none of the partition keys"),
-        ({"table.auto-partition.enabled": "true", "table.auto-partition.time-zone": "Mars/Olympus"}, ("a",), "time zone"),
+        (
+            {"table.auto-partition.enabled": "true", "table.auto-partition.key": "c"},
+            ("a",),
+            "none of the partition keys",
+        ),
+        (
+            {"table.auto-partition.enabled": "true", "table.auto-partition.time-zone": "Mars/Olympus"},
+            ("a",),
+            "time zone",
+        ),
     ],
 )
 def test_properties_that_do_not_go_together(properties: dict[str, str], keys: tuple[str, ...], words: str) -> None:
@@ -88,7 +105,9 @@ def test_properties_that_do_not_go_together(properties: dict[str, str], keys: tu
 
 def test_properties_that_do_go_together() -> None:
     check_properties("db.t", {"table.log.ttl": "0", "table.log.local-ttl": "8 d"})
-    check_properties("db.t", {"table.auto-partition.enabled": "true", "table.auto-partition.time-zone": "Europe/Berlin"}, ("day",))
+    check_properties(
+        "db.t", {"table.auto-partition.enabled": "true", "table.auto-partition.time-zone": "Europe/Berlin"}, ("day",)
+    )
 
 
 def test_what_is_fixed_at_creation_cannot_be_altered() -> None:
@@ -107,7 +126,9 @@ def lake(**settings: str) -> LakeConfig | None:
 def test_a_lake_is_there_when_a_format_is() -> None:
     assert lake() is None
     assert lake(datalake_enabled="false") is None
-    assert lake(datalake_format="iceberg", datalake_iceberg_uri="x") == LakeConfig(format="iceberg", enabled=True, settings={"uri": "x"})
+    assert lake(datalake_format="iceberg", datalake_iceberg_uri="x") == LakeConfig(
+        format="iceberg", enabled=True, settings={"uri": "x"}
+    )
     bound = lake(datalake_format="iceberg", datalake_enabled="false")
     assert bound is not None
     assert not bound.enabled
@@ -115,7 +136,11 @@ def test_a_lake_is_there_when_a_format_is() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"datalake_enabled": "true"}, {"datalake_iceberg_uri": "x"}, {"datalake_format": "iceberg", "datalake_paimon_uri": "x"}],
+    [
+        {"datalake_enabled": "true"},
+        {"datalake_iceberg_uri": "x"},
+        {"datalake_format": "iceberg", "datalake_paimon_uri": "x"},
+    ],
 )
 def test_a_half_written_lake_is_refused(settings: dict[str, str]) -> None:
     with pytest.raises(InvalidConfig, match="datalake"):

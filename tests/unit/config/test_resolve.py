@@ -38,7 +38,11 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_later_sources_win_and_each_value_knows_its_own(file: Path) -> None:
-    config = resolve(file=file, environment={"LAKEWARD_SERVER__PORT": "2", "LAKEWARD_SERVER__HOST": "::1"}, arguments={"server.port": 3})
+    config = resolve(
+        file=file,
+        environment={"LAKEWARD_SERVER__PORT": "2", "LAKEWARD_SERVER__HOST": "::1"},
+        arguments={"server.port": 3},
+    )
     assert config.get(options.SERVER_PORT) == 3
     assert config.where(options.SERVER_PORT) == "argument"
     assert config.get(options.SERVER_HOST) == "::1"
@@ -53,7 +57,9 @@ def test_later_sources_win_and_each_value_knows_its_own(file: Path) -> None:
 def test_a_table_property_is_above_the_servers_default(file: Path) -> None:
     config = resolve(file=file, environment={})
     assert config.get(options.TABLE_DATALAKE_FRESHNESS) == timedelta(minutes=1)
-    mine = config.for_table({"table.datalake.freshness": "10 s", "iceberg.write.format.default": "parquet", "owner": "me"})
+    mine = config.for_table(
+        {"table.datalake.freshness": "10 s", "iceberg.write.format.default": "parquet", "owner": "me"}
+    )
     assert mine.get(options.TABLE_DATALAKE_FRESHNESS) == timedelta(seconds=10)
     assert mine.where(options.TABLE_DATALAKE_FRESHNESS) == "table property"
     assert mine.get(options.TABLE_LOG_TTL) == timedelta(days=7)
@@ -121,7 +127,9 @@ def test_a_wrong_secret_is_not_repeated() -> None:
     assert "hush" not in str(raised.value)
 
 
-@pytest.mark.parametrize("body", ["port = ", "[server]\nport = 2001-01-01", '[server]\ntokens = ["a,b"]', '[server]\ntokens = [["x"]]'])
+@pytest.mark.parametrize(
+    "body", ["port = ", "[server]\nport = 2001-01-01", '[server]\ntokens = ["a,b"]', '[server]\ntokens = [["x"]]']
+)
 def test_a_file_that_cannot_be_read_says_where(tmp_path: Path, body: str) -> None:
     broken = tmp_path / "lakeward.toml"
     broken.write_text(body)

@@ -21,7 +21,11 @@ def start_round(world: CoordinatorWorld, job: ScriptedJob) -> HandedOut:
 
 def check(world: CoordinatorWorld, table: HandedOut, round_id: str = "r", instance: str = "i1") -> bool:
     asked = LeaseCheck(
-        job=JobName("job"), instance=InstanceId(instance), table_id=table.table_id, epoch=table.epoch, round_id=RoundId(round_id)
+        job=JobName("job"),
+        instance=InstanceId(instance),
+        table_id=table.table_id,
+        epoch=table.epoch,
+        round_id=RoundId(round_id),
     )
     return world.coordinator.check_lease(asked).held
 

@@ -126,7 +126,9 @@ def test_admission_names_who_breaks_and_how_many_slots_would_do(world: Coordinat
         AdmissionQuery(slots=answer.slots_needed, freshness_ms=query.freshness_ms, round_ms=query.round_ms)
     )
     assert enough.feasible
-    alone = world.coordinator.admission(AdmissionQuery(slots=9, freshness_ms={"db.x": 10_000}, round_ms={"db.x": 8_000}))
+    alone = world.coordinator.admission(
+        AdmissionQuery(slots=9, freshness_ms={"db.x": 10_000}, round_ms={"db.x": 8_000})
+    )
     assert not alone.feasible
     assert "no number of slots mends" in alone.words
 
@@ -212,7 +214,9 @@ def test_orphans_go_after_the_grace_behind_a_fence_and_not_under_a_lease(world: 
     world.clock.advance(200)
     (held,) = world.job().take()
     world.coordinator.upkeep.remove_orphans()
-    assert world.coordinator.status().figures["orphanFilesRemoved"] == 0, "a round holds the table: no fence, no deletion"
+    assert world.coordinator.status().figures["orphanFilesRemoved"] == 0, (
+        "a round holds the table: no fence, no deletion"
+    )
     world.job().finish(held, None)
     world.coordinator.upkeep.remove_orphans()
     figures = world.coordinator.status().figures
@@ -235,7 +239,14 @@ def write_file(world: CoordinatorWorld, handle: bytes, round_id: RoundId) -> Non
     writer = world.lake.open_writer(WriteTask(round_id=round_id, table=table, split=split, attempt=0, handle=handle))
     at = pa.array([0], pa.timestamp("ms", "UTC"))
     writer.write(
-        pa.record_batch({"id": pa.array([1], pa.int64()), "v": pa.array(["x"]), "__offset": pa.array([2], pa.int64()), "__timestamp": at})
+        pa.record_batch(
+            {
+                "id": pa.array([1], pa.int64()),
+                "v": pa.array(["x"]),
+                "__offset": pa.array([2], pa.int64()),
+                "__timestamp": at,
+            }
+        )
     )
     assert writer.complete() is not None
 

@@ -82,6 +82,12 @@ def test_a_new_instance_supersedes_at_once_and_the_old_one_is_told(world: Coordi
     with pytest.raises(Superseded) as caught:
         old.work(table)
     assert (caught.value.instance, caught.value.by) == ("old", "new")
-    check = LeaseCheck(job=JobName("job"), instance=InstanceId("old"), table_id=table.table_id, epoch=table.epoch, round_id=RoundId("r"))
+    check = LeaseCheck(
+        job=JobName("job"),
+        instance=InstanceId("old"),
+        table_id=table.table_id,
+        epoch=table.epoch,
+        round_id=RoundId("r"),
+    )
     assert not world.coordinator.check_lease(check).held
     assert world.coordinator.board.find(PATH).failures == 0

@@ -70,7 +70,9 @@ def test_a_fact_from_a_newer_peer_is_dropped() -> None:
     assert back.table == "db.t"
 
 
-@pytest.mark.parametrize("body", [{}, {"code": "table-not-found"}, {"code": "table-not-found", "facts": {}}, {"code": 3, "facts": []}])
+@pytest.mark.parametrize(
+    "body", [{}, {"code": "table-not-found"}, {"code": "table-not-found", "facts": {}}, {"code": 3, "facts": []}]
+)
 def test_a_body_that_does_not_fit_is_a_remote_error(body: dict[str, Any]) -> None:
     assert isinstance(from_wire(body), RemoteError)
 

@@ -40,7 +40,9 @@ class World:
         self.lake = MemoryLakeStorage(MemoryLake(self.clock))
         schema = Schema(columns=(Column(name="id", type=parse_type("BIGINT NOT NULL")),))
         table = TableInfo(
-            path=TablePath("db", "t"), table_id=new_table_id(), descriptor=TableDescriptor(schema=schema, primary_key=("id",))
+            path=TablePath("db", "t"),
+            table_id=new_table_id(),
+            descriptor=TableDescriptor(schema=schema, primary_key=("id",)),
         )
         self.lake.catalog().create(table)
         self.log = ScriptedLog(table)
@@ -70,7 +72,9 @@ class World:
 
     def removal(self) -> OrphanRemoval:
         options = OrphanOptions(grace_ms=GRACE_S * 1000, max_age_ms=MAX_AGE_S * 1000)
-        return OrphanRemoval(self.lake, self.log.table, clock=self.clock, options=options, hold=self.hold, adopt=self.adopted.append)
+        return OrphanRemoval(
+            self.lake, self.log.table, clock=self.clock, options=options, hold=self.hold, adopt=self.adopted.append
+        )
 
     def files_of(self, made: LakeRound) -> list[str]:
         return [f.path for f in self.upkeep.list_files(made.committer.prefix(made.round_id))]
@@ -212,8 +216,19 @@ def test_a_clean_table_gets_no_fence(world: World, remove: Remove) -> None:
 
 
 @MODES
-@pytest.mark.parametrize("point", ["orphans.listed", "orphans.before-fence", "lake.before-commit", "lake.after-commit", "orphans.fenced",
-                                   "orphans.before-delete", "lake.before-delete", "orphans.deleted"])  # fmt: skip
+@pytest.mark.parametrize(
+    "point",
+    [
+        "orphans.listed",
+        "orphans.before-fence",
+        "lake.before-commit",
+        "lake.after-commit",
+        "orphans.fenced",
+        "orphans.before-delete",
+        "lake.before-delete",
+        "orphans.deleted",
+    ],
+)
 def test_a_crash_at_any_step_is_made_good_by_the_next_pass(world: World, remove: Remove, point: str) -> None:
     world.log.upsert(B0, {"id": 0})
     world.plan().run()

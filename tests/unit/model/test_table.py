@@ -27,7 +27,8 @@ def test_paths(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["t", "", ".", "db.", ".t", "a.b.c", "../x.t", "db.a/b", "db.-t", "db.t ", "dé.t", "d" * 201 + ".t", "db.t\n"]
+    "text",
+    ["t", "", ".", "db.", ".t", "a.b.c", "../x.t", "db.a/b", "db.-t", "db.t ", "dé.t", "d" * 201 + ".t", "db.t\n"],
 )
 def test_paths_that_could_leave_their_folder_are_refused(text: str) -> None:
     with pytest.raises(InvalidTable):

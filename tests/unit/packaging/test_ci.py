@@ -19,7 +19,8 @@ RESULTS = """<testsuites><testsuite>
 {more}
 </testsuite></testsuites>"""
 SKIPPED = (
-    '<testcase file="tests/browser/test_page.py" name="test_tiles[dark]"><skipped type="pytest.skip" message="no browser"/></testcase>'
+    '<testcase file="tests/browser/test_page.py" name="test_tiles[dark]"><skipped type="pytest.skip" '
+    'message="no browser"/></testcase>'
 )
 
 
@@ -27,7 +28,9 @@ def check_skips(folder: Path, more: str, listed: str) -> subprocess.CompletedPro
     (folder / "tests.xml").write_text(RESULTS.format(more=more))
     (folder / "skips.txt").write_text(listed)
     script = ROOT / ".ci" / "skips.py"
-    return subprocess.run([sys.executable, script, folder / "tests.xml", folder / "skips.txt"], capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, script, folder / "tests.xml", folder / "skips.txt"], capture_output=True, text=True
+    )
 
 
 def test_a_listed_skip_is_shown_and_passes(tmp_path: Path) -> None:
@@ -72,7 +75,10 @@ def test_the_lock_pins_everything_with_hashes_and_names_no_host() -> None:
 
 def test_the_lock_holds_what_the_project_names() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    locked = {name.lower() for name in re.findall(r"^([A-Za-z0-9._-]+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE)}
+    locked = {
+        name.lower()
+        for name in re.findall(r"^([A-Za-z0-9._-]+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    }
     wanted = [*project["dependencies"], *(d for extra in project["optional-dependencies"].values() for d in extra)]
     names = {re.split(r"[\[<>=! ]", d)[0].lower() for d in wanted} - {"lakeward"}
     assert names <= locked
@@ -87,7 +93,14 @@ def test_extras(extra: str) -> None:
 
 
 def test_every_source_file_carries_its_licence_and_says_what_it_owns() -> None:
-    for path in [*ROOT.glob("src/**/*.py"), *ROOT.glob("tests/**/*.py"), *ROOT.glob("bench/**/*.py"), *ROOT.glob(".ci/*.py")]:
+    for path in [
+        *ROOT.glob("src/**/*.py"),
+        *ROOT.glob("tests/**/*.py"),
+        *ROOT.glob("bench/**/*.py"),
+        *ROOT.glob(".ci/*.py"),
+    ]:
         text = path.read_text()
         assert text.startswith("# SPDX-License-Identifier: Apache-2.0\n"), path
-        assert path.name == "__init__.py" or text.split("\n", 1)[1].lstrip().startswith('"""'), f"{path} has no docstring"
+        assert path.name == "__init__.py" or text.split("\n", 1)[1].lstrip().startswith('"""'), (
+            f"{path} has no docstring"
+        )

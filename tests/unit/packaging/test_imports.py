@@ -44,7 +44,11 @@ def test_our_own_imports_keep_the_contract() -> None:
 def test_right_imports_pass(tmp_path: Path) -> None:
     run = lint(
         make_tree(
-            tmp_path, {"read/plan.py": "from lakeward.spi import *\nfrom lakeward.model import *\n", "spark/door.py": "import pyspark\n"}
+            tmp_path,
+            {
+                "read/plan.py": "from lakeward.spi import *\nfrom lakeward.model import *\n",
+                "spark/door.py": "import pyspark\n",
+            },
         )
     )
     assert run.returncode == 0, run.stdout + run.stderr
@@ -60,7 +64,14 @@ def test_right_imports_pass(tmp_path: Path) -> None:
         ("client/door.py", "import pyspark\n", "pyspark"),
         ("read/plan.py", "import pyspark\n", "lakeward.read.plan"),
     ],
-    ids=["upwards", "upwards-from-the-coordinator", "sibling", "sibling-inside-a-function", "pyspark-in-the-client", "pyspark-in-a-plan"],
+    ids=[
+        "upwards",
+        "upwards-from-the-coordinator",
+        "sibling",
+        "sibling-inside-a-function",
+        "pyspark-in-the-client",
+        "pyspark-in-a-plan",
+    ],
 )
 def test_a_wrong_import_fails(tmp_path: Path, module: str, code: str, words: str) -> None:
     run = lint(make_tree(tmp_path, {module: code}))
@@ -86,17 +97,31 @@ def loaded_by(statement: str) -> set[str]:
 def test_import_lakeward_loads_nothing_heavy() -> None:
     loaded = loaded_by("import lakeward")
     assert "lakeward" in loaded
-    for heavy in ("pyspark", "pyiceberg", "pyarrow.flight", "pyarrow", "numpy", "httpx", "rocksdict", "fastapi", "typer"):
+    for heavy in (
+        "pyspark",
+        "pyiceberg",
+        "pyarrow.flight",
+        "pyarrow",
+        "numpy",
+        "httpx",
+        "rocksdict",
+        "fastapi",
+        "typer",
+    ):
         assert heavy not in loaded
 
 
 def test_the_client_and_the_plug_points_need_no_engine() -> None:
-    loaded = loaded_by("import lakeward.config, lakeward.protocol.codec, lakeward.spi.lake, lakeward.spi.hot, lakeward.spi.coordinator")
+    loaded = loaded_by(
+        "import lakeward.config, lakeward.protocol.codec, lakeward.spi.lake, lakeward.spi.hot, lakeward.spi.coordinator"
+    )
     for heavy in ("pyspark", "pyiceberg", "rocksdict", "fastapi", "typer", "duckdb"):
         assert heavy not in loaded
 
 
 def test_a_command_loads_only_its_own_module() -> None:
-    loaded = loaded_by("import contextlib\nfrom lakeward.cli.app import run\nwith contextlib.redirect_stdout(None): run(['version'])")
+    loaded = loaded_by(
+        "import contextlib\nfrom lakeward.cli.app import run\nwith contextlib.redirect_stdout(None): run(['version'])"
+    )
     for heavy in ("pyspark", "pyiceberg", "rocksdict", "fastapi", "duckdb", "pyarrow.flight"):
         assert heavy not in loaded

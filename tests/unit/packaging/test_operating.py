@@ -14,7 +14,9 @@ SHOWN = (ROOT / "tests/operating.md").read_text()
 
 
 def rows(text: str) -> list[list[str]]:
-    found = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")]
+    found = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")
+    ]
     return [cells for cells in found if cells[0] not in ("what happens", "statement", "tile", "what")]
 
 

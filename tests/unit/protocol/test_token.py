@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A token from a file: read again when the file changes, kept while it cannot be read, handed on as a path and not as a secret."""
+"""A token from a file: read again when the file changes, kept while it cannot be read, handed on as a path and not as a
+secret.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,14 @@ A, B = Bucket("", 0), Bucket("", 1)
 
 def file(name: str, start: int, stop: int, *deletes: str, bucket: Bucket | None = A) -> LakeFile:
     found = tuple(LakeDelete(path=f"{name}-{d}", content=d, record_count=1) for d in deletes)
-    return LakeFile(path=name, bucket=bucket, record_count=stop - start, size_bytes=1, offsets=OffsetRange(start, stop), deletes=found)
+    return LakeFile(
+        path=name,
+        bucket=bucket,
+        record_count=stop - start,
+        size_bytes=1,
+        offsets=OffsetRange(start, stop),
+        deletes=found,
+    )
 
 
 def names(files: tuple[LakeFile, ...]) -> list[str]:
@@ -61,7 +68,9 @@ def test_dead_rows_as_a_bitmap() -> None:
 
 def test_deletes_go_out_by_offset_where_no_other_file_may_hold_it() -> None:
     deleted = {"one": OffsetSet([4]), "two": OffsetSet([14])}
-    groups = group_files([file("one", 0, 10, "positions"), file("two", 10, 20, "vector")], {}, lambda f: deleted[f.path])
+    groups = group_files(
+        [file("one", 0, 10, "positions"), file("two", 10, 20, "vector")], {}, lambda f: deleted[f.path]
+    )
     assert names(groups.by_offset) == ["one", "two"]
     assert groups.dead == {A: OffsetSet([4, 14])}
 
@@ -69,14 +78,18 @@ def test_deletes_go_out_by_offset_where_no_other_file_may_hold_it() -> None:
 def test_an_offset_that_may_live_on_in_another_file_is_told_apart_by_its_file() -> None:
     """Another engine's UPDATE deletes a row and writes it anew with the same offset."""
     deleted = {"one": OffsetSet([4]), "two": OffsetSet([14])}
-    groups = group_files([file("one", 0, 10, "positions"), file("two", 2, 20, "positions")], {}, lambda f: deleted[f.path])
+    groups = group_files(
+        [file("one", 0, 10, "positions"), file("two", 2, 20, "positions")], {}, lambda f: deleted[f.path]
+    )
     assert names(groups.by_path) == ["one"], "two's bounds hold 4; one's do not hold 14"
     assert names(groups.by_offset) == ["two"]
     assert groups.dead == {A: OffsetSet([14])}
 
 
 def test_keys_and_files_without_a_bucket_are_joined_by_spark() -> None:
-    groups = group_files([file("keys", 0, 10, "equality"), file("lone", 0, 10, "positions", bucket=None)], {}, lambda _: OffsetSet([1]))
+    groups = group_files(
+        [file("keys", 0, 10, "equality"), file("lone", 0, 10, "positions", bucket=None)], {}, lambda _: OffsetSet([1])
+    )
     assert names(groups.by_path) == ["keys", "lone"]
     assert group_files([file("lone", 0, 10, bucket=None)], {A: OffsetSet([1])}, lambda _: None).by_offset
 
@@ -90,8 +103,12 @@ def test_rows_that_have_no_offset_of_their_own_are_told_apart_by_file_and_row() 
 
 def keyed(name: str, sequence: int, *deletes: tuple[str, int], bucket: Bucket = A) -> LakeFile:
     """A file with the key deletes that the lake says reach it: (path, sequence)."""
-    found = tuple(LakeDelete(path=p, content="equality", record_count=1, sequence=s, equality_columns=("id",)) for p, s in deletes)
-    return LakeFile(path=name, bucket=bucket, record_count=1, size_bytes=1, offsets=None, sequence=sequence, deletes=found)
+    found = tuple(
+        LakeDelete(path=p, content="equality", record_count=1, sequence=s, equality_columns=("id",)) for p, s in deletes
+    )
+    return LakeFile(
+        path=name, bucket=bucket, record_count=1, size_bytes=1, offsets=None, sequence=sequence, deletes=found
+    )
 
 
 def reached(files: list[LakeFile]) -> dict[str, set[str]]:

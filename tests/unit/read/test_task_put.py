@@ -18,7 +18,9 @@ ROW = pa.record_batch({"id": [1]})
 
 
 class Server:
-    """Stores batches by bucket and number; remembers the last few, as the real one does. `limit`: then the task dies."""
+    """Stores batches by bucket and number; remembers the last few, as the real one does. `limit`: then the
+    task dies.
+    """
 
     def __init__(self) -> None:
         self.stored: dict[Bucket, int] = {}

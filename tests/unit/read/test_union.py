@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Union reads over real parts in one process: what only one side knows, cut logs, history, leases, and errors in words."""
+"""Union reads over real parts in one process: what only one side knows, cut logs, history, leases, and errors
+in words.
+"""
 
 from __future__ import annotations
 
@@ -152,7 +154,9 @@ def result_table(world: InProcessLakeward) -> Any:
     return world.store.load_table(TablePath.parse("db.t")).table_id
 
 
-def test_a_result_that_is_forgotten_does_not_hold_its_lease_for_ever(world: InProcessLakeward, clock: ManualClock) -> None:
+def test_a_result_that_is_forgotten_does_not_hold_its_lease_for_ever(
+    world: InProcessLakeward, clock: ManualClock
+) -> None:
     world.create("db.t", "id bigint not null")
     world.append("db.t", [{"id": 1}])
     result = world.read("db.t")
@@ -191,7 +195,9 @@ def test_wrong_requests_are_told_in_words(world: InProcessLakeward) -> None:
     assert world.coordinator.leases.count() == 0, "a refused read leaves no lease"
 
 
-def test_a_missing_lake_file_is_named_and_the_hot_store_can_still_be_read(world: InProcessLakeward, tmp_path: Path) -> None:
+def test_a_missing_lake_file_is_named_and_the_hot_store_can_still_be_read(
+    world: InProcessLakeward, tmp_path: Path
+) -> None:
     world.create("db.t", "id bigint not null")
     world.append("db.t", [{"id": 1}])
     world.tier("db.t")
@@ -222,15 +228,24 @@ def test_rows_of_several_buckets_in_one_file_are_told_apart(tmp_path: Path) -> N
     """A file that others wrote under another spec does not say its bucket."""
     world = InProcessLakeward(tmp_path, memory_lake(tmp_path))
     try:
-        table = world.create("db.t", "p int not null, id bigint not null", primary_key="p,id", partition_by="p", buckets=1)
+        table = world.create(
+            "db.t", "p int not null, id bigint not null", primary_key="p,id", partition_by="p", buckets=1
+        )
         world.upsert("db.t", [{"p": p, "id": 1} for p in (1, 2)])
         world.delete("db.t", [{"p": 1, "id": 1}])
         hot = world.plugin.store()
         folds = [fold_tail(hot, table, b, OffsetRange(1, v.end)) for b, v in hot.freeze(table).items()]
         mixed = pa.record_batch(
-            {"p": pa.array([1, 2], pa.int32()), "id": [1, 1], "__bucket": pa.array([0, 0], pa.int32()), "__offset": [0, 0]}
+            {
+                "p": pa.array([1, 2], pa.int32()),
+                "id": [1, 1],
+                "__bucket": pa.array([0, 0], pa.int32()),
+                "__offset": [0, 0],
+            }
         )
-        assert without_replaced_mixed(mixed, folds, table).to_pylist() == [{"p": 2, "id": 1, "__bucket": 0, "__offset": 0}]
+        assert without_replaced_mixed(mixed, folds, table).to_pylist() == [
+            {"p": 2, "id": 1, "__bucket": 0, "__offset": 0}
+        ]
     finally:
         world.close()
 

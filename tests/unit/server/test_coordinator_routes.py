@@ -43,7 +43,9 @@ class Door:
     async def _ask(self, method: str, path: str, body: Any, role: str, params: dict[str, Any]) -> httpx.Response:
         async with httpx.AsyncClient(transport=self.transport, base_url="http://server") as client:
             json = None if body is None else encode(body)
-            return await client.request(method, path, json=json, params=params, headers={"Authorization": f"Bearer {role}"})
+            return await client.request(
+                method, path, json=json, params=params, headers={"Authorization": f"Bearer {role}"}
+            )
 
     def beat(self, instance: str = "i1", **more: Any) -> HeartbeatAnswer:
         request = HeartbeatRequest(job=JobName("job"), instance=InstanceId(instance), slots=2, **more)
@@ -82,7 +84,13 @@ def test_a_round_over_http(world: CoordinatorWorld, door: Door) -> None:
     world.hot.append(PATH, 10)
     world.clock.advance(200)
     (handed,) = door.beat(room=2).tables
-    check = LeaseCheck(job=JobName("job"), instance=InstanceId("i1"), table_id=table.table_id, epoch=handed.epoch, round_id=RoundId("r1"))
+    check = LeaseCheck(
+        job=JobName("job"),
+        instance=InstanceId("i1"),
+        table_id=table.table_id,
+        epoch=handed.epoch,
+        round_id=RoundId("r1"),
+    )
     assert door.ask("POST", routes.LEASE_CHECK, check, role="job").json()["held"] is True
     intent = Intent(round_id=RoundId("r1"), table_id=table.table_id, prefix="p", token=None, fence=0, recorded_at_ms=0)
     assert door.ask("POST", routes.INTENTS, intent, role="job").status_code == 204
@@ -102,7 +110,9 @@ def test_a_round_over_http(world: CoordinatorWorld, door: Door) -> None:
     assert door.ask("GET", known, role="read").json()["known"] is True
     done = door.beat(finished=(TableFinished(table_id=table.table_id, epoch=handed.epoch, round_id=RoundId("r1")),))
     assert [v.verdict for v in done.verdicts] == [Verdict.OK]
-    assert decode(Committed, door.ask("GET", path_of(routes.COMMITTED), role="read").json()).offsets == OffsetMap({B0: 10})
+    assert decode(Committed, door.ask("GET", path_of(routes.COMMITTED), role="read").json()).offsets == OffsetMap(
+        {B0: 10}
+    )
     ledger = decode(LedgerAnswer, door.ask("GET", path_of(routes.LEDGER), role="read").json())
     assert [(e.range, e.rows) for e in ledger.entries] == [(OffsetRange(0, 10), 10)]
     assert door.ask("POST", routes.ABANDON_INTENT.format(round_id="r1"), role="job").status_code == 204
@@ -156,7 +166,12 @@ def test_errors_arrive_as_what_they_were(world: CoordinatorWorld, door: Door) ->
 )
 def test_roles(world: CoordinatorWorld, door: Door, method: str, route: str, needed: str) -> None:
     world.create()
-    grants = {"read": {"read"}, "write": {"read", "write"}, "job": {"read", "job"}, "admin": {"read", "write", "job", "admin"}}
+    grants = {
+        "read": {"read"},
+        "write": {"read", "write"},
+        "job": {"read", "job"},
+        "admin": {"read", "write", "job", "admin"},
+    }
     for role, may in grants.items():
         status = door.ask(method, path_of(route), {}, role=role, limit_s=0.01).status_code
         assert (status == 403) is (needed not in may), f"{role} got {status}"

@@ -39,7 +39,9 @@ def test_names_are_flusss_in_snake_case_and_the_help_names_them() -> None:
 
 def test_a_figure_that_is_not_known_and_a_table_that_is_gone_are_left_out() -> None:
     lines = shown(*table_metrics({TableId("t1"): PATH}, {TableId("t1"): {"lag": 1}, TableId("gone"): {"lag": 9}}))
-    assert [line for line in lines if line.startswith("lakeward_")] == ['lakeward_lag{database="shop",table="orders",tableId="t1"} 1.0']
+    assert [line for line in lines if line.startswith("lakeward_")] == [
+        'lakeward_lag{database="shop",table="orders",tableId="t1"} 1.0'
+    ]
 
 
 def test_what_went_in_is_counted_per_table() -> None:

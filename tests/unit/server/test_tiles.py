@@ -20,7 +20,9 @@ TABLE = TableStatus(
     freshness_ms=10_000,
     last_duration_ms=2_000,
 )
-JOB = JobStatus(name=JobName("j"), instance=InstanceId("i"), pool="default", slots=2, live=True, last_beat_at_ms=0, expected=True)
+JOB = JobStatus(
+    name=JobName("j"), instance=InstanceId("i"), pool="default", slots=2, live=True, last_beat_at_ms=0, expected=True
+)
 WELL = Overview(tables=[TABLE], jobs=[JOB])
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the lab's journal and its quiet spells tell: a lease that was lost, offsets and epochs that went back, tables that are late."""
+"""What the lab's journal and its quiet spells tell: a lease that was lost, offsets and epochs that went back, tables
+that are late.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def hand_out(journal: Journal, epoch: int, instance: str = "a", coordinator: int
     journal.see(ProxyRequest("POST", routes.HEARTBEAT, {}, asked), ProxyAnswer(200, {}, json.dumps(told).encode()))
 
 
-def commit(journal: Journal, epoch: int, offset: int, *, number: int, round_id: str | None = None, status: int | None = 200) -> None:
+def commit(
+    journal: Journal, epoch: int, offset: int, *, number: int, round_id: str | None = None, status: int | None = 200
+) -> None:
     summary = {
         "lakeward.table-id": TABLE,
         "lakeward.round": round_id or f"r{number}",
@@ -63,7 +67,8 @@ def test_offsets_that_go_back_and_rounds_that_land_twice_are_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("epoch", "instance", "coordinator", "wrong"), [(4, "b", 2, 0), (3, "a", 2, 0), (3, "b", 2, 1), (2, "b", 2, 1), (4, "b", 0, 1)]
+    ("epoch", "instance", "coordinator", "wrong"),
+    [(4, "b", 2, 0), (3, "a", 2, 0), (3, "b", 2, 1), (2, "b", 2, 1), (4, "b", 0, 1)],
 )
 def test_epochs_never_go_back_over_restarts(epoch: int, instance: str, coordinator: int, wrong: int) -> None:
     journal = Journal()
@@ -75,7 +80,10 @@ def test_epochs_never_go_back_over_restarts(epoch: int, instance: str, coordinat
 def test_lease_checks_are_counted_and_noise_is_not_its_business() -> None:
     journal = Journal()
     for held in (True, False):
-        journal.see(ProxyRequest("POST", routes.LEASE_CHECK, {}, b"{}"), ProxyAnswer(200, {}, json.dumps({"held": held}).encode()))
+        journal.see(
+            ProxyRequest("POST", routes.LEASE_CHECK, {}, b"{}"),
+            ProxyAnswer(200, {}, json.dumps({"held": held}).encode()),
+        )
     journal.see(ProxyRequest("POST", routes.HEARTBEAT, {}, b"no json"), ProxyAnswer(200, {}, b"{}"))
     journal.see(ProxyRequest("POST", routes.HEARTBEAT, {}, b"{}"), None)
     assert (journal.checks, journal.checks_refused) == (2, 1)

@@ -46,7 +46,9 @@ def test_a_read_of_the_log_is_held_against_the_record(tmp_path: Path) -> None:
     record = recorded(tmp_path / "r", (TRIED, 0, (0, 1)), (ACKED, 0, ()), (TRIED, 1, (2,)), (DOUBTED, 1, ()))
 
     def rows(*numbers: int) -> pa.Table:
-        return pa.table({"producer": [0] * len(numbers), "row": list(numbers), "value": [value_of(0, n) for n in numbers]})
+        return pa.table(
+            {"producer": [0] * len(numbers), "row": list(numbers), "value": [value_of(0, n) for n in numbers]}
+        )
 
     assert check_log(rows(0, 1), {0: record}, {0: record}) == []
     assert check_log(rows(0, 1, 2), {0: record}, {0: record}) == []
@@ -73,7 +75,14 @@ def test_a_key_shows_its_newest_acknowledged_change_or_a_later_one() -> None:
     assert allowed_versions(changes, {0, 4}) == {None, 6}
     assert allowed_versions(changes, {0, 4, 6}) == {6}
     record = Record(changes=changes[:2], acked={0: 0.0, 4: 0.0})
-    gone = pa.table({"part": pa.array([], pa.string()), "id": pa.array([], pa.int64()), "version": pa.array([], pa.int32()), "value": []})
+    gone = pa.table(
+        {
+            "part": pa.array([], pa.string()),
+            "id": pa.array([], pa.int64()),
+            "version": pa.array([], pa.int32()),
+            "value": [],
+        }
+    )
     assert check_keys(gone, {0: record}, {0: record}) == []
     there = pa.table({"part": ["west"], "id": [1], "version": [0], "value": [value_of(0, 1, 0)]})
     assert check_keys(there, {0: record}, {0: record})

@@ -67,7 +67,9 @@ def test_every_second_refusal_takes_place_all_the_same(echo: int) -> None:
         proxy.close()
 
 
-@pytest.mark.parametrize(("mischief", "path", "arrives"), [("lose-answer", "/api", True), ("no-coordinator", "/api", False)])
+@pytest.mark.parametrize(
+    ("mischief", "path", "arrives"), [("lose-answer", "/api", True), ("no-coordinator", "/api", False)]
+)
 def test_answers_that_never_come(echo: int, mischief: str, path: str, arrives: bool) -> None:
     proxy = HurtingProxy(echo, echo)
     try:

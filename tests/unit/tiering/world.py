@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small world to run rounds in without processes: a hot store of lists, a coordinator that keeps books, the memory lake."""
+"""A small world to run rounds in without processes: a hot store of lists, a coordinator that keeps books, the memory
+lake.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def columns(*spelled: str) -> tuple[Column, ...]:
     return tuple(Column(name=name, type=parse_type(kind)) for name, _, kind in (s.partition(" ") for s in spelled))
 
 
-def make_table(*spelled: str, key: tuple[str, ...] = (), partition: tuple[str, ...] = (), buckets: int = 1) -> TableInfo:
+def make_table(
+    *spelled: str, key: tuple[str, ...] = (), partition: tuple[str, ...] = (), buckets: int = 1
+) -> TableInfo:
     schema = Schema(columns=columns(*(spelled or ("id BIGINT NOT NULL", "name STRING"))))
     descriptor = TableDescriptor(schema=schema, primary_key=key, partition_keys=partition, bucket_count=buckets)
     return TableInfo(path=TablePath("db", "t"), table_id=TableId(str(uuid.uuid4())), descriptor=descriptor)
@@ -156,14 +160,18 @@ class ListStore(HotStore):
 
     def freeze(self, table: TableInfo) -> Mapping[Bucket, LogBounds]:
         self.on_freeze()
-        return {b: LogBounds(start=v.start, end=v.end, bytes_per_row=self.bytes_per_row) for b, v in self.buckets.items()}
+        return {
+            b: LogBounds(start=v.start, end=v.end, bytes_per_row=self.bytes_per_row) for b, v in self.buckets.items()
+        }
 
     def read_log(
         self, table: TableInfo, bucket: Bucket, start: int, stop: int, columns: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
         there = self.buckets[bucket]
         if start < there.start or stop > there.end:
-            raise OffsetOutOfRange(table=str(table.path), bucket=str(bucket), offset=start, start=there.start, end=there.end)
+            raise OffsetOutOfRange(
+                table=str(table.path), bucket=str(bucket), offset=start, start=there.start, end=there.end
+            )
         for batch in list(there.batches):
             inside = [r for r in batch.records if start <= r.offset < stop]
             if not inside:
@@ -185,12 +193,16 @@ class ListStore(HotStore):
         there = self.buckets.get(bucket)
         if there is None or there.end == 0:
             return None
-        taken = KvSnapshot(bucket=bucket, snapshot_id=f"s{len(self.snapshots)}", log_offset=there.end, rows=len(there.live))
+        taken = KvSnapshot(
+            bucket=bucket, snapshot_id=f"s{len(self.snapshots)}", log_offset=there.end, rows=len(there.live)
+        )
         self.snapshots[taken.snapshot_id] = (taken, there.snapshot())
         self.held[taken.snapshot_id] = holder
         return taken
 
-    def read_snapshot(self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def read_snapshot(
+        self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         assert snapshot.snapshot_id in self.held, "the snapshot is not leased"
         records = self.snapshots[snapshot.snapshot_id][1]
         by_key = sorted(records, key=lambda r: repr(r.row), reverse=True)
@@ -203,16 +215,28 @@ class ListStore(HotStore):
     def close(self) -> None:
         return
 
-    def _batch(self, table: TableInfo, records: list[Record], names: Sequence[str] | None, *, with_changes: bool) -> pa.RecordBatch:
+    def _batch(
+        self, table: TableInfo, records: list[Record], names: Sequence[str] | None, *, with_changes: bool
+    ) -> pa.RecordBatch:
         wanted = table.schema.names if names is None else names
         arrow = to_arrow_schema(table.schema)
-        system = [*_SYSTEM, *([pa.field(PREV_OFFSET, pa.int64())] if table.is_pk else [])] if with_changes else _SYSTEM[:2]
+        system = (
+            [*_SYSTEM, *([pa.field(PREV_OFFSET, pa.int64())] if table.is_pk else [])] if with_changes else _SYSTEM[:2]
+        )
         fields = [arrow.field(n) for n in wanted] + system
         facts = [
-            {**{n: r.row.get(n) for n in wanted}, OFFSET: r.offset, TIMESTAMP: r.offset, CHANGE_TYPE: int(r.change), PREV_OFFSET: r.prev}
+            {
+                **{n: r.row.get(n) for n in wanted},
+                OFFSET: r.offset,
+                TIMESTAMP: r.offset,
+                CHANGE_TYPE: int(r.change),
+                PREV_OFFSET: r.prev,
+            }
             for r in records
         ]
-        return pa.RecordBatch.from_pylist([{f.name: fact[f.name] for f in fields} for fact in facts], schema=pa.schema(fields))
+        return pa.RecordBatch.from_pylist(
+            [{f.name: fact[f.name] for f in fields} for fact in facts], schema=pa.schema(fields)
+        )
 
 
 class BookCoordinator(CoordinatorClient):
@@ -234,10 +258,14 @@ class BookCoordinator(CoordinatorClient):
 
     def check_lease(self, check: LeaseCheck) -> LeaseVerdict:
         self.before_check()
-        return LeaseVerdict(held=check.epoch == self.holder, reason="" if check.epoch == self.holder else "another epoch")
+        return LeaseVerdict(
+            held=check.epoch == self.holder, reason="" if check.epoch == self.holder else "another epoch"
+        )
 
     def committed(self, path: TablePath) -> Committed:
-        return Committed(table_id=self.table.table_id, offsets=self.offsets, round_id=self.last_round, generation=self.generation)
+        return Committed(
+            table_id=self.table.table_id, offsets=self.offsets, round_id=self.last_round, generation=self.generation
+        )
 
     def commit(self, report: CommitReport) -> CommitAnswer:
         self.before_commit()
@@ -246,7 +274,9 @@ class BookCoordinator(CoordinatorClient):
         for added in report.ranges if report.generation == self.generation else ():
             end = self.offsets.get(added.bucket, added.range.start)
             if added.range.start != end:
-                raise LedgerGap(table="t", bucket=str(added.bucket), start=added.range.start, stop=added.range.stop, ledger_end=end)
+                raise LedgerGap(
+                    table="t", bucket=str(added.bucket), start=added.range.start, stop=added.range.stop, ledger_end=end
+                )
         self.offsets = report.offsets if report.generation > self.generation else self.offsets.raised(report.offsets)
         self.generation = max(self.generation, report.generation)
         self.last_round = report.round_id
@@ -294,7 +324,12 @@ class World:
     """One table with everything around it; `run` runs a round as a job would, without Spark."""
 
     def __init__(
-        self, table: TableInfo | None = None, *, target_bytes: int = 1 << 20, clock: Clock | None = None, small: int = 1 << 20
+        self,
+        table: TableInfo | None = None,
+        *,
+        target_bytes: int = 1 << 20,
+        clock: Clock | None = None,
+        small: int = 1 << 20,
     ) -> None:
         self.table = table or make_table()
         self.store = ListStore(self.table)
@@ -307,13 +342,17 @@ class World:
         plugins = PluginCache(open_hot=lambda _n, _o: plugin, open_lake=lambda n, o: self.lake)
         self.dispatcher = DirectDispatcher(plugins, self.clock, threads=1)
         self.options = TieringOptions(target_bytes=target_bytes, small_round_bytes=small, min_work_s=0)
-        self.shared = RoundWorld(hot=plugin, plugins=plugins, dispatcher=self.dispatcher, clock=self.clock, options=self.options)
+        self.shared = RoundWorld(
+            hot=plugin, plugins=plugins, dispatcher=self.dispatcher, clock=self.clock, options=self.options
+        )
 
     def owner(self, epoch: int = 1, instance: str = "i") -> RoundOwner:
         return RoundOwner(job=JobName("job"), instance=InstanceId(instance), epoch=Epoch(epoch))
 
     def hand_out(self, epoch: int = 1, **facts: Any) -> HandedOut:
-        return HandedOut(table_id=self.table.table_id, path=self.table.path, epoch=Epoch(epoch), freshness_ms=60_000, **facts)
+        return HandedOut(
+            table_id=self.table.table_id, path=self.table.path, epoch=Epoch(epoch), freshness_ms=60_000, **facts
+        )
 
     def round(self, *, epoch: int = 1, control: RoundControl | None = None, **facts: Any) -> Round:
         return Round(
@@ -345,7 +384,9 @@ class World:
         found = []
         for bucket in self.store.buckets:
             for batch in self.reader.scan(snapshot, columns=["__offset", *names], buckets=[bucket]):
-                found += [(bucket.partition, bucket.number, r["__offset"], *(r[n] for n in names)) for r in batch.to_pylist()]
+                found += [
+                    (bucket.partition, bucket.number, r["__offset"], *(r[n] for n in names)) for r in batch.to_pylist()
+                ]
         return sorted(found, key=repr)
 
     def snapshots(self) -> int:

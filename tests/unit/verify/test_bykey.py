@@ -41,7 +41,10 @@ class KeyedStore(ScriptedHotStore):
 
 def filled(snapshot_at: int | None, changes: list[tuple[int, int | None]]) -> tuple[KeyedStore, TableInfo]:
     """`changes`: key and new value; None deletes it."""
-    store, table = KeyedStore(snapshot_at), make_table("shop STRING NOT NULL", "id BIGINT NOT NULL", "n INT", key=("shop", "id"))
+    store, table = (
+        KeyedStore(snapshot_at),
+        make_table("shop STRING NOT NULL", "id BIGINT NOT NULL", "n INT", key=("shop", "id")),
+    )
     store.create(table)
     for key, value in changes:
         row = {"shop": f"shop {key % 3}", "id": key, "n": value}
@@ -56,9 +59,13 @@ def lake_rows(store: KeyedStore, table: TableInfo, committed: int) -> list[Row]:
     return [row for _, _, row in store._stored(table.path).log.expected({B0: committed})]
 
 
-def check(store: KeyedStore, table: TableInfo, committed: int, found: list[Row], *, start: int = 0, deep: bool = True) -> Part:
+def check(
+    store: KeyedStore, table: TableInfo, committed: int, found: list[Row], *, start: int = 0, deep: bool = True
+) -> Part:
     bounds = LogBounds(start=start, end=store.freeze(table)[B0].end)
-    task = BucketTask(table=table, bucket=B0, snapshot_id=SnapshotId("1"), committed=committed, expected=(), bounds=bounds, deep=deep)
+    task = BucketTask(
+        table=table, bucket=B0, snapshot_id=SnapshotId("1"), committed=committed, expected=(), bounds=bounds, deep=deep
+    )
     return compare_by_key(task, store, [pa.RecordBatch.from_pylist(found, schema=to_arrow_schema(table.schema))])
 
 
@@ -68,11 +75,15 @@ def test_rows_live_at_the_committed_offset_hold_whenever_the_snapshot_was_taken(
     store, table = filled(None, changes)
     end = store.freeze(table)[B0].end
     cuts = [
-        n for n in range(end + 1) if n in (0, end) or store._stored(table.path).log.batch(B0, n, n + 1)["__change_type"][0].as_py() != 3
+        n
+        for n in range(end + 1)
+        if n in (0, end) or store._stored(table.path).log.batch(B0, n, n + 1)["__change_type"][0].as_py() != 3
     ]
     committed, at = data.draw(st.sampled_from(cuts)), data.draw(st.sampled_from([None, *cuts]))
     store._snapshot_at = at
-    assert check(store, table, committed, lake_rows(store, table, committed)) == Part(compared=len(lake_rows(store, table, committed)))
+    assert check(store, table, committed, lake_rows(store, table, committed)) == Part(
+        compared=len(lake_rows(store, table, committed))
+    )
 
 
 @pytest.mark.parametrize("snapshot_at", [None, 3, 9])
@@ -94,7 +105,10 @@ def test_each_kind_of_damage_is_named_with_its_key(snapshot_at: int | None) -> N
 
 def test_without_depth_only_keys_are_compared() -> None:
     store, table = filled(None, [(1, 10), (2, 20)])
-    assert check(store, table, 2, [{"shop": "shop 1", "id": 1, "n": 99}, {"shop": "shop 2", "id": 2, "n": 98}], deep=False) == Part()
+    assert (
+        check(store, table, 2, [{"shop": "shop 1", "id": 1, "n": 99}, {"shop": "shop 2", "id": 2, "n": 98}], deep=False)
+        == Part()
+    )
 
 
 def test_what_cannot_be_told_is_said() -> None:

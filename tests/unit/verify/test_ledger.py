@@ -22,7 +22,9 @@ from lakeward.verify.ledger import (
 B = Bucket("", 0)
 
 
-def entry(start: int, stop: int, name: str = "r", kind: LedgerKind = LedgerKind.ROUND, generation: int = 0) -> LedgerEntry:
+def entry(
+    start: int, stop: int, name: str = "r", kind: LedgerKind = LedgerKind.ROUND, generation: int = 0
+) -> LedgerEntry:
     return LedgerEntry(
         table_id=TableId("t"),
         bucket=B,
@@ -86,4 +88,7 @@ def test_a_ledger_that_does_not_begin_at_the_first_offset_is_a_finding() -> None
 
 def test_an_entry_inside_another_does_not_hide_what_follows() -> None:
     found = check_contiguous(B, [entry(0, 10), entry(2, 3), entry(9, 11)])
-    assert [(f.kind, f.offsets) for f in found] == [(FindingKind.LEDGER_OVERLAP, (2,)), (FindingKind.LEDGER_OVERLAP, (9,))]
+    assert [(f.kind, f.offsets) for f in found] == [
+        (FindingKind.LEDGER_OVERLAP, (2,)),
+        (FindingKind.LEDGER_OVERLAP, (9,)),
+    ]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows of offsets over rows that come in any order: none lost, none doubled, in memory or on disk; each side is read once."""
+"""Windows of offsets over rows that come in any order: none lost, none doubled, in memory or on disk; each side is read
+once.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +103,9 @@ def test_a_bucket_of_many_windows_is_read_once(tmp_path: Path, pk: bool) -> None
         def run(tasks: Sequence[BucketTask]) -> list[BucketReport]:
             return [check_bucket(replace(t, window_bytes=320), hot, reader) for t in tasks]
 
-        certificate = verify_table(world.plugin, info.path, deep=True, run=run, clock=world.clock, open_storage=lambda _plan: lake)
+        certificate = verify_table(
+            world.plugin, info.path, deep=True, run=run, clock=world.clock, open_storage=lambda _plan: lake
+        )
         assert certificate.holds, certificate.all_findings
         (found,) = certificate.buckets
         assert found.compared == found.rows == (200 if pk else 300)

@@ -37,7 +37,9 @@ LOG, PK = "db.events", "db.state"
 
 
 class Yard:
-    """A Lakeward over an Iceberg table on local disk, with a log table and a PK table in two partitions, and someone else at the lake."""
+    """A Lakeward over an Iceberg table on local disk, with a log table and a PK table in two partitions, and someone
+    else at the lake.
+    """
 
     def __init__(self, folder: Path) -> None:
         lake = load(folder_options(folder))
@@ -49,7 +51,9 @@ class Yard:
         if path == LOG:
             self.world.create(LOG, "id bigint not null, v string")
         else:
-            self.world.create(PK, "p string not null, id bigint not null, v string", primary_key="p,id", partition_by="p")
+            self.world.create(
+                PK, "p string not null, id bigint not null, v string", primary_key="p,id", partition_by="p"
+            )
         self.write(path, 0)
         self.write(path, 1)
 
@@ -65,7 +69,11 @@ class Yard:
 
     def verify(self, path: str, *, deep: bool = True) -> Certificate:
         return verify_table(
-            self.world.plugin, TablePath.parse(path), deep=deep, clock=self.world.clock, open_storage=lambda _plan: self.lake
+            self.world.plugin,
+            TablePath.parse(path),
+            deep=deep,
+            clock=self.world.clock,
+            open_storage=lambda _plan: self.lake,
         )
 
     def foreign(self, path: str) -> ForeignEngine:
@@ -146,7 +154,12 @@ def test_rounds_go_on_beside_a_verification(empty: Yard, path: str) -> None:
         return [check_bucket(task, hot, lake) for task in tasks]
 
     certificate = verify_table(
-        empty.world.plugin, info.path, deep=True, run=run, clock=empty.world.clock, open_storage=lambda _plan: empty.lake
+        empty.world.plugin,
+        info.path,
+        deep=True,
+        run=run,
+        clock=empty.world.clock,
+        open_storage=lambda _plan: empty.lake,
     )
     after = empty.foreign(path).load().current_snapshot()
     assert before is not None
@@ -166,7 +179,9 @@ def test_rows_that_changed_since_are_compared_by_their_before_images(keys: Yard)
 
 
 def test_without_before_images_what_cannot_be_compared_is_said(empty: Yard) -> None:
-    empty.world.create("db.wal", "id bigint not null, v string", primary_key="id", buckets=1, **{"table.changelog.image": "wal"})
+    empty.world.create(
+        "db.wal", "id bigint not null, v string", primary_key="id", buckets=1, **{"table.changelog.image": "wal"}
+    )
     empty.world.upsert("db.wal", [{"id": i, "v": "one"} for i in range(4)])
     empty.world.tier("db.wal")
     empty.world.upsert("db.wal", [{"id": 2, "v": "two"}])
@@ -247,7 +262,9 @@ def test_a_removed_snapshot_is_named_and_the_rows_are_checked_all_the_same(logs:
 
 
 def test_a_chain_that_others_cut_hides_nothing_from_readers(logs: Yard) -> None:
-    """Two rewrites by another engine, then its expiry: no ancestor of main is ours, and the tag says how far the rows go."""
+    """Two rewrites by another engine, then its expiry: no ancestor of main is ours, and the tag says how far the rows
+    go.
+    """
     engine = logs.foreign(LOG)
     engine.rewrite()
     engine.rewrite(seed=2)
@@ -298,7 +315,9 @@ def test_a_row_moved_to_another_partition_is_missing_in_one_and_stray_in_the_oth
     assert {p for k, p in kinds if k in (FindingKind.DUPLICATE, FindingKind.STRAY)}
 
 
-def test_a_restored_data_folder_leaves_values_that_cannot_be_compared_and_nothing_else(empty: Yard, tmp_path: Path) -> None:
+def test_a_restored_data_folder_leaves_values_that_cannot_be_compared_and_nothing_else(
+    empty: Yard, tmp_path: Path
+) -> None:
     """The log goes on above what the lake has: offsets are not used twice, and the lake has every row once."""
     empty.world.create(LOG, "id bigint not null, v string")
     empty.write(LOG, 0)

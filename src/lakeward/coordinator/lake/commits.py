@@ -105,20 +105,25 @@ class Commits:
         )
 
     def _check_against_lake(self, report: CommitReport) -> None:
-        """Offsets above the log's end or a new generation are believed only when the lake itself says so: a job may be wrong,
-        and what is recorded here lets the hot store forget rows."""
+        """Offsets above the log's end or a new generation are believed only when the lake itself says so: a job may be
+        wrong, and what is recorded here lets the hot store forget rows."""
         with self._board.lock:
             record = self._record(report.table_id)
             storage = self._board.lake_of(record)
             ends = {b: v.end for b, v in self._board.hot.bounds(record.info).items()}
-            odd = [b for b, offset in report.offsets.items() if offset > max(ends.get(b, 0), record.committed.get(b, 0))]
+            odd = [
+                b for b, offset in report.offsets.items() if offset > max(ends.get(b, 0), record.committed.get(b, 0))
+            ]
             if storage is None or not (odd or report.generation > record.generation):
                 return
         base = storage.open_reader(record.info).load_base()
         for bucket in odd or report.offsets:
             if base.offsets.get(bucket, 0) < report.offsets[bucket] or base.generation < report.generation:
                 raise LakeBehind(
-                    table=record.name, bucket=str(bucket), lake_offset=base.offsets.get(bucket, 0), committed=report.offsets[bucket]
+                    table=record.name,
+                    bucket=str(bucket),
+                    lake_offset=base.offsets.get(bucket, 0),
+                    committed=report.offsets[bucket],
                 )
 
     # ---- what the coordinator saw itself ----
@@ -129,8 +134,12 @@ class Commits:
             self._board.touch(record)
         if base.token is None:
             return False
-        moved = base.token != record.last_round and not self._board.store.is_known_round(record.table_id, RoundId(base.token))
-        ahead = base.generation > record.generation or any(o > record.committed.get(b, -1) for b, o in base.offsets.items())
+        moved = base.token != record.last_round and not self._board.store.is_known_round(
+            record.table_id, RoundId(base.token)
+        )
+        ahead = base.generation > record.generation or any(
+            o > record.committed.get(b, -1) for b, o in base.offsets.items()
+        )
         if not ahead and not moved:
             return False
         report = CommitReport(

@@ -14,8 +14,8 @@ from lakeward.spi.lake import Expired, LakeMaintenance, LakeStorage
 
 
 class Expiry:
-    """A snapshot is marked first, with what it takes to find its files; it leaves the lake with the next commit; then its files are
-    deleted, then the mark. A crash anywhere leaves the mark, and the next pass goes on from it."""
+    """A snapshot is marked first, with what it takes to find its files; it leaves the lake with the next commit; then
+    its files are deleted, then the mark. A crash anywhere leaves the mark, and the next pass goes on from it."""
 
     def __init__(self, board: Board, leases: ReadLeases, status: StatusDesk) -> None:
         self._board, self.leases, self._status = board, leases, status
@@ -74,8 +74,8 @@ class Expiry:
         return freed + self._finish(record, maintenance)
 
     def _lift(self, record: TableRecord, storage: LakeStorage) -> None:
-        """Marks of snapshots that stayed after all (the round failed, a tag was put on them) go once the commit that may take them
-        out can no longer land: the lake's token is another, or no round was ever granted them."""
+        """Marks of snapshots that stayed after all (the round failed, a tag was put on them) go once the commit that
+        may take them out can no longer land: the lake's token is another, or no round was ever granted them."""
         marks = self.leases.marked(record.table_id)
         if marks:
             token = storage.open_reader(record.info).load_base().token

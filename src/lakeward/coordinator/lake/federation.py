@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DDL over both sides: the lake first, then the hot store, then the coordinator's record. Dropping never touches the lake."""
+"""DDL over both sides: the lake first, then the hot store, then the coordinator's record. Dropping never touches the
+lake.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,12 @@ class Federation:
                     return TableAnswer(table=found, created=False, warnings=self._coordinator.warnings(found.path))
                 raise TableAlreadyExists(table=str(request.path))
             descriptor, options = self._complete(request.path, request.descriptor)
-            table = TableInfo(path=request.path, table_id=new_table_id(), descriptor=descriptor, created_at_ms=self._board.clock.now_ms())
+            table = TableInfo(
+                path=request.path,
+                table_id=new_table_id(),
+                descriptor=descriptor,
+                created_at_ms=self._board.clock.now_ms(),
+            )
             if options.enabled:
                 table = self._create_in_lake(table, options, request.adopt)
             elif request.adopt:
@@ -66,7 +73,9 @@ class Federation:
         properties = dict(descriptor.properties)
         if options.format is not None:
             properties.setdefault(keys.TABLE_DATALAKE_FORMAT.key, options.format)
-        completed = replace(descriptor, properties=properties, bucket_function=choose_function(options.format, descriptor))
+        completed = replace(
+            descriptor, properties=properties, bucket_function=choose_function(options.format, descriptor)
+        )
         check_bucket_keys(completed)
         if options.format is not None:
             self._catalog(options).check_descriptor(path, completed)
@@ -88,8 +97,8 @@ class Federation:
         return self._board.lakes(options.format).catalog()
 
     def adopt(self, path: TablePath, request: AdoptTable) -> TableAnswer:
-        """Takes over a lake table that carries snapshots of ours: its table id and its offsets. Where the hot side is gone the
-        descriptor makes it anew; where it stands, it must be the very table that filled the lake."""
+        """Takes over a lake table that carries snapshots of ours: its table id and its offsets. Where the hot side is
+        gone the descriptor makes it anew; where it stands, it must be the very table that filled the lake."""
         found = self._find(path)
         if found is None:
             if request.descriptor is None:
@@ -113,7 +122,9 @@ class Federation:
             after = self._altered(before, change)
             was, wanted = read_table_options(before.descriptor.properties, self._board.options), self._options_of(after)
             if wanted.enabled and wanted.format is None:
-                raise InvalidAlter(table=str(path), change=keys.TABLE_DATALAKE_ENABLED.key, reason="the server has no datalake.format")
+                raise InvalidAlter(
+                    table=str(path), change=keys.TABLE_DATALAKE_ENABLED.key, reason="the server has no datalake.format"
+                )
             if was.enabled:
                 self._alter_lake(before, was, change)
             if wanted.enabled and not was.enabled:
@@ -132,7 +143,9 @@ class Federation:
         columns = [Column.from_json(c) for c in change.add_columns]
         for column in columns:
             if not column.type.nullable:
-                raise InvalidAlter(table=str(table.path), change=f"add column {column.name}", reason="an added column must be nullable")
+                raise InvalidAlter(
+                    table=str(table.path), change=f"add column {column.name}", reason="an added column must be nullable"
+                )
         properties = {k: v for k, v in {**descriptor.properties, **change.properties}.items() if v is not None}
         check_properties(str(table.path), properties, descriptor.partition_keys, self._board.options.config)
         schema = descriptor.schema.with_added(columns) if columns else descriptor.schema

@@ -1,12 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the coordinator itself reads in the lakes: the check at start, and each table's offsets, epoch and generation."""
+"""What the coordinator itself reads in the lakes: the check at start, and each table's offsets, epoch and
+generation.
+"""
 
 from __future__ import annotations
 
 from lakeward.coordinator.lake.commits import Commits
 from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.record import TableRecord
-from lakeward.errors import InvalidConfig, LakeBehind, LakeError, LakeMetadataGone, LakeUnavailable, LakewardError, PluginNotFound, to_wire
+from lakeward.errors import (
+    InvalidConfig,
+    LakeBehind,
+    LakeError,
+    LakeMetadataGone,
+    LakeUnavailable,
+    LakewardError,
+    PluginNotFound,
+    to_wire,
+)
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.round import LakeBase
 from lakeward.model.state import TableState
@@ -21,7 +32,9 @@ class Lakes:
         """Format -> why it does not answer."""
 
     def check(self) -> None:
-        """At start. A wrong configuration is raised; a lake that does not answer is remembered and asked again later."""
+        """At start. A wrong configuration is raised; a lake that does not answer is remembered
+        and asked again later.
+        """
         for name in self._formats():
             self._check(name)
 
@@ -52,7 +65,9 @@ class Lakes:
     def pause_restored(self) -> None:
         """A restored folder may be behind its lake: no writes to a table before its lake has said where it stands."""
         for record in self.unseen():
-            self._board.hot.pause_writes(record.info, "the data folder was restored, and its lake has not been read yet")
+            self._board.hot.pause_writes(
+                record.info, "the data folder was restored, and its lake has not been read yet"
+            )
 
     def unseen(self) -> list[TableRecord]:
         """Tables whose lake was not read since start: overdue ones first."""
@@ -64,11 +79,17 @@ class Lakes:
         """Tables with reported offsets that retention may not use yet."""
         now, every = self._board.clock.monotonic(), self._board.options.confirm_s
         with self._board.lock:
-            rows = [r for r in self._board.tables.values() if r.options.enabled and r.lake_seen and r.confirmed != r.committed]
+            rows = [
+                r
+                for r in self._board.tables.values()
+                if r.options.enabled and r.lake_seen and r.confirmed != r.committed
+            ]
             return [r for r in rows if r.confirmed_at is None or now - r.confirmed_at >= every]
 
     def read(self, record: TableRecord) -> bool:
-        """Reads one table's lake side and takes it over; false when it did not answer or does not fit (kept in the record)."""
+        """Reads one table's lake side and takes it over; false when it did not answer or does not fit (kept in the
+        record).
+        """
         storage = self._board.lake_of(record)
         if storage is None:
             return False
@@ -101,17 +122,24 @@ class Lakes:
             self._board.look(record)
             if lost:
                 self._break(
-                    record, f"bucket {lost[0]}: the lake holds offset {base.offsets[lost[0]]}, the log ended at {ends.get(lost[0], 0)}"
+                    record,
+                    f"bucket {lost[0]}: the lake holds offset {base.offsets[lost[0]]}, the log ended at "
+                    f"{ends.get(lost[0], 0)}",
                 )
             self._check_reach(record)
 
     def _check_reach(self, record: TableRecord) -> None:
-        """The lake was off for longer than the log is kept: rows between the two are in neither. An operator chooses."""
+        """The lake was off for longer than the log is kept: rows between the two are in
+        neither. An operator chooses.
+        """
         starts = {b: v.start for b, v in self._board.hot.bounds(record.info).items()}
         short = [b for b, offset in record.committed.items() if starts.get(b, 0) > offset]
         if short:
             first = short[0]
-            self._break(record, f"bucket {first}: the lake ends at {record.committed[first]} and the log begins at {starts[first]}")
+            self._break(
+                record,
+                f"bucket {first}: the lake ends at {record.committed[first]} and the log begins at {starts[first]}",
+            )
 
     def _break(self, record: TableRecord, why: str) -> None:
         """Pauses the table until an operator chooses how lake and log meet again."""
@@ -134,7 +162,9 @@ class Lakes:
 
 
 def check_not_behind(name: str, committed: OffsetMap, base: LakeBase) -> None:
-    """A coordinator ahead of the lake is an error, never "never tiered". `committed` was noted before the lake was read: the lake
-    has each commit before its report."""
+    """A coordinator ahead of the lake is an error, never "never tiered". `committed` was noted before the lake was
+    read: the lake has each commit before its report."""
     for bucket in committed.regressions(base.offsets):
-        raise LakeBehind(table=name, bucket=str(bucket), lake_offset=base.offsets.get(bucket, 0), committed=committed[bucket])
+        raise LakeBehind(
+            table=name, bucket=str(bucket), lake_offset=base.offsets.get(bucket, 0), committed=committed[bucket]
+        )

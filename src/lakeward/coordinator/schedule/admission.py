@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission and what-if: would every table keep its freshness with so many slots? Answered from measured durations by the
-simulator, which runs the very planner."""
+"""Admission and what-if: would every table keep its freshness with so many slots? Answered from measured durations by
+the simulator, which runs the very planner."""
 
 from __future__ import annotations
 
@@ -30,18 +30,24 @@ class Forecast:
         slots = query.slots if query.slots is not None else max(1, live)
         if not 1 <= slots <= 10_000:
             raise InvalidRequest(what="slots", reason=f"{slots} is not between 1 and 10,000")
-        return forecast(tables, slots, margin_share=self._board.options.margin_share, margin_ms=1_000 * self._board.options.margin_s)
+        return forecast(
+            tables, slots, margin_share=self._board.options.margin_share, margin_ms=1_000 * self._board.options.margin_s
+        )
 
     def _tables(self, query: AdmissionQuery) -> list[SimTable]:
         """Measured tables of the pool with what the question changes, and those that exist only in the question."""
         with self._board.lock:
-            known = {r.name: r for r in self._board.tables.values() if r.options.enabled and r.options.pool == query.pool}
+            known = {
+                r.name: r for r in self._board.tables.values() if r.options.enabled and r.options.pool == query.pool
+            }
             names = {**dict.fromkeys(known), **dict.fromkeys(query.freshness_ms), **dict.fromkeys(query.round_ms)}
             found = []
             for name in names:
                 record = known.get(name)
                 freshness = query.freshness_ms.get(name, record.options.freshness_ms if record else 180_000)
-                measured = record.estimate.typical_ms(unknown_round_ms(freshness)) if record else unknown_round_ms(freshness)
+                measured = (
+                    record.estimate.typical_ms(unknown_round_ms(freshness)) if record else unknown_round_ms(freshness)
+                )
                 round_ms = query.round_ms.get(name, measured)
                 if freshness <= 0 or round_ms <= 0:
                     raise InvalidRequest(what=f"admission of {name}", reason="freshness and duration are above 0 ms")
@@ -71,7 +77,14 @@ def _run(tables: Sequence[SimTable], slots: int, margin_share: float, margin_ms:
     longest = 3 * max(max(t.freshness_ms, 2 * t.round_ms) for t in tables)
     rate = sum(1 / max(t.freshness_ms - t.round_ms, t.round_ms) for t in tables)
     spread = [SimTable(**{**vars(t), "first_ms": t.freshness_ms * i / len(tables)}) for i, t in enumerate(tables)]
-    return simulate(spread, slots, lakeward, until_ms=min(longest, ROUNDS_BUDGET / rate), margin_share=margin_share, margin_ms=margin_ms)
+    return simulate(
+        spread,
+        slots,
+        lakeward,
+        until_ms=min(longest, ROUNDS_BUDGET / rate),
+        margin_share=margin_share,
+        margin_ms=margin_ms,
+    )
 
 
 def _slots_needed(tables: Sequence[SimTable], above: int, margin_share: float, margin_ms: float) -> int | None:
@@ -105,10 +118,17 @@ def _row(table: SimTable, worst_ms: float, misses: int) -> AdmissionRow:
 
 def _words(tables: Sequence[SimTable], slots: int, result: SimResult, needed: int | None) -> str:
     alone = [t.name for t in tables if t.best_ratio > 1]
-    text = "every table keeps its freshness" if not result.missed else f"{', '.join(sorted(result.missed)[:10])} would be late"
+    text = (
+        "every table keeps its freshness"
+        if not result.missed
+        else f"{', '.join(sorted(result.missed)[:10])} would be late"
+    )
     text = f"with {slots} slots {text}"
     if result.missed:
         text += f"; {needed} slots would do" if needed is not None else "; more slots do not help enough"
     if alone:
-        text += f"; rounds of {', '.join(sorted(alone)[:10])} take more than half their freshness, which no number of slots mends"
+        text += (
+            f"; rounds of {', '.join(sorted(alone)[:10])} take more than half their freshness, which no number of "
+            f"slots mends"
+        )
     return text

@@ -39,8 +39,9 @@ class DurationEstimate:
     def round_ms(self, backlog_bytes: int, unknown_ms: float) -> float:
         """Expected duration with that backlog; `unknown_ms` before the first round.
 
-        A line through the samples by the median of slopes (one wild round does not tilt it), raised so that all but the worst
-        quarter of the recent rounds would have been at or below it; beyond the largest backlog seen it grows at most in proportion."""
+        A line through the samples by the median of slopes (one wild round does not tilt it), raised so that all but the
+        worst quarter of the recent rounds would have been at or below it; beyond the largest backlog seen it grows at
+        most in proportion."""
         if not self.samples:
             return unknown_ms
         intercept, slope = self._line
@@ -49,7 +50,9 @@ class DurationEstimate:
 
     @cached_property
     def _line(self) -> tuple[float, float]:
-        """(milliseconds, milliseconds per byte); fitted once per set of samples, since it is asked for at every tick."""
+        """(milliseconds, milliseconds per byte); fitted once per set of samples, since it is
+        asked for at every tick.
+        """
         slope = _median_slope(self.samples)
         rests = sorted(s.duration_ms - slope * s.backlog_bytes for s in self.samples)
         return max(0.0, rests[_upper_index(len(rests))]), slope
@@ -69,7 +72,9 @@ def _upper_index(count: int) -> int:
 
 
 def _median_slope(samples: Sequence[RoundSample]) -> float:
-    """Milliseconds per byte, never negative. Few rounds say little of what bytes cost: a first round is slow for other reasons."""
+    """Milliseconds per byte, never negative. Few rounds say little of what bytes cost: a first round is slow for other
+    reasons.
+    """
     slopes = [
         (b.duration_ms - a.duration_ms) / (b.backlog_bytes - a.backlog_bytes)
         for i, a in enumerate(samples)

@@ -46,8 +46,9 @@ class Running:
 
 
 class Row(NamedTuple):
-    """A waiting table as the planner works on it. `deadline_ms` is less the margin; `goal_ms` is the lowest peak lag that the table
-    could have, its freshness or twice its round; `reserve_ms` how much before its latest start it is started."""
+    """A waiting table as the planner works on it. `deadline_ms` is less the margin; `goal_ms` is the lowest peak lag
+    that the table could have, its freshness or twice its round; `reserve_ms` how much before its latest start it is
+    started."""
 
     key: str
     deadline_ms: float
@@ -62,7 +63,9 @@ class Row(NamedTuple):
 
     @property
     def due_ms(self) -> float:
-        """The latest start that keeps the freshness itself. A table whose rounds take too long for that is due at once, always."""
+        """The latest start that keeps the freshness itself. A table whose rounds take too long for that is due at once,
+        always.
+        """
         return self.deadline_ms - self.goal_ms + self.demand.freshness_ms - self.round_ms
 
 
@@ -76,7 +79,9 @@ class PoolLoad:
     margin_ms: float = 500.0
 
     def margin_of(self, round_ms: float) -> float:
-        """How much before its deadline a round should end. It moves starts and takes no slot time: few rounds use it up."""
+        """How much before its deadline a round should end. It moves starts and takes no slot time: few rounds use it
+        up.
+        """
         return round_ms * self.margin_share + self.margin_ms
 
     @property
@@ -85,8 +90,9 @@ class PoolLoad:
 
     @cached_property
     def shapes(self) -> list[tuple[float, float]]:
-        """(window, round) of every active table, tightest window first. The window is the longest time between the starts of two
-        rounds that keeps the freshness; never below a round's duration. Tables whose last round failed do not count."""
+        """(window, round) of every active table, tightest window first. The window is the longest time between the
+        starts of two rounds that keeps the freshness; never below a round's duration. Tables whose last round failed do
+        not count."""
         found = [(d.freshness_ms - d.round_ms, d.round_ms) for d in self.demands if not d.suspect]
         found += [(r.freshness_ms - r.round_ms, r.round_ms) for r in self.running]
         return sorted([(w if w > d else d, d) for w, d in found])
@@ -99,12 +105,16 @@ class PoolLoad:
 
     @cached_property
     def reserve_share(self) -> float:
-        """Of each window: how much before its latest start a table is started. Nothing where every table has a slot; little where
-        all rounds are short beside every window, as the layout alone is nearly exact then; never more than the slots can bear."""
+        """Of each window: how much before its latest start a table is started. Nothing where every table has a slot;
+        little where all rounds are short beside every window, as the layout alone is nearly exact then; never more than
+        the slots can bear."""
         if len(self.shapes) <= self.slots:
             return 0.0
         # A round that will fail again is in the way for as long as any other.
-        longest, tightest = max([d for _, d in self.shapes] + [d.round_ms for d in self.demands if d.suspect]), self.shapes[0][0]
+        longest, tightest = (
+            max([d for _, d in self.shapes] + [d.round_ms for d in self.demands if d.suspect]),
+            self.shapes[0][0],
+        )
         return max(0.0, min(MOST_RESERVE, longest / tightest, 1 - self.utilisation / FULL))
 
     @cached_property

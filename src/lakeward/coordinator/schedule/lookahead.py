@@ -18,7 +18,8 @@ STARTS_LIMIT = 3_000
 class Job(NamedTuple):
     """One coming round: it is started from `release_ms` on and must end by `deadline_ms`; then the table wants another.
 
-    `goal_ms` is the lowest peak lag that the table could have: its freshness, or twice its round where that is longer."""
+    `goal_ms` is the lowest peak lag that the table could have: its freshness, or twice its round where that is longer.
+    """
 
     release_ms: float
     deadline_ms: float
@@ -37,12 +38,19 @@ class Job(NamedTuple):
 
 
 def worst_miss(
-    now_ms: float, slots: int, busy_until: Sequence[float], jobs: Sequence[Job], until_ms: float, *, closely: bool = True
+    now_ms: float,
+    slots: int,
+    busy_until: Sequence[float],
+    jobs: Sequence[Job],
+    until_ms: float,
+    *,
+    closely: bool = True,
 ) -> float:
-    """The highest lag as a share of its goal among rounds that should start before `until_ms`; 1.0 when all are in time.
+    """The highest lag as a share of its goal among rounds that should start before `until_ms`; 1.0 when all are in
+    time.
 
-    `closely`: only rounds that must start before then are laid out, and none so that it would hold up another. That takes longer,
-    so with many jobs it is not done."""
+    `closely`: only rounds that must start before then are laid out, and none so that it would hold up another. That
+    takes longer, so with many jobs it is not done."""
     ends = sorted(busy_until)[:slots]
     free = [*ends, *[now_ms] * (slots - len(ends))]
     heapify(free)
@@ -74,7 +82,9 @@ def _look_closely(now_ms: float, free: list[float], jobs: Sequence[Job], until_m
 
 
 def _choose(at: float, ready: Sequence[Job], waiting: Sequence[Job], next_free: float) -> tuple[Job | None, float]:
-    """The job to start now, or None and when to look again. One that has time left lets those pass that it would hold up."""
+    """The job to start now, or None and when to look again. One that has time left lets those pass that it would hold
+    up.
+    """
     wake_ms = math.inf
     for job in ready:
         held_up = _held_up(at, job, waiting, min(next_free, at + job.round_ms))

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which tables are due and which start now: pure decisions over deadlines, expected durations and slots.
 
-A round starts as late as still meets its deadline. "Late" is decided for all tables together: the waiting rounds are laid out
-backwards from their deadlines over the slots, and a table is due when its place in that layout begins, less a reserve for the
-case that the slots are taken just then. Rounds longer than other tables can wait keep off the slots that those tables need. A round
-starts only if the slots left meet every deadline that falls inside it; one that can wait is never the first to make another late.
+A round starts as late as still meets its deadline. "Late" is decided for all tables together: the waiting rounds are
+laid out backwards from their deadlines over the slots, and a table is due when its place in that layout begins, less a
+reserve for the case that the slots are taken just then. Rounds longer than other tables can wait keep off the slots
+that those tables need. A round starts only if the slots left meet every deadline that falls inside it; one that can
+wait is never the first to make another late.
 """
 
 from __future__ import annotations
@@ -57,14 +58,14 @@ def plan_latest_starts(load: PoolLoad) -> dict[str, float]:
 
 
 class _Layout:
-    """Slots filled backwards in time. `begins`: when each is free of the round in work, longest first; long rounds may use the first
-    ones only."""
+    """Slots filled backwards in time. `begins`: when each is free of the round in work, longest first; long rounds may
+    use the first ones only."""
 
     def __init__(self, begins: list[float]) -> None:
         self._begins = begins
         self._until = [math.inf] * len(begins)
-        # Latest end first. Among equals the one that is busy longest and still free in time, so that others stay whole; with many
-        # slots the one that is free soonest, as looking for the other would take long.
+        # Latest end first. Among equals the one that is busy longest and still free in time, so that others stay whole;
+        # with many slots the one that is free soonest, as looking for the other would take long.
         sign = -1 if len(begins) <= TRIES else 1
         self._heap = [(-math.inf, sign * begin, slot) for slot, begin in enumerate(begins)]
         self._sign = sign
@@ -115,14 +116,18 @@ def _slots_allowed(load: PoolLoad, slots: int) -> dict[str, int]:
     windows = [window for window, _ in load.shapes]
     tightest = windows[0] if windows else math.inf
     return {
-        d.key: slots if d.round_ms <= tightest else max(1, slots - math.ceil(sums[bisect_left(windows, d.round_ms)] - 1e-9))
+        d.key: slots
+        if d.round_ms <= tightest
+        else max(1, slots - math.ceil(sums[bisect_left(windows, d.round_ms)] - 1e-9))
         for d in load.demands
     }
 
 
 # ---- what starts now -------------------------------------------------------------------------------------------------
 def plan_starts(load: PoolLoad, room: int, also: frozenset[str] | None = None) -> list[str]:
-    """Queued tables (and `also` these) to hand out now, in order, at most `room`. Those that would make others miss wait."""
+    """Queued tables (and `also` these) to hand out now, in order, at most `room`. Those that would make others miss
+    wait.
+    """
     free = min(room, load.free)
     if free <= 0:
         return []
@@ -165,7 +170,9 @@ def _in_order(load: PoolLoad, rows: list[Row], *, overloaded: bool) -> list[Row]
     queued = [r for r in rows if r.demand.queued]
     if overloaded:
         return sorted(queued, key=lambda r: (not r.demand.urgent, -_aged_priority(load, r), -_ratio(load, r), r.key))
-    return sorted(queued, key=lambda r: (not r.demand.urgent, r.demand.suspect, r.latest_start_ms, -r.demand.priority, r.key))
+    return sorted(
+        queued, key=lambda r: (not r.demand.urgent, r.demand.suspect, r.latest_start_ms, -r.demand.priority, r.key)
+    )
 
 
 def _ratio(load: PoolLoad, row: Row) -> float:
@@ -218,8 +225,8 @@ def _queued(row: Row, also: frozenset[str]) -> Row:
 
 
 def _as_job(load: PoolLoad, row: Row) -> Job:
-    """As the look ahead sees it: by the deadline itself, since margins are there to be used up now and then. Where not all can be
-    in time anyway it may be pulled ahead at any moment, and keeps its margin."""
+    """As the look ahead sees it: by the deadline itself, since margins are there to be used up now and then. Where not
+    all can be in time anyway it may be pulled ahead at any moment, and keeps its margin."""
     if load.utilisation > 1:
         return Job(0.0, row.deadline_ms, row.round_ms, row.goal_ms, row.reserve_ms)
     release = row.latest_start_ms - row.reserve_ms

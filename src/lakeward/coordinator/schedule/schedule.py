@@ -29,10 +29,14 @@ REPLANNED_TABLES = 200
 """A plan of so many tables takes a few milliseconds."""
 
 QUEUED_AT_ONCE = 50
-"""Tables queued in one transaction. A heartbeat waits for one such transaction at most, however many tables fall due at once."""
+"""Tables queued in one transaction. A heartbeat waits for one such transaction at most, however many tables fall due at
+once.
+"""
 
 RETRY_S = 0.5
-"""When a job with room should ask again while tables are queued and none is planned to start: a tick has passed by then."""
+"""When a job with room should ask again while tables are queued and none is planned to start: a tick has passed by
+then.
+"""
 
 LOOKED_AT_ONCE = 100
 """Tables whose backlogs are taken over while the lock is held once."""
@@ -89,7 +93,9 @@ class Schedule:
         board = self._board
         self._ticked_at = board.clock.monotonic()
         with board.lock:
-            asked = [(r, r.info, r.committed) for r in board.tables.values() if r.state in _WAITS or r.state is _S.TIERING]
+            asked = [
+                (r, r.info, r.committed) for r in board.tables.values() if r.state in _WAITS or r.state is _S.TIERING
+            ]
         for first in range(0, len(asked), LOOKED_AT_ONCE):
             if first:
                 time.sleep(BREATH_S)
@@ -122,7 +128,9 @@ class Schedule:
             self._board.touch(record)
 
     def deadline_ms(self, record: TableRecord) -> int | None:
-        """When the oldest waiting row breaks the freshness, in today's wall time; None: nothing waits, or the lake is off."""
+        """When the oldest waiting row breaks the freshness, in today's wall time; None: nothing waits, or the lake is
+        off.
+        """
         if record.waiting.oldest_at_ms is None or not record.options.enabled:
             return None
         now_ms = self._board.clock.now_ms()
@@ -136,7 +144,9 @@ class Schedule:
         self._swept_at = now
         for record in self._board.tables.values():
             if record.state is _S.TIERING and record.lease is not None and now >= record.lease.until:
-                self._board.enter(record, _S.PENDING, f"job {record.lease.job} was silent for {self._board.options.lease_s:g} s")
+                self._board.enter(
+                    record, _S.PENDING, f"job {record.lease.job} was silent for {self._board.options.lease_s:g} s"
+                )
 
     def _retry_failed(self) -> None:
         now = self._board.clock.monotonic()
@@ -229,8 +239,9 @@ class Schedule:
         return granted
 
     def _replan_if_needed(self, pool: str) -> None:
-        """Each hand-out changes what is best next. Planning a thousand tables at every beat would be all that is done, so with
-        many tables what the tick planned stands until the next tick; where no thread ticks, until jobs come or go."""
+        """Each hand-out changes what is best next. Planning a thousand tables at every beat would be all that is done,
+        so with many tables what the tick planned stands until the next tick; where no thread ticks, until jobs come or
+        go."""
         if len(self._board.tables) <= REPLANNED_TABLES or (not self.has_thread and self._is_stale(pool)):
             self._apply(pool, _plan(self.load(pool)))
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduling simulator: arrivals, slots and durations in, worst lags out. It runs the coordinator's own planner, and beside
-it Fluss's queue and plain earliest-deadline-first, on the same arrivals. Time is a number; nothing waits."""
+"""The scheduling simulator: arrivals, slots and durations in, worst lags out. It runs the coordinator's own planner,
+and beside it Fluss's queue and plain earliest-deadline-first, on the same arrivals. Time is a number; nothing waits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from lakeward.coordinator.schedule.planner import plan_due, plan_starts
 
 @dataclass(frozen=True, kw_only=True)
 class SimTable:
-    """Rows arrive every `every_ms` (0: all the time), the first at `first_ms`. `noise`: durations differ by up to this share."""
+    """Rows arrive every `every_ms` (0: all the time), the first at `first_ms`. `noise`: durations differ by up to this
+    share.
+    """
 
     name: str
     freshness_ms: float
@@ -87,7 +89,9 @@ Policy = Callable[["Simulation"], list[TableRun]]
 
 @dataclass(kw_only=True)
 class Simulation:
-    """`policy` says which tables start now; the loop wakes at every end of a round, arrival and moment the policy asked for."""
+    """`policy` says which tables start now; the loop wakes at every end of a round, arrival and moment the policy asked
+    for.
+    """
 
     tables: Sequence[SimTable]
     slots: int
@@ -122,7 +126,11 @@ class Simulation:
                     busy += run.ends_ms - self.now_ms
                     rounds += 1
                     heappush(ends, (run.ends_ms, self.runs.index(run)))
-            soonest = min(ends[0][0] if ends else math.inf, arrivals[0][0] if arrivals else math.inf, max(self.wake_ms, self.now_ms + 1e-3))
+            soonest = min(
+                ends[0][0] if ends else math.inf,
+                arrivals[0][0] if arrivals else math.inf,
+                max(self.wake_ms, self.now_ms + 1e-3),
+            )
             if soonest > self.until_ms:
                 break
             self.now_ms = soonest
@@ -170,7 +178,9 @@ class Simulation:
 
     def idle(self) -> list[TableRun]:
         """Tables with waiting rows and no round."""
-        return [r for r in self.runs if r.started_ms is None and r.oldest_ms is not None and r.not_before_ms <= self.now_ms]
+        return [
+            r for r in self.runs if r.started_ms is None and r.oldest_ms is not None and r.not_before_ms <= self.now_ms
+        ]
 
     def wake_at(self, at_ms: float) -> None:
         if at_ms > self.now_ms:
@@ -241,8 +251,8 @@ def _running(run: TableRun) -> Running:
 
 
 def fifo(sim: Simulation) -> list[TableRun]:
-    """As Fluss publishes it: a table is queued one freshness after its last finish (or creation), first in, first out; a
-    failed one goes to the tail at once; a table with nothing new costs a round too."""
+    """As Fluss publishes it: a table is queued one freshness after its last finish (or creation), first in, first out;
+    a failed one goes to the tail at once; a table with nothing new costs a round too."""
     for run in sim.runs:
         if run.started_ms is None and not run.queued:
             fires = run.finished_ms + (0.0 if run.failures and run.table.fails else run.table.freshness_ms)
@@ -279,5 +289,11 @@ def simulate(
     margin_ms: float = 0.0,
 ) -> SimResult:
     return Simulation(
-        tables=tables, slots=slots, policy=policy, until_ms=until_ms, seed=seed, margin_share=margin_share, margin_ms=margin_ms
+        tables=tables,
+        slots=slots,
+        policy=policy,
+        until_ms=until_ms,
+        seed=seed,
+        margin_share=margin_share,
+        margin_ms=margin_ms,
     ).run()

@@ -24,7 +24,9 @@ class LagTimes:
 
 
 def split_lag(times: LagTimes) -> dict[str, int]:
-    """The lag cut at the moments that mattered: on time (not due yet), back-off, queue, round. The parts add up to the lag."""
+    """The lag cut at the moments that mattered: on time (not due yet), back-off, queue, round. The parts add up to the
+    lag.
+    """
     queued = times.queued_ms if times.queued_ms is not None else times.now_ms
     handed = times.handed_ms if times.handed_ms is not None else times.now_ms
     parts = {
@@ -96,7 +98,9 @@ def _state_words(record: TableRecord, parts: dict[str, int], now_ms: int, served
     if record.lease is not None:
         progress = record.lease.progress
         done = f"{progress.splits_done} of {progress.splits_total} splits"
-        return f"a round of job {record.lease.job} has run for {parts['round'] / 1_000:.1f} s ({progress.phase}, {done})"
+        return (
+            f"a round of job {record.lease.job} has run for {parts['round'] / 1_000:.1f} s ({progress.phase}, {done})"
+        )
     if state is _S.FAILED:
         wait = max(0, (record.retry_at_ms or now_ms) - now_ms) / 1_000
         return f"the last {record.failures_in_a_row} rounds failed ({record.reason}); the next try is in {wait:.1f} s"

@@ -42,17 +42,23 @@ class ReadPlans:
             if self._stands(reader, snapshot, offsets, bounds):
                 # The schema is looked up after the ends: a record below them may be of a column that is new.
                 record = self._again(path, record, lease)
-                return self._finish(record.info, record.options.format if storage else None, snapshot, offsets, bounds, lease, at_least)
+                return self._finish(
+                    record.info, record.options.format if storage else None, snapshot, offsets, bounds, lease, at_least
+                )
             self._leases.release(lease.lease_id)
         self._check_reach(path, offsets, bounds)
-        raise TableBusy(table=str(path), reason=f"its snapshot or log moved {TRIES} times while a read was planned; try again")
+        raise TableBusy(
+            table=str(path), reason=f"its snapshot or log moved {TRIES} times while a read was planned; try again"
+        )
 
     def _again(self, path: TablePath, before: TableRecord, lease: ReadLease) -> TableRecord:
         try:
             with self._board.lock:
                 record = self._board.find(path)
             if record.table_id != before.table_id:
-                raise TableBusy(table=str(path), reason="it was dropped and made anew while a read was planned; try again")
+                raise TableBusy(
+                    table=str(path), reason="it was dropped and made anew while a read was planned; try again"
+                )
             return record
         except LakewardError:
             self._leases.release(lease.lease_id)
@@ -64,12 +70,18 @@ class ReadPlans:
             if bucket in offsets and bound.start > offsets[bucket]:
                 raise LogTooShort(table=str(path), bucket=str(bucket), committed=offsets[bucket], start=bound.start)
 
-    def _lease(self, table: TableInfo, snapshot: LakeSnapshot | None, offsets: OffsetMap, lease_s: float) -> ReadLease | None:
+    def _lease(
+        self, table: TableInfo, snapshot: LakeSnapshot | None, offsets: OffsetMap, lease_s: float
+    ) -> ReadLease | None:
         starts = {b: offsets.get(b, v.start) for b, v in self._board.hot.bounds(table).items()}
         return self._leases.take(table.table_id, None if snapshot is None else snapshot.snapshot_id, starts, lease_s)
 
     def _stands(
-        self, reader: LakeReader | None, snapshot: LakeSnapshot | None, offsets: OffsetMap, bounds: Mapping[Bucket, LogBounds]
+        self,
+        reader: LakeReader | None,
+        snapshot: LakeSnapshot | None,
+        offsets: OffsetMap,
+        bounds: Mapping[Bucket, LogBounds],
     ) -> bool:
         if reader is not None and snapshot is not None:
             try:
@@ -98,20 +110,26 @@ class ReadPlans:
             snapshot_id=None if snapshot is None else snapshot.snapshot_id,
             offsets=offsets,
             tails=tuple(
-                _tail(table, b, offsets.get(b, v.start), v.end) for b, v in sorted(bounds.items()) if offsets.get(b, v.start) < v.end
+                _tail(table, b, offsets.get(b, v.start), v.end)
+                for b, v in sorted(bounds.items())
+                if offsets.get(b, v.start) < v.end
             ),
             flight_uri=options.flight_uri,
             lake_format=lake_format,
             lake_options={} if lake_format is None else dict(options.lake_options.get(lake_format, {})),
         )
 
-    def _check_token(self, table: TableInfo, bounds: Mapping[Bucket, LogBounds], at_least: str | None, lease: ReadLease) -> None:
+    def _check_token(
+        self, table: TableInfo, bounds: Mapping[Bucket, LogBounds], at_least: str | None, lease: ReadLease
+    ) -> None:
         if at_least is None:
             return
         try:
             token = WriteToken.parse(at_least)
             if token.table_id != table.table_id:
-                raise InvalidRequest(what="write token", reason=f"it is of table id {token.table_id}, {table.path} has {table.table_id}")
+                raise InvalidRequest(
+                    what="write token", reason=f"it is of table id {token.table_id}, {table.path} has {table.table_id}"
+                )
             for bucket, wanted in token.offsets.items():
                 end = bounds[bucket].end if bucket in bounds else 0
                 if end < wanted:
@@ -122,4 +140,6 @@ class ReadPlans:
 
 
 def _tail(table: TableInfo, bucket: Bucket, start: int, stop: int) -> HotRange:
-    return HotRange(bucket=bucket, range=OffsetRange(start, stop), ticket=ticket_text(log_ticket(table, bucket, start, stop)))
+    return HotRange(
+        bucket=bucket, range=OffsetRange(start, stop), ticket=ticket_text(log_ticket(table, bucket, start, stop))
+    )

@@ -30,14 +30,20 @@ SHOWN_AT_ONCE = 100
 class StatusDesk:
     def __init__(self, board: Board, schedule: Schedule, lakes: Lakes) -> None:
         self._board, self._schedule, self._lakes = board, schedule, lakes
-        self.counters: dict[str, float] = {"orphanBytesReclaimed": 0, "expiredBytesReclaimed": 0, "orphanFilesRemoved": 0}
+        self.counters: dict[str, float] = {
+            "orphanBytesReclaimed": 0,
+            "expiredBytesReclaimed": 0,
+            "orphanFilesRemoved": 0,
+        }
 
     # ---- tables ----
     def table(self, path: TablePath) -> TableStatus:
         with self._board.lock:
             return self._table(self._board.find(path))
 
-    def _each(self, show: Callable[[TableRecord], T], chosen: Callable[[TableRecord], bool] = lambda _: True) -> list[T]:
+    def _each(
+        self, show: Callable[[TableRecord], T], chosen: Callable[[TableRecord], bool] = lambda _: True
+    ) -> list[T]:
         """Of every table, by name. Each is shown as it is at one moment; heartbeats pass between them."""
         with self._board.lock:
             records = sorted((r for r in self._board.tables.values() if chosen(r)), key=lambda r: r.name)
@@ -84,7 +90,9 @@ class StatusDesk:
         )
 
     def is_feasible(self, record: TableRecord) -> bool:
-        return 2 * record.estimate.typical_ms(unknown_round_ms(record.options.freshness_ms)) <= record.options.freshness_ms
+        return (
+            2 * record.estimate.typical_ms(unknown_round_ms(record.options.freshness_ms)) <= record.options.freshness_ms
+        )
 
     def is_served(self, record: TableRecord) -> bool:
         return not record.options.enabled or any(j.slots > 0 for j in self._schedule.live_jobs(record.options.pool))
@@ -97,7 +105,9 @@ class StatusDesk:
             if record.broken is not None:
                 found.append(record.broken)
             if record.options.enabled and not self.is_served(record):
-                found.append(f"no live job serves pool {record.options.pool!r}: {path} waits until one does (`lakeward tier`)")
+                found.append(
+                    f"no live job serves pool {record.options.pool!r}: {path} waits until one does (`lakeward tier`)"
+                )
             if not self.is_feasible(record):
                 found.append(_infeasible(record))
             return tuple(found)
@@ -109,7 +119,9 @@ class StatusDesk:
             known = [self._job(job) for job in sorted(self._board.jobs.values(), key=lambda j: j.name)]
             missing = [n for n in self._board.options.jobs_expected if JobName(n) not in self._board.jobs]
         absent = [
-            JobStatus(name=JobName(n), instance=InstanceId(""), pool="", slots=0, live=False, last_beat_at_ms=0, expected=True)
+            JobStatus(
+                name=JobName(n), instance=InstanceId(""), pool="", slots=0, live=False, last_beat_at_ms=0, expected=True
+            )
             for n in missing
         ]
         return known + absent
@@ -156,7 +168,9 @@ class StatusDesk:
     def queue(self) -> list[QueueEntry]:
         """Tables that wait, in the order of their latest start."""
         entries = self._each(self._entry, lambda r: r.state in (_S.PENDING, _S.SCHEDULED, _S.FAILED))
-        return sorted(entries, key=lambda e: (e.state is not _S.PENDING, e.starts_at_ms is None, e.starts_at_ms or 0, str(e.path)))
+        return sorted(
+            entries, key=lambda e: (e.state is not _S.PENDING, e.starts_at_ms is None, e.starts_at_ms or 0, str(e.path))
+        )
 
     def _entry(self, record: TableRecord) -> QueueEntry:
         shown, round_ms = self._table(record), self._schedule.round_ms(record)
@@ -203,7 +217,9 @@ class StatusDesk:
             )
 
     def _formats(self) -> set[str]:
-        found = {r.options.format for r in self._board.tables.values() if r.options.enabled} | {self._board.options.lake_format}
+        found = {r.options.format for r in self._board.tables.values() if r.options.enabled} | {
+            self._board.options.lake_format
+        }
         return {f for f in found if f is not None}
 
     def figures(self) -> dict[str, float]:

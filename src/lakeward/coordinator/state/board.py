@@ -25,10 +25,16 @@ from lakeward.spi.lake import LakeStorage
 class Board:
     """Records in memory, changed under `change()` only; what changed is on disk before `change()` ends.
 
-    The lock is never held while a lake is asked. Calls into the hot store under it are limited to those it answers from memory."""
+    The lock is never held while a lake is asked. Calls into the hot store under it are limited to those it answers from
+    memory."""
 
     def __init__(
-        self, store: StateStore, hot: HotAdmin, lakes: Callable[[str], LakeStorage], clock: Clock, options: CoordinatorOptions
+        self,
+        store: StateStore,
+        hot: HotAdmin,
+        lakes: Callable[[str], LakeStorage],
+        clock: Clock,
+        options: CoordinatorOptions,
     ) -> None:
         self.store, self.hot, self.lakes, self.clock, self.options = store, hot, lakes, clock, options
         self.lock = threading.RLock()
@@ -43,8 +49,8 @@ class Board:
 
     @contextmanager
     def change(self) -> Iterator[None]:
-        """Records touched inside are written in one transaction. When writing fails they stay dirty and go with the next one;
-        the caller gets the error, so nobody has seen what is not on disk."""
+        """Records touched inside are written in one transaction. When writing fails they stay dirty and go with the
+        next one; the caller gets the error, so nobody has seen what is not on disk."""
         with self.lock:
             try:
                 yield
@@ -128,4 +134,6 @@ class Board:
 
 def _stored(record: TableRecord) -> StoredTable:
     assert record.state is not None
-    return StoredTable(table_id=record.table_id, path=record.name, state=record.state, epoch=record.epoch, body=record.to_json())
+    return StoredTable(
+        table_id=record.table_id, path=record.name, state=record.state, epoch=record.epoch, body=record.to_json()
+    )

@@ -27,13 +27,15 @@ class BoardIntents(IntentStore):
     def abandon(self, round_id: RoundId) -> None:
         with self._board.lock, self._board.store.transaction():
             self._board.store.connection.execute(
-                "update intents set state = ? where round_id = ? and state = ?", (IntentState.ABANDONED, round_id, IntentState.OPEN)
+                "update intents set state = ? where round_id = ? and state = ?",
+                (IntentState.ABANDONED, round_id, IntentState.OPEN),
             )
 
     def open_intents(self, table_id: TableId) -> Sequence[Intent]:
         with self._board.lock:
             rows = self._board.store.connection.execute(
-                "select round_id, recorded_at_ms, state, body from intents where table_id = ? order by recorded_at_ms", (table_id,)
+                "select round_id, recorded_at_ms, state, body from intents where table_id = ? order by recorded_at_ms",
+                (table_id,),
             ).fetchall()
         return [_intent(table_id, *row) for row in rows]
 

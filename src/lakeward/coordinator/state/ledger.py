@@ -36,10 +36,15 @@ class LedgerChange:
 
 
 def plan_commit(state: LedgerState, report: CommitReport, now_ms: int) -> LedgerChange:
-    """Raises `LedgerGap`, or `InvalidRequest` for a report that contradicts itself. Never lowers an offset within a generation."""
-    if report.generation > state.generation + 1 or (report.generation > state.generation and not _may_begin(state, report)):
+    """Raises `LedgerGap`, or `InvalidRequest` for a report that contradicts itself. Never lowers an offset within a
+    generation.
+    """
+    if report.generation > state.generation + 1 or (
+        report.generation > state.generation and not _may_begin(state, report)
+    ):
         raise InvalidRequest(
-            what=f"commit of {state.name}", reason=f"generation {report.generation} was not asked for, {state.generation} is current"
+            what=f"commit of {state.name}",
+            reason=f"generation {report.generation} was not asked for, {state.generation} is current",
         )
     if report.generation > state.generation:
         return _begin_generation(state, report, now_ms)
@@ -75,7 +80,8 @@ def _begin_generation(state: LedgerState, report: CommitReport, now_ms: int) -> 
 def _add_round(state: LedgerState, report: CommitReport, now_ms: int) -> LedgerChange:
     if report.generation < state.generation:
         raise InvalidRequest(
-            what=f"commit of {state.name}", reason=f"generation {report.generation} is over, {state.generation} is current"
+            what=f"commit of {state.name}",
+            reason=f"generation {report.generation} is over, {state.generation} is current",
         )
     if report.ranges and all(r.range.stop <= state.offsets.get(r.bucket, -1) for r in report.ranges):
         # A late report of a round that an adoption has covered already.
@@ -93,7 +99,9 @@ def _add_round(state: LedgerState, report: CommitReport, now_ms: int) -> LedgerC
             raise InvalidRequest(what=f"commit of {state.name}", reason=reason)
         if bucket not in touched and stop > offsets.get(bucket, -1):
             # The snapshot's map names a round that was never reported to us.
-            entries.append(_entry(report, bucket, OffsetRange(offsets.get(bucket, 0), stop), LedgerKind.ADOPTED, now_ms))
+            entries.append(
+                _entry(report, bucket, OffsetRange(offsets.get(bucket, 0), stop), LedgerKind.ADOPTED, now_ms)
+            )
             offsets[bucket] = stop
     return LedgerChange(entries=tuple(entries), offsets=OffsetMap(offsets), generation=state.generation)
 
@@ -101,22 +109,31 @@ def _add_round(state: LedgerState, report: CommitReport, now_ms: int) -> LedgerC
 def _gap_before(
     state: LedgerState, report: CommitReport, added: CommittedRange, offsets: Mapping[Bucket, int], now_ms: int
 ) -> list[LedgerEntry]:
-    """Nothing where the range begins at the ledger's end. A bucket that was never tiered may begin where its log begins:
-    what lies before was gone before the lake was switched on, and is recorded as a gap."""
+    """Nothing where the range begins at the ledger's end. A bucket that was never tiered may begin where its log
+    begins: what lies before was gone before the lake was switched on, and is recorded as a gap."""
     end = offsets.get(added.bucket)
     if added.range.start == (end or 0):
         return []
     log_start = (state.log_starts or {}).get(added.bucket, 0)
     if (end is None or state.repairing) and (end or 0) < added.range.start <= log_start:
         return [_entry(report, added.bucket, OffsetRange(end or 0, added.range.start), LedgerKind.GAP, now_ms, rows=0)]
-    raise LedgerGap(table=state.name, bucket=str(added.bucket), start=added.range.start, stop=added.range.stop, ledger_end=end or 0)
+    raise LedgerGap(
+        table=state.name, bucket=str(added.bucket), start=added.range.start, stop=added.range.stop, ledger_end=end or 0
+    )
 
 
 def adopt(state: LedgerState, offsets: OffsetMap, report: CommitReport, now_ms: int) -> LedgerChange:
     """Takes over what the lake has: one entry per bucket that moved, which may cover several rounds."""
     kind = LedgerKind.ADOPTED if report.kind is LedgerKind.ROUND else report.kind
     entries = [
-        _entry(report, b, OffsetRange(state.offsets.get(b, 0), stop), kind, now_ms, rows=0 if kind is LedgerKind.GAP else None)
+        _entry(
+            report,
+            b,
+            OffsetRange(state.offsets.get(b, 0), stop),
+            kind,
+            now_ms,
+            rows=0 if kind is LedgerKind.GAP else None,
+        )
         for b, stop in offsets.items()
         if stop > state.offsets.get(b, -1)
     ]

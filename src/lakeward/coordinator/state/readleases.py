@@ -17,8 +17,8 @@ from lakeward.model.offsets import OffsetMap
 
 @dataclass
 class ReadLease:
-    """`offsets`: the first offset of each bucket's hot tail that the reader will ask for. Ends by wall time: it is told to
-    readers and survives a restart."""
+    """`offsets`: the first offset of each bucket's hot tail that the reader will ask for. Ends by wall time: it is told
+    to readers and survives a restart."""
 
     lease_id: LeaseId
     table_id: TableId
@@ -29,15 +29,17 @@ class ReadLease:
 
 @dataclass(frozen=True)
 class Mark:
-    """A snapshot on its way out. `token`: the round that may take it out demands this as the lake's newest; None: no round does."""
+    """A snapshot on its way out. `token`: the round that may take it out demands this as the lake's newest; None: no
+    round does.
+    """
 
     snapshot: ExpiringSnapshot
     token: str | None = None
 
 
 class ReadLeases:
-    """In memory for the retention guard, in the store for restarts. Leases and expiry marks change under one lock and in one
-    transaction: a marked snapshot cannot be leased, a leased one cannot be marked."""
+    """In memory for the retention guard, in the store for restarts. Leases and expiry marks change under one lock and
+    in one transaction: a marked snapshot cannot be leased, a leased one cannot be marked."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -49,11 +51,15 @@ class ReadLeases:
         for lease_id, table_id, snapshot_id, ends, offsets in connection.execute("select * from read_leases"):
             lease = ReadLease(lease_id, table_id, snapshot_id, ends, OffsetMap.from_json(json.loads(offsets)))
             self._leases[lease.lease_id] = lease
-        for table_id, snapshot_id, trace, token in connection.execute("select table_id, snapshot_id, trace, token from marks"):
+        for table_id, snapshot_id, trace, token in connection.execute(
+            "select table_id, snapshot_id, trace, token from marks"
+        ):
             going = ExpiringSnapshot(snapshot_id=snapshot_id, trace=trace)
             self._marks.setdefault(table_id, {})[snapshot_id] = Mark(going, token)
 
-    def take(self, table_id: TableId, snapshot_id: SnapshotId | None, offsets: Mapping[Bucket, int], lease_s: float) -> ReadLease | None:
+    def take(
+        self, table_id: TableId, snapshot_id: SnapshotId | None, offsets: Mapping[Bucket, int], lease_s: float
+    ) -> ReadLease | None:
         """A lease; None when the snapshot is marked to go."""
         board = self._board
         with board.lock:
@@ -65,17 +71,21 @@ class ReadLeases:
             return lease
 
     def renew(self, lease_id: LeaseId, lease_s: float, snapshot_id: SnapshotId | None = None) -> ReadLease:
-        """`snapshot_id` moves the lease to another snapshot. Raises `SnapshotGone` when the lease ended already, or when that
-        snapshot is marked to go."""
+        """`snapshot_id` moves the lease to another snapshot. Raises `SnapshotGone` when the lease ended already, or
+        when that snapshot is marked to go."""
         with self._board.lock:
             lease = self._leases.get(lease_id)
             if lease is None or lease.ends_at_ms <= self._board.clock.now_ms():
                 snapshot = str(lease.snapshot_id) if lease is not None else "?"
-                raise SnapshotGone(table=f"of read lease {lease_id}", snapshot=snapshot, advice="the lease ended; plan the read again")
+                raise SnapshotGone(
+                    table=f"of read lease {lease_id}", snapshot=snapshot, advice="the lease ended; plan the read again"
+                )
             if snapshot_id is not None:
                 if snapshot_id in self._marks.get(lease.table_id, ()):
                     raise SnapshotGone(
-                        table=f"of read lease {lease_id}", snapshot=snapshot_id, advice="it expires just now; name a newer one"
+                        table=f"of read lease {lease_id}",
+                        snapshot=snapshot_id,
+                        advice="it expires just now; name a newer one",
                     )
                 lease.snapshot_id = snapshot_id
             lease.ends_at_ms = max(lease.ends_at_ms, self._end(lease_s))
@@ -100,12 +110,18 @@ class ReadLeases:
         now_ms = self._board.clock.now_ms()
         with self._board.lock:
             held = [
-                x.offsets[bucket] for x in self._leases.values() if x.table_id == table_id and x.ends_at_ms > now_ms and bucket in x.offsets
+                x.offsets[bucket]
+                for x in self._leases.values()
+                if x.table_id == table_id and x.ends_at_ms > now_ms and bucket in x.offsets
             ]
         return min(held, default=None)
 
-    def mark(self, table_id: TableId, snapshots: Iterable[ExpiringSnapshot], token: str | None = None) -> list[SnapshotId]:
-        """Marks those that nobody leases, so that nobody can any more; returns them. `token`: for a round that demands it."""
+    def mark(
+        self, table_id: TableId, snapshots: Iterable[ExpiringSnapshot], token: str | None = None
+    ) -> list[SnapshotId]:
+        """Marks those that nobody leases, so that nobody can any more; returns them. `token`: for a round that demands
+        it.
+        """
         now_ms = self._board.clock.now_ms()
         with self._board.lock, self._board.store.transaction():
             marks = self._marks.setdefault(table_id, {})
@@ -120,7 +136,9 @@ class ReadLeases:
             return list(made)
 
     def unmark(self, table_id: TableId, snapshots: Iterable[SnapshotId]) -> None:
-        """After they and their files are gone (snapshot ids do not come back), or when no round can take them out any more."""
+        """After they and their files are gone (snapshot ids do not come back), or when no round can take them out any
+        more.
+        """
         gone = list(snapshots)
         with self._board.lock, self._board.store.transaction():
             self._board.store.connection.executemany(
@@ -149,5 +167,11 @@ class ReadLeases:
         with self._board.store.transaction():
             self._board.store.connection.execute(
                 "insert or replace into read_leases values (?, ?, ?, ?, ?)",
-                (lease.lease_id, lease.table_id, lease.snapshot_id, lease.ends_at_ms, json.dumps(lease.offsets.to_json())),
+                (
+                    lease.lease_id,
+                    lease.table_id,
+                    lease.snapshot_id,
+                    lease.ends_at_ms,
+                    json.dumps(lease.offsets.to_json()),
+                ),
             )

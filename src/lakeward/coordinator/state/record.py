@@ -20,7 +20,9 @@ from lakeward.spi.hotadmin import Waiting
 
 @dataclass
 class Lease:
-    """A job's right to a round. `until` is monotonic time, so it is not stored: after a restart each gets a full period."""
+    """A job's right to a round. `until` is monotonic time, so it is not stored: after a restart each gets a full
+    period.
+    """
 
     job: JobName
     instance: InstanceId
@@ -120,8 +122,8 @@ class TableRecord:
     # Not stored: found out again after a restart.
     waiting: Waiting = field(default_factory=Waiting)
     waiting_seen: float = 0.0
-    """Monotonic time at which this oldest row was first seen to wait: its own time may lie in the future, once somebody has set the
-    wall clock back."""
+    """Monotonic time at which this oldest row was first seen to wait: its own time may lie in the future, once somebody
+    has set the wall clock back."""
 
     retry_at: float | None = None
     pending_since: float | None = None
@@ -154,7 +156,9 @@ class TableRecord:
         self.waiting = waiting
 
     def lag_ms(self, now_ms: int, now: float) -> int | None:
-        """How long the oldest waiting row has waited; None when nothing waits. By its own time, and at least since it was seen."""
+        """How long the oldest waiting row has waited; None when nothing waits. By its own time, and at least since it
+        was seen.
+        """
         if self.waiting.oldest_at_ms is None:
             return None
         return max(now_ms - self.waiting.oldest_at_ms, int(1_000 * (now - self.waiting_seen)), 0)
@@ -196,7 +200,9 @@ class TableRecord:
         self.repair = RepairChoice(body["repair"]) if body.get("repair") else None
         if "repair_offsets" in body:
             self.repair_offsets = OffsetMap.from_json(body["repair_offsets"])
-        self.estimate = DurationEstimate(tuple(RoundSample(duration_ms=d, backlog_bytes=b) for d, b in body.get("samples", ())))
+        self.estimate = DurationEstimate(
+            tuple(RoundSample(duration_ms=d, backlog_bytes=b) for d, b in body.get("samples", ()))
+        )
         finish = body.get("last_finish")
         self.last_finish = (Epoch(finish[0]), InstanceId(finish[1])) if finish else None
         self.lake = LakeFigures(**body.get("lake", {}))

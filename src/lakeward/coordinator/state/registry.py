@@ -46,7 +46,9 @@ class Registry:
             record.lease.until = now + board.options.lease_s
             record.lease.granted_at = now - max(0, board.clock.now_ms() - record.lease.granted_at_ms) / 1_000
         if record.pending_since_ms is not None:
-            record.pending_since = board.clock.monotonic() - max(0, board.clock.now_ms() - record.pending_since_ms) / 1_000
+            record.pending_since = (
+                board.clock.monotonic() - max(0, board.clock.now_ms() - record.pending_since_ms) / 1_000
+            )
         if record.retry_at_ms is not None:
             limit_ms = int(1_000 * board.options.backoff_limit_s)
             board.retry_after(record, min(limit_ms, max(0, record.retry_at_ms - board.clock.now_ms())))
@@ -64,8 +66,8 @@ class Registry:
     def register(self, table: TableInfo, *, new: bool) -> TableRecord:
         """A table that was created now. `new`: its lake side is known to be empty, so nothing needs to be read first.
 
-        One that was adopted has the id of the table that the lake belonged to. When that was dropped here, its ledger goes on: what
-        it records is recorded once, and no epoch is handed out twice."""
+        One that was adopted has the id of the table that the lake belonged to. When that was dropped here, its ledger
+        goes on: what it records is recorded once, and no epoch is handed out twice."""
         board = self._board
         record = TableRecord(info=table, options=table_options(table, board.options), lake_seen=new)
         with board.change():
@@ -108,5 +110,9 @@ class Registry:
 
 def _dropped(stored: StoredTable) -> StoredTable:
     return StoredTable(
-        table_id=stored.table_id, path=stored.path, state=_S.DROPPED, epoch=stored.epoch, body={**stored.body, "lease": None}
+        table_id=stored.table_id,
+        path=stored.path,
+        state=_S.DROPPED,
+        epoch=stored.epoch,
+        body={**stored.body, "lease": None},
     )

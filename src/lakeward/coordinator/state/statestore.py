@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The coordinator's durable state in SQLite (WAL). Called under the board's lock; what it wrote is on disk when it returns."""
+"""The coordinator's durable state in SQLite (WAL). Called under the board's lock; what it wrote is on disk when it
+returns.
+"""
 
 from __future__ import annotations
 
@@ -22,26 +24,31 @@ FORMAT_VERSION = 1
 _TABLES = """
 create table if not exists meta (key text primary key, value text not null) without rowid;
 create table if not exists tables (
-  table_id text primary key, path text not null, state text not null, epoch integer not null, changed_at_ms integer not null,
+  table_id text primary key, path text not null, state text not null, epoch integer not null,
+  changed_at_ms integer not null,
   body text not null) without rowid;
 create table if not exists offsets (table_id text primary key, body text not null) without rowid;
 create table if not exists jobs (name text primary key, body text not null) without rowid;
 create table if not exists rounds (
-  seq integer primary key autoincrement, round_id text, table_id text not null, ended_at_ms integer not null, body text not null);
+  seq integer primary key autoincrement, round_id text, table_id text not null, ended_at_ms integer not null,
+  body text not null);
 create index if not exists rounds_by_table on rounds (table_id, seq);
 create table if not exists ledger (
   seq integer primary key autoincrement, table_id text not null, generation integer not null, bucket text not null,
-  start integer not null, stop integer not null, round_id text not null, snapshot_id text, epoch integer not null, job text not null,
+  start integer not null, stop integer not null, round_id text not null, snapshot_id text, epoch integer not null,
+  job text not null,
   kind text not null, rows integer, committed_at_ms integer not null);
 create index if not exists ledger_by_table on ledger (table_id, seq);
 create table if not exists known_rounds (
-  table_id text not null, round_id text not null, at_ms integer not null, primary key (table_id, round_id)) without rowid;
+  table_id text not null, round_id text not null, at_ms integer not null, primary key (table_id,
+  round_id)) without rowid;
 create table if not exists intents (
   round_id text primary key, table_id text not null, recorded_at_ms integer not null, state text not null,
   body text not null) without rowid;
 create index if not exists intents_by_table on intents (table_id, recorded_at_ms);
 create table if not exists read_leases (
-  lease_id text primary key, table_id text not null, snapshot_id text, ends_at_ms integer not null, offsets text not null) without rowid;
+  lease_id text primary key, table_id text not null, snapshot_id text, ends_at_ms integer not null,
+  offsets text not null) without rowid;
 create table if not exists marks (
   table_id text not null, snapshot_id text not null, trace text not null default '', token text,
   primary key (table_id, snapshot_id)) without rowid;
@@ -120,12 +127,18 @@ class StateStore:
 
     def load_tables(self) -> list[StoredTable]:
         rows = self.connection.execute("select table_id, path, state, epoch, body from tables")
-        return [StoredTable(table_id=TableId(t), path=p, state=s, epoch=Epoch(e), body=json.loads(b)) for t, p, s, e, b in rows]
+        return [
+            StoredTable(table_id=TableId(t), path=p, state=s, epoch=Epoch(e), body=json.loads(b))
+            for t, p, s, e, b in rows
+        ]
 
     def forget_tables(self, state: str, before_ms: int) -> None:
         """Removes every trace of tables that have been in this state since before that time."""
         ids = [
-            r[0] for r in self.connection.execute("select table_id from tables where state = ? and changed_at_ms < ?", (state, before_ms))
+            r[0]
+            for r in self.connection.execute(
+                "select table_id from tables where state = ? and changed_at_ms < ?", (state, before_ms)
+            )
         ]
         for name in ("tables", "offsets", "rounds", "ledger", "known_rounds", "intents", "read_leases", "marks"):
             self.connection.executemany(f"delete from {name} where table_id = ?", [(i,) for i in ids])  # noqa: S608 (names above)
@@ -150,7 +163,8 @@ class StateStore:
     # ---- ledger ----
     def append_ledger(self, entries: Sequence[LedgerEntry]) -> None:
         self.connection.executemany(
-            "insert into ledger (table_id, generation, bucket, start, stop, round_id, snapshot_id, epoch, job, kind, rows, committed_at_ms)"
+            "insert into ledger (table_id, generation, bucket, start, stop, round_id, snapshot_id, epoch, job, kind, "
+            "rows, committed_at_ms)"
             " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (
@@ -171,10 +185,13 @@ class StateStore:
             ],
         )
 
-    def load_ledger(self, table_id: TableId, *, limit: int | None = None, before: int | None = None) -> list[tuple[int, LedgerEntry]]:
+    def load_ledger(
+        self, table_id: TableId, *, limit: int | None = None, before: int | None = None
+    ) -> list[tuple[int, LedgerEntry]]:
         """(number, entry), oldest first; with `limit` the newest so many below number `before`."""
         rows = self.connection.execute(
-            "select * from (select * from ledger where table_id = ? and seq < ? order by seq desc limit ?) order by seq",
+            "select * from (select * from ledger where table_id = ? and seq < ? order by seq desc limit ?) order by "
+            "seq",
             (table_id, before if before is not None else 2**62, -1 if limit is None else limit),
         )
         return [(row[0], _ledger_entry(row)) for row in rows]
@@ -182,7 +199,8 @@ class StateStore:
     def merge_ledger(self, before_ms: int) -> int:
         """Entries older than that become one per table, generation, bucket and kind, as long as their ranges touch."""
         groups = self.connection.execute(
-            "select table_id, generation, bucket, kind from ledger where committed_at_ms < ? group by 1, 2, 3, 4 having count(*) > 1",
+            "select table_id, generation, bucket, kind from ledger where committed_at_ms < ? group by 1, 2, 3, 4 "
+            "having count(*) > 1",
             (before_ms,),
         ).fetchall()
         merged = 0
@@ -193,7 +211,8 @@ class StateStore:
 
     def _merge_group(self, group: tuple[str, int, str, str], before_ms: int) -> int:
         rows = self.connection.execute(
-            "select seq, start, stop, rows from ledger where table_id = ? and generation = ? and bucket = ? and kind = ?"
+            "select seq, start, stop, rows from ledger where table_id = ? and generation = ? and bucket = ? and kind "
+            "= ?"
             " and committed_at_ms < ? order by start",
             (*group, before_ms),
         ).fetchall()
@@ -203,7 +222,9 @@ class StateStore:
             if nstart == stop:
                 stop, count, merged = nstop, None if count is None or ncount is None else count + ncount, merged + 1
                 self.connection.execute("delete from ledger where seq = ?", (seq,))
-                self.connection.execute("update ledger set start = ?, stop = ?, rows = ? where seq = ?", (start, stop, count, keep))
+                self.connection.execute(
+                    "update ledger set start = ?, stop = ?, rows = ? where seq = ?", (start, stop, count, keep)
+                )
             else:
                 keep, start, stop, count = seq, nstart, nstop, ncount
         return merged
@@ -212,7 +233,9 @@ class StateStore:
         self.connection.execute("insert or ignore into known_rounds values (?, ?, ?)", (table_id, round_id, at_ms))
 
     def is_known_round(self, table_id: TableId, round_id: RoundId) -> bool:
-        found = self.connection.execute("select 1 from known_rounds where table_id = ? and round_id = ?", (table_id, round_id)).fetchone()
+        found = self.connection.execute(
+            "select 1 from known_rounds where table_id = ? and round_id = ?", (table_id, round_id)
+        ).fetchone()
         return found is not None
 
     def set_intent_state(self, round_id: RoundId, state: str) -> None:
@@ -221,7 +244,8 @@ class StateStore:
     # ---- rounds ----
     def append_round(self, round_id: str | None, table_id: TableId, ended_at_ms: int, body: dict[str, Any]) -> None:
         self.connection.execute(
-            "insert into rounds (round_id, table_id, ended_at_ms, body) values (?, ?, ?, ?)", (round_id, table_id, ended_at_ms, _text(body))
+            "insert into rounds (round_id, table_id, ended_at_ms, body) values (?, ?, ?, ?)",
+            (round_id, table_id, ended_at_ms, _text(body)),
         )
 
     def load_rounds(self, table_id: TableId | None = None, *, limit: int = 100) -> list[dict[str, Any]]:

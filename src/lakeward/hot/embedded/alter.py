@@ -31,15 +31,23 @@ def _check_columns(old: TableInfo, new: TableInfo) -> None:
     kept = after.columns[: len(before.columns)]
     for mine, theirs in zip(before.columns, kept, strict=False):
         if (mine.name, mine.type) != (theirs.name, theirs.type):
-            raise _wrong(old, f"column {mine.name} {mine.type} to {theirs.name} {theirs.type}", "columns are only added, last")
+            raise _wrong(
+                old, f"column {mine.name} {mine.type} to {theirs.name} {theirs.type}", "columns are only added, last"
+            )
     if len(kept) < len(before.columns):
         raise _wrong(old, f"column {before.columns[len(kept)].name} dropped", "columns are only added, last")
     added = after.columns[len(before.columns) :]
     for column in added:
         if not column.type.nullable:
-            raise _wrong(old, f"column {column.name} {column.type} added", "older rows have no value for it: make it nullable")
+            raise _wrong(
+                old, f"column {column.name} {column.type} added", "older rows have no value for it: make it nullable"
+            )
     if after.schema_id > MAX_SCHEMA_ID:
-        raise _wrong(old, f"schema id to {after.schema_id}", f"a log batch has room for {MAX_SCHEMA_ID} of them; make a new table")
+        raise _wrong(
+            old,
+            f"schema id to {after.schema_id}",
+            f"a log batch has room for {MAX_SCHEMA_ID} of them; make a new table",
+        )
     due = before.schema_id + (1 if added else 0)
     if after.schema_id != due:
         raise _wrong(old, f"schema id {before.schema_id} to {after.schema_id}", f"{due} is due")

@@ -10,9 +10,13 @@ from lakeward.errors import InvalidRows
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema, table: str) -> pa.RecordBatch:
-    """`batch` with exactly the columns of `schema`: in its order, missing nullable ones as nulls. Raises `InvalidRows`."""
+    """`batch` with exactly the columns of `schema`: in its order, missing nullable ones as nulls. Raises
+    `InvalidRows`.
+    """
     if unknown := [n for n in batch.schema.names if schema.get_field_index(n) < 0]:
-        raise InvalidRows(table=table, row=0, column=unknown[0], reason=f"no such column; there are {', '.join(schema.names)}")
+        raise InvalidRows(
+            table=table, row=0, column=unknown[0], reason=f"no such column; there are {', '.join(schema.names)}"
+        )
     return pa.RecordBatch.from_arrays([_column(batch, f, table) for f in schema], schema=schema)
 
 
@@ -20,11 +24,15 @@ def _column(batch: pa.RecordBatch, field: pa.Field, table: str) -> pa.Array:
     at = batch.schema.get_field_index(field.name)
     if at < 0:
         if not field.nullable:
-            raise InvalidRows(table=table, row=0, column=field.name, reason="the column is missing and must not be null")
+            raise InvalidRows(
+                table=table, row=0, column=field.name, reason="the column is missing and must not be null"
+            )
         return pa.nulls(batch.num_rows, field.type)
     column = batch.column(at)
     if column.type != field.type:
-        raise InvalidRows(table=table, row=0, column=field.name, reason=f"type {column.type} came, {field.type} is stored")
+        raise InvalidRows(
+            table=table, row=0, column=field.name, reason=f"type {column.type} came, {field.type} is stored"
+        )
     if column.null_count and not field.nullable:
         row = pc.index(column.is_null(), True).as_py()
         raise InvalidRows(table=table, row=row, column=field.name, reason="null, and the column is NOT NULL")

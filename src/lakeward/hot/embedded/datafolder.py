@@ -5,7 +5,8 @@ format.json, lock           the version; who has the folder open
 meta.db                     tables, schemas, partitions, remembered offsets (`metadb`)
 tables/TABLE_ID/pP/bB/      partition P (0: unpartitioned), bucket B
     log/BASE.log            a segment of log batches from offset BASE on; the highest one is being appended to
-    log/BASE.index          its sparse index, log/BASE.writers the writers as they were before it; both can be made again
+    log/BASE.index          its sparse index, log/BASE.writers the writers as they were before it; both can be made
+    again
     log/synced, log/clean   how far it is known to be on disk; what an orderly stop noted
     kv/                     RocksDB and its snapshots, PK tables only
     remote.json             the bucket's manifest of the remote tier, as last published
@@ -41,9 +42,11 @@ class DataFolder:
         self.path, self._lock_fd = path, lock_fd
 
     @classmethod
-    def open(cls, path: Path, *, version: int = FORMAT_VERSION, migrations: Mapping[int, Migration] = MIGRATIONS) -> DataFolder:
-        """Raises `DataFolderLocked`, `DataFolderVersion` for a newer one. A crash in a migration leaves the copy whole and the
-        folder at its old version: the next start goes on."""
+    def open(
+        cls, path: Path, *, version: int = FORMAT_VERSION, migrations: Mapping[int, Migration] = MIGRATIONS
+    ) -> DataFolder:
+        """Raises `DataFolderLocked`, `DataFolderVersion` for a newer one. A crash in a migration leaves the copy whole
+        and the folder at its old version: the next start goes on."""
         path.mkdir(parents=True, exist_ok=True)
         folder = cls(path, _lock(path))
         try:
@@ -95,7 +98,13 @@ def copy_aside(path: Path, version: int) -> Path:
     if not target.exists():
         half = target.with_name(target.name + ".tmp")
         shutil.rmtree(half, ignore_errors=True)
-        shutil.copytree(path, half, symlinks=True, copy_function=lambda s, d: _copy(path, s, d), ignore=shutil.ignore_patterns("lock"))
+        shutil.copytree(
+            path,
+            half,
+            symlinks=True,
+            copy_function=lambda s, d: _copy(path, s, d),
+            ignore=shutil.ignore_patterns("lock"),
+        )
         half.rename(target)
         sync_folder(target.parent)
     return target

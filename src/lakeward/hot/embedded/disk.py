@@ -20,7 +20,9 @@ def free_bytes(folder: Path) -> int:
 
 
 class DiskReserve:
-    """Thread-safe. Looks at the disk after every so many bytes, and on every call while it is full, so it heals by itself."""
+    """Thread-safe. Looks at the disk after every so many bytes, and on every call while it is full, so it heals by
+    itself.
+    """
 
     def __init__(self, folder: Path, reserve_bytes: int, free: Callable[[Path], int] = free_bytes) -> None:
         self._folder, self._reserve, self._free = folder, reserve_bytes, free

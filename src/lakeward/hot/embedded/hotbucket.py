@@ -20,7 +20,9 @@ from lakeward.model.table import TableInfo
 class HotBucket:
     """`log` raises `BucketStopped` when the log could not be opened: one damaged bucket stops no other."""
 
-    def __init__(self, bucket: Bucket, table: TableInfo, services: Services, folder: Path, opened: BucketLog | Exception) -> None:
+    def __init__(
+        self, bucket: Bucket, table: TableInfo, services: Services, folder: Path, opened: BucketLog | Exception
+    ) -> None:
         self.bucket, self._table, self._services, self._folder = bucket, table, services, folder
         self._opened = opened
         self._kv: KvBucket | None = None
@@ -31,7 +33,9 @@ class HotBucket:
     def log(self) -> BucketLog:
         if isinstance(self._opened, BucketLog):
             return self._opened
-        raise BucketStopped(table=str(self._table.path), bucket=str(self.bucket), what="reads or writes", reason=str(self._opened))
+        raise BucketStopped(
+            table=str(self._table.path), bucket=str(self.bucket), what="reads or writes", reason=str(self._opened)
+        )
 
     @property
     def failure(self) -> Exception | None:

@@ -105,7 +105,9 @@ class HotTable:
     def _check_name(self, bucket: Bucket) -> None:
         path, count = self.info.path, self.info.descriptor.bucket_count
         if bucket.number >= count:
-            raise InvalidRequest(what=f"bucket {bucket} of {path}", reason=f"the table has {count} buckets, numbered from 0")
+            raise InvalidRequest(
+                what=f"bucket {bucket} of {path}", reason=f"the table has {count} buckets, numbered from 0"
+            )
         if bool(bucket.partition) != self.is_partitioned:
             reason = "the table is partitioned: name one" if self.is_partitioned else "the table has no partitions"
             raise InvalidRequest(what=f"bucket {bucket} of {path}", reason=reason)
@@ -142,7 +144,9 @@ class HotTable:
             progress=self.progress,
         )
         if log.cut_bytes:
-            _log.warning("table %s, bucket %s: %d bytes of a torn tail were cut", place.table, place.bucket, log.cut_bytes)
+            _log.warning(
+                "table %s, bucket %s: %d bytes of a torn tail were cut", place.table, place.bucket, log.cut_bytes
+            )
         log.skip_to(max(self.first_offset(bucket), remote.end if remote is not None else 0))
         log.stop(self._stopped.get(bucket))
         return log
@@ -168,19 +172,25 @@ class HotTable:
                 return
             self._check_partition(name)
             self._check_expired(name)
-            self._partitions[name] = self._services.meta.add_partition(self.info.table_id, name, self._services.clock.now_ms())
+            self._partitions[name] = self._services.meta.add_partition(
+                self.info.table_id, name, self._services.clock.now_ms()
+            )
 
     def _check_partition(self, name: str) -> None:
         what, keys = f"partition {name!r} of {self.info.path}", self.info.descriptor.partition_keys
         values = partition_values(name)
         if len(values) != len(keys):
-            raise InvalidRequest(what=what, reason=f"{len(values)} values for partition keys {', '.join(keys) or '(none)'}")
+            raise InvalidRequest(
+                what=what, reason=f"{len(values)} values for partition keys {', '.join(keys) or '(none)'}"
+            )
         partition_name(values)
         if self.options.auto_partition is not None:
             check_time(self.options.auto_partition, str(self.info.path), name)
         most = self._services.options.max_partitions
         if len(self._partitions) >= most:
-            raise InvalidRequest(what=what, reason=f"the table has {most} partitions, the most that max.partition.num allows")
+            raise InvalidRequest(
+                what=what, reason=f"the table has {most} partitions, the most that max.partition.num allows"
+            )
 
     def _check_expired(self, name: str) -> None:
         if name and self.is_expired(name):

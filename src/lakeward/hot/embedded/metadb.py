@@ -20,7 +20,8 @@ from lakeward.model.table import TableInfo
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS tables (
-    table_id TEXT PRIMARY KEY, path TEXT NOT NULL, info TEXT NOT NULL, paused TEXT, dropping INTEGER NOT NULL DEFAULT 0);
+    table_id TEXT PRIMARY KEY, path TEXT NOT NULL, info TEXT NOT NULL, paused TEXT,
+    dropping INTEGER NOT NULL DEFAULT 0);
 CREATE UNIQUE INDEX IF NOT EXISTS live_path ON tables (path) WHERE dropping = 0;
 CREATE TABLE IF NOT EXISTS schemas (
     table_id TEXT NOT NULL, schema_id INTEGER NOT NULL, body TEXT NOT NULL, PRIMARY KEY (table_id, schema_id));
@@ -88,7 +89,9 @@ class MetaDb:
     def _stored(self, info: TableInfo, paused: str | None) -> StoredTable:
         key = info.table_id
         schemas = self._rows("SELECT body FROM schemas WHERE table_id = ? ORDER BY schema_id", key)
-        partitions = self._rows("SELECT name, partition_id FROM partitions WHERE table_id = ? AND dropping = 0 ORDER BY name", key)
+        partitions = self._rows(
+            "SELECT name, partition_id FROM partitions WHERE table_id = ? AND dropping = 0 ORDER BY name", key
+        )
         stopped = self._rows("SELECT bucket, reason FROM stopped WHERE table_id = ?", key)
         ends = self._rows("SELECT bucket, offset FROM ends WHERE table_id = ?", key)
         return StoredTable(
@@ -104,7 +107,10 @@ class MetaDb:
         """False: a table of that path is there."""
         try:
             with self._change() as db:
-                db.execute("INSERT INTO tables (table_id, path, info) VALUES (?, ?, ?)", (info.table_id, str(info.path), _text(info)))
+                db.execute(
+                    "INSERT INTO tables (table_id, path, info) VALUES (?, ?, ?)",
+                    (info.table_id, str(info.path), _text(info)),
+                )
                 _put_schema(db, info)
         except sqlite3.IntegrityError:
             return False
@@ -135,7 +141,9 @@ class MetaDb:
     # ---- partitions ----------------------------------------------------------------------------------------------
     def add_partition(self, table_id: TableId, name: str, at_ms: int) -> int:
         with self._change() as db:
-            cursor = db.execute("INSERT INTO partitions (table_id, name, created_at_ms) VALUES (?, ?, ?)", (table_id, name, at_ms))
+            cursor = db.execute(
+                "INSERT INTO partitions (table_id, name, created_at_ms) VALUES (?, ?, ?)", (table_id, name, at_ms)
+            )
             assert cursor.lastrowid is not None
             return cursor.lastrowid
 
@@ -151,7 +159,9 @@ class MetaDb:
             db.execute("DELETE FROM partitions WHERE partition_id = ?", (partition_id,))
 
     def dropping_partitions(self) -> list[tuple[TableId, int]]:
-        return [(TableId(t), p) for t, p in self._rows("SELECT table_id, partition_id FROM partitions WHERE dropping = 1")]
+        return [
+            (TableId(t), p) for t, p in self._rows("SELECT table_id, partition_id FROM partitions WHERE dropping = 1")
+        ]
 
     # ---- offsets -------------------------------------------------------------------------------------------------
     def add_gap(self, table_id: TableId, bucket: Bucket, gap: OffsetRange, at_ms: int) -> None:
@@ -171,7 +181,9 @@ class MetaDb:
         with self._change() as db:
             db.execute("DELETE FROM stopped WHERE table_id = ? AND bucket = ?", (table_id, str(bucket)))
             if reason is not None:
-                db.execute("INSERT INTO stopped (table_id, bucket, reason) VALUES (?, ?, ?)", (table_id, str(bucket), reason))
+                db.execute(
+                    "INSERT INTO stopped (table_id, bucket, reason) VALUES (?, ?, ?)", (table_id, str(bucket), reason)
+                )
 
 
 def _raise_end(db: sqlite3.Connection, table_id: TableId, bucket: Bucket, end: int) -> None:
@@ -184,7 +196,10 @@ def _raise_end(db: sqlite3.Connection, table_id: TableId, bucket: Bucket, end: i
 
 def _put_schema(db: sqlite3.Connection, info: TableInfo) -> None:
     body = json.dumps(info.schema.to_json())
-    db.execute("INSERT OR IGNORE INTO schemas (table_id, schema_id, body) VALUES (?, ?, ?)", (info.table_id, info.schema.schema_id, body))
+    db.execute(
+        "INSERT OR IGNORE INTO schemas (table_id, schema_id, body) VALUES (?, ?, ?)",
+        (info.table_id, info.schema.schema_id, body),
+    )
 
 
 def _text(info: TableInfo) -> str:

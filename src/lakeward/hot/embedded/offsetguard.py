@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The offset guard: an offset that the lake has seen is never given to another row, whatever folder the server woke up on."""
+"""The offset guard: an offset that the lake has seen is never given to another row, whatever folder the server woke up
+on.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,14 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.faults import fault_point
 from lakeward.model.offsets import OffsetRange
 
-_REASON = "the lake holds offsets up to {lake} and the log ends at {end}: the data folder is an older copy; resync the table"
+_REASON = (
+    "the lake holds offsets up to {lake} and the log ends at {end}: the data folder is an older copy; resync the table"
+)
 
 
 def guard_bucket(hot: HotTable, services: Services, bucket: Bucket, lake: int) -> OffsetRange | None:
-    """The log goes on at the lake's offset; the gap is returned. A PK table's bucket stops too, and nothing is returned: its
-    lake side is mended by a resync, not by a gap. None: all is well.
+    """The log goes on at the lake's offset; the gap is returned. A PK table's bucket stops too, and nothing is
+    returned: its lake side is mended by a resync, not by a gap. None: all is well.
 
     The gap is on record before the log skips, so a crash in between skips at the next start."""
     opened = None if _is_gone(hot, bucket) else hot.find_bucket(bucket)

@@ -17,7 +17,8 @@ from lakeward.model.table import TableInfo
 class StoreOptions:
     """The server's configuration, and what only a program hands in.
 
-    `upkeep` False: upkeep runs only when it is called for. `free_bytes` tells how much space a folder's disk has left."""
+    `upkeep` False: upkeep runs only when it is called for. `free_bytes` tells how much space a folder's disk has left.
+    """
 
     config: Config = field(default_factory=Config)
     upkeep: bool = True

@@ -24,7 +24,10 @@ _SPELLING = {
 
 def number_of(unit: TimeUnit, value: str) -> int:
     """The unit's number since year 0, so that neighbours differ by one. Raises ValueError for another spelling."""
-    if not re.fullmatch(r"\d+", value) or len(value) != {"year": 4, "quarter": 5, "month": 6, "day": 8, "hour": 10}[unit]:
+    if (
+        not re.fullmatch(r"\d+", value)
+        or len(value) != {"year": 4, "quarter": 5, "month": 6, "day": 8, "hour": 10}[unit]
+    ):
         raise ValueError(value)
     year = int(value[:4])
     match unit:
@@ -66,7 +69,9 @@ def check_time(auto: AutoPartition, table: str, name: str) -> int:
     try:
         return number_of(auto.unit, value)
     except ValueError:
-        raise InvalidRequest(what=f"partition {name} of {table}", reason=f"{value!r} is not {_SPELLING[auto.unit]}") from None
+        raise InvalidRequest(
+            what=f"partition {name} of {table}", reason=f"{value!r} is not {_SPELLING[auto.unit]}"
+        ) from None
 
 
 def is_expired(auto: AutoPartition, table: str, name: str, now_ms: int) -> bool:
@@ -75,7 +80,9 @@ def is_expired(auto: AutoPartition, table: str, name: str, now_ms: int) -> bool:
 
 
 def plan_precreate(auto: AutoPartition, key_count: int, existing: Collection[str], now_ms: int) -> list[str]:
-    """Partitions to make: the present one and `precreate - 1` ahead. With other partition keys nobody knows their values."""
+    """Partitions to make: the present one and `precreate - 1` ahead. With other partition keys nobody knows their
+    values.
+    """
     if key_count != 1:
         return []
     now = number_now(auto, now_ms)

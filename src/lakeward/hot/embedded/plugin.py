@@ -23,9 +23,13 @@ class EmbeddedPlugin(HotPlugin):
 
     name = "embedded"
 
-    def __init__(self, options: Mapping[str, str], server: ServerConnection | None = None, *, retry_s: float = 60.0) -> None:
+    def __init__(
+        self, options: Mapping[str, str], server: ServerConnection | None = None, *, retry_s: float = 60.0
+    ) -> None:
         if SERVER not in options:
-            raise InvalidConfig(where="hot store embedded", reason="the option `server` (the server's HTTP URL) is missing")
+            raise InvalidConfig(
+                where="hot store embedded", reason="the option `server` (the server's HTTP URL) is missing"
+            )
         self.options = dict(options)
         self.server = server or ServerConnection(options[SERVER], ca=options.get(CA))
         self._store = EmbeddedStoreClient(self.server, retry_s=retry_s)

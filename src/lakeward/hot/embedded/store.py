@@ -94,7 +94,9 @@ class EmbeddedStore(HotAdmin):
         return store
 
     def close(self) -> None:
-        """Everything to disk; the next start is fast. Safe to repeat. Whatever fails on the way, the folder is free afterwards."""
+        """Everything to disk; the next start is fast. Safe to repeat. Whatever fails on the way, the folder is free
+        afterwards.
+        """
         with self._lock:
             if self._closed:
                 return
@@ -167,13 +169,17 @@ class EmbeddedStore(HotAdmin):
         self.upkeep.finish_drops()
 
     # ---- puts ----------------------------------------------------------------------------------------------------
-    def append(self, table: TableInfo, bucket: Bucket, batch: pa.RecordBatch, writer: WriterSequence | None = None) -> Appended:
+    def append(
+        self, table: TableInfo, bucket: Bucket, batch: pa.RecordBatch, writer: WriterSequence | None = None
+    ) -> Appended:
         """Appends to a log table, acknowledged as its fsync policy says. Safe to repeat with a writer's sequence.
 
         Raises `InvalidRows`, `OutOfSequence`, `DiskFull`, `WritesPaused`, `PartitionExpired`, `BucketStopped`."""
         return self.begin_append(table, bucket, batch, writer).wait()
 
-    def begin_append(self, table: TableInfo, bucket: Bucket, batch: pa.RecordBatch, writer: WriterSequence | None = None) -> PendingAppend:
+    def begin_append(
+        self, table: TableInfo, bucket: Bucket, batch: pa.RecordBatch, writer: WriterSequence | None = None
+    ) -> PendingAppend:
         """The same without waiting for the disk, so that a stream of puts shares its fsyncs."""
         hot = self.hot_table(table)
         if hot.info.is_pk:
@@ -191,7 +197,9 @@ class EmbeddedStore(HotAdmin):
         columns: Sequence[str] | None = None,
         writer: WriterSequence | None = None,
     ) -> Appended:
-        """Inserts or replaces rows of a PK table; `columns`: only those and the key. Raises as `append`, and `KvFailed`."""
+        """Inserts or replaces rows of a PK table; `columns`: only those and the key. Raises as `append`, and
+        `KvFailed`.
+        """
         return self.begin_upsert(table, bucket, batch, columns, writer).wait()
 
     def begin_upsert(
@@ -205,11 +213,15 @@ class EmbeddedStore(HotAdmin):
         found = self._bucket_for_put(table, bucket, "upsert")
         return PendingAppend(found.log, found.kv(self.hot_table(table).schemas).begin_upsert(batch, columns, writer))
 
-    def delete(self, table: TableInfo, bucket: Bucket, keys: pa.RecordBatch, writer: WriterSequence | None = None) -> Appended:
+    def delete(
+        self, table: TableInfo, bucket: Bucket, keys: pa.RecordBatch, writer: WriterSequence | None = None
+    ) -> Appended:
         """Deletes rows of a PK table by key; absent keys are no error. Raises as `upsert`."""
         return self.begin_delete(table, bucket, keys, writer).wait()
 
-    def begin_delete(self, table: TableInfo, bucket: Bucket, keys: pa.RecordBatch, writer: WriterSequence | None = None) -> PendingAppend:
+    def begin_delete(
+        self, table: TableInfo, bucket: Bucket, keys: pa.RecordBatch, writer: WriterSequence | None = None
+    ) -> PendingAppend:
         found = self._bucket_for_put(table, bucket, "delete")
         return PendingAppend(found.log, found.kv(self.hot_table(table).schemas).begin_delete(keys, writer))
 
@@ -226,7 +238,9 @@ class EmbeddedStore(HotAdmin):
     def read_log(
         self, table: TableInfo, bucket: Bucket, start: int, stop: int, columns: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """As `spi.hot.HotStore.read_log`. Forces to disk what of the range is not there yet: nobody reads what a crash may take."""
+        """As `spi.hot.HotStore.read_log`. Forces to disk what of the range is not there yet: nobody reads what a crash
+        may take.
+        """
         hot = self.hot_table(table)
         found = hot.find_bucket(bucket)
         if found is not None:
@@ -278,7 +292,9 @@ class EmbeddedStore(HotAdmin):
         found = hot.find_bucket(bucket)
         return None if found is None else found.kv(hot.schemas).take_snapshot(holder)
 
-    def read_snapshot(self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def read_snapshot(
+        self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """As `spi.hot.HotStore.read_snapshot`."""
         hot = self.hot_table(table)
         self._check_pk(hot, "snapshot")

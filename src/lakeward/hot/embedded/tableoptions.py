@@ -30,7 +30,9 @@ class TableOptions:
     auto_partition: AutoPartition | None = None
 
     @classmethod
-    def of(cls, config: Config, table: str, properties: Mapping[str, str], partition_keys: tuple[str, ...] = ()) -> TableOptions:
+    def of(
+        cls, config: Config, table: str, properties: Mapping[str, str], partition_keys: tuple[str, ...] = ()
+    ) -> TableOptions:
         """Raises `InvalidOptionValue`, `UnknownOption`, `InvalidTable`."""
         c = check_properties(table, properties, partition_keys, config)
         kind = c.get(options.TABLE_LOG_ARROW_COMPRESSION_TYPE)

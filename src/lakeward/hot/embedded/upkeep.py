@@ -111,12 +111,17 @@ class Upkeep:
         for segment in plan_upload(files.view.closed, uploaded, log.synced_end, self._services.options.upload_segments):
             remote.upload(log.place.folder, segment)
         if remote.end > log.end:
-            log.stop(f"the remote tier holds offsets up to {remote.end}, this log ends at {log.end}: start the server with --restored")
+            log.stop(
+                f"the remote tier holds offsets up to {remote.end}, this log ends at {log.end}: start the server with "
+                f"--restored"
+            )
             return
         fault_point("hotlog.after-upload", bucket=str(bucket.bucket))
         now = self._services.clock.now_ms()
         uploaded = {s.base for s in remote.segments}
-        gone = plan_drop_local(files.view.closed, uploaded, table.options.local_segments, now, table.options.local_ttl_ms)
+        gone = plan_drop_local(
+            files.view.closed, uploaded, table.options.local_segments, now, table.options.local_ttl_ms
+        )
         if gone:
             log.drop_local([s.base for s in gone])
 
@@ -128,7 +133,9 @@ class Upkeep:
         tables = {t.info.table_id: t for t in self._tables()}
         for table_id, partition_id in meta.dropping_partitions():
             if table_id in tables:
-                self._guarded(f"drop partition {partition_id}", partial(tables[table_id].remove_partition_files, partition_id))
+                self._guarded(
+                    f"drop partition {partition_id}", partial(tables[table_id].remove_partition_files, partition_id)
+                )
 
     def _remove_table(self, info: TableInfo) -> None:
         fault_point("hotlog.before-drop-table", table=str(info.path))
@@ -141,7 +148,10 @@ class Upkeep:
         """Segments past `table.log.ttl` of which the lake, leases and KV need nothing."""
         guard = self.guard
         if guard is not None:
-            self._each_table("expire", lambda table: self._each_bucket("expire", table, lambda t, b: self._expire_bucket(guard, t, b)))
+            self._each_table(
+                "expire",
+                lambda table: self._each_bucket("expire", table, lambda t, b: self._expire_bucket(guard, t, b)),
+            )
 
     def _expire_bucket(self, guard: RetentionGuard, table: HotTable, bucket: HotBucket) -> None:
         files = bucket.log.files
@@ -169,7 +179,9 @@ class Upkeep:
         return min(needs) if needs else None
 
     def tend_partitions(self) -> None:
-        """Makes partitions ahead of time, and drops expired ones once the lake has all of them and nobody reads them."""
+        """Makes partitions ahead of time, and drops expired ones once the lake has all of them
+        and nobody reads them.
+        """
         self._each_table("partitions", self._tend_partitions_of)
 
     def _tend_partitions_of(self, table: HotTable) -> None:
@@ -203,7 +215,9 @@ class Upkeep:
         """KV snapshots on their interval; only where KV is open: the others did not change."""
         for table in self._tables():
             if table.info.is_pk:
-                self._each_bucket("keys", table, lambda _, bucket: None if bucket.opened_kv is None else bucket.opened_kv.tick())
+                self._each_bucket(
+                    "keys", table, lambda _, bucket: None if bucket.opened_kv is None else bucket.opened_kv.tick()
+                )
 
 
 def _is_synced(bucket: HotBucket) -> bool:

@@ -25,8 +25,8 @@ def beat_entry(table_id: TableId, epoch: Epoch, stats: Message | None = None) ->
 
 
 def beat_message(request: HeartbeatRequest, renewed: Iterable[Message] = (), failed: Iterable[Message] = ()) -> Message:
-    """`renewed` and `failed`: entries besides the request's own. A job that leaves reports what it works on as failed: Fluss has no
-    other way to give a table back, and hands it out again at once."""
+    """`renewed` and `failed`: entries besides the request's own. A job that leaves reports what it works on as failed:
+    Fluss has no other way to give a table back, and hands it out again at once."""
     working = [beat_entry(t.table_id, t.epoch) for t in request.tiering]
     given_back = [beat_entry(t.table_id, t.epoch) for t in request.failed if t.given_back]
     return {
@@ -59,7 +59,12 @@ def read_verdicts(request: HeartbeatRequest, answer: Message) -> tuple[TableVerd
 def _verdict(table_id: TableId, round_id: RoundId | None, error: Message) -> TableVerdict:
     code = error.get("code", Code.UNKNOWN)
     if code == Code.TABLE_NOT_FOUND:
-        return TableVerdict(table_id=table_id, verdict=Verdict.DROPPED, reason="dropped, or its lake was switched off", round_id=round_id)
+        return TableVerdict(
+            table_id=table_id,
+            verdict=Verdict.DROPPED,
+            reason="dropped, or its lake was switched off",
+            round_id=round_id,
+        )
     return TableVerdict(table_id=table_id, verdict=Verdict.FENCED, reason=_reason(error), round_id=round_id)
 
 
@@ -81,8 +86,8 @@ _MAX_DOUBLINGS = 30
 
 @dataclass
 class HeldBack:
-    """Failures that are told later. Fluss hands a failed table out again at once and forever; until its pause is over the table is
-    renewed as if it were in work."""
+    """Failures that are told later. Fluss hands a failed table out again at once and forever; until its pause is over
+    the table is renewed as if it were in work."""
 
     first_s: float = 2.0
     ceiling_s: float = 60.0
@@ -105,8 +110,8 @@ class HeldBack:
         return [key for key, until in self._held.items() if all_of_them or until <= now]
 
     def refused(self, answer: Message) -> None:
-        """Tables that Fluss does not count as ours any more, after a restart of its coordinator: what is told of them later would hit
-        whoever has them then, under the same number."""
+        """Tables that Fluss does not count as ours any more, after a restart of its coordinator: what is told of them
+        later would hit whoever has them then, under the same number."""
         gone = {TableId(str(e.get("table_id", 0))) for e in answer.get("tiering", []) if "error" in e}
         self.told([key for key in self._held if key[0] in gone])
 

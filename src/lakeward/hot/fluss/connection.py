@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One connection to one Fluss server: framing, requests in flight from many threads, time limits, login, reconnect.
 
-Request: length i32 | api key i16 | api version i16 | request id i32 | body, big-endian. Response: length i32 | type i8, then for
-types 0 (done) and 1 (error) the request id i32, then the body; type 2 is an error that ends the connection.
-A server does not answer calls that it does not know, nor bodies that it cannot read: every call has a time limit.
+Request: length i32 | api key i16 | api version i16 | request id i32 | body, big-endian. Response: length i32 | type i8,
+then for types 0 (done) and 1 (error) the request id i32, then the body; type 2 is an error that ends the connection. A
+server does not answer calls that it does not know, nor bodies that it cannot read: every call has a time limit.
 """
 
 from __future__ import annotations
@@ -67,13 +67,17 @@ class Pending:
             self.connection.forget(self.number)
             raise self.connection.no_answer(self.api, self.timeout_s) from None
         except (InvalidRequest, UnicodeDecodeError) as error:
-            raise FlussError(address=self.connection.address, what=self.api.name, fluss_code=0, text=str(error)) from error
+            raise FlussError(
+                address=self.connection.address, what=self.api.name, fluss_code=0, text=str(error)
+            ) from error
 
 
 class FlussConnection:
     """Connects on first use and again after a failure. Safe to share between threads; a forked child makes its own."""
 
-    def __init__(self, host: str, port: int, *, credentials: Credentials | None = None, timeout_s: float = 30.0) -> None:
+    def __init__(
+        self, host: str, port: int, *, credentials: Credentials | None = None, timeout_s: float = 30.0
+    ) -> None:
         self.address = f"{host}:{port}"
         self._host, self._port = host, port
         self._credentials, self._timeout_s = credentials, timeout_s
@@ -127,8 +131,8 @@ def _open(host: str, port: int, credentials: Credentials | None, timeout_s: floa
 
 
 def _tune(sock: socket.socket, timeout_s: float) -> None:
-    """A peer that vanished without a word is noticed by the system: else a call after the next would wait for it again, for a quarter
-    of an hour."""
+    """A peer that vanished without a word is noticed by the system: else a call after the next would wait for it again,
+    for a quarter of an hour."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
@@ -195,10 +199,14 @@ class _Wire:
             return
         peer, what = f"Fluss at {self.address}", f"call {api.name}"
         if api.key not in self.supported:
-            raise IncompatibleVersion(peer=peer, what=what, theirs=f"keys up to {max(self.supported)}", ours=str(api.key))
+            raise IncompatibleVersion(
+                peer=peer, what=what, theirs=f"keys up to {max(self.supported)}", ours=str(api.key)
+            )
         lowest, highest = self.supported[api.key]
         if not lowest <= _VERSION <= highest:
-            raise IncompatibleVersion(peer=peer, what=what, theirs=f"versions {lowest} to {highest}", ours=str(_VERSION))
+            raise IncompatibleVersion(
+                peer=peer, what=what, theirs=f"versions {lowest} to {highest}", ours=str(_VERSION)
+            )
 
     # ---- the reading thread ----------------------------------------------------------------------------------------
     def _read(self) -> None:
@@ -208,7 +216,12 @@ class _Wire:
                 if not 1 <= length <= _MAX_FRAME:
                     raise OSError(f"a frame of {length} bytes came")
                 self._deliver(self._receive(length))
-        except (OSError, LakewardError, ValueError, struct.error) as error:  # a frame that is none: nothing after it can be trusted
+        except (
+            OSError,
+            LakewardError,
+            ValueError,
+            struct.error,
+        ) as error:  # a frame that is none: nothing after it can be trusted
             self.close(str(error))
 
     def _receive(self, size: int) -> memoryview:
@@ -235,11 +248,15 @@ class _Wire:
         elif kind == _FAILED:
             future.set_exception(self._error(api, frame[5:]))
         else:
-            future.set_exception(FlussError(address=self.address, what=api.name, fluss_code=0, text=f"answer of type {kind}"))
+            future.set_exception(
+                FlussError(address=self.address, what=api.name, fluss_code=0, text=f"answer of type {kind}")
+            )
 
     def _error(self, api: Api, body: memoryview) -> LakewardError:
         try:
             failed = decode(ERROR, body)
         except (InvalidRequest, ValueError) as error:
-            return FlussError(address=self.address, what=api.name, fluss_code=0, text=f"an error that cannot be read: {error}")
+            return FlussError(
+                address=self.address, what=api.name, fluss_code=0, text=f"an error that cannot be read: {error}"
+            )
         return to_error(self.address, api.name, failed.get("code", -1), failed.get("message"))

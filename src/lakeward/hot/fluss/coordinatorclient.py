@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fluss's coordinator as `spi.coordinator.CoordinatorClient`: its heartbeat, its two-step lake commit, and the lake for the rest.
+"""Fluss's coordinator as `spi.coordinator.CoordinatorClient`: its heartbeat, its two-step lake commit, and the lake for
+the rest.
 
 Fluss keeps no ledger and no intents: the lake's summaries are the ledger, intents are objects beside the lake table.
 """
@@ -20,7 +21,15 @@ from lakeward.hot.fluss.beats import HeldBack, beat_entry, beat_message, read_le
 from lakeward.hot.fluss.epochs import join_epoch
 from lakeward.hot.fluss.failures import Code, fluss_code_of, to_error
 from lakeward.hot.fluss.lakehistory import Registered, find_newest, read_ledger
-from lakeward.hot.fluss.logmarks import ACCEPT_VARIABLE, MARKS_KEY, LastBatch, check_marks, known_marks, marks_of, to_text
+from lakeward.hot.fluss.logmarks import (
+    ACCEPT_VARIABLE,
+    MARKS_KEY,
+    LastBatch,
+    check_marks,
+    known_marks,
+    marks_of,
+    to_text,
+)
 from lakeward.hot.fluss.messages import COMMIT_LAKE, HEARTBEAT, LAKE_SNAPSHOT, PREPARE_LAKE, Api
 from lakeward.hot.fluss.overlaps import check_overlap, flink_snapshots
 from lakeward.hot.fluss.protobuf import Message
@@ -74,7 +83,9 @@ LakeOf = Callable[[TableInfo], tuple[str, Mapping[str, str], LakeStorage]]
 
 
 class FlussCoordinatorClient(CoordinatorClient):
-    """Safe to use from several threads. What it remembers only saves calls: another process finds the same in the lake."""
+    """Safe to use from several threads. What it remembers only saves calls: another process finds the same in
+    the lake.
+    """
 
     def __init__(self, servers: FlussServers, store: FlussStore, lake_of: LakeOf, clock: Clock | None = None) -> None:
         self.servers, self._store, self._lake_of = servers, store, lake_of
@@ -88,7 +99,9 @@ class FlussCoordinatorClient(CoordinatorClient):
 
     # ---- heartbeat -------------------------------------------------------------------------------------------------
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
-        """One table per call is all that Fluss hands out: the call is repeated while there is room and something comes."""
+        """One table per call is all that Fluss hands out: the call is repeated while there is room and
+        something comes.
+        """
         now = self._clock.monotonic()
         with self._lock:
             self._held.note(request, now)
@@ -106,7 +119,9 @@ class FlussCoordinatorClient(CoordinatorClient):
             handed += self._hand_more(request.room - len(handed))
         with self._lock:
             tables = tuple(self._slack.order(handed, self._clock.monotonic()))
-        return HeartbeatAnswer(coordinator_epoch=answer.get("coordinator_epoch", 0), verdicts=verdicts, tables=tables, next_beat_ms=BEAT_MS)
+        return HeartbeatAnswer(
+            coordinator_epoch=answer.get("coordinator_epoch", 0), verdicts=verdicts, tables=tables, next_beat_ms=BEAT_MS
+        )
 
     def _hand_more(self, room: int) -> list[HandedOut]:
         """A server that is away from here on takes nothing back: what was handed out so far is the job's."""
@@ -123,7 +138,9 @@ class FlussCoordinatorClient(CoordinatorClient):
         return handed
 
     def check_lease(self, check: LeaseCheck) -> LeaseVerdict:
-        """Fluss has no question of its own for that: a heartbeat that renews the table is refused when it is another's."""
+        """Fluss has no question of its own for that: a heartbeat that renews the table is refused when it is
+        another's.
+        """
         return read_lease(self._beat({"tiering": [beat_entry(check.table_id, check.epoch)]}))
 
     def _beat(self, message: Message) -> Message:
@@ -153,7 +170,11 @@ class FlussCoordinatorClient(CoordinatorClient):
         """A finish or failure that Fluss refused: the table is another job's by now. Nothing is left to do."""
         for entry in (*answer.get("finished", []), *answer.get("failed", [])):
             if "error" in entry:
-                log.info("table %s: Fluss did not take the end of its round: error %s", entry.get("table_id"), entry["error"].get("code"))
+                log.info(
+                    "table %s: Fluss did not take the end of its round: error %s",
+                    entry.get("table_id"),
+                    entry["error"].get("code"),
+                )
 
     # ---- commit ----------------------------------------------------------------------------------------------------
     def committed(self, path: TablePath) -> Committed:
@@ -167,7 +188,9 @@ class FlussCoordinatorClient(CoordinatorClient):
         reader = self._reader(table)
         snapshots = reader.snapshots()
         self._check_overlap(table, reader, snapshots)
-        if _is_accepted(table):  # as if Fluss knew nothing: it is told what the lake holds, and the round goes on from there
+        if _is_accepted(
+            table
+        ):  # as if Fluss knew nothing: it is told what the lake holds, and the round goes on from there
             return Committed(table_id=table.table_id)
         self._check_log(table, snapshots)
         # By its summary alone: the file with the Flink job's offsets may be gone by now.
@@ -201,14 +224,20 @@ class FlussCoordinatorClient(CoordinatorClient):
             check_marks(table, known, self._store.marks_now(table, {b: offset for b, (offset, _) in known.items()}))
 
     def _known(self, table: TableInfo) -> Message | None:
-        """The lake snapshot that Fluss knows. None: it knows none, or has lost the file of its offsets: the lake has them too."""
+        """The lake snapshot that Fluss knows. None: it knows none, or has lost the file of its offsets: the lake has
+        them too.
+        """
         try:
             return self.servers.call_coordinator(LAKE_SNAPSHOT, {"path": _path(table)})
         except LakewardError as error:
             if fluss_code_of(error) == Code.LAKE_SNAPSHOT_NOT_FOUND:
                 return None
             if fluss_code_of(error) == Code.UNKNOWN and _LOST_OFFSETS in str(error):
-                log.warning("%s: Fluss cannot read its own offsets of the lake; they are written anew from the lake: %s", table.path, error)
+                log.warning(
+                    "%s: Fluss cannot read its own offsets of the lake; they are written anew from the lake: %s",
+                    table.path,
+                    error,
+                )
                 return None
             raise
 
@@ -223,7 +252,9 @@ class FlussCoordinatorClient(CoordinatorClient):
         return {OFFSETS_KEY: known.path, MARKS_KEY: to_text(table, marks_of(known.last))}
 
     def _write_offsets(self, table: TableInfo, offsets: Mapping[Bucket, int], *, anew: bool = False) -> str:
-        """`anew`: these are all there are, those of partitions that are gone among them; what Fluss has is not looked at."""
+        """`anew`: these are all there are, those of partitions that are gone among them; what Fluss has is not looked
+        at.
+        """
         ends = [*_ends(table, offsets), *(_gone_ends(offsets) if anew else ())]
         entry = {"table_id": int(table.table_id), "path": _path(table), "buckets": ends}
         (answer,) = self._tiering(PREPARE_LAKE, {"tables": [entry], "ignore_previous": 1 if anew else None})
@@ -231,8 +262,9 @@ class FlussCoordinatorClient(CoordinatorClient):
         return path
 
     def commit(self, report: CommitReport) -> CommitAnswer:
-        """Tells Fluss of a lake snapshot, unless it knows it, or main has moved on: who moved it tells. Told again, Fluss would delete
-        the offsets file of the entry that the new one replaces, which is the very same file; told late, that of a newer snapshot."""
+        """Tells Fluss of a lake snapshot, unless it knows it, or main has moved on: who moved it tells. Told again,
+        Fluss would delete the offsets file of the entry that the new one replaces, which is the very same file; told
+        late, that of a newer snapshot."""
         table = self._load(self._path_of(report.table_id))
         before = (self._known(table) or {}).get("snapshot_id")
         newest = self._newest(table, report.snapshot_id)
@@ -243,8 +275,9 @@ class FlussCoordinatorClient(CoordinatorClient):
         return CommitAnswer(first=is_first, offsets=report.offsets)
 
     def _registration(self, table: TableInfo, newest: SnapshotId, report: CommitReport) -> _Registration:
-        """Adopted: with a file of its own. Fluss may have deleted the one that the lake names, as it does when it is told of another
-        snapshot; where it has not, another job that adopts at this moment would let it delete the file that both name."""
+        """Adopted: with a file of its own. Fluss may have deleted the one that the lake names, as it does when it is
+        told of another snapshot; where it has not, another job that adopts at this moment would let it delete the file
+        that both name."""
         prepared = self._prepared.get(report.round_id)
         if report.kind is LedgerKind.ROUND and prepared is not None and newest == report.snapshot_id:
             offsets = {r.bucket: r.range.stop for r in report.ranges}
@@ -280,12 +313,12 @@ class FlussCoordinatorClient(CoordinatorClient):
         *,
         keep_from: int | None = None,
     ) -> None:
-        """The offsets let tablet servers expire their remote log, and the times say how far behind the lake is; the same path twice says
-        that the snapshot is readable.
+        """The offsets let tablet servers expire their remote log, and the times say how far behind the lake is; the
+        same path twice says that the snapshot is readable.
 
-        Fluss deletes the offsets files of what it knew before `keep_from`, its newest when we looked. Whatever came since stays: another
-        job's snapshot, and this very one where a request that got no answer arrived all the same. None, as the Flink job has it: all
-        files but the new one go."""
+        Fluss deletes the offsets files of what it knew before `keep_from`, its newest when we looked. Whatever came
+        since stays: another job's snapshot, and this very one where a request that got no answer arrived all the same.
+        None, as the Flink job has it: all files but the new one go."""
         ids = {"table_id": int(table.table_id), "snapshot_id": int(snapshot.snapshot_id)}
         moved = {**ids, "buckets": _ends(table, offsets, times), "path": _path(table)}
         entry = {**ids, "tiered": snapshot.path, "readable": snapshot.path, "keep_from": keep_from}
@@ -312,8 +345,8 @@ class FlussCoordinatorClient(CoordinatorClient):
 
     # ---- reads -----------------------------------------------------------------------------------------------------
     def read_plan(self, path: TablePath, *, lease_s: float = 60.0, at_least: str | None = None) -> ReadPlan:
-        """The lake's head and the log from its offsets on. Fluss leases neither: a read that is slower than expiry or TTL fails, and
-        is planned again by its caller."""
+        """The lake's head and the log from its offsets on. Fluss leases neither: a read that is slower than expiry or
+        TTL fails, and is planned again by its caller."""
         table = self._load(path)
         name, lake_options, lake = self._lake_of(table)
         snapshot = _load_head(lake.open_reader(table))
@@ -404,12 +437,15 @@ def _gone_ends(offsets: Mapping[Bucket, int]) -> list[Message]:
     """Of partitions that Fluss no longer has, by the number that is left of their names."""
     gone = {b: o for b, o in sorted(offsets.items()) if b.partition.startswith(GONE_PARTITION)}
     return [
-        {"partition_id": int(b.partition.removeprefix(GONE_PARTITION)), "bucket": b.number, "log_end_offset": o} for b, o in gone.items()
+        {"partition_id": int(b.partition.removeprefix(GONE_PARTITION)), "bucket": b.number, "log_end_offset": o}
+        for b, o in gone.items()
     ]
 
 
 def _load_head(reader: LakeReader) -> LakeSnapshot | None:
-    """Again when a commit of the Flink job fell between the table and its offsets file: Fluss deletes the one before."""
+    """Again when a commit of the Flink job fell between the table and its offsets file: Fluss
+    deletes the one before.
+    """
     for _ in range(_TRIES - 1):
         try:
             return reader.load_snapshot()

@@ -31,7 +31,9 @@ class Code(IntEnum):
     NOT_COORDINATOR_LEADER = 65
 
 
-MOVED = frozenset({Code.NOT_LEADER, Code.UNKNOWN_TABLE_OR_BUCKET, Code.LEADER_NOT_AVAILABLE, Code.NOT_COORDINATOR_LEADER})
+MOVED = frozenset(
+    {Code.NOT_LEADER, Code.UNKNOWN_TABLE_OR_BUCKET, Code.LEADER_NOT_AVAILABLE, Code.NOT_COORDINATOR_LEADER}
+)
 """Ask the metadata anew: the bucket, or the coordinator, is led by another server now."""
 
 _STARTING = ("not initialized yet", "Failed to get table path by ID")

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values of a Fluss KV store, many at once, as Arrow: numpy walks all rows in step, column by column.
 
-A value is the schema id (i16, little-endian) and a compacted row: one null bit per column (lowest bit first, 1 = null), then the
-columns that are not null, unpadded. Integers, dates, times and timestamps are varints of their bit pattern; a timestamp of
-more than milliseconds adds a varint of nanoseconds; texts and bytes have a varint length; small decimals are varints, large ones
-length and big-endian bytes; BOOLEAN, TINYINT, SMALLINT, FLOAT and DOUBLE are plain little-endian.
+A value is the schema id (i16, little-endian) and a compacted row: one null bit per column (lowest bit first, 1 = null),
+then the columns that are not null, unpadded. Integers, dates, times and timestamps are varints of their bit pattern; a
+timestamp of more than milliseconds adds a varint of nanoseconds; texts and bytes have a varint length; small decimals
+are varints, large ones length and big-endian bytes; BOOLEAN, TINYINT, SMALLINT, FLOAT and DOUBLE are plain
+little-endian.
 """
 
 from __future__ import annotations
@@ -74,7 +75,9 @@ class _Rows:
         sizes = np.fromiter(map(len, values), np.int64, len(values))
         self._data = b"".join((b"\0" * _PAD, *values, b"\0" * _PAD))
         self._bytes = np.frombuffer(self._data, np.uint8)
-        self._words: Words = np.lib.stride_tricks.as_strided(np.frombuffer(self._data, "<u8", 1), (len(self._data) - 7,), (1,))
+        self._words: Words = np.lib.stride_tricks.as_strided(
+            np.frombuffer(self._data, "<u8", 1), (len(self._data) - 7,), (1,)
+        )
         self._start = np.cumsum(sizes) - sizes + _PAD
         self._end = self._start + sizes
         self._at = self._start + _ID_BYTES + (width + 7) // 8
@@ -147,7 +150,9 @@ class _Rows:
         self._at = self._at + size
         ends = np.cumsum(size)
         if len(ends) and ends[-1] > np.iinfo(np.int32).max:
-            raise CorruptBatch(where="KV snapshot", position=0, reason="a chunk of rows holds more than 2 GiB of one column")
+            raise CorruptBatch(
+                where="KV snapshot", position=0, reason="a chunk of rows holds more than 2 GiB of one column"
+            )
         take = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - size), size)
         body = pa.py_buffer(self._bytes[take])
         if pa.types.is_fixed_size_binary(arrow):
@@ -162,7 +167,9 @@ class _Rows:
         size = np.where(valid, self._varint(valid), 0)
         spans = zip(self._at.tolist(), size.tolist(), valid.tolist(), strict=True)
         self._at = self._at + size
-        return pa.array([read_nested(self._data, at, n, kind, read_compacted) if there else None for at, n, there in spans], arrow)
+        return pa.array(
+            [read_nested(self._data, at, n, kind, read_compacted) if there else None for at, n, there in spans], arrow
+        )
 
     def _varint(self, valid: Mask) -> Ints:
         """The number at each row's position, which moves on where the column is not null."""

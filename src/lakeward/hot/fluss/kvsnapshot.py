@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""KV snapshots of a Fluss cluster: found, leased, copied from remote storage, opened with RocksDB and decoded in bulk."""
+"""KV snapshots of a Fluss cluster: found, leased, copied from remote storage, opened with
+RocksDB and decoded in bulk.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ from lakeward.model.table import TableInfo
 from lakeward.spi.hot import KvSnapshot
 
 CHUNK_ROWS = 32_768
-"""Rows decoded at a time: numpy's steps cost the same for one row and for a thousand, and this many stay in the cache."""
+"""Rows decoded at a time: numpy's steps cost the same for one row and for a thousand, and this many stay in the cache.
+"""
 
 LEASE_MS = 3_600_000
 """Renewed by the job's heartbeat when half of it is over: a first round may take longer."""
@@ -56,7 +59,9 @@ class KvSnapshots:
         self._lock = threading.Lock()
 
     def take(self, table: TableInfo, bucket: Bucket, where: LogBucket, holder: str) -> KvSnapshot | None:
-        """The newest one, leased. None: there is none yet, or its rows are in a format not known here; then the log tells all, or fails."""
+        """The newest one, leased. None: there is none yet, or its rows are in a format not known here; then the log
+        tells all, or fails.
+        """
         if _form(table) not in (COMPACTED, INDEXED):
             return None
         for _ in range(_TRIES):
@@ -68,7 +73,9 @@ class KvSnapshots:
                 files = self._files(table, where, found["snapshot_id"])
             except SnapshotGone:
                 continue
-            return KvSnapshot(bucket=bucket, snapshot_id=str(found["snapshot_id"]), log_offset=files["log_offset"], has_offsets=False)
+            return KvSnapshot(
+                bucket=bucket, snapshot_id=str(found["snapshot_id"]), log_offset=files["log_offset"], has_offsets=False
+            )
         raise self._gone(table, where, "the newest one")
 
     def renew(self) -> None:
@@ -91,7 +98,9 @@ class KvSnapshots:
         except IncompatibleVersion:
             return
 
-    def read(self, table: TableInfo, snapshot: KvSnapshot, where: LogBucket, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, table: TableInfo, snapshot: KvSnapshot, where: LogBucket, columns: Sequence[str] | None
+    ) -> Iterator[pa.RecordBatch]:
         """Raises `SnapshotGone`, `SchemaChanged`, `ServerUnavailable`."""
         shaper = BatchShaper(table.schema, columns)
         files = self._files(table, where, int(snapshot.snapshot_id))
@@ -106,8 +115,14 @@ class KvSnapshots:
         ids = schema_ids(values)
         for schema_id in np.unique(ids).tolist():
             if schema_id > table.schema.schema_id:
-                raise SchemaChanged(table=str(table.path), offset=-1, batch_schema=schema_id, planned_schema=table.schema.schema_id)
-            chosen = values if (ids == schema_id).all() else [v for v, i in zip(values, ids.tolist(), strict=True) if i == schema_id]
+                raise SchemaChanged(
+                    table=str(table.path), offset=-1, batch_schema=schema_id, planned_schema=table.schema.schema_id
+                )
+            chosen = (
+                values
+                if (ids == schema_id).all()
+                else [v for v, i in zip(values, ids.tolist(), strict=True) if i == schema_id]
+            )
             yield decode_rows(chosen, self._schemas(table, schema_id), _form(table))
 
     # ---- calls -----------------------------------------------------------------------------------------------------
@@ -135,12 +150,19 @@ class KvSnapshots:
             tables.setdefault(where.table_id, []).append(bucket)
         wanted = [{"table_id": table_id, "buckets": buckets} for table_id, buckets in tables.items()]
         try:
-            self._servers.call_coordinator(ACQUIRE_KV_LEASE, {"lease_id": holder, "duration_ms": LEASE_MS, "tables": wanted})
+            self._servers.call_coordinator(
+                ACQUIRE_KV_LEASE, {"lease_id": holder, "duration_ms": LEASE_MS, "tables": wanted}
+            )
         except IncompatibleVersion:
             return
 
     def _files(self, table: TableInfo, where: LogBucket, snapshot_id: int) -> Message:
-        request = {"table_id": where.table_id, "partition_id": where.partition_id, "bucket": where.number, "snapshot_id": snapshot_id}
+        request = {
+            "table_id": where.table_id,
+            "partition_id": where.partition_id,
+            "bucket": where.number,
+            "snapshot_id": snapshot_id,
+        }
         try:
             return self._servers.call_coordinator(KV_SNAPSHOT, request)
         except LakewardError as error:
@@ -150,7 +172,9 @@ class KvSnapshots:
 
     def _gone(self, table: TableInfo, where: LogBucket, snapshot: str) -> SnapshotGone:
         return SnapshotGone(
-            table=str(table.path), snapshot=f"KV {snapshot} of bucket {where.number}", advice="a newer one is taken next round"
+            table=str(table.path),
+            snapshot=f"KV {snapshot} of bucket {where.number}",
+            advice="a newer one is taken next round",
         )
 
 

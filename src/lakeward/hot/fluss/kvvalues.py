@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fluss's binary rows, arrays and maps as Python values, one by one: nested columns of compacted rows, and whole indexed rows.
+"""Fluss's binary rows, arrays and maps as Python values, one by one: nested columns of compacted rows, and whole
+indexed rows.
 
-Array: count i32 | null bits in words of 32 | elements of fixed width | what did not fit. An element of variable size is 8 bytes:
-offset (high half, from the array's start) and size, or, with the top bit set, up to 7 bytes in place. Map: size of the key array
-i32 | key array | value array. Indexed row: null bits | i32 length of each column of variable size that is not null | the columns, plain.
-Times and dates stay numbers: Arrow takes them as they are.
+Array: count i32 | null bits in words of 32 | elements of fixed width | what did not fit. An element of variable size is
+8 bytes: offset (high half, from the array's start) and size, or, with the top bit set, up to 7 bytes in place. Map:
+size of the key array i32 | key array | value array. Indexed row: null bits | i32 length of each column of variable size
+that is not null | the columns, plain. Times and dates stay numbers: Arrow takes them as they are.
 """
 
 from __future__ import annotations
@@ -61,7 +62,10 @@ def _read_array(data: bytes, start: int, kind: model.DataType, read_row: ReadRow
     count = int(_I32.unpack_from(data, start)[0])
     first = start + 4 + (count + 31) // 32 * 4
     width = _PLAIN[type(kind)].size if type(kind) in _PLAIN else 8
-    return [None if _is_null(data, start + 4, n) else _element(data, start, first + n * width, kind, read_row) for n in range(count)]
+    return [
+        None if _is_null(data, start + 4, n) else _element(data, start, first + n * width, kind, read_row)
+        for n in range(count)
+    ]
 
 
 def _element(data: bytes, start: int, at: int, kind: model.DataType, read_row: ReadRow) -> Any:

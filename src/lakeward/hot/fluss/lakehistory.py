@@ -24,7 +24,8 @@ class Registered:
 
 
 def find_newest(table: str, snapshots: Sequence[LakeSnapshot], head: SnapshotId | None) -> SnapshotId | None:
-    """The newest ancestor of main that a tiering job of Fluss's kind wrote, with offsets that Fluss gave a path. None: there is none.
+    """The newest ancestor of main that a tiering job of Fluss's kind wrote, with offsets that Fluss gave a path. None:
+    there is none.
 
     Raises `LakeTampered` for offsets as Fluss 0.7 and 0.8 wrote them: Fluss itself cannot take those over either."""
     by_id = {s.snapshot_id: s for s in snapshots}
@@ -42,8 +43,8 @@ def find_newest(table: str, snapshots: Sequence[LakeSnapshot], head: SnapshotId 
 
 
 def read_ledger(table_id: TableId, snapshots: Sequence[LakeSnapshot], head: SnapshotId | None) -> list[LedgerEntry]:
-    """One entry per bucket and step of the offsets along main's ancestors, oldest first. Snapshots of the Flink job say their offsets
-    in a file that is gone: their ranges are those of the next one of ours, and count as adopted."""
+    """One entry per bucket and step of the offsets along main's ancestors, oldest first. Snapshots of the Flink job say
+    their offsets in a file that is gone: their ranges are those of the next one of ours, and count as adopted."""
     entries: list[LedgerEntry] = []
     before, is_adopted = OffsetMap(), False
     for snapshot in _chain(snapshots, head):

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a Fluss table's lake is: the cluster's `datalake.<format>.*`, which Fluss puts into every table, as options of our lake plugin.
+"""Where a Fluss table's lake is: the cluster's `datalake.<format>.*`, which Fluss puts into every table, as options of
+our lake plugin.
 
-Fluss leaves out keys that look secret. They come from each process's own environment: PYICEBERG_CATALOG__FLUSS_ICEBERG_CATALOG__...
-for catalogs, AWS_... for storage, PGUSER and PGPASSWORD for a catalog in PostgreSQL.
+Fluss leaves out keys that look secret. They come from each process's own environment:
+PYICEBERG_CATALOG__FLUSS_ICEBERG_CATALOG__... for catalogs, AWS_... for storage, PGUSER and PGPASSWORD for a catalog in
+PostgreSQL.
 """
 
 from __future__ import annotations
@@ -17,7 +19,13 @@ from lakeward.model.table import TableInfo
 CATALOG_NAME = "fluss-iceberg-catalog"
 """Fluss's own default; a catalog in a database keeps tables under this name."""
 
-_IMPLEMENTATIONS = {"RESTCatalog": "rest", "JdbcCatalog": "jdbc", "HiveCatalog": "hive", "GlueCatalog": "glue", "HadoopCatalog": "hadoop"}
+_IMPLEMENTATIONS = {
+    "RESTCatalog": "rest",
+    "JdbcCatalog": "jdbc",
+    "HiveCatalog": "hive",
+    "GlueCatalog": "glue",
+    "HadoopCatalog": "hadoop",
+}
 _JAVA_ONLY = re.compile(r"io-impl|catalog-impl|jdbc\..*|iceberg\.hadoop\..*|clients|cache-enabled|lock-impl|lock\..*")
 _SQLITE_WAIT_S = 30
 """Java's driver holds the file's lock for seconds on a busy machine; Python's default wait is 5 s."""
@@ -31,11 +39,16 @@ def lake_of(table: TableInfo, overrides: Mapping[str, str]) -> tuple[str, dict[s
     properties = table.descriptor.properties
     name = properties.get(FORMAT_PROPERTY, "").lower()
     if not name:
-        raise InvalidConfig(where=f"table {table.path}", reason=f"it has no {FORMAT_PROPERTY}: the cluster had no lake when it was made")
+        raise InvalidConfig(
+            where=f"table {table.path}", reason=f"it has no {FORMAT_PROPERTY}: the cluster had no lake when it was made"
+        )
     prefix = f"table.datalake.{name}."
     options = {k.removeprefix(prefix): v for k, v in properties.items() if k.startswith(prefix)}
     if name != "iceberg":
-        raise UnsafeLake(lake=name, reason="tables of a Fluss cluster are tiered to iceberg only; leave this one to Fluss's Flink job")
+        raise UnsafeLake(
+            lake=name,
+            reason="tables of a Fluss cluster are tiered to iceberg only; leave this one to Fluss's Flink job",
+        )
     return name, {**iceberg_options(options), **overrides}
 
 
@@ -45,7 +58,8 @@ def iceberg_options(given: Mapping[str, str]) -> dict[str, str]:
     if kind == "hadoop":
         raise UnsafeLake(
             lake="iceberg with a hadoop catalog",
-            reason="it commits by renaming files, and two writers can both believe they won; use a rest, jdbc, hive or glue catalog",
+            reason="it commits by renaming files, and two writers can both believe they won; use a rest, jdbc, hive "
+            "or glue catalog",
         )
     kept = {k: v for k, v in given.items() if k != "type" and not _JAVA_ONLY.fullmatch(k)}
     kept.setdefault("name", CATALOG_NAME)
@@ -55,11 +69,20 @@ def iceberg_options(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _kind(given: Mapping[str, str]) -> str:
-    """As Java has it: the type in any case, else the class, else hive. Raises `UnsafeLake` for one that PyIceberg does not have."""
+    """As Java has it: the type in any case, else the class, else hive. Raises `UnsafeLake` for one that PyIceberg does
+    not have.
+    """
     named = given.get("type") or given.get("catalog-impl", "")
-    kind = named.lower() if given.get("type") else _IMPLEMENTATIONS.get(named.rpartition(".")[2], "hive" if not named else "")
+    kind = (
+        named.lower()
+        if given.get("type")
+        else _IMPLEMENTATIONS.get(named.rpartition(".")[2], "hive" if not named else "")
+    )
     if kind not in _IMPLEMENTATIONS.values():
-        reason = "Lakeward cannot commit to it; use a rest, jdbc, hive or glue catalog, or leave its tables to Fluss's Flink job"
+        reason = (
+            "Lakeward cannot commit to it; use a rest, jdbc, hive or glue catalog, or leave its tables to "
+            "Fluss's Flink job"
+        )
         raise UnsafeLake(lake=f"iceberg with the catalog {named}", reason=reason)
     return kind
 
@@ -68,7 +91,9 @@ def _database_uri(uri: str) -> str:
     """`jdbc:sqlite:/path`, `jdbc:postgresql://host/db` as SQLAlchemy spells them."""
     found = _JDBC.fullmatch(uri)
     if found is None:
-        raise InvalidConfig(where=f"datalake.iceberg.uri = {uri}", reason="known databases are sqlite, postgresql, mysql and mariadb")
+        raise InvalidConfig(
+            where=f"datalake.iceberg.uri = {uri}", reason="known databases are sqlite, postgresql, mysql and mariadb"
+        )
     kind, rest = found.groups()
     if kind == "sqlite":
         return f"sqlite:///{rest.removeprefix('file:').partition('?')[0]}?timeout={_SQLITE_WAIT_S}"

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a range of one bucket's log: FetchLog from its leader, one request ahead of the reader; remote segments from storage."""
+"""Reads a range of one bucket's log: FetchLog from its leader, one request ahead of the reader; remote segments from
+storage.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ from lakeward.model.table import TableInfo
 FETCH_BYTES = 8 * 1024 * 1024
 WAIT_MS = 500
 IDLE_ANSWERS = 20
-"""So many answers without a batch, 500 ms each, below a stop that the server itself named: something is wrong, say so."""
+"""So many answers without a batch, 500 ms each, below a stop that the server itself named: something is wrong, say so.
+"""
 
 Columns = Callable[[int], Sequence[Column]]
 """Schema id -> the columns of that schema, as the log has them."""
@@ -32,7 +35,9 @@ Columns = Callable[[int], Sequence[Column]]
 
 @dataclass(frozen=True, kw_only=True)
 class LogFetch:
-    """One read of `[start, stop)`. `columns` None: all of the table's. `pushdown`: columns that the server is asked for."""
+    """One read of `[start, stop)`. `columns` None: all of the table's. `pushdown`: columns that the server is asked
+    for.
+    """
 
     servers: FlussServers
     table: TableInfo
@@ -54,14 +59,18 @@ class LogFetch:
                 pending = self._send_ahead(at, stop)
             else:
                 found = self._parse(answer)
-                pending = self._send_ahead(found[-1][0].next_offset if found else at, stop)  # on its way while the rows are worked on
+                pending = self._send_ahead(
+                    found[-1][0].next_offset if found else at, stop
+                )  # on its way while the rows are worked on
                 for header, data in found:
                     if header.base_offset < stop and header.next_offset > at:
                         yield from self._rows(shaper, header, data, at, stop, projected=self._pushed is not None)
                     at = max(at, header.next_offset)
             idle = idle + 1 if at == before else 0
             if idle > IDLE_ANSWERS:
-                raise ServerUnavailable(address=self.servers.bootstrap, reason=f"Fluss: bucket {self.bucket} gives nothing at offset {at}")
+                raise ServerUnavailable(
+                    address=self.servers.bootstrap, reason=f"Fluss: bucket {self.bucket} gives nothing at offset {at}"
+                )
 
     # ---- requests --------------------------------------------------------------------------------------------------
     def _send(self, offset: int) -> Pending:
@@ -70,14 +79,27 @@ class LogFetch:
             "is_projected": 0 if self._pushed is None else 1,
             "columns": self._pushed,
             "buckets": [
-                {"partition_id": self.bucket.partition_id, "bucket": self.bucket.number, "offset": offset, "max_bytes": FETCH_BYTES}
+                {
+                    "partition_id": self.bucket.partition_id,
+                    "bucket": self.bucket.number,
+                    "offset": offset,
+                    "max_bytes": FETCH_BYTES,
+                }
             ],
         }
-        values = {"follower": CLIENT, "max_bytes": FETCH_BYTES, "tables": [table], "max_wait_ms": WAIT_MS, "min_bytes": 1}
+        values = {
+            "follower": CLIENT,
+            "max_bytes": FETCH_BYTES,
+            "tables": [table],
+            "max_wait_ms": WAIT_MS,
+            "min_bytes": 1,
+        }
         return self.servers.leader(self.path, self.bucket).send(FETCH_LOG, values)
 
     def _send_ahead(self, offset: int, stop: int) -> Pending | None:
-        """None: nothing is left to ask for, or the server that led the bucket is away; `_answer` then looks for the new leader."""
+        """None: nothing is left to ask for, or the server that led the bucket is away; `_answer` then looks for the new
+        leader.
+        """
         try:
             return self._send(offset) if offset < stop else None
         except ServerUnavailable:
@@ -100,14 +122,20 @@ class LogFetch:
             return bucket
         if code == Code.OFFSET_OUT_OF_RANGE:
             start, end = bucket.get("log_start", 0), bucket.get("high_watermark", 0)
-            raise OffsetOutOfRange(table=str(self.table.path), bucket=str(self.bucket.number), offset=offset, start=start, end=end)
-        error: LakewardError = to_error(self.servers.bootstrap, f"FetchLog of {self.table.path}", code, bucket.get("error_message"))
+            raise OffsetOutOfRange(
+                table=str(self.table.path), bucket=str(self.bucket.number), offset=offset, start=start, end=end
+            )
+        error: LakewardError = to_error(
+            self.servers.bootstrap, f"FetchLog of {self.table.path}", code, bucket.get("error_message")
+        )
         assert fluss_code_of(error) is not None
         raise error
 
     @property
     def _pushed(self) -> list[int] | None:
-        """Column numbers for the server, ascending. Only while the table has had one schema: older batches are numbered otherwise."""
+        """Column numbers for the server, ascending. Only while the table has had one schema: older batches are numbered
+        otherwise.
+        """
         if self.columns is None or self.table.schema.schema_id != 1:
             return None
         names = self.table.schema.names

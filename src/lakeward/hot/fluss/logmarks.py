@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Marks of the log in lake snapshots: the checksum of the last batch that a round took of each bucket.
 
-A Fluss bucket whose only server was killed comes back without the writes of its last seconds, acknowledged or not, and gives their
-offsets to new records. Offsets alone do not tell: the lake would keep the old rows and never see the new ones. So each round
-compares the log's batch below the committed offset with the mark of the round that took it.
+A Fluss bucket whose only server was killed comes back without the writes of its last seconds, acknowledged or not, and
+gives their offsets to new records. Offsets alone do not tell: the lake would keep the old rows and never see the new
+ones. So each round compares the log's batch below the committed offset with the mark of the round that took it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from lakeward.spi.lake import LakeSnapshot
 
 MARKS_KEY = "lakeward.log-marks"
 ACCEPT_VARIABLE = "LAKEWARD_FLUSS_ACCEPT"
-"""Tables, with commas, whose log and lake are taken as they are now, whatever Fluss knows of the lake: a way out for people, for one
-run of the job."""
+"""Tables, with commas, whose log and lake are taken as they are now, whatever Fluss knows of the lake: a way out for
+people, for one run of the job."""
 
 MAX_BUCKETS = 64
 """Buckets that are looked at in one go: each costs a column of one batch, and some 30 bytes of the table's metadata."""
@@ -59,11 +59,13 @@ def marks_of(batches: Mapping[Bucket, LastBatch]) -> Marks:
     return {b: (last.offset, last.crc) for b, last in batches.items()}
 
 
-def read_last(servers: FlussServers, table: TableInfo, offsets: Mapping[Bucket, int], name: BucketName) -> dict[Bucket, LastBatch]:
+def read_last(
+    servers: FlussServers, table: TableInfo, offsets: Mapping[Bucket, int], name: BucketName
+) -> dict[Bucket, LastBatch]:
     """The batches before these offsets; without those that lie in remote storage, where nothing is lost.
 
-    A request for each bucket, all on their way at once: a server gives a batch above the limit only to the first bucket of a request.
-    Best effort: without a mark a round is as safe as the log is."""
+    A request for each bucket, all on their way at once: a server gives a batch above the limit only to the first bucket
+    of a request. Best effort: without a mark a round is as safe as the log is."""
     sent: list[tuple[Bucket, int, Pending]] = []
     for bucket, offset in sorted(offsets.items())[:MAX_BUCKETS]:
         with suppress(LakewardError):
@@ -97,14 +99,22 @@ def _request(table: TableInfo, where: LogBucket, offset: int) -> Message:
     """The first column alone where the server can cut: it leaves the checksum as it was."""
     bucket = {"partition_id": where.partition_id, "bucket": where.number, "offset": offset - 1, "max_bytes": _ONE_BATCH}
     is_cut = table.schema.schema_id == 1
-    entry: Message = {"table_id": where.table_id, "is_projected": int(is_cut), "columns": [0] if is_cut else None, "buckets": [bucket]}
+    entry: Message = {
+        "table_id": where.table_id,
+        "is_projected": int(is_cut),
+        "columns": [0] if is_cut else None,
+        "buckets": [bucket],
+    }
     return {"follower": CLIENT, "max_bytes": _ONE_BATCH, "tables": [entry], "max_wait_ms": 0, "min_bytes": 0}
 
 
 def to_text(table: TableInfo, marks: Mapping[Bucket, tuple[int, int]]) -> str:
     """By Fluss's number of the partition: one that is dropped and made anew under its name is another one."""
     ids = partition_ids(table)
-    return json.dumps([[ids.get(b.partition), b.number, offset, crc] for b, (offset, crc) in sorted(marks.items())], separators=(",", ":"))
+    return json.dumps(
+        [[ids.get(b.partition), b.number, offset, crc] for b, (offset, crc) in sorted(marks.items())],
+        separators=(",", ":"),
+    )
 
 
 def known_marks(table: TableInfo, snapshots: Sequence[LakeSnapshot]) -> Marks:
@@ -119,7 +129,9 @@ def known_marks(table: TableInfo, snapshots: Sequence[LakeSnapshot]) -> Marks:
     return found
 
 
-def check_marks(table: TableInfo, known: Mapping[Bucket, tuple[int, int]], now: Mapping[Bucket, tuple[int, int]]) -> None:
+def check_marks(
+    table: TableInfo, known: Mapping[Bucket, tuple[int, int]], now: Mapping[Bucket, tuple[int, int]]
+) -> None:
     """Raises `LogRewritten`. A bucket of which the log says nothing now is not judged."""
     for bucket, (offset, crc) in known.items():
         if bucket in now and now[bucket] != (offset, crc):

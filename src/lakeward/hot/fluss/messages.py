@@ -38,9 +38,12 @@ AUTHENTICATE = Api(
 # ---- metadata --------------------------------------------------------------------------------------------------------
 _NODE = Shape("PbServerNode", (integer("id", 1), text("host", 2), integer("port", 3)))
 _BUCKET_LEADER = Shape("PbBucketMetadata", (integer("bucket", 1), integer("leader", 2)))
-_TABLE_LEADERS = Shape("PbTableMetadata", (one("path", 1, PATH), integer("table_id", 2), many("buckets", 5, _BUCKET_LEADER)))
+_TABLE_LEADERS = Shape(
+    "PbTableMetadata", (one("path", 1, PATH), integer("table_id", 2), many("buckets", 5, _BUCKET_LEADER))
+)
 _PARTITION_LEADERS = Shape(
-    "PbPartitionMetadata", (integer("table_id", 1), text("name", 2), integer("partition_id", 3), many("buckets", 4, _BUCKET_LEADER))
+    "PbPartitionMetadata",
+    (integer("table_id", 1), text("name", 2), integer("partition_id", 3), many("buckets", 4, _BUCKET_LEADER)),
 )
 METADATA = Api(
     1012,
@@ -56,15 +59,28 @@ METADATA = Api(
         ),
     ),
 )
-LIST_DATABASES = Api(1003, "ListDatabases", Shape("ListDatabasesRequest", ()), Shape("ListDatabasesResponse", (texts("names", 1),)))
-LIST_TABLES = Api(1008, "ListTables", Shape("ListTablesRequest", (text("database", 1),)), Shape("ListTablesResponse", (texts("names", 1),)))
+LIST_DATABASES = Api(
+    1003, "ListDatabases", Shape("ListDatabasesRequest", ()), Shape("ListDatabasesResponse", (texts("names", 1),))
+)
+LIST_TABLES = Api(
+    1008,
+    "ListTables",
+    Shape("ListTablesRequest", (text("database", 1),)),
+    Shape("ListTablesResponse", (texts("names", 1),)),
+)
 TABLE_INFO = Api(
     1007,
     "GetTableInfo",
     Shape("GetTableInfoRequest", (one("path", 1, PATH),)),
     Shape(
         "GetTableInfoResponse",
-        (integer("table_id", 1), integer("schema_id", 2), raw("json", 3), integer("created", 4), integer("modified", 5)),
+        (
+            integer("table_id", 1),
+            integer("schema_id", 2),
+            raw("json", 3),
+            integer("created", 4),
+            integer("modified", 5),
+        ),
     ),
 )
 TABLE_SCHEMA = Api(
@@ -91,7 +107,8 @@ SCAN_KV = 1061
 """Not called here. Tablet servers have it from Fluss 1.0 on: it tells which Fluss this is."""
 
 _OFFSET = Shape(
-    "PbListOffsetsRespForBucket", (integer("bucket", 1), integer("error_code", 2), text("error_message", 3), integer("offset", 4))
+    "PbListOffsetsRespForBucket",
+    (integer("bucket", 1), integer("error_code", 2), text("error_message", 3), integer("offset", 4)),
 )
 LIST_OFFSETS = Api(
     1021,
@@ -110,17 +127,25 @@ LIST_OFFSETS = Api(
     Shape("ListOffsetsResponse", (many("buckets", 1, _OFFSET),)),
 )
 _FETCH_BUCKET = Shape(
-    "PbFetchLogReqForBucket", (integer("partition_id", 1), integer("bucket", 2), integer("offset", 3), integer("max_bytes", 4))
+    "PbFetchLogReqForBucket",
+    (integer("partition_id", 1), integer("bucket", 2), integer("offset", 3), integer("max_bytes", 4)),
 )
 _FETCH_TABLE = Shape(
     "PbFetchLogReqForTable",
-    (integer("table_id", 1), integer("is_projected", 2), integers("columns", 3, packed=True), many("buckets", 4, _FETCH_BUCKET)),
+    (
+        integer("table_id", 1),
+        integer("is_projected", 2),
+        integers("columns", 3, packed=True),
+        many("buckets", 4, _FETCH_BUCKET),
+    ),
 )
 _SEGMENT = Shape(
-    "PbRemoteLogSegment", (text("id", 1), integer("start", 2), integer("end", 3), integer("size", 4), integer("max_timestamp", 5))
+    "PbRemoteLogSegment",
+    (text("id", 1), integer("start", 2), integer("end", 3), integer("size", 4), integer("max_timestamp", 5)),
 )
 _REMOTE = Shape(
-    "PbRemoteLogFetchInfo", (text("folder", 1), text("partition", 2), many("segments", 3, _SEGMENT), integer("first_position", 4))
+    "PbRemoteLogFetchInfo",
+    (text("folder", 1), text("partition", 2), many("segments", 3, _SEGMENT), integer("first_position", 4)),
 )
 _FETCHED_BUCKET = Shape(
     "PbFetchLogRespForBucket",
@@ -158,7 +183,10 @@ LATEST_KV_SNAPSHOTS = Api(
     1023,
     "GetLatestKvSnapshots",
     Shape("GetLatestKvSnapshotsRequest", (one("path", 1, PATH), text("partition", 2))),
-    Shape("GetLatestKvSnapshotsResponse", (integer("table_id", 1), integer("partition_id", 2), many("snapshots", 3, _KV_SNAPSHOT))),
+    Shape(
+        "GetLatestKvSnapshotsResponse",
+        (integer("table_id", 1), integer("partition_id", 2), many("snapshots", 3, _KV_SNAPSHOT)),
+    ),
 )
 _KV_FILE = Shape("PbRemotePathAndLocalFile", (text("remote", 1), text("local", 2)))
 KV_SNAPSHOT = Api(
@@ -170,16 +198,24 @@ KV_SNAPSHOT = Api(
     ),
     Shape("GetKvSnapshotMetadataResponse", (integer("log_offset", 1), many("files", 2, _KV_FILE))),
 )
-_LEASED_BUCKET = Shape("PbKvSnapshotLeaseForBucket", (integer("partition_id", 1), integer("bucket", 2), integer("snapshot_id", 3)))
+_LEASED_BUCKET = Shape(
+    "PbKvSnapshotLeaseForBucket", (integer("partition_id", 1), integer("bucket", 2), integer("snapshot_id", 3))
+)
 _LEASED_TABLE = Shape("PbKvSnapshotLeaseForTable", (integer("table_id", 1), many("buckets", 2, _LEASED_BUCKET)))
 ACQUIRE_KV_LEASE = Api(
     1056,
     "AcquireKvSnapshotLease",
-    Shape("AcquireKvSnapshotLeaseRequest", (text("lease_id", 1), integer("duration_ms", 2), many("tables", 3, _LEASED_TABLE))),
+    Shape(
+        "AcquireKvSnapshotLeaseRequest",
+        (text("lease_id", 1), integer("duration_ms", 2), many("tables", 3, _LEASED_TABLE)),
+    ),
     Shape("AcquireKvSnapshotLeaseResponse", (many("unavailable", 1, _LEASED_TABLE),)),
 )
 DROP_KV_LEASE = Api(
-    1058, "DropKvSnapshotLease", Shape("DropKvSnapshotLeaseRequest", (text("lease_id", 1),)), Shape("DropKvSnapshotLeaseResponse", ())
+    1058,
+    "DropKvSnapshotLease",
+    Shape("DropKvSnapshotLeaseRequest", (text("lease_id", 1),)),
+    Shape("DropKvSnapshotLeaseResponse", ()),
 )
 
 # ---- tiering ---------------------------------------------------------------------------------------------------------
@@ -214,19 +250,25 @@ HEARTBEAT = Api(
         ),
     ),
 )
-_LAKE_BUCKET = Shape("PbLakeSnapshotForBucket", (integer("partition_id", 1), integer("bucket", 2), integer("offset", 3)))
+_LAKE_BUCKET = Shape(
+    "PbLakeSnapshotForBucket", (integer("partition_id", 1), integer("bucket", 2), integer("offset", 3))
+)
 LAKE_SNAPSHOT = Api(
     1032,
     "GetLakeSnapshot",
     Shape("GetLakeSnapshotRequest", (one("path", 1, PATH), integer("snapshot_id", 2), integer("readable", 3))),
-    Shape("GetLakeSnapshotResponse", (integer("table_id", 1), integer("snapshot_id", 2), many("buckets", 3, _LAKE_BUCKET))),
+    Shape(
+        "GetLakeSnapshotResponse", (integer("table_id", 1), integer("snapshot_id", 2), many("buckets", 3, _LAKE_BUCKET))
+    ),
 )
 _BUCKET_END = Shape(
-    "PbBucketOffset", (integer("partition_id", 1), integer("bucket", 2), integer("log_end_offset", 4), integer("max_timestamp", 6))
+    "PbBucketOffset",
+    (integer("partition_id", 1), integer("bucket", 2), integer("log_end_offset", 4), integer("max_timestamp", 6)),
 )
 _TABLE_ENDS = Shape("PbTableOffsets", (integer("table_id", 1), one("path", 2, PATH), many("buckets", 3, _BUCKET_END)))
 _PREPARED = Shape(
-    "PbPrepareLakeTableRespForTable", (integer("error_code", 1), text("error_message", 2), integer("table_id", 3), text("path", 4))
+    "PbPrepareLakeTableRespForTable",
+    (integer("error_code", 1), text("error_message", 2), integer("table_id", 3), text("path", 4)),
 )
 PREPARE_LAKE = Api(
     1052,
@@ -235,18 +277,29 @@ PREPARE_LAKE = Api(
     Shape("PrepareLakeTableSnapshotResponse", (many("tables", 1, _PREPARED),)),
 )
 _COMMITTED_TABLE = Shape(
-    "PbLakeTableSnapshotInfo", (integer("table_id", 1), integer("snapshot_id", 2), many("buckets", 3, _BUCKET_END), one("path", 4, PATH))
+    "PbLakeTableSnapshotInfo",
+    (integer("table_id", 1), integer("snapshot_id", 2), many("buckets", 3, _BUCKET_END), one("path", 4, PATH)),
 )
 _COMMITTED_SNAPSHOT = Shape(
     "PbLakeTableSnapshotMetadata",
-    (integer("table_id", 1), integer("snapshot_id", 2), text("tiered", 3), text("readable", 4), integer("keep_from", 5)),
+    (
+        integer("table_id", 1),
+        integer("snapshot_id", 2),
+        text("tiered", 3),
+        text("readable", 4),
+        integer("keep_from", 5),
+    ),
 )
 _COMMIT_ANSWER = Shape(
-    "PbCommitLakeTableSnapshotRespForTable", (integer("error_code", 1), text("error_message", 2), integer("table_id", 3))
+    "PbCommitLakeTableSnapshotRespForTable",
+    (integer("error_code", 1), text("error_message", 2), integer("table_id", 3)),
 )
 COMMIT_LAKE = Api(
     1030,
     "CommitLakeTableSnapshot",
-    Shape("CommitLakeTableSnapshotRequest", (many("tables", 1, _COMMITTED_TABLE), many("snapshots", 2, _COMMITTED_SNAPSHOT))),
+    Shape(
+        "CommitLakeTableSnapshotRequest",
+        (many("tables", 1, _COMMITTED_TABLE), many("snapshots", 2, _COMMITTED_SNAPSHOT)),
+    ),
     Shape("CommitLakeTableSnapshotResponse", (many("tables", 1, _COMMIT_ANSWER),)),
 )

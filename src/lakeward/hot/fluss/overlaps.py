@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows that Fluss's Flink job committed below offsets which the lake already had: it came back after its lease had ended.
+"""Rows that Fluss's Flink job committed below offsets which the lake already had: it came back after its lease had
+ended.
 
-Its commits have no precondition, so nothing stops one that was late. The lake then holds rows twice, and offsets that go back: a
-round planned on those would write the same rows once more. So every snapshot of the Flink job above our newest one is looked at once.
+Its commits have no precondition, so nothing stops one that was late. The lake then holds rows twice, and offsets that
+go back: a round planned on those would write the same rows once more. So every snapshot of the Flink job above our
+newest one is looked at once.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ FilesOf = Callable[[SnapshotId], Sequence[LakeFile]]
 """A snapshot's data files. Raises `SnapshotGone`."""
 
 
-def flink_snapshots(snapshots: Sequence[LakeSnapshot], head: SnapshotId) -> tuple[LakeSnapshot | None, list[LakeSnapshot]]:
+def flink_snapshots(
+    snapshots: Sequence[LakeSnapshot], head: SnapshotId
+) -> tuple[LakeSnapshot | None, list[LakeSnapshot]]:
     """(our newest ancestor of `head`, the Flink job's snapshots above it, oldest first). Pure."""
     by_id, above = {s.snapshot_id: s for s in snapshots}, list[LakeSnapshot]()
     at: SnapshotId | None = head
@@ -35,8 +39,8 @@ def flink_snapshots(snapshots: Sequence[LakeSnapshot], head: SnapshotId) -> tupl
 
 
 def check_overlap(table: str, files_of: FilesOf, ours: LakeSnapshot, late: LakeSnapshot) -> None:
-    """Raises `LakeOverlap` when files that `late` added begin below what `ours` had of their bucket. Rows without offsets are those
-    of a KV snapshot, which stands for everything from the beginning."""
+    """Raises `LakeOverlap` when files that `late` added begin below what `ours` had of their bucket. Rows without
+    offsets are those of a KV snapshot, which stands for everything from the beginning."""
     assert ours.offsets is not None
     for file in _added(files_of, late):
         committed = None if file.bucket is None else ours.offsets.get(file.bucket)

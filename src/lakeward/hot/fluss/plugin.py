@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An Apache Fluss cluster as a plugin: its store and its coordinator's client, from the address of any of its servers."""
+"""An Apache Fluss cluster as a plugin: its store and its coordinator's client, from the
+address of any of its servers.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +26,18 @@ PASSWORD_VARIABLE = "LAKEWARD_FLUSS_PASSWORD"  # noqa: S105 - the variable's nam
 
 
 class FlussPlugin(HotPlugin):
-    """Options: `bootstrap` (host:port, several with commas), `user` for SASL PLAIN with the password from LAKEWARD_FLUSS_PASSWORD of
-    each process, and `lake.KEY` for options of the lake that differ from what the cluster says. Where one text is all that can be
-    given, the user may stand before the addresses: `user@host:port`."""
+    """Options: `bootstrap` (host:port, several with commas), `user` for SASL PLAIN with the password from
+    LAKEWARD_FLUSS_PASSWORD of each process, and `lake.KEY` for options of the lake that differ from what the cluster
+    says. Where one text is all that can be given, the user may stand before the addresses: `user@host:port`."""
 
     name = "fluss"
     is_upkept = False
 
     def __init__(self, options: Mapping[str, str]) -> None:
         if not options.get(BOOTSTRAP):
-            raise InvalidConfig(where="hot store fluss", reason="the option `bootstrap` (host:port of a Fluss server) is missing")
+            raise InvalidConfig(
+                where="hot store fluss", reason="the option `bootstrap` (host:port of a Fluss server) is missing"
+            )
         self.options = dict(options)
         user, _, addresses = options[BOOTSTRAP].rpartition("@")
         self.servers = FlussServers(addresses, credentials=_credentials(options.get(USER) or user or None))

@@ -70,13 +70,15 @@ def copy_file(path: str, target: Path) -> None:
 
 
 def _open(path: str) -> pa.NativeFile:
-    """A plain path is this machine's; anything with a scheme is what pyarrow makes of it, with this process's credentials."""
+    """A plain path is this machine's; anything with a scheme is what pyarrow makes of it, with this process's
+    credentials.
+    """
     if "://" not in path and not path.startswith("file:"):
         return pa.memory_map(path)
     if path.startswith(_S3):
-        return _s3(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"), os.getpid()).open_input_file(
-            path.partition("://")[2]
-        )
+        return _s3(
+            os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"), os.getpid()
+        ).open_input_file(path.partition("://")[2])
     spelled = path if not path.startswith("file:") else "file://" + path.removeprefix("file:").replace("//", "", 1)
     filesystem, name = pafs.FileSystem.from_uri(spelled)
     return filesystem.open_input_file(name)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fluss's log batches as Arrow batches for a round: decoded with the schema they were written with, shaped to the table's."""
+"""Fluss's log batches as Arrow batches for a round: decoded with the schema they were written with, shaped to the
+table's.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ class BatchShaper:
             found.append(array if array.type == field.type else array.cast(field.type, safe=False))
         return found
 
-    def log_batch(self, header: BatchHeader, data: pa.Buffer, written: pa.Schema, start: int, stop: int) -> pa.RecordBatch:
+    def log_batch(
+        self, header: BatchHeader, data: pa.Buffer, written: pa.Schema, start: int, stop: int
+    ) -> pa.RecordBatch:
         """Records of the batch within `[start, stop)`, with offset, time and change type."""
         rows = decode_records(header, data, written)
         changes = decode_change_types(header, data)
@@ -66,15 +70,27 @@ class BatchShaper:
         rows = rows.slice(low, max(0, high - low))
         count = rows.num_rows
         offsets = pa.array(np.arange(header.base_offset + low, header.base_offset + low + count, dtype=np.int64))
-        kinds = np.full(count, ChangeType.APPEND, np.int8) if changes is None else np.frombuffer(changes, np.int8)[low : low + count]
+        kinds = (
+            np.full(count, ChangeType.APPEND, np.int8)
+            if changes is None
+            else np.frombuffer(changes, np.int8)[low : low + count]
+        )
         return self._finish(rows, offsets, header.timestamp_ms, pa.array(kinds))
 
     def snapshot_batch(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows of a KV snapshot: they have no offset and no time of their own; -1 says so, as Fluss's own job writes it."""
+        """Rows of a KV snapshot: they have no offset and no time of their own; -1 says so, as Fluss's own job writes
+        it.
+        """
         return self._finish(rows, pa.array(np.full(rows.num_rows, -1, np.int64)), -1, None)
 
     def _finish(self, rows: pa.RecordBatch, offsets: pa.Array, at_ms: int, kinds: pa.Array | None) -> pa.RecordBatch:
         times = pa.array(np.full(rows.num_rows, at_ms, np.int64)).cast(UTC_MS)
         arrays = [*self.columns_of(rows), offsets, times, *([] if kinds is None else [kinds])]
-        system = [pa.field(OFFSET, pa.int64(), False), pa.field(TIMESTAMP, UTC_MS, False), pa.field(CHANGE_TYPE, pa.int8(), False)]
-        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([*self.fields, *system[: 2 if kinds is None else 3]]))
+        system = [
+            pa.field(OFFSET, pa.int64(), False),
+            pa.field(TIMESTAMP, UTC_MS, False),
+            pa.field(CHANGE_TYPE, pa.int8(), False),
+        ]
+        return pa.RecordBatch.from_arrays(
+            arrays, schema=pa.schema([*self.fields, *system[: 2 if kinds is None else 3]])
+        )

@@ -124,8 +124,8 @@ class FlussServers:
 
     # ---- metadata --------------------------------------------------------------------------------------------------
     def group_by_leader(self, path: Message, buckets: Sequence[LogBucket]) -> dict[FlussConnection, list[LogBucket]]:
-        """Buckets by the server that leads them: one request each in place of one per bucket. A table that was just made gets its leaders
-        a moment later."""
+        """Buckets by the server that leads them: one request each in place of one per bucket. A table that was just
+        made gets its leaders a moment later."""
         found: dict[FlussConnection, list[LogBucket]] = {}
         for bucket in buckets:
             found.setdefault(self._leader_soon(path, bucket), []).append(bucket)
@@ -172,5 +172,7 @@ class FlussServers:
     def _connection(self, address: tuple[str, int]) -> FlussConnection:
         with self._lock:
             if address not in self._connections:
-                self._connections[address] = FlussConnection(*address, credentials=self._credentials, timeout_s=self._timeout_s)
+                self._connections[address] = FlussConnection(
+                    *address, credentials=self._credentials, timeout_s=self._timeout_s
+                )
             return self._connections[address]

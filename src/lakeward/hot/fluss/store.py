@@ -51,13 +51,17 @@ class FlussStore(HotStore):
 
     # ---- tables ----------------------------------------------------------------------------------------------------
     def load_table(self, path: TablePath) -> TableInfo:
-        """The partitions that it has now ride along: offsets are Fluss's per partition id, and later calls go by these ids."""
+        """The partitions that it has now ride along: offsets are Fluss's per partition id, and later calls go by these
+        ids.
+        """
         try:
             answer = self.servers.call_any(TABLE_INFO, {"path": _path(path)})
         except LakewardError as error:
             raise _not_found(error, path) from error
         keys = json.loads(bytes(answer["json"])).get("partition_key", [])
-        partitions = None if not keys else parse_partitions(self.servers.call_any(LIST_PARTITIONS, {"path": _path(path)}), keys)
+        partitions = (
+            None if not keys else parse_partitions(self.servers.call_any(LIST_PARTITIONS, {"path": _path(path)}), keys)
+        )
         return parse_table(path, answer, partitions)
 
     def list_tables(self) -> Sequence[TablePath]:
@@ -81,8 +85,9 @@ class FlussStore(HotStore):
 
     # ---- the log ---------------------------------------------------------------------------------------------------
     def freeze(self, table: TableInfo) -> Mapping[Bucket, LogBounds]:
-        """Up to Fluss's high watermark. Partitions: those of when the table was loaded. The log's marks at these ends are kept: taken
-        before anything is read, they tell whether a round read what was there then. Raises `InvalidTable` for a log that is not read."""
+        """Up to Fluss's high watermark. Partitions: those of when the table was loaded. The log's marks at these ends
+        are kept: taken before anything is read, they tell whether a round read what was there then. Raises
+        `InvalidTable` for a log that is not read."""
         check_log_format(table)
         starts, ends = self._offsets(table, EARLIEST), self._offsets(table, LATEST)
         last = self._last_now(table, ends)
@@ -93,7 +98,9 @@ class FlussStore(HotStore):
     def last_batches(self, table: TableInfo, offsets: Mapping[Bucket, int]) -> dict[Bucket, LastBatch]:
         """What lies before these offsets: as of the last `freeze` where they are ends of then, else as of now."""
         with self._lock:
-            frozen = {b: last for b, last in self._frozen.get(table.table_id, {}).items() if last.offset == offsets.get(b)}
+            frozen = {
+                b: last for b, last in self._frozen.get(table.table_id, {}).items() if last.offset == offsets.get(b)
+            }
         rest = {b: o for b, o in offsets.items() if b not in frozen}
         return {**frozen, **(self._last_now(table, rest) if rest else {})}
 
@@ -124,7 +131,9 @@ class FlussStore(HotStore):
     def take_snapshot(self, table: TableInfo, bucket: Bucket, holder: str) -> KvSnapshot | None:
         return self._snapshots.take(table, bucket, self.log_bucket(table, bucket), holder)
 
-    def read_snapshot(self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def read_snapshot(
+        self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         return self._snapshots.read(table, snapshot, self.log_bucket(table, snapshot.bucket), columns)
 
     def renew_snapshots(self) -> None:
@@ -152,12 +161,20 @@ class FlussStore(HotStore):
         if not table.descriptor.is_partitioned:
             asked = {LogBucket(int(table.table_id), None, n): Bucket("", n) for n in numbers}
         else:
-            asked = {LogBucket(int(table.table_id), i, n): Bucket(name, n) for name, i in partition_ids(table).items() for n in numbers}
+            asked = {
+                LogBucket(int(table.table_id), i, n): Bucket(name, n)
+                for name, i in partition_ids(table).items()
+                for n in numbers
+            }
         found = self._list_offsets(table, list(asked), kind)
         return {asked[b]: offset for b, offset in found.items()}
 
-    def _list_offsets(self, table: TableInfo, buckets: Sequence[LogBucket], kind: int, at_ms: int | None = None) -> dict[LogBucket, int]:
-        """One request per server and partition, all on their way at once; what fails is asked again bucket by bucket."""
+    def _list_offsets(
+        self, table: TableInfo, buckets: Sequence[LogBucket], kind: int, at_ms: int | None = None
+    ) -> dict[LogBucket, int]:
+        """One request per server and partition, all on their way at once; what fails is asked
+        again bucket by bucket.
+        """
         path = _path(table.path)
         pending: list[tuple[list[LogBucket], Pending | None]] = []
         for connection, led in self.servers.group_by_leader(path, buckets).items():
@@ -167,12 +184,18 @@ class FlussStore(HotStore):
         found: dict[LogBucket, int] = {}
         for group, call in pending:
             try:
-                found |= self._parse_offsets(group, call.result()) if call is not None else self._follow_all(path, group, kind, at_ms)
+                found |= (
+                    self._parse_offsets(group, call.result())
+                    if call is not None
+                    else self._follow_all(path, group, kind, at_ms)
+                )
             except LakewardError:
                 found |= self._follow_all(path, group, kind, at_ms)
         return found
 
-    def _follow_all(self, path: Message, group: Sequence[LogBucket], kind: int, at_ms: int | None) -> dict[LogBucket, int]:
+    def _follow_all(
+        self, path: Message, group: Sequence[LogBucket], kind: int, at_ms: int | None
+    ) -> dict[LogBucket, int]:
         """Asks each bucket's leader anew: the one that was known may be dead for good."""
         for bucket in group:
             self.servers.forget_leader(bucket)

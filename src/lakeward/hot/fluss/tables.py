@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fluss's description of a table, its JSON, as our `TableInfo`; and the exact types of its log, which may be finer than the lake's."""
+"""Fluss's description of a table, its JSON, as our `TableInfo`; and the exact types of its log, which may be finer than
+the lake's.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ _warned: set[tuple[str, str]] = set()
 def parse_table(path: TablePath, answer: Message, partitions: Mapping[int, str] | None) -> TableInfo:
     """`partitions`: id -> name of those there are now; None for an unpartitioned table. Raises `UnsupportedType`."""
     body = json.loads(bytes(answer["json"]))
-    schema = Schema(columns=tuple(_coarse(c, path) for c in parse_columns(body["schema"])), schema_id=answer["schema_id"])
+    schema = Schema(
+        columns=tuple(_coarse(c, path) for c in parse_columns(body["schema"])), schema_id=answer["schema_id"]
+    )
     properties = {**body.get("properties", {}), **body.get("custom_properties", {})}
     names = {str(i): n for i, n in sorted((partitions or {}).items())}
     descriptor = TableDescriptor(
@@ -57,7 +61,12 @@ def parse_table(path: TablePath, answer: Message, partitions: Mapping[int, str] 
         properties={**properties, FLUSS_PARTITIONS: json.dumps(names, separators=(",", ":"))},
         comment=body.get("comment"),
     )
-    return TableInfo(path=path, table_id=TableId(str(answer["table_id"])), descriptor=descriptor, created_at_ms=answer.get("created", 0))
+    return TableInfo(
+        path=path,
+        table_id=TableId(str(answer["table_id"])),
+        descriptor=descriptor,
+        created_at_ms=answer.get("created", 0),
+    )
 
 
 def partition_ids(table: TableInfo) -> dict[str, int]:
@@ -76,7 +85,10 @@ def parse_partitions(answer: Message, keys: Sequence[str]) -> dict[int, str]:
 
 def parse_columns(schema: Mapping[str, Any]) -> tuple[Column, ...]:
     """The columns exactly as the log has them."""
-    return tuple(Column(name=c["name"], type=parse_type(c["data_type"], c["name"]), comment=c.get("comment")) for c in schema["columns"])
+    return tuple(
+        Column(name=c["name"], type=parse_type(c["data_type"], c["name"]), comment=c.get("comment"))
+        for c in schema["columns"]
+    )
 
 
 def parse_type(body: Mapping[str, Any], where: str) -> model.DataType:
@@ -119,7 +131,10 @@ def _coarse(column: Column, path: TablePath) -> Column:
     if kind != column.type and (str(path), column.name) not in _warned:
         _warned.add((str(path), column.name))
         log.warning(
-            "%s.%s: %s is finer than a microsecond; the lake keeps microseconds, the rest is cut off", path, column.name, column.type
+            "%s.%s: %s is finer than a microsecond; the lake keeps microseconds, the rest is cut off",
+            path,
+            column.name,
+            column.type,
         )
     return replace(column, type=kind)
 

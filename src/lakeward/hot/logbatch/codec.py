@@ -16,7 +16,8 @@ from lakeward.errors import CorruptBatch
 from lakeward.hot.logbatch.header import HEADER_SIZE, NO_SEQUENCE, NO_WRITER, BatchHeader, pack_inner, pack_outer
 
 _ALIGNMENT = 8
-"""Arrow kernels may assume aligned values; IPC aligns to 8 within a message, so the message itself has to be aligned."""
+"""Arrow kernels may assume aligned values; IPC aligns to 8 within a message, so the message itself has to be aligned.
+"""
 
 
 class Compression(StrEnum):
@@ -69,7 +70,11 @@ def encode_batch(
         raise ValueError(f"{len(change_types)} change types for {batch.num_rows} records")
     message = batch.serialize() if compression is Compression.NONE else _serialize_compressed(batch, compression, level)
     inner = pack_inner(
-        schema_id=schema_id, append_only=change_types is None, record_count=batch.num_rows, writer_id=writer_id, sequence=sequence
+        schema_id=schema_id,
+        append_only=change_types is None,
+        record_count=batch.num_rows,
+        writer_id=writer_id,
+        sequence=sequence,
     )
     kinds = change_types or b""
     crc = google_crc32c.extend(google_crc32c.value(inner + kinds), message)
@@ -80,7 +85,9 @@ def check_crc(header: BatchHeader, data: pa.Buffer, *, where: str = "log batch",
     """`data` is the whole batch. Raises `CorruptBatch`; `where` and `position` only name the place."""
     found = google_crc32c.value(data.slice(header.crc_at, header.size - header.crc_at))
     if found != header.crc:
-        raise CorruptBatch(where=where, position=position, reason=f"checksum is {found:08x}, the header says {header.crc:08x}")
+        raise CorruptBatch(
+            where=where, position=position, reason=f"checksum is {found:08x}, the header says {header.crc:08x}"
+        )
 
 
 def decode_change_types(header: BatchHeader, data: pa.Buffer) -> pa.Buffer | None:
@@ -88,7 +95,9 @@ def decode_change_types(header: BatchHeader, data: pa.Buffer) -> pa.Buffer | Non
     return None if header.append_only else data.slice(header.records_at, header.record_count)
 
 
-def decode_records(header: BatchHeader, data: pa.Buffer, schema: pa.Schema, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+def decode_records(
+    header: BatchHeader, data: pa.Buffer, schema: pa.Schema, columns: Sequence[str] | None = None
+) -> pa.RecordBatch:
     """The records of a whole batch, `columns` of them. Zero-copy where the body is not compressed and lies aligned.
 
     Raises `CorruptBatch` when the body does not fit the schema."""

@@ -2,11 +2,13 @@
 """The header of a log batch: where its fields lie in each magic, packing and reading it. Knows nothing of Arrow.
 
     magic 0       baseOffset i64 | length i32 | magic i8 | commitTimestamp i64 | crc32c u32
-                  | schemaId i16 | attributes i8 | lastOffsetDelta i32 | writerId i64 | batchSequence i32 | recordCount i32
-    magic 1       one field more: statisticsLength i32 at the end (Fluss 1.0), or leaderEpoch i32 before the crc (Fluss 0.9)
+                  | schemaId i16 | attributes i8 | lastOffsetDelta i32 | writerId i64 | batchSequence i32
+                  | recordCount i32
+    magic 1       one field more: statisticsLength i32 at the end (Fluss 1.0), or leaderEpoch i32 before the crc (0.9)
     magic 2       both
 
-Little-endian. `length` counts what follows it; the crc covers everything from schemaId on, statistics and records included.
+Little-endian. `length` counts what follows it; the crc covers everything from schemaId on, statistics and records
+included.
 """
 
 from __future__ import annotations
@@ -90,14 +92,20 @@ def peek(data: Readable, position: int) -> tuple[int, int]:
     return base, length + _LENGTH_END
 
 
-def read_header(data: Readable, position: int = 0, *, where: str = "log batch", magic_one: MagicOne = MagicOne.STATISTICS) -> BatchHeader:
-    """The header at `position`. Needs up to 56 bytes there. Raises `CorruptBatch` for what no writer can have written."""
+def read_header(
+    data: Readable, position: int = 0, *, where: str = "log batch", magic_one: MagicOne = MagicOne.STATISTICS
+) -> BatchHeader:
+    """The header at `position`. Needs up to 56 bytes there. Raises `CorruptBatch` for what no
+    writer can have written.
+    """
     available = memoryview(data).nbytes - position
     if available < HEADER_SIZE:
         raise CorruptBatch(where=where, position=position, reason=f"{available} bytes are no header")
     base, length, magic, timestamp, crc = _OUTER.unpack_from(data, position)
     if magic == 0:
-        return _checked(data, position, where, base, length, magic, timestamp, crc, inner_at=_OUTER.size, statistics=False)
+        return _checked(
+            data, position, where, base, length, magic, timestamp, crc, inner_at=_OUTER.size, statistics=False
+        )
     if magic not in (1, 2):
         raise CorruptBatch(where=where, position=position, reason=f"magic {magic} is not known")
     has_epoch = magic == 2 or magic_one is MagicOne.LEADER_EPOCH
@@ -107,7 +115,18 @@ def read_header(data: Readable, position: int = 0, *, where: str = "log batch", 
     shift = 4 if has_epoch else 0
     if has_epoch:
         (crc,) = struct.unpack_from("<I", data, position + _OUTER.size)
-    return _checked(data, position, where, base, length, magic, timestamp, crc, inner_at=_OUTER.size + shift, statistics=has_statistics)
+    return _checked(
+        data,
+        position,
+        where,
+        base,
+        length,
+        magic,
+        timestamp,
+        crc,
+        inner_at=_OUTER.size + shift,
+        statistics=has_statistics,
+    )
 
 
 def _checked(
@@ -131,8 +150,22 @@ def _checked(
     size = length + _LENGTH_END
     if base < 0 or delta < 0 or count < 0 or size < records_at or records_at < HEADER_SIZE:
         raise CorruptBatch(
-            where=where, position=position, reason=f"impossible header: offset {base}, length {length}, {count} records, delta {delta}"
+            where=where,
+            position=position,
+            reason=f"impossible header: offset {base}, length {length}, {count} records, delta {delta}",
         )
     return BatchHeader(
-        base, size, magic, timestamp, crc, schema_id, bool(attributes & APPEND_ONLY), delta, writer, sequence, count, inner_at, records_at
+        base,
+        size,
+        magic,
+        timestamp,
+        crc,
+        schema_id,
+        bool(attributes & APPEND_ONLY),
+        delta,
+        writer,
+        sequence,
+        count,
+        inner_at,
+        records_at,
     )

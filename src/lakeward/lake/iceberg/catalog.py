@@ -121,7 +121,9 @@ class IcebergLakeCatalog(LakeCatalog):
         for column in columns:
             to_iceberg_type(column.type, f"{table.path}.{column.name}")
             if not column.type.nullable:
-                raise InvalidAlter(table=str(table.path), change=f"add column {column.name}", reason="a new column is nullable")
+                raise InvalidAlter(
+                    table=str(table.path), change=f"add column {column.name}", reason="a new column is nullable"
+                )
         found = self._connection.load(table.path)
         after = table.with_descriptor(_with_added(table.descriptor, columns))
         if not diff_table(after.descriptor, found.metadata):

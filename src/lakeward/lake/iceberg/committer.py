@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One table's commits: results and replaced offsets become one snapshot on exactly the head and the tag that were checked."""
+"""One table's commits: results and replaced offsets become one snapshot on exactly the head and the tag that were
+checked.
+"""
 
 from __future__ import annotations
 
@@ -163,7 +165,9 @@ class IcebergLakeCommitter(LakeCommitter):
             if removed is None or removed > missing:
                 extra[FOREIGN_REMOVED_KEY] = UNCOUNTED if removed is None else str(removed - missing)
             rows_gone = None if by_key else resolution.count
-            return self.build(ground, properties, [c.file for c in files], [*deletes, *by_key], rows_gone=rows_gone, extra=extra)
+            return self.build(
+                ground, properties, [c.file for c in files], [*deletes, *by_key], rows_gone=rows_gone, extra=extra
+            )
 
     def load_ground(self, base: LakeBase, round_id: str, *, as_is: bool = False) -> Ground:
         """The table now, if it is still what `base` says, head, tag and token. Raises `CommitConflict`.
@@ -188,7 +192,9 @@ class IcebergLakeCommitter(LakeCommitter):
             for file in result.files:
                 load = lambda f=file: f.offset_set().values  # noqa: E731
                 data_file = file.data_file(partition)
-                made.append(Candidate(data_file, spec.spec_id, result.bucket, file.first_offset, file.last_offset, load))
+                made.append(
+                    Candidate(data_file, spec.spec_id, result.bucket, file.first_offset, file.last_offset, load)
+                )
         return made
 
     def _key_files(self, table: Table, results: Sequence[WriteResult]) -> list[tuple[int, DataFile]]:
@@ -200,11 +206,15 @@ class IcebergLakeCommitter(LakeCommitter):
             partition = partition_record(spec, schema, result.bucket) if result.keys else None
             for file in result.keys:
                 assert partition is not None
-                made.append((spec.spec_id, file.data_file(partition, DataFileContent.EQUALITY_DELETES, key_ids(schema))))
+                made.append(
+                    (spec.spec_id, file.data_file(partition, DataFileContent.EQUALITY_DELETES, key_ids(schema)))
+                )
         return made
 
     def _same_round(self, table: Table, results: Sequence[WriteResult]) -> list[Hit]:
-        """Rows that an earlier result of the bucket wrote and a later one's keys delete. Results are in offset order."""
+        """Rows that an earlier result of the bucket wrote and a later one's keys delete.
+        Results are in offset order.
+        """
         metadata = table.metadata
         spec, schema = metadata.spec(), metadata.schema()
         older: dict[Bucket, list[Hit]] = {}
@@ -236,7 +246,9 @@ class IcebergLakeCommitter(LakeCommitter):
         removed = ground.reconciled.foreign_removed()
         if missing and removed is not None and missing > removed:
             bucket, offsets = next(iter(resolution.missing.items()))
-            raise ReplacedRowMissing(table=str(self._table.path), bucket=str(bucket), offset=int(offsets.values[0]), count=missing)
+            raise ReplacedRowMissing(
+                table=str(self._table.path), bucket=str(bucket), offset=int(offsets.values[0]), count=missing
+            )
         return missing
 
     def build(
@@ -288,8 +300,12 @@ class IcebergLakeCommitter(LakeCommitter):
             }
         )
         written = [*data, *(f for _, f in deletes)]
-        self._sync(base, properties.round_id, [*(f.file_path for _, f in deletes), *target.made])  # writers did it for theirs
-        request = CommitRequest.on(metadata, table_id=self._table.table_id, round_id=properties.round_id, snapshot=snapshot)
+        self._sync(
+            base, properties.round_id, [*(f.file_path for _, f in deletes), *target.made]
+        )  # writers did it for theirs
+        request = CommitRequest.on(
+            metadata, table_id=self._table.table_id, round_id=properties.round_id, snapshot=snapshot
+        )
         return Committable(
             base=base,
             payload=request.to_bytes(),
@@ -299,18 +315,24 @@ class IcebergLakeCommitter(LakeCommitter):
             bytes_written=sum(f.file_size_in_bytes for f in written),
             expirable=self._expirable(metadata),
             retries=_number(metadata.properties, "commit.retry.num-retries"),
-            retry_s=None if (limit := _number(metadata.properties, "commit.retry.total-timeout-ms")) is None else limit / 1_000,
+            retry_s=None
+            if (limit := _number(metadata.properties, "commit.retry.total-timeout-ms")) is None
+            else limit / 1_000,
         )
 
     def _check_forward(self, base: LakeBase, properties: CommitProperties) -> None:
         """Offsets go back in a new generation alone."""
         back = [b for b, o in properties.offsets.items() if o < base.offsets.get(b, 0)]
         if back and properties.generation <= base.generation:
-            reason = f"bucket {back[0]} would go back from offset {base.offsets[back[0]]} to {properties.offsets[back[0]]}"
+            reason = (
+                f"bucket {back[0]} would go back from offset {base.offsets[back[0]]} to {properties.offsets[back[0]]}"
+            )
             raise self._conflict(properties.round_id, reason, lost=True)
 
     def _sync(self, base: LakeBase, round_id: str, paths: Sequence[str]) -> None:
-        """A file of this round that is gone was taken by orphan removal, which fences first: somebody else has the table."""
+        """A file of this round that is gone was taken by orphan removal, which fences first: somebody else has the
+        table.
+        """
         try:
             sync_files(paths)
         except FileNotFoundError as error:
@@ -334,8 +356,8 @@ class IcebergLakeCommitter(LakeCommitter):
         }
 
     def _offsets(self, ground: Ground, target: ManifestTarget, offsets: OffsetMap) -> dict[str, str]:
-        """In the Fluss setting `fluss-offsets` is the path that Fluss gave for this commit (`CommitProperties.extra`); a commit that
-        moves nothing copies the last one."""
+        """In the Fluss setting `fluss-offsets` is the path that Fluss gave for this commit (`CommitProperties.extra`);
+        a commit that moves nothing copies the last one."""
         partitions = fluss_partitions(self._table)
         if partitions is None:
             return {OFFSETS_KEY: self._offsets_text(target, offsets.to_json())}
@@ -379,7 +401,9 @@ class IcebergLakeCommitter(LakeCommitter):
             fault_point("lake.after-commit", round_id=request.round_id)
         except FaultInjected as error:  # a test's lost request or lost answer
             raise CommitUnknown(table=str(self._table.path), round_id=request.round_id, reason=str(error)) from error
-        return self._reader.summaries(table).snapshot(request.snapshot, self._reader.summaries(table).offsets(request.snapshot))
+        return self._reader.summaries(table).snapshot(
+            request.snapshot, self._reader.summaries(table).offsets(request.snapshot)
+        )
 
     def _check(self, base: LakeBase, precondition: Precondition, request: CommitRequest) -> None:
         """The precondition, on the head that the request demands."""
@@ -391,7 +415,11 @@ class IcebergLakeCommitter(LakeCommitter):
                 wrong.append(f"the fence is {base.fence}, not {precondition.fence}")
         elif precondition.token != base.token:
             wrong.append(f"the token is {base.token}, not {precondition.token}")
-        wrong += [f"bucket {b} is at {base.offsets.get(b)}, not at {o}" for b, o in precondition.starts.items() if base.offsets.get(b) != o]
+        wrong += [
+            f"bucket {b} is at {base.offsets.get(b)}, not at {o}"
+            for b, o in precondition.starts.items()
+            if base.offsets.get(b) != o
+        ]
         if wrong:
             raise self._conflict(request.round_id, "; ".join(wrong), lost=True)
 
@@ -406,11 +434,17 @@ class IcebergLakeCommitter(LakeCommitter):
             # ValueError: another branch took the sequence number; the request can never land any more.
             raise self._explain_conflict(request, precondition, describe(error)) from error
         except _REFUSED as error:
-            raise LakeUnavailable(lake="iceberg", what=f"commit to {self._table.path}", reason=describe(error)) from error
+            raise LakeUnavailable(
+                lake="iceberg", what=f"commit to {self._table.path}", reason=describe(error)
+            ) from error
         except unknown as error:
-            raise CommitUnknown(table=str(self._table.path), round_id=request.round_id, reason=describe(error)) from error
+            raise CommitUnknown(
+                table=str(self._table.path), round_id=request.round_id, reason=describe(error)
+            ) from error
         except OSError as error:
-            raise LakeUnavailable(lake="iceberg", what=f"commit to {self._table.path}", reason=describe(error)) from error
+            raise LakeUnavailable(
+                lake="iceberg", what=f"commit to {self._table.path}", reason=describe(error)
+            ) from error
         if not self._connection.removes_old_metadata(catalog):
             catalog._delete_old_metadata(table.io, table.metadata, response.metadata)
 
@@ -434,7 +468,9 @@ class IcebergLakeCommitter(LakeCommitter):
         return CommitConflict(table=str(self._table.path), round_id=round_id, reason=reason, lost=lost)
 
 
-def _summary(data: Sequence[DataFile], deletes: Sequence[DataFile], head: Snapshot | None, ours: Mapping[str, str]) -> Summary:
+def _summary(
+    data: Sequence[DataFile], deletes: Sequence[DataFile], head: Snapshot | None, ours: Mapping[str, str]
+) -> Summary:
     metrics = UpdateMetrics()
     for file in (*data, *deletes):
         metrics.add_file(file)

@@ -16,7 +16,15 @@ from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate, Table
 from lakeward.errors import CommitConflict
 from lakeward.lake.iceberg.commit.request import assert_ref
 from lakeward.lake.iceberg.committer import IcebergLakeCommitter
-from lakeward.lake.iceberg.datafile.location import CACHE_SUFFIX, OURS, cache_path, canonical, carries, data_folder, metadata_folder
+from lakeward.lake.iceberg.datafile.location import (
+    CACHE_SUFFIX,
+    OURS,
+    cache_path,
+    canonical,
+    carries,
+    data_folder,
+    metadata_folder,
+)
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.expiry import Reachable, expiring, only_in, plan_expiry
 from lakeward.lake.iceberg.meta.failures import describe, lake_errors
@@ -40,12 +48,14 @@ class IcebergLakeMaintenance(LakeMaintenance):
         return self._connection.load(self._table.path)
 
     def list_files(self, prefix: str | None = None) -> Iterable[StoredFile]:
-        """By name, in both folders. Manifests and lists of ours are among them; all of them besides the metadata files that our own
-        catalog wrote: a crash may leave one that never became the table's."""
+        """By name, in both folders. Manifests and lists of ours are among them; all of them besides the metadata files
+        that our own catalog wrote: a crash may leave one that never became the table's."""
         metadata = self._load().metadata
         mark = self._mark(metadata) if prefix is None else None
         name = (prefix or "").rpartition("/")[2] or OURS
-        return [f for f in self._list(metadata) if f.name.startswith(name) or (mark is not None and carries(f.path, mark))]
+        return [
+            f for f in self._list(metadata) if f.name.startswith(name) or (mark is not None and carries(f.path, mark))
+        ]
 
     def list_by_prefix(self, prefixes: Sequence[str]) -> dict[str, list[StoredFile]]:
         names = {prefix.rpartition("/")[2]: prefix for prefix in prefixes}
@@ -63,7 +73,9 @@ class IcebergLakeMaintenance(LakeMaintenance):
             return [file for folder in sorted(folders) for file in list_folder(io, folder)]
 
     def _mark(self, metadata: TableMetadata) -> str | None:
-        """None when metadata files are not ours to delete: another catalog's, or kept for ever by the table's own property."""
+        """None when metadata files are not ours to delete: another catalog's, or kept for ever by the table's own
+        property.
+        """
         is_kept = metadata.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() != "true"
         mark: str | None = None if is_kept else getattr(self._connection.catalog, "mark", None)
         return mark
@@ -83,11 +95,15 @@ class IcebergLakeMaintenance(LakeMaintenance):
         return set() if mark is None else {canonical(path) for path in known if carries(path, mark)}
 
     def fence(self, base: LakeBase, round_id: RoundId, epoch: int) -> LakeSnapshot:
-        properties = CommitProperties(round_id=round_id, epoch=epoch, job=FENCE_JOB, offsets={}, generation=base.generation)
+        properties = CommitProperties(
+            round_id=round_id, epoch=epoch, job=FENCE_JOB, offsets={}, generation=base.generation
+        )
         ground = self._committer.load_ground(base, round_id)
         with lake_errors(str(self._table.path), "fence"):
             committable = self._committer.build(ground, properties, (), fence_step=1)
-        return self._committer.commit(committable, Precondition(table_id=self._table.table_id, token=base.token, starts=dict(base.offsets)))
+        return self._committer.commit(
+            committable, Precondition(table_id=self._table.table_id, token=base.token, starts=dict(base.offsets))
+        )
 
     def delete(self, paths: Iterable[str]) -> int:
         io, freed = self._arrow_io(), 0
@@ -104,7 +120,9 @@ class IcebergLakeMaintenance(LakeMaintenance):
         return expiring(metadata, plan_expiry(metadata, now_ms))
 
     def expire(self, snapshots: Sequence[SnapshotId]) -> int:
-        """Tried again when a round commits meanwhile: what may go was decided by the caller, what stays is read anew."""
+        """Tried again when a round commits meanwhile: what may go was decided by the caller,
+        what stays is read anew.
+        """
         for attempt in range(_ATTEMPTS):
             try:
                 return self._expire({int(s) for s in snapshots})

@@ -48,7 +48,9 @@ class IcebergLakeReader(LakeReader):
         return IcebergLakeReader(self._connection, self._table, self.load())
 
     def summaries(self, table: Table) -> SummaryReader:
-        return SummaryReader(str(self._table.path), self._table.table_id, table.io, partitions=fluss_partitions(self._table))
+        return SummaryReader(
+            str(self._table.path), self._table.table_id, table.io, partitions=fluss_partitions(self._table)
+        )
 
     def reconcile(self, table: Table, *, as_is: bool = False) -> Reconciled:
         """Where a loaded table stands. Raises as `load_base`."""
@@ -83,7 +85,9 @@ class IcebergLakeReader(LakeReader):
         return self._offsets_of_cut_head(table) if snapshot.snapshot_id == table.metadata.current_snapshot_id else None
 
     def _offsets_of_cut_head(self, table: Table) -> OffsetMap | None:
-        """Others rewrote the table and expired what lay between: our tag still says how far its rows go, as it does for a round."""
+        """Others rewrote the table and expired what lay between: our tag still says how far its rows go, as it does for
+        a round.
+        """
         try:
             found = self.reconcile(table)
         except LakeError:

@@ -109,7 +109,9 @@ class IcebergLakeWriter(LakeWriter):
                 raise LakeSchemaBroken(table=str(self._task.table.path), diff=f"the batch has no column {field.name}")
         lost = names - set(self._schema.names)
         if lost:
-            raise LakeSchemaBroken(table=str(self._task.table.path), diff=f"the lake table has no column {', '.join(sorted(lost))}")
+            raise LakeSchemaBroken(
+                table=str(self._task.table.path), diff=f"the lake table has no column {', '.join(sorted(lost))}"
+            )
         return pa.Table.from_arrays(arrays, schema=self._schema)
 
     def _close_file(self) -> None:
@@ -153,7 +155,9 @@ class IcebergLakeWriter(LakeWriter):
             output.write(table)
             statistics = self._statistics.of(output.close())
         known = {k: v for k, v in statistics.items() if v is not None}
-        self._key_files.append(WrittenFile(path=output.path, size_bytes=output.size, first_offset=0, last_offset=0, **known))
+        self._key_files.append(
+            WrittenFile(path=output.path, size_bytes=output.size, first_offset=0, last_offset=0, **known)
+        )
         fault_point("lake.after-file", path=output.path)
 
     def complete(self) -> bytes | None:

@@ -50,9 +50,13 @@ class MemoryLakeCatalog(LakeCatalog):
             for column in columns:
                 there = next((c for c in found.columns if c.name == column.name), None)
                 if there is None and not column.type.nullable:
-                    raise InvalidAlter(table=str(table.path), change=f"add {column.name}", reason="an added column must be nullable")
+                    raise InvalidAlter(
+                        table=str(table.path), change=f"add {column.name}", reason="an added column must be nullable"
+                    )
                 if there is not None and there.type != column.type:
-                    raise LakeMismatch(table=str(table.path), diff=f"column {column.name}: lake {there.type}, wanted {column.type}")
+                    raise LakeMismatch(
+                        table=str(table.path), diff=f"column {column.name}: lake {there.type}, wanted {column.type}"
+                    )
                 if there is None:
                     found.columns = (*found.columns, column)
 
@@ -85,7 +89,9 @@ def _property_key(key: str) -> str:
 def _check_match(found: MemoryTable, wanted: TableDescriptor) -> None:
     diff = [*_column_diff(found.columns, wanted.schema.columns)]
     pairs = (("primary key", found.primary_key, wanted.primary_key), ("layout", found.spec, spec_of(wanted)))
-    diff += [f"{what}: lake {', '.join(a) or 'none'}, wanted {', '.join(b) or 'none'}" for what, a, b in pairs if a != b]
+    diff += [
+        f"{what}: lake {', '.join(a) or 'none'}, wanted {', '.join(b) or 'none'}" for what, a, b in pairs if a != b
+    ]
     if diff:
         raise LakeMismatch(table=str(found.path), diff="; ".join(diff))
 

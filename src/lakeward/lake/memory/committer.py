@@ -62,7 +62,11 @@ class MemoryLakeCommitter(LakeCommitter):
         return f"{self._table().location}/data/{round_id}-"
 
     def prepare(
-        self, results: Sequence[bytes], replaced: Mapping[Bucket, OffsetSet], base: LakeBase, properties: CommitProperties
+        self,
+        results: Sequence[bytes],
+        replaced: Mapping[Bucket, OffsetSet],
+        base: LakeBase,
+        properties: CommitProperties,
     ) -> Committable:
         with self._lake.lock:
             table = self._table()
@@ -144,7 +148,12 @@ class MemoryLakeCommitter(LakeCommitter):
         return CommitConflict(table=str(self._info.path), round_id=round_id, reason=reason, lost=lost)
 
     def _resolve(
-        self, table: MemoryTable, head: Snapshot | None, added: Sequence[str], replaced: Mapping[Bucket, OffsetSet], round_id: RoundId
+        self,
+        table: MemoryTable,
+        head: Snapshot | None,
+        added: Sequence[str],
+        replaced: Mapping[Bucket, OffsetSet],
+        round_id: RoundId,
     ) -> list[PositionDeletes]:
         """Replaced offsets as positions in files of the head or of this round; their delete files are in storage."""
         made: list[PositionDeletes] = []
@@ -173,7 +182,11 @@ class MemoryLakeCommitter(LakeCommitter):
             return []
         path = f"{self.prefix(round_id)}{uuid.uuid4().hex}.positions"
         made = PositionDeletes(
-            path=path, bucket=file.bucket, data_path=file.path, positions=positions, modified_at_ms=self._lake.clock.now_ms()
+            path=path,
+            bucket=file.bucket,
+            data_path=file.path,
+            positions=positions,
+            modified_at_ms=self._lake.clock.now_ms(),
         )
         table.files[path] = made
         return [made]

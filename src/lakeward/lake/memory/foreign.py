@@ -38,7 +38,11 @@ class ForeignEngine:
                 parts = by_bucket.pop(file.bucket, None)
                 if parts:
                     rows = pa.concat_tables(parts, promote_options="default").sort_by([("__offset", "descending")])
-                    added.append(self._store(DataFile(path=self._name(), bucket=file.bucket, rows=rows, modified_at_ms=self._now())))
+                    added.append(
+                        self._store(
+                            DataFile(path=self._name(), bucket=file.bucket, rows=rows, modified_at_ms=self._now())
+                        )
+                    )
             return self._commit("replace", frozenset(added), frozenset((*head.data, *head.deletes)))
 
     def delete(self, condition: pc.Expression) -> Snapshot:
@@ -55,7 +59,11 @@ class ForeignEngine:
                     added.append(
                         self._store(
                             PositionDeletes(
-                                path=self._name(), bucket=file.bucket, data_path=file.path, positions=positions, modified_at_ms=self._now()
+                                path=self._name(),
+                                bucket=file.bucket,
+                                data_path=file.path,
+                                positions=positions,
+                                modified_at_ms=self._now(),
                             )
                         )
                     )
@@ -83,7 +91,9 @@ class ForeignEngine:
     def _commit(self, operation: str, add: frozenset[str], drop: frozenset[str]) -> Snapshot:
         table = self._lake.table(self._path)
         with self._lake.lock:
-            made = self._lake.commit(table, table.refs, operation=operation, summary={}, add=add, drop=drop, move_tag=False)
+            made = self._lake.commit(
+                table, table.refs, operation=operation, summary={}, add=add, drop=drop, move_tag=False
+            )
         assert made is not None
         return made
 

@@ -14,7 +14,15 @@ from lakeward.model.faults import fault_point
 from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.round import LakeBase
 from lakeward.model.table import TableInfo
-from lakeward.spi.lake import FENCE_KEY, CommitProperties, Expired, LakeMaintenance, LakeSnapshot, Precondition, StoredFile
+from lakeward.spi.lake import (
+    FENCE_KEY,
+    CommitProperties,
+    Expired,
+    LakeMaintenance,
+    LakeSnapshot,
+    Precondition,
+    StoredFile,
+)
 
 
 class MemoryLakeMaintenance(LakeMaintenance):
@@ -39,9 +47,13 @@ class MemoryLakeMaintenance(LakeMaintenance):
     def fence(self, base: LakeBase, round_id: RoundId, epoch: int) -> LakeSnapshot:
         committer = MemoryLakeCommitter(self._lake, self._info)
         raised = {FENCE_KEY: str(base.fence + 1)}
-        properties = CommitProperties(round_id=round_id, epoch=epoch, job="fence", offsets={}, generation=base.generation, extra=raised)
+        properties = CommitProperties(
+            round_id=round_id, epoch=epoch, job="fence", offsets={}, generation=base.generation, extra=raised
+        )
         committable = committer.prepare([], {}, base, properties)
-        precondition = Precondition(table_id=self._info.table_id, token=base.token, starts=dict(base.offsets), fence=base.fence)
+        precondition = Precondition(
+            table_id=self._info.table_id, token=base.token, starts=dict(base.offsets), fence=base.fence
+        )
         return committer.commit(committable, precondition)
 
     def delete(self, paths: Iterable[str]) -> int:
@@ -70,7 +82,9 @@ class MemoryLakeMaintenance(LakeMaintenance):
         with self._lake.lock:
             gone = [s for s in snapshots if int(s.snapshot_id) not in self._table().snapshots]
         once = {path for s in gone for path in json.loads(s.trace or "[]")}
-        return Expired(snapshots=tuple(s.snapshot_id for s in gone), bytes=self.delete(sorted(once - self.references())))
+        return Expired(
+            snapshots=tuple(s.snapshot_id for s in gone), bytes=self.delete(sorted(once - self.references()))
+        )
 
     def _table(self) -> MemoryTable:
         return self._lake.table(self._info.path)

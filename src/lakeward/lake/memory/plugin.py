@@ -15,7 +15,15 @@ from lakeward.lake.memory.table import MemoryLake
 from lakeward.lake.memory.writer import MemoryLakeWriter
 from lakeward.model.table import TableInfo
 from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
-from lakeward.spi.lake import LakeCatalog, LakeCommitter, LakeMaintenance, LakeReader, LakeStorage, LakeWriter, WriteTask
+from lakeward.spi.lake import (
+    LakeCatalog,
+    LakeCommitter,
+    LakeMaintenance,
+    LakeReader,
+    LakeStorage,
+    LakeWriter,
+    WriteTask,
+)
 
 NAME = "memory"
 CAPABILITIES = LakeCapabilities(

@@ -21,7 +21,11 @@ from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import OFFSETS_KEY, LakeDelete, LakeFile, LakeReader, LakeSnapshot, LakeTotals
 
-_SYSTEM = (pa.field(BUCKET, pa.int32(), False), pa.field(OFFSET, pa.int64(), False), pa.field(TIMESTAMP, pa.timestamp("ms", "UTC"), False))
+_SYSTEM = (
+    pa.field(BUCKET, pa.int32(), False),
+    pa.field(OFFSET, pa.int64(), False),
+    pa.field(TIMESTAMP, pa.timestamp("ms", "UTC"), False),
+)
 
 
 class MemoryLakeReader(LakeReader):
@@ -129,4 +133,10 @@ def _describe_delete(delete: PositionDeletes | KeyDeletes, sequence: int) -> Lak
     if isinstance(delete, PositionDeletes):
         return LakeDelete(path=delete.path, content="positions", record_count=len(delete.positions), sequence=sequence)
     names = tuple(delete.keys.column_names)
-    return LakeDelete(path=delete.path, content="equality", record_count=delete.keys.num_rows, sequence=sequence, equality_columns=names)
+    return LakeDelete(
+        path=delete.path,
+        content="equality",
+        record_count=delete.keys.num_rows,
+        sequence=sequence,
+        equality_columns=names,
+    )

@@ -24,7 +24,9 @@ def data_files(table: MemoryTable, snapshot: Snapshot, bucket: Bucket | None = N
             yield file
 
 
-def deletes_for(table: MemoryTable, snapshot: Snapshot, file: DataFile) -> Iterator[tuple[int, PositionDeletes | KeyDeletes]]:
+def deletes_for(
+    table: MemoryTable, snapshot: Snapshot, file: DataFile
+) -> Iterator[tuple[int, PositionDeletes | KeyDeletes]]:
     """(sequence, delete file) of everything that takes rows from this data file."""
     added = snapshot.data[file.path]
     for path, sequence in sorted(snapshot.deletes.items()):
@@ -73,4 +75,6 @@ def find_positions(file: DataFile, wanted: OffsetSet) -> tuple[OffsetSet, Offset
 
 def _has_key(rows: pa.Table, keys: pa.Table) -> Mask:
     gone = {tuple(row.values()) for row in keys.to_pylist()}
-    return np.fromiter((tuple(row.values()) in gone for row in rows.select(keys.column_names).to_pylist()), np.bool_, rows.num_rows)
+    return np.fromiter(
+        (tuple(row.values()) in gone for row in rows.select(keys.column_names).to_pylist()), np.bool_, rows.num_rows
+    )

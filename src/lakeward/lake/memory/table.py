@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A memory lake's state: tables with snapshots, main, the tag, and the files in storage. The only writer of it is `commit`."""
+"""A memory lake's state: tables with snapshots, main, the tag, and the files in storage. The only writer of it is
+`commit`.
+"""
 
 from __future__ import annotations
 
@@ -158,7 +160,10 @@ class MemoryLake:
             parent = None if table.head is None else table.snapshots[table.head]
             table.last_number += 1
             number = table.last_number
-            data = {**(parent.data if parent else {}), **{p: number for p in add if isinstance(table.files.get(p), DataFile)}}
+            data = {
+                **(parent.data if parent else {}),
+                **{p: number for p in add if isinstance(table.files.get(p), DataFile)},
+            }
             data = {p: n for p, n in data.items() if p not in drop}
             deletes = {**(parent.deletes if parent else {}), **{p: number for p in add if p not in data}}
             snapshot = Snapshot(

@@ -27,7 +27,9 @@ class MemoryLakeWriter(LakeWriter):
         self._keys: list[pa.Table] = []
         self._last = -1
         split = task.split
-        self._name = f"{handle['prefix']}{str(split.bucket).replace('/', '=')}-{split.index}-{split.start}-{task.attempt}"
+        self._name = (
+            f"{handle['prefix']}{str(split.bucket).replace('/', '=')}-{split.index}-{split.start}-{task.attempt}"
+        )
 
     def write(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
@@ -36,7 +38,12 @@ class MemoryLakeWriter(LakeWriter):
         numbers = pa.array(np.full(batch.num_rows, self._task.split.bucket.number, np.int32))
         names = [n for n in self._handle["columns"] if n in batch.schema.names]
         whole = pa.table(
-            {**{n: batch.column(n) for n in names}, BUCKET: numbers, OFFSET: batch.column(OFFSET), TIMESTAMP: batch.column(TIMESTAMP)}
+            {
+                **{n: batch.column(n) for n in names},
+                BUCKET: numbers,
+                OFFSET: batch.column(OFFSET),
+                TIMESTAMP: batch.column(TIMESTAMP),
+            }
         )
         self._chunks.append(whole)
         self._store()
@@ -70,12 +77,16 @@ class MemoryLakeWriter(LakeWriter):
                 self._table.files[path] = DataFile(path=path, bucket=bucket, rows=rows, modified_at_ms=at)
             if self._keys:
                 path = f"{self._name}.keys"
-                self._table.files[path] = KeyDeletes(path=path, bucket=bucket, keys=pa.concat_tables(self._keys), modified_at_ms=at)
+                self._table.files[path] = KeyDeletes(
+                    path=path, bucket=bucket, keys=pa.concat_tables(self._keys), modified_at_ms=at
+                )
 
     def _check(self, batch: pa.RecordBatch) -> None:
         unknown = set(batch.schema.names) - {*self._handle["columns"], OFFSET, TIMESTAMP}
         if unknown:
-            raise LakeSchemaBroken(table=str(self._task.table.path), diff=f"no column {', '.join(sorted(unknown))} in the lake")
+            raise LakeSchemaBroken(
+                table=str(self._task.table.path), diff=f"no column {', '.join(sorted(unknown))} in the lake"
+            )
         offsets = batch.column(OFFSET).to_numpy()
         if offsets[0] <= self._last or (np.diff(offsets) <= 0).any():
             raise InvalidRequest(what=f"rows of {self._task.split}", reason="their offsets do not ascend")

@@ -8,8 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 LOCAL_ROWS = 5_000
-"""Up to here Spark's local relation, which needs no task. It costs a microsecond a row when it is made and again in every query, all
-on the driver: 100 k rows of seven columns took 110 ms to hand over and 250 to count, and 19 and 130 as batches for tasks."""
+"""Up to here Spark's local relation, which needs no task. It costs a microsecond a row when it is made and again in
+every query, all on the driver: 100 k rows of seven columns took 110 ms to hand over and 250 to count, and 19 and 130 as
+batches for tasks."""
 
 _THRESHOLD = "spark.sql.execution.arrow.localRelationThreshold"
 

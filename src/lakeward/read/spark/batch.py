@@ -27,10 +27,16 @@ log = logging.getLogger(__name__)
 FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled"
 
 
-def read_frame(spark: Any, plugin: HotPlugin, request: ReadRequest, open_lake: LakeOpener | None = None) -> tuple[Any, OpenRead]:
-    """The DataFrame and the read behind it. The lease runs on for `request.lease_s`: a DataFrame is read after this returns."""
+def read_frame(
+    spark: Any, plugin: HotPlugin, request: ReadRequest, open_lake: LakeOpener | None = None
+) -> tuple[Any, OpenRead]:
+    """The DataFrame and the read behind it. The lease runs on for `request.lease_s`: a DataFrame is read after this
+    returns.
+    """
     if not hasattr(spark, "_jsparkSession"):
-        raise SparkUnsupported(what="Spark Connect", reason="union reads build on the session's own JVM; use a classic session")
+        raise SparkUnsupported(
+            what="Spark Connect", reason="union reads build on the session's own JVM; use a classic session"
+        )
     opened = open_read(plugin, request, open_lake)
     try:
         frame = _compose(spark, plugin, opened)
@@ -52,7 +58,11 @@ def _compose(spark: Any, plugin: HotPlugin, opened: OpenRead) -> Any:
     if reason is not None:
         log.warning("union read of %s goes through Python workers: %s", opened.table.path, reason)
         return pieces_frame(spark, opened.table, plan_pieces(plugin, opened), columns, opened.predicate)
-    frames = [f for f in (_lake(spark, opened, groups, folds, columns), *_hot(spark, plugin, opened, folds, columns)) if f is not None]
+    frames = [
+        f
+        for f in (_lake(spark, opened, groups, folds, columns), *_hot(spark, plugin, opened, folds, columns))
+        if f is not None
+    ]
     if not frames:
         return empty_frame(spark, opened.table, columns)
     whole = frames[0]
@@ -65,7 +75,9 @@ def _deleted_offsets(opened: OpenRead) -> DeletedOffsets:
     return (lambda _file: None) if opened.pinned is None else opened.pinned.deleted_offsets
 
 
-def _lake(spark: Any, opened: OpenRead, groups: FileGroups, folds: Mapping[Bucket, TailFold], columns: tuple[str, ...]) -> Any | None:
+def _lake(
+    spark: Any, opened: OpenRead, groups: FileGroups, folds: Mapping[Bucket, TailFold], columns: tuple[str, ...]
+) -> Any | None:
     if opened.pinned is None or not (groups.clean or groups.by_offset or groups.by_path):
         return None
     spark.conf.set(FIELD_IDS, "true")
@@ -82,7 +94,9 @@ def _lake(spark: Any, opened: OpenRead, groups: FileGroups, folds: Mapping[Bucke
     return scan.frame(groups)
 
 
-def _hot(spark: Any, plugin: HotPlugin, opened: OpenRead, folds: Mapping[Bucket, TailFold], columns: tuple[str, ...]) -> list[Any]:
+def _hot(
+    spark: Any, plugin: HotPlugin, opened: OpenRead, folds: Mapping[Bucket, TailFold], columns: tuple[str, ...]
+) -> list[Any]:
     """Small tails come through the driver as one Arrow table; big ones and KV snapshots are read by executors."""
     if not opened.union.tails and not opened.union.kv:
         return []
@@ -96,7 +110,10 @@ def _no_native_scan(spark: Any, files: tuple[LakeFile, ...]) -> str | None:
     schemes = {spark_path(f.path).partition("://")[0] if "://" in f.path else "" for f in files}
     for scheme in sorted(schemes - {"file", ""}):
         if not _has_filesystem(spark, scheme):
-            return f"no Hadoop file system for {scheme}:// is on Spark's class path (for S3: hadoop-aws, see docs/reading.md)"
+            return (
+                f"no Hadoop file system for {scheme}:// is on Spark's class path (for S3: hadoop-aws, see "
+                f"docs/reading.md)"
+            )
     return None
 
 

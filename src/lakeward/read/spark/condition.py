@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filters between Spark and us: what a reader gave as tuples becomes a column; what Spark pushes down becomes tuples."""
+"""Filters between Spark and us: what a reader gave as tuples becomes a column; what Spark
+pushes down becomes tuples.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,27 @@ from lakeward.errors import InvalidRequest
 from lakeward.model.table import TableInfo
 from lakeward.read.predicate import Condition, Predicate
 
-_PUSHED = {"EqualTo": "==", "GreaterThan": ">", "GreaterThanOrEqual": ">=", "LessThan": "<", "LessThanOrEqual": "<=", "In": "in"}
-_ALIKE = (st.BooleanType, st.ByteType, st.ShortType, st.IntegerType, st.LongType, st.StringType, st.DateType, st.DecimalType)
-"""Types on which Spark and Arrow compare alike. Not floats (Spark orders NaN and takes it as equal to itself), not times (zones)."""
+_PUSHED = {
+    "EqualTo": "==",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+    "In": "in",
+}
+_ALIKE = (
+    st.BooleanType,
+    st.ByteType,
+    st.ShortType,
+    st.IntegerType,
+    st.LongType,
+    st.StringType,
+    st.DateType,
+    st.DecimalType,
+)
+"""Types on which Spark and Arrow compare alike. Not floats (Spark orders NaN and takes it as equal to itself), not
+times (zones).
+"""
 
 
 def spark_condition(predicate: Predicate, table: TableInfo) -> Any:
@@ -51,7 +71,9 @@ def _column(condition: Condition) -> Any:
 
 
 def pushed_condition(condition: Any, schema: Any) -> Condition | None:
-    """Spark's filter as (column, operator, value); None where it is of another kind, or where Arrow may compare otherwise."""
+    """Spark's filter as (column, operator, value); None where it is of another kind, or where Arrow may compare
+    otherwise.
+    """
     operator = _PUSHED.get(type(condition).__name__)
     attribute: tuple[str, ...] = getattr(condition, "attribute", ())
     value = getattr(condition, "value", None)

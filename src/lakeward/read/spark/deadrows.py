@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lake rows that are no more, by (partition, bucket, offset), and how they are taken out of a DataFrame: a condition where they
-lie in a few runs, a bitmap where offsets are not too high, else an anti-join."""
+"""Lake rows that are no more, by (partition, bucket, offset), and how they are taken out of a DataFrame: a condition
+where they lie in a few runs, a bitmap where offsets are not too high, else an anti-join."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ MOST_RUNS = 16
 """Each run is one more comparison for every row of the scan: 16 of them took 30 ms over 5 M rows, a join some 200."""
 
 MOST_BITS = 64_000_000
-"""A bitmap of 8 MB travels with the tasks of a query. Counting 5 M rows less 120 k spread ones took 0.18 s with one, 0.56 with a join."""
+"""A bitmap of 8 MB travels with the tasks of a query. Counting 5 M rows less 120 k spread ones took 0.18 s with one,
+0.56 with a join.
+"""
 
 _BITS = "__bits"
 _DEAD = "__dead"
@@ -80,7 +82,11 @@ class DeadRows:
 
     def _condition(self, runs: Mapping[Bucket, list[OffsetRange]]) -> str:
         """Rows of others may have no offset: they stay, as they do in a join."""
-        found = [f"({self._is_in(b)} and `{OFFSET}` between {r.start} and {r.stop - 1})" for b, rs in runs.items() for r in rs]
+        found = [
+            f"({self._is_in(b)} and `{OFFSET}` between {r.start} and {r.stop - 1})"
+            for b, rs in runs.items()
+            for r in rs
+        ]
         return f"not coalesce({' or '.join(found)}, false)"
 
     def _is_in(self, bucket: Bucket) -> str:
@@ -97,7 +103,9 @@ class DeadRows:
         return int(self._keys().max()) < self.most_bits
 
     def _bit(self, spark: Any) -> Any:
-        """1 for a row that is no more. The bitmap is one array, found once for a query; beyond its end there is nothing dead."""
+        """1 for a row that is no more. The bitmap is one array, found once for a query; beyond its end there is nothing
+        dead.
+        """
         words = to_words(self._keys())
         held = pa.table({_BITS: pa.array([words], pa.list_(pa.int64()))})
         bits = spark.createDataFrame(held, schema=f"{_BITS} array<bigint>").scalar()
@@ -107,7 +115,9 @@ class DeadRows:
         return F.coalesce(F.bit_get(word, key.bitwiseAND(63).cast("int")), F.lit(0))
 
     def _keys(self) -> npt.NDArray[np.int64]:
-        return np.concatenate([self._key(offsets.values, bucket.number) for bucket, offsets in self.by_bucket.items() if offsets])
+        return np.concatenate(
+            [self._key(offsets.values, bucket.number) for bucket, offsets in self.by_bucket.items() if offsets]
+        )
 
     def _key(self, offset: Any, bucket: Any) -> Any:
         """One long for a row of an unpartitioned table, of columns of Spark and of arrays alike."""

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sorts a snapshot's files by what has to be taken out of them. Pure but for the lake's answer which offsets are deleted."""
+"""Sorts a snapshot's files by what has to be taken out of them. Pure but for the lake's answer which offsets are
+deleted.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ DeletedOffsets = Callable[[LakeFile], OffsetSet | None]
 
 @dataclass(frozen=True)
 class FileGroups:
-    """`clean` files are scanned without any join. Rows of `dead` go out of `by_offset` files, by bucket and offset. `by_path` files
-    have deletes that only (file, row index) or a key tell; `dead` holds for them too."""
+    """`clean` files are scanned without any join. Rows of `dead` go out of `by_offset` files, by bucket and offset.
+    `by_path` files have deletes that only (file, row index) or a key tell; `dead` holds for them too."""
 
     clean: tuple[LakeFile, ...]
     by_offset: tuple[LakeFile, ...]
@@ -31,9 +33,11 @@ class FileGroups:
     dead: Mapping[Bucket, OffsetSet]
 
 
-def group_files(files: Iterable[LakeFile], replaced: Mapping[Bucket, OffsetSet], deleted_offsets: DeletedOffsets) -> FileGroups:
-    """`replaced`: what the tail replaced on the lake's side. A file whose bounds hold none of it and that has no deletes is clean;
-    unknown bounds count as touched."""
+def group_files(
+    files: Iterable[LakeFile], replaced: Mapping[Bucket, OffsetSet], deleted_offsets: DeletedOffsets
+) -> FileGroups:
+    """`replaced`: what the tail replaced on the lake's side. A file whose bounds hold none of it and that has no
+    deletes is clean; unknown bounds count as touched."""
     clean: list[LakeFile] = []
     touched: list[LakeFile] = []
     by_path: list[LakeFile] = []
@@ -56,11 +60,15 @@ def group_files(files: Iterable[LakeFile], replaced: Mapping[Bucket, OffsetSet],
     for file in by_offset:
         if file.bucket is not None and deleted[file.path]:
             dead[file.bucket].append(deleted[file.path])
-    return _in_fewer(FileGroups(tuple(clean), tuple(by_offset), tuple(by_path), {b: _joined(parts) for b, parts in dead.items()}))
+    return _in_fewer(
+        FileGroups(tuple(clean), tuple(by_offset), tuple(by_path), {b: _joined(parts) for b, parts in dead.items()})
+    )
 
 
 def _in_fewer(groups: FileGroups) -> FileGroups:
-    """Few clean rows beside many that are looked at anyway are looked at with them: a scan of their own costs more to plan."""
+    """Few clean rows beside many that are looked at anyway are looked at with them: a scan of their own costs more to
+    plan.
+    """
     few = sum(f.record_count for f in groups.clean) * FEW < sum(f.record_count for f in groups.by_offset)
     if not groups.clean or not few or any(_is_touched(f, groups.dead) for f in groups.clean):
         return groups
@@ -68,9 +76,14 @@ def _in_fewer(groups: FileGroups) -> FileGroups:
 
 
 def _find_deleted(file: LakeFile, room: int, deleted_offsets: DeletedOffsets) -> OffsetSet | None:
-    """None where Spark has to join: keys, an unknown bucket, rows without an offset of their own (Fluss's KV snapshots have none), or
-    too many rows for the driver."""
-    if not file.deletes or file.bucket is None or file.offsets is None or any(d.content == "equality" for d in file.deletes):
+    """None where Spark has to join: keys, an unknown bucket, rows without an offset of their own (Fluss's KV snapshots
+    have none), or too many rows for the driver."""
+    if (
+        not file.deletes
+        or file.bucket is None
+        or file.offsets is None
+        or any(d.content == "equality" for d in file.deletes)
+    ):
         return None
     vectors = any(d.content == "vector" for d in file.deletes)
     if sum(d.record_count for d in file.deletes) > room and not vectors:
@@ -79,7 +92,8 @@ def _find_deleted(file: LakeFile, room: int, deleted_offsets: DeletedOffsets) ->
 
 
 def _doubtful(files: Sequence[LakeFile], deleted: Mapping[str, OffsetSet]) -> set[str]:
-    """Files with deletes whose offsets may also stand, live, in another file of the group: another engine's UPDATE copies them.
+    """Files with deletes whose offsets may also stand, live, in another file of the group: another engine's UPDATE
+    copies them.
 
     Such a row is told apart by its file alone."""
     by_bucket: dict[Bucket | None, list[LakeFile]] = defaultdict(list)
@@ -88,7 +102,9 @@ def _doubtful(files: Sequence[LakeFile], deleted: Mapping[str, OffsetSet]) -> se
     found: set[str] = set()
     for file in files:
         gone = deleted[file.path]
-        if gone and any(_holds(other, gone) for other in (*by_bucket[file.bucket], *by_bucket[None]) if other is not file):
+        if gone and any(
+            _holds(other, gone) for other in (*by_bucket[file.bucket], *by_bucket[None]) if other is not file
+        ):
             found.add(file.path)
     return found
 
@@ -116,10 +132,11 @@ Scope = tuple[Bucket | None, tuple[tuple[str, str], ...], str]
 
 
 def scope_keys(files: Sequence[LakeFile]) -> tuple[dict[str, int], dict[str, set[int]]]:
-    """Which files each equality delete reaches, as numbers that both carry: data file -> its scope, delete file -> its scopes.
+    """Which files each equality delete reaches, as numbers that both carry: data file -> its scope, delete file -> its
+    scopes.
 
-    A delete reaches a file if they share a scope and the file's sequence number is lower. A scope is a partition and bucket; where
-    that would reach a file that the lake did not name (other specs), each file is one of its own."""
+    A delete reaches a file if they share a scope and the file's sequence number is lower. A scope is a partition and
+    bucket; where that would reach a file that the lake did not name (other specs), each file is one of its own."""
     found = _scopes(files, by_file=False)
     return found if _is_exact(files, *found) else _scopes(files, by_file=True)
 
@@ -147,6 +164,7 @@ def _is_exact(files: Sequence[LakeFile], data: Mapping[str, int], deletes: Mappi
         for scope in deletes[delete.path]:
             by_scope[scope][delete.path] = delete.sequence
     return all(
-        {path for path, sequence in by_scope[data[f.path]].items() if f.sequence < sequence} == {d.path for _, d in _key_deletes([f])}
+        {path for path, sequence in by_scope[data[f.path]].items() if f.sequence < sequence}
+        == {d.path for _, d in _key_deletes([f])}
         for f in files
     )

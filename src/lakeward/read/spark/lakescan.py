@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lake's side of a union read by Spark's own Parquet scan, with deletes and replaced rows taken out by anti-joins."""
+"""The lake's side of a union read by Spark's own Parquet scan, with deletes and replaced rows taken out by
+anti-joins.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +48,8 @@ def spark_path(path: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class LakeScan:
-    """Builds the DataFrame. `keys_frame` has the primary key of rows to take out, where offsets do not tell them. `deleted_rows` is
-    the lake's answer which rows of a file its vectors take out."""
+    """Builds the DataFrame. `keys_frame` has the primary key of rows to take out, where offsets do not tell them.
+    `deleted_rows` is the lake's answer which rows of a file its vectors take out."""
 
     spark: Any
     table: TableInfo
@@ -89,7 +91,9 @@ class LakeScan:
             raise self._missing(str(error).splitlines()[0]) from error
         except Py4JJavaError as error:  # a file system that does not let us in, or does not answer
             reason = str(error.java_exception).splitlines()[0]
-            raise LakeUnavailable(lake=spark_path(paths[0]).partition(":")[0], what=f"read {self.table.path}", reason=reason) from error
+            raise LakeUnavailable(
+                lake=spark_path(paths[0]).partition(":")[0], what=f"read {self.table.path}", reason=reason
+            ) from error
         # Spark does not look for files whose names could be patterns, and leaves out those that are not there.
         if any(_PATTERN & set(path) for path in paths) and len(frame._jdf.inputFiles()) < len(set(paths)):
             raise self._missing(f"one of {len(paths)} files is not there")
@@ -99,8 +103,8 @@ class LakeScan:
         return LakeTampered(table=str(self.table.path), snapshot=self.snapshot, what="a data file", reason=reason)
 
     def _shape(self, frame: Any, names: Sequence[str] = ()) -> Any:
-        """The columns asked for plus the system columns, in the table's own types. `names`: those it has, where they are known: each
-        call into the JVM counts here."""
+        """The columns asked for plus the system columns, in the table's own types. `names`: those it has, where they
+        are known: each call into the JVM counts here."""
         wanted = table_schema(self.table, self.columns, SYSTEM_NAMES)
         stored = parquet_schema(self.table, wanted.names, {})
         same = [stored[f.name].dataType == f.dataType for f in wanted.fields]
@@ -138,7 +142,11 @@ class LakeScan:
         """Delete files spell a path as the lake does, `_metadata` as a URL: the small side is translated."""
         spelled = [(spelling, url) for f in files for spelling in spellings(f.path) for url in self._urls(f.path)]
         names = self.spark.createDataFrame(spelled, f"file_path string, {_FILE} string")
-        gone = self._parquet([d.path for d in deletes]).select("file_path", F.col("pos").alias(_ROW)).join(F.broadcast(names), "file_path")
+        gone = (
+            self._parquet([d.path for d in deletes])
+            .select("file_path", F.col("pos").alias(_ROW))
+            .join(F.broadcast(names), "file_path")
+        )
         return small(gone.select(_FILE, _ROW), sum(d.record_count for d in deletes))
 
     def _vector_rows(self, files: Sequence[LakeFile]) -> Any:
@@ -168,7 +176,9 @@ class LakeScan:
             condition = (frame[_SCOPE] == keys[_D_SCOPE]) & (frame[_SEQUENCE] < keys[_D_SEQUENCE])
             for column in columns:
                 condition = condition & frame[f"`{column}`"].eqNullSafe(keys[f"`__d_{column}`"])
-            frame = frame.join(small(keys, sum(d.record_count * len(reached[d.path]) for d in group)), condition, "left_anti")
+            frame = frame.join(
+                small(keys, sum(d.record_count * len(reached[d.path]) for d in group)), condition, "left_anti"
+            )
         return frame
 
     def _keys(self, columns: Sequence[str], deletes: Sequence[LakeDelete], reached: Mapping[str, set[int]]) -> Any:
@@ -177,10 +187,14 @@ class LakeScan:
         spelled = [F.col(f"`{c}`").alias(f"__d_{c}") for c in columns]
         rows = [(url, scope, d.sequence) for d in deletes for url in self._urls(d.path) for scope in reached[d.path]]
         named = self.spark.createDataFrame(rows, f"{_FILE} string, {_D_SCOPE} int, {_D_SEQUENCE} long")
-        return keys.select(*spelled, F.col("_metadata.file_path").alias(_FILE)).join(F.broadcast(named), _FILE).drop(_FILE)
+        return (
+            keys.select(*spelled, F.col("_metadata.file_path").alias(_FILE)).join(F.broadcast(named), _FILE).drop(_FILE)
+        )
 
     def _urls(self, path: str) -> set[str]:
-        """As `_metadata.file_path` may spell it: made absolute and escaped by Hadoop, local ones with one slash or three."""
+        """As `_metadata.file_path` may spell it: made absolute and escaped by Hadoop, local ones with one slash or
+        three.
+        """
         made = self.spark._jvm.org.apache.hadoop.fs.Path(spark_path(path))
         conf = self.spark._jsparkSession.sessionState().newHadoopConf()
         url = str(made.getFileSystem(conf).makeQualified(made).toUri().toString())

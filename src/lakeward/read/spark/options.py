@@ -70,12 +70,16 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     given = {k.lower(): v for k, v in options.items()}
     for key in given:
         if key not in KNOWN and key not in SPARKS_OWN:
-            raise InvalidRequest(what=f"option {key!r} of format lakeward", reason=f"known options are {', '.join(KNOWN)}")
+            raise InvalidRequest(
+                what=f"option {key!r} of format lakeward", reason=f"known options are {', '.join(KNOWN)}"
+            )
     if given.get("kind", KINDS[0]) not in KINDS:
         raise InvalidRequest(what="option kind", reason=f"{given['kind']!r} is not append, upsert or delete")
     table = given.get("table") or given.get("path")
     if not table:
-        raise InvalidRequest(what="format lakeward", reason='name the table: .load("db.table") or .option("table", "db.table")')
+        raise InvalidRequest(
+            what="format lakeward", reason='name the table: .load("db.table") or .option("table", "db.table")'
+        )
     as_of = given.get("as_of")
     return SourceOptions(
         table=TablePath.parse(table),
@@ -109,11 +113,15 @@ def parse_start(text: str) -> StartAt:
             if any(o < 0 for o in offsets.values()):
                 raise ValueError("offsets start at 0")
         except (ValueError, TypeError, AttributeError, InvalidRequest) as error:
-            raise InvalidRequest(what="option starting", reason=f"{text!r} is no map of bucket to offset: {error}") from error
+            raise InvalidRequest(
+                what="option starting", reason=f"{text!r} is no map of bucket to offset: {error}"
+            ) from error
         return StartAt(kind="offsets", offsets=OffsetMap(offsets))
     moment = parse_as_of(text)
     if not isinstance(moment, datetime):
-        raise InvalidRequest(what="option starting", reason=f"{text!r} is not earliest, latest, an offset map, or a date and time")
+        raise InvalidRequest(
+            what="option starting", reason=f"{text!r} is not earliest, latest, an offset map, or a date and time"
+        )
     return StartAt(kind="time", at_ms=int(moment.astimezone(UTC).timestamp() * 1000))
 
 

@@ -52,23 +52,34 @@ def spark_type(name: str, kind: mt.DataType) -> Any:
         case mt.MapType():
             return st.MapType(spark_type(name, kind.key), spark_type(name, kind.value), kind.value.nullable)
         case mt.RowType():
-            return st.StructType([st.StructField(f.name, spark_type(name, f.type), f.type.nullable) for f in kind.fields])
+            return st.StructType(
+                [st.StructField(f.name, spark_type(name, f.type), f.type.nullable) for f in kind.fields]
+            )
         case mt.TimeType() if hasattr(st, "TimeType"):
             return st.TimeType(min(kind.precision, 6))
-    raise UnsupportedType(where=f"column {name}", type=str(kind), by="this version of Spark", reason="it has no such type; leave it out")
+    raise UnsupportedType(
+        where=f"column {name}", type=str(kind), by="this version of Spark", reason="it has no such type; leave it out"
+    )
 
 
 def table_schema(table: TableInfo, columns: Sequence[str], system: Sequence[str] = ()) -> Any:
     """What a reader of these columns sees."""
-    fields = [st.StructField(n, spark_type(n, table.schema.column(n).type), table.schema.column(n).type.nullable) for n in columns]
+    fields = [
+        st.StructField(n, spark_type(n, table.schema.column(n).type), table.schema.column(n).type.nullable)
+        for n in columns
+    ]
     return st.StructType([*fields, *(st.StructField(n, SYSTEM_TYPES[n], False) for n in system)])
 
 
 def parquet_schema(table: TableInfo, columns: Sequence[str], field_ids: Mapping[str, int]) -> Any:
-    """What to ask the lake's Parquet files for: every column nullable, resolved by field id; small integers are ints there."""
+    """What to ask the lake's Parquet files for: every column nullable, resolved by field id; small integers are ints
+    there.
+    """
     fields = []
     for name in columns:
-        kind = SYSTEM_TYPES[name] if name in SYSTEM_TYPES else _widened(spark_type(name, table.schema.column(name).type))
+        kind = (
+            SYSTEM_TYPES[name] if name in SYSTEM_TYPES else _widened(spark_type(name, table.schema.column(name).type))
+        )
         metadata = {FIELD_ID: field_ids[name]} if name in field_ids else {}
         fields.append(st.StructField(name, kind, True, metadata))
     return st.StructType(fields)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The batch reader behind `spark.read.format("lakeward")`: one Spark partition per bucket, Arrow batches, filters pushed down."""
+"""The batch reader behind `spark.read.format("lakeward")`: one Spark partition per bucket, Arrow batches, filters
+pushed down.
+"""
 
 from __future__ import annotations
 
@@ -69,11 +71,13 @@ class UnionSourceReader(ds.DataSourceReader):  # type: ignore[misc]
 
 
 class FilteringSourceReader(UnionSourceReader):
-    """A reader that takes filters. Spark refuses one while `spark.sql.python.filterPushdown.enabled` is off, its default."""
+    """A reader that takes filters. Spark refuses one while `spark.sql.python.filterPushdown.enabled` is off, its
+    default.
+    """
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
-        """Takes comparisons of a top-level column with a value: fewer buckets, row groups and rows are read. Spark looks at every
-        row once more: its own comparison is the one that counts."""
+        """Takes comparisons of a top-level column with a value: fewer buckets, row groups and rows are read. Spark
+        looks at every row once more: its own comparison is the one that counts."""
         for condition in filters:
             taken = pushed_condition(condition, self.schema)
             if taken is not None and _compares(taken, self.schema):
@@ -82,9 +86,9 @@ class FilteringSourceReader(UnionSourceReader):
 
 
 def is_asked_for_filters() -> bool:
-    """Whether Spark made this process to push filters down, which it does where that setting is on. A session that found the format
-    by itself may not have it. The module's name is Spark's own matter: under another one no filter is taken, every row is read,
-    and Spark filters."""
+    """Whether Spark made this process to push filters down, which it does where that setting is on. A session that
+    found the format by itself may not have it. The module's name is Spark's own matter: under another one no filter is
+    taken, every row is read, and Spark filters."""
     return FILTER_WORKER in sys.modules
 
 

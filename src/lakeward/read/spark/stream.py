@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The streaming reader behind `spark.readStream.format("lakeward")`: positions, limits, and the pieces of a micro-batch.
+"""The streaming reader behind `spark.readStream.format("lakeward")`: positions, limits, and the pieces of a
+micro-batch.
 
-A log table's position is an offset per bucket: a range is read from the log where the log still holds it, from the lake in
-`__offset` order where not. A PK table begins with a pinned lake snapshot as +I, then gives the changelog.
+A log table's position is an offset per bucket: a range is read from the log where the log still holds it, from the lake
+in `__offset` order where not. A PK table begins with a pinned lake snapshot as +I, then gives the changelog.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from lakeward.read.spark.streamrows import StreamRows, change_names
 from lakeward.read.spark.tailframe import arrow_schema
 
 Position = dict[str, Any]
-"""What Spark keeps in its checkpoint: {"offsets": json, "snapshot": id or "", "snapshot_read": 0 or 1, "origin": json}. `origin` is
-the position at which the query began."""
+"""What Spark keeps in its checkpoint: {"offsets": json, "snapshot": id or "", "snapshot_read": 0 or 1, "origin": json}.
+`origin` is the position at which the query began."""
 
 
 def position(offsets: OffsetMap, snapshot: str = "", snapshot_read: int = 1) -> Position:
@@ -43,8 +44,9 @@ def as_origin(first: Position) -> Position:
 
 
 def begin_of(start: Position, end: Position) -> Position:
-    """Where a micro-batch begins. Spark keeps ends alone and asks again where the query began when its first batch is run again: by
-    then `latest` lies elsewhere, and there is a newer snapshot. The end knows what the first answer was."""
+    """Where a micro-batch begins. Spark keeps ends alone and asks again where the query began when its first batch is
+    run again: by then `latest` lies elsewhere, and there is a newer snapshot. The end knows what the first answer was.
+    """
     if start.get("origin") == end.get("origin") or "origin" not in end:
         return start
     first: Position = json.loads(end["origin"])
@@ -56,7 +58,9 @@ def offsets_of(at: Position) -> OffsetMap:
 
 
 def advance(start: OffsetMap, ends: Mapping[Bucket, int], max_rows: int | None) -> OffsetMap:
-    """Pure: how far the next micro-batch goes. With a limit every bucket gets an even share, rest to those that have more."""
+    """Pure: how far the next micro-batch goes. With a limit every bucket gets an even share, rest to those that have
+    more.
+    """
     waiting = {b: end - start.get(b, 0) for b, end in ends.items() if end > start.get(b, 0)}
     if max_rows is None or sum(waiting.values()) <= max_rows:
         return start.overlaid({b: ends[b] for b in waiting})
@@ -75,7 +79,9 @@ def advance(start: OffsetMap, ends: Mapping[Bucket, int], max_rows: int | None) 
 def check_stream(options: SourceOptions, table: TableInfo, names: tuple[str, ...]) -> None:
     """Raises `InvalidRequest` for a stream that would not mean anything."""
     if table.is_pk and CHANGE_TYPE not in names:
-        reason = f"a stream of a PK table is its changelog, and without {CHANGE_TYPE} a deleted row looks like a new one"
+        reason = (
+            f"a stream of a PK table is its changelog, and without {CHANGE_TYPE} a deleted row looks like a new one"
+        )
         raise InvalidRequest(what=f"stream of {table.path}", reason=f'{reason}; set .option("changelog", "true")')
     for option, value in (("as_of", options.as_of), ("at_least", options.at_least)):
         if value is not None:
@@ -114,7 +120,10 @@ class UnionStreamReader(*_bases()):  # type: ignore[misc]
         if not start["snapshot_read"]:
             return {**start, "snapshot_read": 1}
         ends = self._ends if self._ends is not None else self._rows().ends()
-        return {**start, **position(advance(offsets_of(start), ends, getattr(limit, "max_rows", getattr(limit, "maxRows", None))))}
+        return {
+            **start,
+            **position(advance(offsets_of(start), ends, getattr(limit, "max_rows", getattr(limit, "maxRows", None)))),
+        }
 
     def partitions(self, start: Position, end: Position) -> list[PiecePartition]:
         pieces: list[dict[str, Any]] = []
@@ -145,7 +154,9 @@ class UnionStreamReader(*_bases()):  # type: ignore[misc]
 
     # ---- ours ----------------------------------------------------------------------------------------------------
     def _rows(self) -> StreamRows:
-        return StreamRows.open(cached_hot(self.options.hot_name, tuple(sorted(self.options.hot_options.items()))), self.options.table)
+        return StreamRows.open(
+            cached_hot(self.options.hot_name, tuple(sorted(self.options.hot_options.items()))), self.options.table
+        )
 
     def _first(self) -> Position:
         rows, start = self._rows(), self.options.starting
@@ -156,19 +167,25 @@ class UnionStreamReader(*_bases()):  # type: ignore[misc]
         return position(rows.firsts())
 
     def _pinned(self, rows: StreamRows) -> Position:
-        """The newest lake snapshot, kept by a lease while the query begins; without one the changelog from the log's start."""
+        """The newest lake snapshot, kept by a lease while the query begins; without one the changelog from the log's
+        start.
+        """
         plan = rows.plugin.coordinator().read_plan(rows.table.path, lease_s=self.options.lease_s)
         snapshot = None if rows.lake is None or plan.snapshot_id is None else rows.lake.load_snapshot(plan.snapshot_id)
         known = (snapshot.offsets if snapshot is not None else None) or OffsetMap()
         for bucket, held in rows.bounds().items():
             if bucket not in known and held.start > 0:  # rows whose changes the log let go, and that no snapshot has
-                raise OffsetOutOfRange(table=str(rows.table.path), bucket=str(bucket), offset=0, start=held.start, end=held.end)
+                raise OffsetOutOfRange(
+                    table=str(rows.table.path), bucket=str(bucket), offset=0, start=held.start, end=held.end
+                )
         return position(known) if snapshot is None else position(known, snapshot.snapshot_id, 0)
 
     def _snapshot_pieces(self, snapshot: str) -> list[dict[str, Any]]:
         rows = self._rows()
         if rows.lake is None:
-            raise SnapshotGone(table=str(rows.table.path), snapshot=snapshot, advice="the lake was switched off; start the query anew")
+            raise SnapshotGone(
+                table=str(rows.table.path), snapshot=snapshot, advice="the lake was switched off; start the query anew"
+            )
         buckets = {None if f.bucket is None else str(f.bucket) for f in rows.lake.files(SnapshotId(snapshot))}
         return [{"bucket": b, "snapshot": snapshot} for b in sorted(buckets, key=str)]
 
@@ -183,7 +200,9 @@ class UnionStreamReader(*_bases()):  # type: ignore[misc]
 
 
 def start_offsets(rows: StreamRows, start: StartAt) -> OffsetMap:
-    """Where `latest`, a map or a moment begin. Raises `InvalidRequest` for a bucket or an offset that is not there yet."""
+    """Where `latest`, a map or a moment begin. Raises `InvalidRequest` for a bucket or an offset that is not
+    there yet.
+    """
     ends = rows.ends()
     if start.offsets is not None:
         for bucket, offset in start.offsets.items():

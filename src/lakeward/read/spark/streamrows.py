@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a stream: a range of a bucket from the log, from the lake what the log no longer holds, in `__offset` order."""
+"""Rows of a stream: a range of a bucket from the log, from the lake what the log no longer holds, in
+`__offset` order.
+"""
 
 from __future__ import annotations
 
@@ -67,13 +69,19 @@ class StreamRows:
         """The first offset at or after a moment; the lake is asked where the log begins later than that."""
         bounds = self.bounds().get(bucket)
         found = end if bounds is None else self.hot.offset_at(self.table, bucket, at_ms)
-        if self.table.is_pk or self.lake is None or (bounds is not None and (found > bounds.start or bounds.start == 0)):
+        if (
+            self.table.is_pk
+            or self.lake is None
+            or (bounds is not None and (found > bounds.start or bounds.start == 0))
+        ):
             return found
         moment = pa.scalar(datetime.fromtimestamp(at_ms / 1000, UTC), pa.timestamp("us", "UTC"))
         head = self.lake.load_snapshot()
         if head is None:
             return found
-        older = self.lake.scan(head.snapshot_id, columns=[OFFSET, TIMESTAMP], filter=pc.field(TIMESTAMP) >= moment, buckets=[bucket])
+        older = self.lake.scan(
+            head.snapshot_id, columns=[OFFSET, TIMESTAMP], filter=pc.field(TIMESTAMP) >= moment, buckets=[bucket]
+        )
         return min((int(pc.min(b.column(0)).as_py()) for b in older if b.num_rows), default=found)
 
     def range(self, bucket: Bucket, wanted: OffsetRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -96,30 +104,46 @@ class StreamRows:
                 if error.start <= start:
                     raise
 
-    def snapshot(self, snapshot_id: SnapshotId, bucket: Bucket | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def snapshot(
+        self, snapshot_id: SnapshotId, bucket: Bucket | None, columns: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
         """Rows of one bucket in a pinned snapshot; None: of files that do not say theirs. Raises `SnapshotGone`."""
         if self.lake is None:
-            raise SnapshotGone(table=str(self.table.path), snapshot=snapshot_id, advice="the lake was switched off; start the query anew")
+            raise SnapshotGone(
+                table=str(self.table.path),
+                snapshot=snapshot_id,
+                advice="the lake was switched off; start the query anew",
+            )
         for _, batch in self.lake.scan_buckets(snapshot_id, columns=[*columns, *SYSTEM_NAMES], buckets=[bucket]):
             yield batch
 
-    def _lake_range(self, bucket: Bucket, wanted: OffsetRange, log_start: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Files of ours are in offset order: those whose bounds do not overlap are read one after the other, never all at once."""
+    def _lake_range(
+        self, bucket: Bucket, wanted: OffsetRange, log_start: int, columns: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """Files of ours are in offset order: those whose bounds do not overlap are read one after the other, never all
+        at once.
+        """
         head = None if self.lake is None or self.table.is_pk else self.lake.pinned().load_snapshot()
         if self.lake is None or head is None:
-            raise OffsetOutOfRange(table=str(self.table.path), bucket=str(bucket), offset=wanted.start, start=log_start, end=wanted.stop)
+            raise OffsetOutOfRange(
+                table=str(self.table.path), bucket=str(bucket), offset=wanted.start, start=log_start, end=wanted.stop
+            )
         lake, own = self.lake.pinned(), self._is_of(bucket)
         files = [f for f in lake.files(head.snapshot_id) if f.bucket in (bucket, None)]
         for part in windows(files, wanted):
             inside = own & (pc.field(OFFSET) >= part.start) & (pc.field(OFFSET) < part.stop)
-            scanned = lake.scan_buckets(head.snapshot_id, columns=[*columns, *SYSTEM_NAMES], filter=inside, buckets=[bucket, None])
+            scanned = lake.scan_buckets(
+                head.snapshot_id, columns=[*columns, *SYSTEM_NAMES], filter=inside, buckets=[bucket, None]
+            )
             batches = [b for _, b in scanned if b.num_rows]
             if batches:
                 yield from pa.Table.from_batches(batches).sort_by(OFFSET).to_batches()
 
     def _is_of(self, bucket: Bucket) -> pc.Expression:
         """True of the bucket's rows, also in a file that does not say its bucket."""
-        facts = partition_facts(to_arrow_schema(self.table.schema), self.table.descriptor.partition_keys, bucket.partition)
+        facts = partition_facts(
+            to_arrow_schema(self.table.schema), self.table.descriptor.partition_keys, bucket.partition
+        )
         return facts & (pc.field(BUCKET) == bucket.number)
 
 
@@ -127,7 +151,9 @@ def windows(files: Sequence[LakeFile], wanted: OffsetRange) -> list[OffsetRange]
     """The parts of a range that files hold, in order; files whose bounds overlap are one part. Pure."""
     if any(f.offsets is None for f in files):
         return [wanted]
-    cut = sorted((max(f.offsets.start, wanted.start), min(f.offsets.stop, wanted.stop)) for f in files if f.offsets is not None)
+    cut = sorted(
+        (max(f.offsets.start, wanted.start), min(f.offsets.stop, wanted.stop)) for f in files if f.offsets is not None
+    )
     parts: list[OffsetRange] = []
     for start, stop in cut:
         if start >= stop:

@@ -20,7 +20,8 @@ from lakeward.read.spark.schema import table_schema
 from lakeward.read.tail import TailFold, read_live
 
 DRIVER_ROWS = 200_000
-"""Tails up to this many offsets go through the driver: one Arrow table costs less there than a stage of Python workers."""
+"""Tails up to this many offsets go through the driver: one Arrow table costs less there than a stage of Python workers.
+"""
 
 
 def arrow_schema(table: TableInfo, columns: Sequence[str]) -> pa.Schema:
@@ -38,7 +39,10 @@ def spark_arrow_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_fixed_size_binary(kind):
         return pa.binary()
     if pa.types.is_map(kind):
-        return pa.map_(spark_arrow_type(kind.key_type), pa.field("value", spark_arrow_type(kind.item_type), kind.item_field.nullable))
+        return pa.map_(
+            spark_arrow_type(kind.key_type),
+            pa.field("value", spark_arrow_type(kind.item_type), kind.item_field.nullable),
+        )
     if pa.types.is_list(kind):
         return pa.list_(pa.field("element", spark_arrow_type(kind.value_type), kind.value_field.nullable))
     if pa.types.is_struct(kind):
@@ -54,7 +58,9 @@ def driver_tail(spark: Any, opened: OpenRead, columns: Sequence[str], folds: Map
     return arrow_frame(spark, table, table_schema(opened.table, columns, SYSTEM_NAMES))
 
 
-def _tail_batches(opened: OpenRead, columns: Sequence[str], folds: Mapping[Bucket, TailFold]) -> Iterator[pa.RecordBatch]:
+def _tail_batches(
+    opened: OpenRead, columns: Sequence[str], folds: Mapping[Bucket, TailFold]
+) -> Iterator[pa.RecordBatch]:
     for bucket, tail in opened.union.tails.items():
         rows = (
             read_live(opened.hot, opened.table, folds[bucket], columns)
@@ -68,8 +74,12 @@ def empty_frame(spark: Any, table: TableInfo, columns: Sequence[str]) -> Any:
     return spark.createDataFrame([], table_schema(table, columns, SYSTEM_NAMES))
 
 
-def pieces_frame(spark: Any, table: TableInfo, pieces: Sequence[ReadPiece], columns: Sequence[str], filter: Predicate | None = None) -> Any:
-    """Pieces read by executors, one task each. The filter reaches the lake's files there; rows of the hot side come unfiltered."""
+def pieces_frame(
+    spark: Any, table: TableInfo, pieces: Sequence[ReadPiece], columns: Sequence[str], filter: Predicate | None = None
+) -> Any:
+    """Pieces read by executors, one task each. The filter reaches the lake's files there; rows of the hot side come
+    unfiltered.
+    """
     schema = arrow_schema(table, columns)
     spelled = table_schema(table, columns, SYSTEM_NAMES)
     rows = [(piece.to_bytes(),) for piece in pieces]
@@ -80,7 +90,9 @@ def pieces_frame(spark: Any, table: TableInfo, pieces: Sequence[ReadPiece], colu
         told = parse_filter(conditions, filter_schema(table)) if conditions else None
         for batch in batches:
             for data in batch.column(0).to_pylist():
-                for rows in read_piece(ReadPiece.from_bytes(data), names, told.expression if told else None, told.columns if told else ()):
+                for rows in read_piece(
+                    ReadPiece.from_bytes(data), names, told.expression if told else None, told.columns if told else ()
+                ):
                     yield conform(rows, schema)
 
     return seed.mapInArrow(read, spelled)

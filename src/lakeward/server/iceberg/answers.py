@@ -62,7 +62,11 @@ def answer_error(error: Exception) -> Response:
     # What happened before the failure is not known here: 500 tells a committing client exactly that.
     log.error("the Iceberg catalog failed", exc_info=error)
     unavailable = isinstance(error, SQLAlchemyError | OSError)
-    text = "the catalog's storage did not answer; the server's log says why" if unavailable else "the server failed; its log says why"
+    text = (
+        "the catalog's storage did not answer; the server's log says why"
+        if unavailable
+        else "the server failed; its log says why"
+    )
     return _failure(500, "InternalServerError", text)
 
 

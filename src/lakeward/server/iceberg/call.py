@@ -51,7 +51,12 @@ def check_namespace(levels: Any) -> tuple[str, ...]:
 
 def check_name(what: str, name: Any) -> str:
     """Names become folder names."""
-    if not isinstance(name, str) or not 0 < len(name) <= _NAME_LIMIT or name in (".", "..") or any(c in name for c in "/\\\x00\x1f."):
+    if (
+        not isinstance(name, str)
+        or not 0 < len(name) <= _NAME_LIMIT
+        or name in (".", "..")
+        or any(c in name for c in "/\\\x00\x1f.")
+    ):
         reason = f"a name has 1 to {_NAME_LIMIT} characters and no slash, dot or control sign in it"
         raise InvalidRequest(what=f"{what} {name!r}", reason=reason)
     return name

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Iceberg REST catalog under `/iceberg`: one URL for jobs, Spark, DuckDB, Trino and PyIceberg, over a PyIceberg catalog.
+"""The Iceberg REST catalog under `/iceberg`: one URL for jobs, Spark, DuckDB, Trino and PyIceberg, over a PyIceberg
+catalog.
 
 Handlers run in threads; bodies and errors are in the form that Iceberg's REST specification gives them.
 """
@@ -25,7 +26,9 @@ Handler = Callable[[Call], Response]
 
 
 def iceberg_router(catalog: Catalog, auth: TokenSet) -> APIRouter:
-    """The catalog's resources. Reading needs role read; creating and committing job; dropping, renaming and registering admin."""
+    """The catalog's resources. Reading needs role read; creating and committing job; dropping, renaming and registering
+    admin.
+    """
     router = APIRouter(prefix=f"{ICEBERG}/v1", tags=["iceberg"])
     namespaces, tables = NamespaceResource(catalog), TableResource(catalog)
     routes: list[tuple[str, str, Role, Handler]] = [

@@ -70,7 +70,9 @@ class NamespaceResource:
 
     def load(self, call: Call) -> Response:
         properties = self._catalog.load_namespace_properties(call.namespace)
-        return answer({"namespace": list(call.namespace), "properties": {k: v for k, v in properties.items() if k != "exists"}})
+        return answer(
+            {"namespace": list(call.namespace), "properties": {k: v for k, v in properties.items() if k != "exists"}}
+        )
 
     def exists(self, call: Call) -> Response:
         if not self._catalog.namespace_exists(call.namespace):

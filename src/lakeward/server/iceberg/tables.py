@@ -76,7 +76,9 @@ class TableResource:
         try:
             StaticTable.from_metadata(location, dict(self._catalog.properties))
         except (OSError, ValueError) as error:
-            raise InvalidRequest(what=f"metadata-location {location}", reason=f"it cannot be read: {type(error).__name__}") from error
+            raise InvalidRequest(
+                what=f"metadata-location {location}", reason=f"it cannot be read: {type(error).__name__}"
+            ) from error
         table = self._catalog.register_table(name, location)
         return answer_table(table.metadata_location, table.metadata, {})
 
@@ -96,9 +98,13 @@ class TableResource:
         try:
             return self._catalog.load_table(name)
         except NoSuchTableError:
-            if not any(isinstance(r, AssertCreate) for r in request.requirements) or not isinstance(self._catalog, MetastoreCatalog):
+            if not any(isinstance(r, AssertCreate) for r in request.requirements) or not isinstance(
+                self._catalog, MetastoreCatalog
+            ):
                 raise
-            return Table(name, MetastoreCatalog._empty_table_metadata(), "", self._catalog._load_file_io(), self._catalog)
+            return Table(
+                name, MetastoreCatalog._empty_table_metadata(), "", self._catalog._load_file_io(), self._catalog
+            )
 
     def drop(self, call: Call) -> Response:
         """Files stay, unless the client asks for a purge."""
@@ -110,7 +116,9 @@ class TableResource:
 
     def rename(self, call: Call) -> Response:
         body = call.json()
-        self._catalog.rename_table(identifier_of(body.get("source"), "source"), identifier_of(body.get("destination"), "destination"))
+        self._catalog.rename_table(
+            identifier_of(body.get("source"), "source"), identifier_of(body.get("destination"), "destination")
+        )
         return done()
 
     def take_metrics(self, call: Call) -> Response:
@@ -120,7 +128,9 @@ class TableResource:
     def _check_places(self, call: Call, places: Iterable[str | None]) -> None:
         """The server writes metadata where a table says: only an admin may say somewhere outside the warehouse."""
         root = str(self._catalog.properties.get("warehouse", "")).rstrip("/")
-        outside = [p for p in places if p is not None and not (root and p.startswith(f"{root}/") and "/../" not in f"{p}/")]
+        outside = [
+            p for p in places if p is not None and not (root and p.startswith(f"{root}/") and "/../" not in f"{p}/")
+        ]
         if outside and call.role is not Role.ADMIN:
             what = f"location {outside[0]} outside the warehouse"
             raise Forbidden(token_name=call.token_name, role=str(call.role), what=what, needed=str(Role.ADMIN))

@@ -37,7 +37,9 @@ def router(services: Services) -> APIRouter:
         return answer(coordinator.committed(TablePath.parse(table)))
 
     @made.get(LEDGER, dependencies=may_read)
-    def ledger(table: str, limit: Annotated[int, Query(ge=1, le=100_000)] = 1_000, before: int | None = None) -> JSONResponse:
+    def ledger(
+        table: str, limit: Annotated[int, Query(ge=1, le=100_000)] = 1_000, before: int | None = None
+    ) -> JSONResponse:
         """Which offset range of which bucket each lake snapshot added; the newest `limit` entries below `before`."""
         return answer(coordinator.ledger(TablePath.parse(table), limit, before))
 

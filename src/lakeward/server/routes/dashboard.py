@@ -69,7 +69,9 @@ def overview(services: Services) -> dict[str, Any]:
 
 
 def overdue_bytes(services: Services, tables: Iterable[TableStatus]) -> int:
-    """Log past its TTL that is kept only because the lake does not have it: tables whose oldest waiting row is older than that."""
+    """Log past its TTL that is kept only because the lake does not have it: tables whose oldest waiting row is older
+    than that.
+    """
     late = {t.table_id: t for t in tables if t.lag_ms}
     if not late:
         return 0

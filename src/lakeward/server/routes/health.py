@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`/healthz` (the process answers) and `/readyz` (it takes reads and writes). Open to all: load balancers have no token."""
+"""`/healthz` (the process answers) and `/readyz` (it takes reads and writes). Open to all: load balancers have no
+token.
+"""
 
 from __future__ import annotations
 

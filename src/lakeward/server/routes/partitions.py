@@ -17,7 +17,11 @@ from lakeward.server.services import Services
 
 def router(services: Services) -> APIRouter:
     made = APIRouter(tags=["partitions"])
-    store, may_read, may_write = services.store, [require(services.tokens, Role.READ)], [require(services.tokens, Role.WRITE)]
+    store, may_read, may_write = (
+        services.store,
+        [require(services.tokens, Role.READ)],
+        [require(services.tokens, Role.WRITE)],
+    )
 
     @made.get(PARTITIONS, dependencies=may_read)
     def list_partitions(table: str) -> JSONResponse:

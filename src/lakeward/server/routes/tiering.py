@@ -83,8 +83,12 @@ def _add_operations(made: APIRouter, services: Services) -> None:
         return answer(coordinator.table_status(path))
 
     @made.post(routes.TIER_NOW, dependencies=may_write)
-    async def tier_now(table: str, limit_s: Annotated[float | None, Query(gt=0, allow_inf_nan=False)] = None) -> JSONResponse:
-        """Answers when everything acknowledged before the call is in the lake; `timed-out` at the limit. Holds no thread."""
+    async def tier_now(
+        table: str, limit_s: Annotated[float | None, Query(gt=0, allow_inf_nan=False)] = None
+    ) -> JSONResponse:
+        """Answers when everything acknowledged before the call is in the lake; `timed-out` at the limit. Holds no
+        thread.
+        """
         asked = await run_in_threadpool(coordinator.ask_now, TablePath.parse(table))
         while (done := coordinator.check_asked(asked, limit_s)) is None:
             await asyncio.sleep(POLL_S)

@@ -17,7 +17,9 @@ STOP_S = 20.0
 class LabChild:
     """One Python module as a process; `start` again after an end."""
 
-    def __init__(self, name: str, module: str, arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, name: str, module: str, arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.name, self.log, self.starts = name, log, 0
         self._command = [sys.executable, "-m", module, *arguments]
         self._environment = {**os.environ, **(environment or {})}
@@ -27,7 +29,12 @@ class LabChild:
         self.starts += 1
         with self.log.open("ab") as out:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and modules
-                self._command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=self._environment, start_new_session=True
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env=self._environment,
+                start_new_session=True,
             )
 
     @property

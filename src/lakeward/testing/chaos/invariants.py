@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The invariants of design.md 10, each judged from what the lab gathered: verify, the producers' records, reads, files, the watch."""
+"""The invariants of design.md 10, each judged from what the lab gathered: verify, the producers' records, reads, files,
+the watch.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,15 @@ from lakeward.verify import Certificate, verify_table
 
 SHOWN = 5
 LAKE_TROUBLE = ("read-only:lake", "catalog:500", "catalog:409", "catalog:time-out")
-WRITE_TROUBLE = ("kill:server", "pause:server", "step:server", "disk-full", "cut:clients", "cut:flight", "lose-answer:clients")
+WRITE_TROUBLE = (
+    "kill:server",
+    "pause:server",
+    "step:server",
+    "disk-full",
+    "cut:clients",
+    "cut:flight",
+    "lose-answer:clients",
+)
 QUIET_S = 2.0
 """Producers get that long around a fault that is theirs before their silence counts against the lake's."""
 
@@ -70,14 +80,35 @@ def judge(evidence: Evidence, finish: Callable[[], None]) -> tuple[list[Verdict]
     reads = _reads(evidence.folder / "reads.jsonl")
     seen = [w for r in reads for w in r["wrong"]]
     verdicts = [
-        _verdict(1, "no reader sees part of a round", [w for w in seen if "bucket" in w], f"{_good(reads)} reads beside the faults"),
-        _verdict(2, "every row of the log table is in the lake exactly once", [*final["log"], *_told(certificates[LOG])], "verify --deep"),
-        _verdict(3, "the PK table's lake state is its changelog, folded", [*final["pk"], *_told(certificates[PK])], "verify --deep"),
+        _verdict(
+            1,
+            "no reader sees part of a round",
+            [w for w in seen if "bucket" in w],
+            f"{_good(reads)} reads beside the faults",
+        ),
+        _verdict(
+            2,
+            "every row of the log table is in the lake exactly once",
+            [*final["log"], *_told(certificates[LOG])],
+            "verify --deep",
+        ),
+        _verdict(
+            3,
+            "the PK table's lake state is its changelog, folded",
+            [*final["pk"], *_told(certificates[PK])],
+            "verify --deep",
+        ),
         _leases(evidence.journal, [*final["log"], *final["pk"]]),
         _epochs(evidence),
-        _verdict(6, "acknowledged writes survive", [*final["union"], *seen], f"{_acked(log, keys)} acknowledged changes"),
-        _verdict(7, "no segment goes before the lake has it", _told(certificates[LOG]), "verify, with a TTL of seconds"),
-        _verdict(8, "no referenced file goes, every other one does", files, "references and folder after orphan removal"),
+        _verdict(
+            6, "acknowledged writes survive", [*final["union"], *seen], f"{_acked(log, keys)} acknowledged changes"
+        ),
+        _verdict(
+            7, "no segment goes before the lake has it", _told(certificates[LOG]), "verify, with a TTL of seconds"
+        ),
+        _verdict(
+            8, "no referenced file goes, every other one does", files, "references and folder after orphan removal"
+        ),
         _alone(evidence.spells, evidence.broken),
         _writes_go_on(evidence, [*log.values(), *keys.values()]),
     ]
@@ -90,7 +121,10 @@ def _verdict(number: int, words: str, wrong: list[str], how: str) -> Verdict:
 
 
 def _told(certificate: Certificate) -> list[str]:
-    return [f"{certificate.table}: {f.kind} {f.words} {list(f.offsets)} {list(f.files)[:2]}" for f in certificate.all_findings]
+    return [
+        f"{certificate.table}: {f.kind} {f.words} {list(f.offsets)} {list(f.files)[:2]}"
+        for f in certificate.all_findings
+    ]
 
 
 def _final_reads(client: Client, log: dict[int, Record], keys: dict[int, Record]) -> dict[str, list[str]]:
@@ -138,10 +172,15 @@ def _idle() -> Iterator[bool]:
 
 
 def _leases(journal: Journal, wrong_rows: list[str]) -> Verdict:
-    """Commits by jobs whose table had been handed out again: refused, or in time and then the other's turn to adopt; never twice."""
+    """Commits by jobs whose table had been handed out again: refused, or in time and then the other's turn to adopt;
+    never twice.
+    """
     stale = journal.stale()
     landed = sum(1 for c in stale if c.accepted)
-    how = f"{len(stale)} lake commits without a lease ({landed} won the race), {journal.checks_refused} of {journal.checks} checks refused"
+    how = (
+        f"{len(stale)} lake commits without a lease ({landed} won the race), {journal.checks_refused} of "
+        f"{journal.checks} checks refused"
+    )
     words = "a job without a lease changes nothing"
     if not stale and not journal.checks_refused:
         return Verdict(number=4, words=words, held=None, how="no job came to commit without a lease")
@@ -152,8 +191,13 @@ def _epochs(evidence: Evidence) -> Verdict:
     """From outside by samples, and in every hand-out and every lake commit that passed, restarts included."""
     journal, watched = evidence.journal, evidence.watched
     restarts = len({h.coordinator_epoch for h in journal.hand_outs}) - 1
-    how = f"{watched.samples} samples, {len(journal.hand_outs)} hand-outs over {restarts} restarts, {len(journal.commits)} lake commits"
-    return _verdict(5, "offsets and epochs never go back", [*watched.wrong, *journal.wrong_epochs(), *journal.wrong_commits()], how)
+    how = (
+        f"{watched.samples} samples, {len(journal.hand_outs)} hand-outs over {restarts} restarts, "
+        f"{len(journal.commits)} lake commits"
+    )
+    return _verdict(
+        5, "offsets and epochs never go back", [*watched.wrong, *journal.wrong_epochs(), *journal.wrong_commits()], how
+    )
 
 
 def _alone(spells: Spells | None, broken: Sequence[str]) -> Verdict:
@@ -167,20 +211,27 @@ def _writes_go_on(evidence: Evidence, records: Sequence[Record]) -> Verdict:
     """In a quiet spell with the lake away, and wherever a run's own trouble was the lake's alone."""
     acks = sorted(at for r in records for at in r.acked.values())
     alone = _lake_alone(evidence)
-    silent = [f"no write was acknowledged in {b - a:.1f} s of lake trouble" for a, b in alone if not any(a <= t <= b for t in acks)]
+    silent = [
+        f"no write was acknowledged in {b - a:.1f} s of lake trouble"
+        for a, b in alone
+        if not any(a <= t <= b for t in acks)
+    ]
     words, spells = "lake trouble never stops writes", evidence.spells
     if spells is None:
         how = f"{len(alone)} times the lake alone was hurt"
         return _verdict(10, words, silent, how) if alone else Verdict(number=10, words=words, held=None, how=how)
     how = (
-        f"{spells.no_lake.acks(records)} writes in {spells.no_lake.seconds:.0f} s without a lake, and {len(alone)} times it alone was hurt"
+        f"{spells.no_lake.acks(records)} writes in {spells.no_lake.seconds:.0f} s without a lake, and {len(alone)} "
+        f"times it alone was hurt"
     )
     return _verdict(10, words, [*silent, *spells.stopped_writes(records)], how)
 
 
 def _lake_alone(evidence: Evidence) -> list[tuple[float, float]]:
     trouble = [(a, b) for a, b, name in evidence.windows if name in LAKE_TROUBLE and b - a >= QUIET_S]
-    others = [(a - QUIET_S, b + 2 * QUIET_S) for a, b, name in evidence.windows if any(t in name for t in WRITE_TROUBLE)]
+    others = [
+        (a - QUIET_S, b + 2 * QUIET_S) for a, b, name in evidence.windows if any(t in name for t in WRITE_TROUBLE)
+    ]
     return [(a, b) for a, b in trouble if not any(a < y and b > x for x, y in others)]
 
 

@@ -41,7 +41,12 @@ def _run_on_threads(server: str, name: str, slots: int) -> None:
     plugins = PluginCache()
     hot = plugins.hot(Plugin(name="embedded", options={"server": server}))
     job = TieringJob(
-        TieringOptions.from_config(config), hot, plugins, DirectDispatcher(plugins, threads=4), name=JobName(name), start_thread=_start
+        TieringOptions.from_config(config),
+        hot,
+        plugins,
+        DirectDispatcher(plugins, threads=4),
+        name=JobName(name),
+        start_thread=_start,
     )
     run_until_signal(job)
 

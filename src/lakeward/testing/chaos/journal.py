@@ -30,7 +30,9 @@ class HandOut:
 
 @dataclass(frozen=True, kw_only=True)
 class LakeCommit:
-    """`accepted` None: nobody saw the catalog's answer. `newest`: the newest epoch that the table had been handed out with by then."""
+    """`accepted` None: nobody saw the catalog's answer. `newest`: the newest epoch that the table had been handed out
+    with by then.
+    """
 
     at: float
     table_id: str
@@ -133,7 +135,9 @@ class Journal:
         coordinator = 0
         for now in self.hand_outs:
             before = seen.get(now.table_id)
-            if before is not None and (now.epoch < before.epoch or (now.epoch == before.epoch and now.instance != before.instance)):
+            if before is not None and (
+                now.epoch < before.epoch or (now.epoch == before.epoch and now.instance != before.instance)
+            ):
                 wrong.append(f"table {now.table_id}: epoch {now.epoch} was handed out after {before.epoch}")
             if now.coordinator_epoch < coordinator:
                 wrong.append(f"the coordinator's epoch went back from {coordinator} to {now.coordinator_epoch}")
@@ -145,13 +149,17 @@ def _offsets(text: str) -> dict[str, int]:
     """`{"offsets": {partition: [[bucket, offset], ...]}}`; a path (a very big map) is not followed."""
     if not text.startswith("{"):
         return {}
-    return {f"{partition}/{n}": offset for partition, pairs in json.loads(text)["offsets"].items() for n, offset in pairs}
+    return {
+        f"{partition}/{n}": offset for partition, pairs in json.loads(text)["offsets"].items() for n, offset in pairs
+    }
 
 
 def _went_back(table: str, commits: Iterable[LakeCommit]) -> list[str]:
     wrong, held = [], dict[str, int]()
     for commit in commits:
-        back = {b: (o, commit.offsets.get(b)) for b, o in held.items() if commit.offsets and commit.offsets.get(b, -1) < o}
+        back = {
+            b: (o, commit.offsets.get(b)) for b, o in held.items() if commit.offsets and commit.offsets.get(b, -1) < o
+        }
         if back:
             wrong.append(f"table {table}: round {commit.round_id} of {commit.job} took offsets back: {back}")
         held |= commit.offsets

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lab: starts everything, hurts it by plan, heals it, waits until the lake has caught up, and checks the invariants."""
+"""The lab: starts everything, hurts it by plan, heals it, waits until the lake has caught up, and checks the
+invariants.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,8 @@ SETTINGS = {
     "log.retention.check-interval": "1 s",
     "remote.log.task-interval-duration": "1 s",
 }
-"""Everything quick, so that a minute holds what a day does otherwise; small segments, so that they roll, move and go."""
+"""Everything quick, so that a minute holds what a day does otherwise; small segments, so that they roll, move and go.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +100,9 @@ class ChaosLab:
         self.folder, self.options, self.say = folder, options, say
         self.http_port, self.flight_port = free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.http_port}"
-        self.plan = plan_faults(options.seed, options.seconds, options.kinds, every_s=options.every_s, spark=options.spark)
+        self.plan = plan_faults(
+            options.seed, options.seconds, options.kinds, every_s=options.every_s, spark=options.spark
+        )
         self.happened: Counter[str] = Counter()
         self.steps: Counter[str] = Counter()
         self.windows: list[tuple[float, float, str]] = []
@@ -137,7 +142,9 @@ class ChaosLab:
             verdicts, figures = judge(evidence, self._finish)
             figures |= {"seconds": time.monotonic() - began, "longest-without-commit-s": watched.longest_s}
             figures["starts"] = sum(c.starts for c in self.children.values())
-            return LabReport(seed=self.options.seed, verdicts=verdicts, faults=self.happened, steps=self.steps, figures=figures)
+            return LabReport(
+                seed=self.options.seed, verdicts=verdicts, faults=self.happened, steps=self.steps, figures=figures
+            )
         finally:
             self._close()
 
@@ -154,10 +161,20 @@ class ChaosLab:
             self._add_job(name)
         for kind, number in itertools.product(("log", "pk"), range(self.options.producers)):
             self._add_producer(kind, number)
-        arguments = [self.proxies["clients"].url, LOG, PK, str(self.folder / "records"), str(self.folder / "reads.jsonl")]
+        arguments = [
+            self.proxies["clients"].url,
+            LOG,
+            PK,
+            str(self.folder / "records"),
+            str(self.folder / "reads.jsonl"),
+        ]
         self._add("reader", "reader", arguments)
         wait_until(
-            self._all_at_work, limit_s=START_S, poll_s=0.2, what="first rows of every producer, first rounds", state=self._last_words
+            self._all_at_work,
+            limit_s=START_S,
+            poll_s=0.2,
+            what="first rows of every producer, first rounds",
+            state=self._last_words,
         )
 
     def _all_at_work(self) -> bool:
@@ -179,7 +196,11 @@ class ChaosLab:
             "server.flight-port": str(self.flight_port),
             "server.data-dir": str(self.folder / "data"),
         }
-        self._add("server", "serverprocess", [str(self.switches["server"].folder), str(ready), *(f"{k}={v}" for k, v in pairs.items())])
+        self._add(
+            "server",
+            "serverprocess",
+            [str(self.switches["server"].folder), str(ready), *(f"{k}={v}" for k, v in pairs.items())],
+        )
         self._wait_server()
 
     def _wait_server(self) -> None:
@@ -196,13 +217,20 @@ class ChaosLab:
     def _add_job(self, name: str) -> None:
         arguments = [str(self.switches[name].folder), self.proxies["jobs"].url, name, "2"]
         arguments += ["local[2,4]"] if self.options.spark else []
-        environment = {"LAKEWARD_TIERING__HEARTBEAT__INTERVAL": "200 ms", "LAKEWARD_TIERING__SPLIT__TARGET_BYTES": "16 kb"}
+        environment = {
+            "LAKEWARD_TIERING__HEARTBEAT__INTERVAL": "200 ms",
+            "LAKEWARD_TIERING__SPLIT__TARGET_BYTES": "16 kb",
+        }
         self._add(name, "jobprocess", arguments, environment)
 
     def _add_producer(self, kind: str, number: int) -> None:
         record = self.folder / "records" / f"{kind}-{number}.jsonl"
         seed = self.options.seed * 100 + number
-        self._add(f"{kind}-{number}", "producer", [self.proxies["clients"].url, TABLES[kind], str(number), str(record), str(seed)])
+        self._add(
+            f"{kind}-{number}",
+            "producer",
+            [self.proxies["clients"].url, TABLES[kind], str(number), str(record), str(seed)],
+        )
 
     def _add(self, name: str, module: str, arguments: list[str], environment: dict[str, str] | None = None) -> None:
         child = LabChild(name, f"{HERE}.{module}", arguments, self.folder / f"{name}.log", environment)
@@ -354,7 +382,9 @@ class ChaosLab:
         """Seconds until the lake has everything, with jobs that are started again should they die."""
         began = time.monotonic()
         with connect(self.url) as client:
-            ends = {path: {str(b): v.end for b, v in client.table(path).bounds().items() if v.end} for path in (LOG, PK)}
+            ends = {
+                path: {str(b): v.end for b, v in client.table(path).bounds().items() if v.end} for path in (LOG, PK)
+            }
             try:
                 wait_until(
                     lambda: self._caught_up(client, ends),

@@ -30,7 +30,8 @@ JOB_STEPS = (
     "round.before-coordinator-commit",
     "round.after-coordinator-commit",
 )
-"""Every step of a round (design.md 6), in order. `round.before-find` is reached after a commit that was not answered."""
+"""Every step of a round (design.md 6), in order. `round.before-find` is reached after a commit that was not answered.
+"""
 
 SERVER_STEPS = (
     "orphans.listed",
@@ -59,7 +60,8 @@ class FaultKind(StrEnum):
     """At a fault point: kill, pause (a zombie) or a lost answer."""
 
     ZOMBIE = "zombie"
-    """A job stands still between its lease check and its lake commit, for longer than a lease: it wakes up without one."""
+    """A job stands still between its lease check and its lake commit, for longer than a lease: it wakes up without one.
+    """
 
     KILL = "kill"
     PAUSE = "pause"
@@ -122,7 +124,9 @@ FIRST_AT_S = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedFault:
-    """`seconds`: how long it lasts (pauses, delays, switches). `point` and `action`: of a step. `amount`: of a clock's jump, in ms."""
+    """`seconds`: how long it lasts (pauses, delays, switches). `point` and `action`: of a step. `amount`: of a clock's
+    jump, in ms.
+    """
 
     at_s: float
     kind: FaultKind
@@ -140,7 +144,12 @@ class PlannedFault:
 
 
 def plan_faults(
-    seed: int, seconds: float, kinds: Collection[FaultKind] = tuple(FaultKind), *, every_s: float = 2.0, spark: bool = False
+    seed: int,
+    seconds: float,
+    kinds: Collection[FaultKind] = tuple(FaultKind),
+    *,
+    every_s: float = 2.0,
+    spark: bool = False,
 ) -> tuple[PlannedFault, ...]:
     """Faults from `FIRST_AT_S` to `seconds`, on average one in `every_s`."""
     chance = random.Random(seed)  # noqa: S311 - choice of faults, not of secrets
@@ -178,11 +187,17 @@ def _fault(chance: random.Random, kind: FaultKind, at_s: float, steps: _Steps, s
     seconds = round(chance.uniform(0.5, 6.0), 1)
     if kind is FaultKind.STEP:
         point, action = steps.deal(target == "server")
-        return PlannedFault(at_s=at_s, kind=kind, target=target, seconds=seconds if action == "pause" else 0, point=point, action=action)
+        return PlannedFault(
+            at_s=at_s, kind=kind, target=target, seconds=seconds if action == "pause" else 0, point=point, action=action
+        )
     if kind is FaultKind.ZOMBIE:
         asleep = round(chance.uniform(*ZOMBIE_S), 1)
-        return PlannedFault(at_s=at_s, kind=kind, target=target, seconds=asleep, point=chance.choice(AFTER_THE_CHECK), action="pause")
+        return PlannedFault(
+            at_s=at_s, kind=kind, target=target, seconds=asleep, point=chance.choice(AFTER_THE_CHECK), action="pause"
+        )
     if kind is FaultKind.CLOCK:
-        return PlannedFault(at_s=at_s, kind=kind, target=target, amount=chance.choice((-3_600_000, -60_000, 60_000, 3_600_000)))
+        return PlannedFault(
+            at_s=at_s, kind=kind, target=target, amount=chance.choice((-3_600_000, -60_000, 60_000, 3_600_000))
+        )
     momentary = kind in (FaultKind.KILL, FaultKind.CUT, FaultKind.COMPACT, FaultKind.EXPIRE)
     return PlannedFault(at_s=at_s, kind=kind, target=target, seconds=0.0 if momentary else seconds)

@@ -67,7 +67,9 @@ class Producer:
         if self._chance.random() < 0.2:
             sent = self._send("delete", keys, lambda: self._table.delete([_key(k) for k in keys]))
         else:
-            rows = [{**_key(k), "version": self._change, "value": value_of(self._number, k, self._change)} for k in keys]
+            rows = [
+                {**_key(k), "version": self._change, "value": value_of(self._number, k, self._change)} for k in keys
+            ]
             sent = self._send("upsert", keys, lambda: self._table.upsert(rows))
         if not sent:
             self._live = [k for k in self._live if k not in keys]
@@ -89,7 +91,13 @@ def _key(key: int) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    url, path, number, record, seed = arguments[0], arguments[1], int(arguments[2]), Path(arguments[3]), int(arguments[4])
+    url, path, number, record, seed = (
+        arguments[0],
+        arguments[1],
+        int(arguments[2]),
+        Path(arguments[3]),
+        int(arguments[4]),
+    )
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     with connect(url) as client:

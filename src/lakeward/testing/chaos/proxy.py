@@ -18,8 +18,8 @@ NO_COORDINATOR = "no-coordinator"
 
 
 class HurtingProxy(HttpProxy):
-    """In front of the server's HTTP door, with a TCP proxy in front of its Flight door. Answers that name these doors are rewritten
-    to name the proxies, so that whoever starts here stays here. What passes is noted in the journal."""
+    """In front of the server's HTTP door, with a TCP proxy in front of its Flight door. Answers that name these doors
+    are rewritten to name the proxies, so that whoever starts here stays here. What passes is noted in the journal."""
 
     def __init__(self, http_port: int, flight_port: int, journal: Journal | None = None) -> None:
         self.flight = CuttingProxy(("127.0.0.1", flight_port))
@@ -35,8 +35,8 @@ class HurtingProxy(HttpProxy):
 
     # ---- the lab's side --------------------------------------------------------------------------------------------
     def begin(self, mischief: str, seconds: float) -> None:
-        """For that long: `delay`, `lose-answer`, `no-coordinator` (all but the catalog is away), or of the catalog alone `500`,
-        `409`, `time-out`."""
+        """For that long: `delay`, `lose-answer`, `no-coordinator` (all but the catalog is away), or of the catalog
+        alone `500`, `409`, `time-out`."""
         with self._lock:
             self._until[mischief] = time.monotonic() + seconds
 

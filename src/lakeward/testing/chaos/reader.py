@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A reader process: union reads and lake reads without end, each held against the producers' records.
 
-`python -m lakeward.testing.chaos.reader URL LOG_TABLE PK_TABLE RECORDS FINDINGS`, until SIGTERM. One line of JSON per read.
+`python -m lakeward.testing.chaos.reader URL LOG_TABLE PK_TABLE RECORDS FINDINGS`, until SIGTERM. One line of JSON per
+read.
 """
 
 from __future__ import annotations
@@ -78,7 +79,11 @@ def check_keys(rows: pa.Table, before: dict[int, Record], after: dict[int, Recor
             if version not in allowed:
                 odd[key] = f"shows {version}, may show {sorted(allowed, key=str)[:SHOWN]}"
     wrong += [f"pk: {len(odd)} keys show what they cannot: {dict(sorted(odd.items())[:SHOWN])}"] if odd else []
-    altered = [k for k, r in shown.items() if r["value"] != value_of(k // KEY_STRIDE, k, r["version"]) or r["part"] != partition_of(k)]
+    altered = [
+        k
+        for k, r in shown.items()
+        if r["value"] != value_of(k // KEY_STRIDE, k, r["version"]) or r["part"] != partition_of(k)
+    ]
     return wrong + ([f"pk: {len(altered)} keys have another value: {sorted(altered)[:SHOWN]}"] if altered else [])
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The producers' own record: each change is written down before it is sent, and again once it was acknowledged or is in doubt.
+"""The producers' own record: each change is written down before it is sent, and again once it was acknowledged or is in
+doubt.
 
 It is kept outside the store, so that a store that loses or doubles a row cannot also lose the memory of it.
 """
@@ -77,7 +78,8 @@ class Record:
 
 
 def allowed_versions(changes: list[Change], acked_before: set[int]) -> set[int | None]:
-    """PK table: which versions of a key (None: absent) a read may show that began when `acked_before` were acknowledged.
+    """PK table: which versions of a key (None: absent) a read may show that began when `acked_before` were
+    acknowledged.
 
     The newest change acknowledged by then, or any tried after it."""
     newest = max((at for at, c in enumerate(changes) if c.number in acked_before), default=None)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lab's server: the real one, with switches. `python -m lakeward.testing.chaos.serverprocess SWITCHES READY key=value ...`."""
+"""The lab's server: the real one, with switches. `python -m lakeward.testing.chaos.serverprocess SWITCHES READY
+key=value ...`.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,9 @@ from lakeward.testing.chaos.tables import BROKEN, LOG, PK
 
 EVERY_S = 0.1
 SLOWER, LATER_MS = 2.0, 1_000.0
-"""How much later a table may be beside a failing one: twice as late, or a second more. Machines that run this lab are busy."""
+"""How much later a table may be beside a failing one: twice as late, or a second more. Machines that run this lab are
+busy.
+"""
 
 FEWER = 0.5
 """What part of its writes a store must still take while the lake is away, for the same reason."""
@@ -25,7 +27,9 @@ FEWER = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class Spell:
-    """From `began` to `ended`, in wall time. `lags`: samples per table, in ms. `failures`: rounds of the third table that failed in it."""
+    """From `began` to `ended`, in wall time. `lags`: samples per table, in ms. `failures`: rounds of the third table
+    that failed in it.
+    """
 
     began: float
     ended: float
@@ -68,7 +72,10 @@ class Spells:
         return wrong + ([f"{doubts} writes were refused while the lake was away"] if doubts else [])
 
     def in_words(self) -> str:
-        lags = [f"{table} {median(self.calm.lags[table]):.0f} -> {median(self.failing.lags[table]):.0f} ms" for table in (LOG, PK)]
+        lags = [
+            f"{table} {median(self.calm.lags[table]):.0f} -> {median(self.failing.lags[table]):.0f} ms"
+            for table in (LOG, PK)
+        ]
         return f"a third table failed {self.failing.failures} times beside them: lag {', '.join(lags)}"
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Switches between the lab and its processes: files in a folder, so that a fault begins and ends while a process runs."""
+"""Switches between the lab and its processes: files in a folder, so that a fault begins and ends while a
+process runs.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from lakeward.model.faults import set_injector
 DISK_FULL, CLOCK, READ_ONLY = "disk-full", "clock", "read-only"
 
 LAKE_WRITES = ("lake.before-row-group", "lake.before-deletes", "lake.before-manifests")
-"""Where a round writes to the lake's storage. A superuser writes to read-only folders too, so these points refuse in their place."""
+"""Where a round writes to the lake's storage. A superuser writes to read-only folders too, so these points refuse in
+their place.
+"""
 
 
 class Switches:
@@ -41,7 +45,9 @@ class Switches:
         fresh.replace(path)
 
     def arm(self, number: int, point: str, action: str) -> None:
-        """The next time the process comes by that point: `kill`, `pause` (it stops itself) or `lose` (an error there)."""
+        """The next time the process comes by that point: `kill`, `pause` (it stops itself) or
+        `lose` (an error there).
+        """
         (self._armed / f"{number}={point}={action}").touch()
 
     def take_happened(self) -> list[int]:

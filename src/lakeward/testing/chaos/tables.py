@@ -51,14 +51,16 @@ def create_tables(client: Client, *, log_ttl: str = "30 s") -> None:
 
 
 def break_table(server_url: str) -> None:
-    """Somebody drops the third table from the catalog: its rounds fail from then on, and must be nobody else's trouble."""
+    """Somebody drops the third table from the catalog: its rounds fail from then on, and must be nobody
+    else's trouble.
+    """
     path = TablePath.parse(BROKEN)
     load_catalog("lab", type="rest", uri=f"{server_url}/iceberg").drop_table((path.database, path.table))
 
 
 class Meddler(ForeignEngine):
-    """Commits on the head it read or not at all: stock PyIceberg would try again on a newer head, and a rewrite that goes over a
-    round's deletes brings rows back. No engine that checks conflicts does that."""
+    """Commits on the head it read or not at all: stock PyIceberg would try again on a newer head, and a rewrite that
+    goes over a round's deletes brings rows back. No engine that checks conflicts does that."""
 
     def load(self) -> IcebergTable:
         table = super().load()

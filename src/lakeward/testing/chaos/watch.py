@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watches the server from outside while it is hurt: committed offsets and epochs never go back, no log starts above its lake."""
+"""Watches the server from outside while it is hurt: committed offsets and epochs never go back, no log starts above its
+lake.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ PATIENCE_S = 2.0
 
 @dataclass
 class Watched:
-    """`wrong`: what broke. `commits`: when the sum of committed offsets moved; `longest_s`: the longest time it did not."""
+    """`wrong`: what broke. `commits`: when the sum of committed offsets moved; `longest_s`: the longest time it did
+    not.
+    """
 
     samples: int = 0
     wrong: list[str] = field(default_factory=list)

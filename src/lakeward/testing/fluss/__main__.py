@@ -29,7 +29,10 @@ def main() -> int:
     except LakewardError as error:
         print(f"lakeward: {error.message}", file=sys.stderr)
         return 1
-    print(f"Fluss listens at {cluster.bootstrap}; its folder is {cluster.home}\ntier it:  lakeward tier --fluss {cluster.bootstrap}")
+    print(
+        f"Fluss listens at {cluster.bootstrap}; its folder is {cluster.home}\ntier it:  lakeward tier --fluss "
+        f"{cluster.bootstrap}"
+    )
     return 0
 
 

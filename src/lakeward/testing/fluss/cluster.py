@@ -77,7 +77,9 @@ class FlussCluster:
 
     @property
     def jdbc_uri(self) -> str:
-        """The same file for Java. Its driver gives up on a lock after 3 s by default, and three processes share the file."""
+        """The same file for Java. Its driver gives up on a lock after 3 s by default, and three processes share the
+        file.
+        """
         return f"jdbc:sqlite:{self.home / 'catalog.db'}?busy_timeout=30000&journal_mode=WAL"
 
     @property
@@ -141,7 +143,13 @@ class FlussCluster:
         with (self.home / "logs" / f"{name}.log").open("ab") as log:
             env = {**os.environ, "FLUSS_PLUGINS_DIR": str(self.home / "plugins")}
             process = subprocess.Popen(  # noqa: S603
-                command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=env, cwd=self.home, start_new_session=True
+                command,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env=env,
+                cwd=self.home,
+                start_new_session=True,
             )
         self.processes[name], self._children[name] = process.pid, process
         self._save()
@@ -154,7 +162,9 @@ class FlussCluster:
 
     def stop(self) -> None:
         """Safe to repeat; ends only processes that this cluster started."""
-        for name in sorted(self.processes, key=lambda n: ("tablet", "coordinator", "zookeeper").index(n.partition("-")[0])):
+        for name in sorted(
+            self.processes, key=lambda n: ("tablet", "coordinator", "zookeeper").index(n.partition("-")[0])
+        ):
             self._end(name, signal.SIGTERM)
         self._save()
 
@@ -166,7 +176,11 @@ class FlussCluster:
             raise InvalidConfig(where=str(home), reason="no Fluss cluster was started there")
         body = json.loads(file.read_text())
         return cls(
-            home=home.resolve(), tablets=body["tablets"], settings=body["settings"], processes=body["processes"], ports=body["ports"]
+            home=home.resolve(),
+            tablets=body["tablets"],
+            settings=body["settings"],
+            processes=body["processes"],
+            ports=body["ports"],
         )
 
     @classmethod
@@ -245,7 +259,12 @@ class FlussCluster:
             child.wait(_STOP_LIMIT_S)
 
     def _save(self) -> None:
-        body = {"processes": self.processes, "ports": self.ports, "tablets": self.tablets, "settings": dict(self.settings)}
+        body = {
+            "processes": self.processes,
+            "ports": self.ports,
+            "tablets": self.tablets,
+            "settings": dict(self.settings),
+        }
         (self.home / "cluster.json").write_text(json.dumps(body, indent=1))
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contract suite of hot store plugins. Subclass `HotContract` in a test module, give it a `store`, and run pytest."""
+"""The contract suite of hot store plugins. Subclass `HotContract` in a test module, give it a `store`, and
+run pytest.
+"""
 
 import pytest
 

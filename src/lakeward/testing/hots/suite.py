@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the parts of the hot store contract share: the fixture, tables, and the hooks through which a plugin's test writes."""
+"""What the parts of the hot store contract share: the fixture, tables, and the hooks through which a plugin's test
+writes.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ class HotSuite:
         raise NotImplementedError
 
     def write(self, store: HotStore, table: TableInfo, bucket: Bucket, rows: Sequence[Row]) -> None:
-        """Appends (log table) or upserts (PK table) rows into this bucket, as one batch, and returns when acknowledged."""
+        """Appends (log table) or upserts (PK table) rows into this bucket, as one batch, and returns when
+        acknowledged.
+        """
         raise NotImplementedError
 
     def delete(self, store: HotStore, table: TableInfo, bucket: Bucket, keys: Sequence[Row]) -> None:
@@ -61,14 +65,18 @@ class HotSuite:
         columns = options.pop("columns", COLUMNS)
         schema = Schema(columns=tuple(Column(name=n, type=parse_type(t)) for n, t in columns.items()))
         descriptor = TableDescriptor(schema=schema, bucket_count=2, **options)
-        return self.create(store, TableInfo(path=TablePath("contract", name), table_id=new_table_id(), descriptor=descriptor))
+        return self.create(
+            store, TableInfo(path=TablePath("contract", name), table_id=new_table_id(), descriptor=descriptor)
+        )
 
 
 def row(number: int, name: str | None = None, **more: Any) -> Row:
     return {"id": number, "name": name if name is not None else f"row {number}", "score": number / 4, **more}
 
 
-def read(store: HotStore, table: TableInfo, bucket: Bucket, start: int, stop: int, columns: Sequence[str] | None = None) -> list[Row]:
+def read(
+    store: HotStore, table: TableInfo, bucket: Bucket, start: int, stop: int, columns: Sequence[str] | None = None
+) -> list[Row]:
     """Records of a range as dicts, checked to be in offset order and inside the range."""
     rows = [r for batch in store.read_log(table, bucket, start, stop, columns) for r in batch.to_pylist()]
     offsets = [r[OFFSET] for r in rows]
@@ -77,7 +85,9 @@ def read(store: HotStore, table: TableInfo, bucket: Bucket, start: int, stop: in
     return rows
 
 
-def fold(store: HotStore, table: TableInfo, bucket: Bucket, start: int, stop: int, below: dict[int, Row] | None = None) -> dict[int, Row]:
+def fold(
+    store: HotStore, table: TableInfo, bucket: Bucket, start: int, stop: int, below: dict[int, Row] | None = None
+) -> dict[int, Row]:
     """Offset -> row: a range folded on top of the rows `below` it, the way a round or a union read does."""
     key = list(table.descriptor.primary_key)
     live = dict(below or {})

@@ -16,7 +16,9 @@ _EXTENSIONS = ("httpfs", "avro", "iceberg")
 
 
 def duckdb_connection(s3: Mapping[str, str] | None = None) -> Any:
-    """DuckDB with its Iceberg extension from the installed wheels; nothing is downloaded. `s3`: a catalog's `s3.*` options."""
+    """DuckDB with its Iceberg extension from the installed wheels; nothing is downloaded. `s3`: a catalog's `s3.*`
+    options.
+    """
     import duckdb
 
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"})
@@ -27,7 +29,10 @@ def duckdb_connection(s3: Mapping[str, str] | None = None) -> Any:
     connection.execute("SET TimeZone = 'UTC'")
     if s3:
         host = urlparse(s3["s3.endpoint"]).netloc
-        secret = f"TYPE s3, KEY_ID 'test', SECRET 'test', ENDPOINT '{host}', URL_STYLE 'path', USE_SSL false, REGION '{s3['s3.region']}'"
+        secret = (
+            f"TYPE s3, KEY_ID 'test', SECRET 'test', ENDPOINT '{host}', URL_STYLE 'path', USE_SSL false, REGION "
+            f"'{s3['s3.region']}'"
+        )
         connection.execute(f"CREATE SECRET ({secret})")
     return connection
 
@@ -53,8 +58,12 @@ def read_datafusion(metadata_location: str, s3: Mapping[str, str] | None = None)
     from datafusion import SessionContext
     from pyiceberg_core.datafusion import IcebergDataFusionTable
 
-    options = {**s3, "s3.access-key-id": "test", "s3.secret-access-key": "test", "s3.path-style-access": "true"} if s3 else {}
-    provider = IcebergDataFusionTable(identifier=["db", "t"], metadata_location=metadata_location, file_io_properties=options)
+    options = (
+        {**s3, "s3.access-key-id": "test", "s3.secret-access-key": "test", "s3.path-style-access": "true"} if s3 else {}
+    )
+    provider = IcebergDataFusionTable(
+        identifier=["db", "t"], metadata_location=metadata_location, file_io_properties=options
+    )
     context = SessionContext()
     context.register_table("t", provider)
     return context.sql("SELECT * FROM t").to_arrow_table()

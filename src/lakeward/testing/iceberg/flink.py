@@ -18,7 +18,13 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary, UpdateMetric
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 from pyiceberg.typedef import Record
 
-from lakeward.lake.iceberg.meta.manifests import ManifestTarget, added, load_manifests, write_manifest, write_manifest_list
+from lakeward.lake.iceberg.meta.manifests import (
+    ManifestTarget,
+    added,
+    load_manifests,
+    write_manifest,
+    write_manifest_list,
+)
 from lakeward.lake.iceberg.meta.types import to_arrow_schema
 from lakeward.model.table import TablePath
 from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
@@ -31,7 +37,9 @@ class FlinkJob:
         self._catalog, self._name, self._table_id = catalog, (path.database, path.table), table_id
 
     def commit(self, rows: pa.Table, offsets: Sequence[int], deleted_keys: pa.Table | None = None) -> int:
-        """Rows with their system columns, the buckets' new offsets, and keys whose older rows go. Returns the snapshot's id."""
+        """Rows with their system columns, the buckets' new offsets, and keys whose older rows go. Returns the
+        snapshot's id.
+        """
         table = self._catalog.load_table(self._name)
         files = list(_dataframe_to_data_files(table.metadata, rows, table.io)) if rows.num_rows else []
         deletes = [] if deleted_keys is None else [self._key_deletes(table, deleted_keys)]
@@ -67,7 +75,11 @@ class FlinkJob:
         metadata, head = table.metadata, table.metadata.current_snapshot()
         new_id = metadata.new_snapshot_id()
         target = ManifestTarget(
-            io=table.io, folder=f"{table.location()}/metadata", prefix="flink-", schema=table.schema(), snapshot_id=new_id
+            io=table.io,
+            folder=f"{table.location()}/metadata",
+            prefix="flink-",
+            schema=table.schema(),
+            snapshot_id=new_id,
         )
         manifests = load_manifests(table.io, head)
         for content, part in ((ManifestContent.DATA, files), (ManifestContent.DELETES, deletes)):
@@ -82,7 +94,9 @@ class FlinkJob:
             "parent-snapshot-id": parent,
             "sequence-number": sequence,
             "manifest-list": write_manifest_list(target, parent, sequence, manifests),
-            "summary": update_snapshot_summaries(Summary(operation, **metrics.to_dict(), **ours), None if head is None else head.summary),
+            "summary": update_snapshot_summaries(
+                Summary(operation, **metrics.to_dict(), **ours), None if head is None else head.summary
+            ),
             "schema-id": metadata.current_schema_id,
         }
         main = {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": new_id}

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Another engine that deletes without rewriting files: deletion vectors as version 3 lays them out, and keys of one partition."""
+"""Another engine that deletes without rewriting files: deletion vectors as version 3 lays them out, and keys of one
+partition.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,13 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import NestedField
 from pyroaring import BitMap64
 
-from lakeward.lake.iceberg.meta.manifests import ManifestTarget, added, load_entries, load_manifests, write_manifest_list
+from lakeward.lake.iceberg.meta.manifests import (
+    ManifestTarget,
+    added,
+    load_entries,
+    load_manifests,
+    write_manifest_list,
+)
 from lakeward.lake.iceberg.meta.types import to_arrow_schema
 from lakeward.model.table import TablePath
 
@@ -57,7 +65,9 @@ class MergeOnReadEngine:
         path = f"{table.location()}/data/keys-{uuid.uuid4().hex}.parquet"
         output = table.io.new_output(path)
         with output.create() as out:
-            pq.write_table(keys.cast(pa.schema([f for f in to_arrow_schema(schema) if f.name in keys.column_names])), out)
+            pq.write_table(
+                keys.cast(pa.schema([f for f in to_arrow_schema(schema) if f.name in keys.column_names])), out
+            )
         made = DataFile.from_args(
             _table_format_version=_LAYOUT,
             content=DataFileContent.EQUALITY_DELETES,
@@ -96,7 +106,9 @@ class MergeOnReadEngine:
         self._catalog.commit_table(table, (), updates)
 
 
-def write_vectors(table: Table, positions: Mapping[str, Sequence[int]], partitions: Mapping[str, Record]) -> list[DataFile]:
+def write_vectors(
+    table: Table, positions: Mapping[str, Sequence[int]], partitions: Mapping[str, Record]
+) -> list[DataFile]:
     """One Puffin file: the blobs, then a footer that says where each is."""
     path = f"{table.location()}/data/vectors-{uuid.uuid4().hex}.puffin"
     body, blobs = bytearray(_MAGIC), []
@@ -137,7 +149,9 @@ def _vector(rows: Sequence[int]) -> bytes:
 def _write_manifest(target: ManifestTarget, table: Table, entries: Sequence[ManifestEntry]) -> ManifestFile:
     spec, path = table.spec(), target.new_path("m")
     partition = NestedField(102, "partition", spec.partition_type(target.schema), required=True)
-    data_file = type(DATA_FILE_TYPE[_LAYOUT])(*[partition if f.field_id == 102 else f for f in DATA_FILE_TYPE[_LAYOUT].fields])
+    data_file = type(DATA_FILE_TYPE[_LAYOUT])(
+        *[partition if f.field_id == 102 else f for f in DATA_FILE_TYPE[_LAYOUT].fields]
+    )
     fields = MANIFEST_ENTRY_SCHEMAS[_LAYOUT].fields
     layout = Schema(*[NestedField(2, "data_file", data_file, required=True) if f.field_id == 2 else f for f in fields])
     metadata = {

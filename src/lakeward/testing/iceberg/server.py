@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server with nothing but the Iceberg REST catalog, in a process of its own: `python -m lakeward.testing.iceberg.server`."""
+"""A server with nothing but the Iceberg REST catalog, in a process of its own: `python -m
+lakeward.testing.iceberg.server`.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +34,25 @@ def main(arguments: Sequence[str]) -> None:
 
 
 @contextmanager
-def serving(options: Mapping[str, str], tokens: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Iterator[str]:
+def serving(
+    options: Mapping[str, str], tokens: Sequence[str] = (), environment: Mapping[str, str] | None = None
+) -> Iterator[str]:
     """The URL of a running catalog server; it ends with the block."""
     port = free_port()
-    command = [sys.executable, "-m", "lakeward.testing.iceberg.server", str(port), json.dumps(dict(options)), json.dumps(list(tokens))]
+    command = [
+        sys.executable,
+        "-m",
+        "lakeward.testing.iceberg.server",
+        str(port),
+        json.dumps(dict(options)),
+        json.dumps(list(tokens)),
+    ]
     process = subprocess.Popen(command, env={**os.environ, **(environment or {})})  # noqa: S603 - our own module
     url = f"http://127.0.0.1:{port}/iceberg"
     try:
-        wait_until(lambda: _answers(process, url), limit_s=120, what="the catalog server", tolerate=(httpx.TransportError,))
+        wait_until(
+            lambda: _answers(process, url), limit_s=120, what="the catalog server", tolerate=(httpx.TransportError,)
+        )
         yield url
     finally:
         process.terminate()

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A second committer in a process of its own, paused at a fault point: `python -m lakeward.testing.iceberg.zombie OPTIONS`.
+"""A second committer in a process of its own, paused at a fault point: `python -m lakeward.testing.iceberg.zombie
+OPTIONS`.
 
-It reads orders as JSON lines and answers each with one: `planned`, then how its round ended. One process serves many runs,
-because starting one costs more than a hundred rounds.
+It reads orders as JSON lines and answers each with one: `planned`, then how its round ended. One process serves many
+runs, because starting one costs more than a hundred rounds.
 """
 
 from __future__ import annotations
@@ -72,7 +73,14 @@ def main(options: Mapping[str, str]) -> None:
         order = json.loads(line)
         log = script(TableInfo.from_json(order["table"]), order["seed"], order["rounds"])
         made = write_round(lake, log)
-        _say({"said": "planned", "round": made.round_id, "token": made.base.token, "prefix": made.committer.prefix(made.round_id)})
+        _say(
+            {
+                "said": "planned",
+                "round": made.round_id,
+                "token": made.base.token,
+                "prefix": made.committer.prefix(made.round_id),
+            }
+        )
         with Faults(Fault(point=order["point"], action=FaultAction.PAUSE, file=order["file"])):
             _say({"said": "ended", "how": finish_round(made)})
 

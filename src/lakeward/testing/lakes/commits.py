@@ -81,9 +81,9 @@ class CommitContract(LakeSuite):
         snapshot = made.run()
         assert lake_rows(lake, log.table) == log.expected(log.ends())
         for bucket in log.ends():
-            assert [r["shop"] for b in made.reader.scan(snapshot.snapshot_id, buckets=[bucket]) for r in b.to_pylist()] == [
-                int(bucket.partition.partition("$")[2])
-            ]
+            assert [
+                r["shop"] for b in made.reader.scan(snapshot.snapshot_id, buckets=[bucket]) for r in b.to_pylist()
+            ] == [int(bucket.partition.partition("$")[2])]
 
     def test_offsets_of_very_many_buckets_are_kept(self, lake: LakeStorage) -> None:
         """More than fits into a snapshot's summary; also a sweep and a foreign commit leave them."""
@@ -154,7 +154,9 @@ class CommitContract(LakeSuite):
         log.append(B1, row(3), row(4))
         made = LakeRound.plan(lake, log)
         shown = made.run()
-        scan = made.reader.scan(shown.snapshot_id, columns=["name", "__offset"], filter=pc.field("id") > 1, buckets=[B0])
+        scan = made.reader.scan(
+            shown.snapshot_id, columns=["name", "__offset"], filter=pc.field("id") > 1, buckets=[B0]
+        )
         assert [r for b in scan for r in b.to_pylist()] == [{"name": "row 2", "__offset": 1}]
         default = next(iter(made.reader.scan(shown.snapshot_id)))
         assert tuple(default.schema.names) == log.table.schema.names
@@ -198,7 +200,9 @@ class CommitContract(LakeSuite):
 
     @needs("conditional_commit")
     @pytest.mark.parametrize("start", [0, 2, None])
-    def test_a_commit_that_starts_elsewhere_is_refused_though_its_token_is_right(self, lake: LakeStorage, start: int | None) -> None:
+    def test_a_commit_that_starts_elsewhere_is_refused_though_its_token_is_right(
+        self, lake: LakeStorage, start: int | None
+    ) -> None:
         log = self.make_log(lake)
         log.append(B0, row(1))
         LakeRound.plan(lake, log).run()
@@ -284,7 +288,7 @@ class CommitContract(LakeSuite):
             made.committer.commit(made.prepare(), replace(made.precondition, fence=3))
         assert refused.value.lost
 
-    # ---- answers that do not come --------------------------------------------------------------------------------------
+    # ---- answers that do not come ------------------------------------------------------------------------------------
     def test_a_round_that_is_not_there_is_not_found(self, lake: LakeStorage) -> None:
         assert lake.open_committer(self.make_log(lake).table).find(new_round_id()) is None
 
@@ -324,7 +328,7 @@ class CommitContract(LakeSuite):
         assert found.snapshot_id == done.snapshot_id
         assert lake_rows(lake, log.table) == log.expected(log.ends())
 
-    # ---- whose table is it ---------------------------------------------------------------------------------------------
+    # ---- whose table is it -------------------------------------------------------------------------------------------
     @needs("tags")
     def test_a_rollback_is_noticed(self, lake: LakeStorage) -> None:
         log = self.make_log(lake)

@@ -33,7 +33,10 @@ EVERY_TYPE: dict[str, tuple[str, list[Any]]] = {
     "a_date": ("DATE", [date(1969, 12, 31), None, date(2100, 1, 1)]),
     "a_time": ("TIME(3)", [time(0, 0), None, time(23, 59, 59, 999_000)]),
     "a_timestamp": ("TIMESTAMP(6)", [datetime(1969, 1, 1, 1, 1, 1, 1), None, datetime(2100, 1, 1)]),
-    "an_instant": ("TIMESTAMP_LTZ(6)", [datetime(1969, 1, 1, tzinfo=UTC), None, datetime(2100, 1, 1, 0, 0, 0, 1, tzinfo=UTC)]),
+    "an_instant": (
+        "TIMESTAMP_LTZ(6)",
+        [datetime(1969, 1, 1, tzinfo=UTC), None, datetime(2100, 1, 1, 0, 0, 0, 1, tzinfo=UTC)],
+    ),
     "an_array": ("ARRAY<INT>", [[1, None, 3], None, []]),
     "a_map": ("MAP<STRING NOT NULL, BIGINT>", [[("a", 1), ("b", None)], None, []]),
     "a_row": ("ROW<x INT, y STRING>", [{"x": 1, "y": None}, None, {"x": None, "y": "z"}]),
@@ -68,7 +71,9 @@ class DdlContract(LakeSuite):
         ],
         ids=["type", "column too many", "column too few", "nullability", "primary key"],
     )
-    def test_a_lake_table_that_does_not_match_is_refused_with_a_diff(self, lake: LakeStorage, change: dict[str, Any], named: str) -> None:
+    def test_a_lake_table_that_does_not_match_is_refused_with_a_diff(
+        self, lake: LakeStorage, change: dict[str, Any], named: str
+    ) -> None:
         catalog = lake.catalog()
         catalog.create(self.table_info())
         wrong = self.table_info(**change)
@@ -118,7 +123,9 @@ class DdlContract(LakeSuite):
         catalog.add_columns(log.table, [added])
         catalog.add_columns(log.table, [added])
         descriptor = log.table.descriptor
-        grown = log.table.with_descriptor(type(descriptor)(schema=descriptor.schema.with_added([added]), bucket_count=2))
+        grown = log.table.with_descriptor(
+            type(descriptor)(schema=descriptor.schema.with_added([added]), bucket_count=2)
+        )
         catalog.validate(grown)
         log.table = grown
         log.append(B0, row(2, later=7))
@@ -128,7 +135,10 @@ class DdlContract(LakeSuite):
     def test_properties_are_set_and_removed_again(self, lake: LakeStorage) -> None:
         table, catalog = self.table_info(), lake.catalog()
         catalog.create(table)
-        for changes in ({"some.key": "1", f"{lake.name}.write.metadata.delete-after-commit.enabled": "true"}, {"some.key": None}):
+        for changes in (
+            {"some.key": "1", f"{lake.name}.write.metadata.delete-after-commit.enabled": "true"},
+            {"some.key": None},
+        ):
             catalog.set_properties(table, changes)
             catalog.set_properties(table, changes)
         catalog.validate(table)

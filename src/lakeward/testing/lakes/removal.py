@@ -31,7 +31,9 @@ def intent_of(made: LakeRound, at_ms: int = 0, kind: IntentKind = IntentKind.ROU
 
 def removal_of(lake: LakeStorage, log: ScriptedLog) -> OrphanRemoval:
     """At a time when every file is old enough, with nobody holding the table."""
-    return OrphanRemoval(lake, log.table, clock=ManualClock(LATER_MS), options=OrphanOptions(), hold=_unleased, adopt=lambda base: None)
+    return OrphanRemoval(
+        lake, log.table, clock=ManualClock(LATER_MS), options=OrphanOptions(), hold=_unleased, adopt=lambda base: None
+    )
 
 
 @contextmanager

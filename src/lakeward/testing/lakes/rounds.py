@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One round on a lake, step by step, without Spark and without a coordinator: for contract suites and protocol tests."""
+"""One round on a lake, step by step, without Spark and without a coordinator: for contract suites and
+protocol tests.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ class LakeRound:
         return self.stops.get(bucket, self.base.offsets.get(bucket, 0))
 
     def write(self, bucket: Bucket, stop: int | None = None, *, batches: int = 1, attempt: int = 0) -> LakeRound:
-        """Writes the next sub-split of a bucket: from where the last one stopped up to `stop` (default: the log's end)."""
+        """Writes the next sub-split of a bucket: from where the last one stopped up to `stop` (default: the
+        log's end).
+        """
         start, stop = self.start(bucket), self.log.end(bucket) if stop is None else stop
         fold = Fold(start, stop)
         whole = self.log.batch(bucket, start, stop)
@@ -81,7 +85,9 @@ class LakeRound:
     def prepare(self, base: LakeBase | None = None) -> Committable:
         """On the head as it is now, unless a base is given."""
         generation = max(self.generation, self.base.generation)
-        properties = CommitProperties(round_id=self.round_id, epoch=self.epoch, job="contract", offsets=self.stops, generation=generation)
+        properties = CommitProperties(
+            round_id=self.round_id, epoch=self.epoch, job="contract", offsets=self.stops, generation=generation
+        )
         return self.committer.prepare(self.results, self.replaced, base or self.reader.load_base(), properties)
 
     @property
@@ -100,8 +106,12 @@ class LakeRound:
         return self.commit()
 
 
-def lake_rows(lake: LakeStorage, table: TableInfo, snapshot_id: SnapshotId | None = None) -> list[tuple[Bucket, int, Row]]:
-    """(bucket, offset, row) of every live row of a snapshot (default: main's head), as `ScriptedLog.expected` spells them."""
+def lake_rows(
+    lake: LakeStorage, table: TableInfo, snapshot_id: SnapshotId | None = None
+) -> list[tuple[Bucket, int, Row]]:
+    """(bucket, offset, row) of every live row of a snapshot (default: main's head), as `ScriptedLog.expected` spells
+    them.
+    """
     reader = lake.open_reader(table)
     snapshot = reader.load_snapshot(snapshot_id)
     if snapshot is None:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the parts of the lake contract share: the fixtures, tables, hooks a plugin's test fills in, and declared gaps."""
+"""What the parts of the lake contract share: the fixtures, tables, hooks a plugin's test fills in, and
+declared gaps.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ class LakeSuite:
         raise NotImplementedError
 
     def foreign_rewrite(self, lake: LakeStorage, table: TableInfo) -> None:
-        """Another engine rewrites all data files: live rows into new files, deletes applied, offsets kept as a column."""
+        """Another engine rewrites all data files: live rows into new files, deletes applied,
+        offsets kept as a column.
+        """
         raise NotImplementedError
 
     def foreign_expire(self, lake: LakeStorage, table: TableInfo) -> None:
@@ -83,7 +87,9 @@ class LakeSuite:
         table_id: TableId = options.pop("table_id", None) or new_table_id()
         schema = Schema(columns=tuple(Column(name=n, type=parse_type(t)) for n, t in columns.items()))
         return TableInfo(
-            path=TablePath("contract", name), table_id=table_id, descriptor=TableDescriptor(schema=schema, bucket_count=count, **options)
+            path=TablePath("contract", name),
+            table_id=table_id,
+            descriptor=TableDescriptor(schema=schema, bucket_count=count, **options),
         )
 
     def make_log(self, lake: LakeStorage, name: str = "t", **options: Any) -> ScriptedLog:

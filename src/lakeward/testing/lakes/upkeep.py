@@ -81,7 +81,9 @@ class UpkeepContract(LakeSuite):
         assert committed <= upkeep.references()
         assert not abandoned & upkeep.references()
         assert all(f.size_bytes > 0 and f.modified_at_ms > 0 for f in upkeep.list_files())
-        assert {f.path for f in lake.open_reader(log.table).files(done.reader.load_base().head or SnapshotId(""))} <= upkeep.references()
+        assert {
+            f.path for f in lake.open_reader(log.table).files(done.reader.load_base().head or SnapshotId(""))
+        } <= upkeep.references()
 
     @needs("upserts", "positions")
     def test_delete_files_are_referenced_too(self, lake: LakeStorage) -> None:
@@ -218,7 +220,9 @@ class UpkeepContract(LakeSuite):
     @needs("snapshot_expiry", "upserts", "positions", "tags")
     def test_no_referenced_file_is_ever_deleted(self, lake: LakeStorage) -> None:
         """Rounds, leftovers, foreign rewrites, expiry and sweeps in turn; every retained snapshot stays readable."""
-        log = self.make_log(lake, primary_key=("id",), properties={f"{lake.name}.history.expire.max-snapshot-age-ms": "1000"})
+        log = self.make_log(
+            lake, primary_key=("id",), properties={f"{lake.name}.history.expire.max-snapshot-age-ms": "1000"}
+        )
         upkeep, reader = lake.open_maintenance(log.table), lake.open_reader(log.table)
         for number in range(4):
             log.upsert(B0, row(number), row(0, f"version {number}"))

@@ -64,7 +64,9 @@ def run(
     }
     config = resolve(arguments={k: v for k, v in arguments.items() if v is not None}, file=config_file)
     # A file named as argument comes before a token that stands in the environment.
-    TokenSource.of(None if token_file else config.get(options.CLIENT_TOKEN), config.get(options.CLIENT_TOKEN_FILE)).share()
+    TokenSource.of(
+        None if token_file else config.get(options.CLIENT_TOKEN), config.get(options.CLIENT_TOKEN_FILE)
+    ).share()
     spark = {**{f"spark.{k}": v for k, v in config.below("spark.").items()}, **parse_conf(conf)}
     made = TieringOptions.from_config(config, spark)
     run_job(made if fluss is None else made.with_fluss(fluss, fluss_user))
@@ -91,9 +93,13 @@ def parse_conf(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="lakeward tier", description="Runs a tiering job: rounds from the hot store into the lake.")
+    parser = argparse.ArgumentParser(
+        prog="lakeward tier", description="Runs a tiering job: rounds from the hot store into the lake."
+    )
     for flag, help in HELP.items():
-        kind: Mapping[str, Any] = {"action": "append", "default": []} if flag == "conf" else {"type": int} if flag == "slots" else {}
+        kind: Mapping[str, Any] = (
+            {"action": "append", "default": []} if flag == "conf" else {"type": int} if flag == "slots" else {}
+        )
         parser.add_argument(f"--{flag}", dest=flag.replace("-", "_"), help=help, **kind)
     return parser
 

@@ -16,7 +16,9 @@ _JITTER = random.Random()  # noqa: S311 - spreading retries needs no secrecy
 T = TypeVar("T")
 
 LAKE_PATIENCE_S = 20.0
-"""A lake that does not answer for longer fails the round: the coordinator then waits with the table, and the slot is free."""
+"""A lake that does not answer for longer fails the round: the coordinator then waits with the table, and the slot is
+free.
+"""
 
 
 def delays(first_s: float = 0.1, ceiling_s: float = 5.0) -> Iterator[float]:
@@ -28,7 +30,9 @@ def delays(first_s: float = 0.1, ceiling_s: float = 5.0) -> Iterator[float]:
 
 
 def patiently(call: Callable[[], T], *, clock: Clock, wait: Callable[[float], None], server_wait_s: float) -> T:
-    """The call's answer, through a server or a lake that is away for a while. `wait` may raise: the round was stopped."""
+    """The call's answer, through a server or a lake that is away for a while. `wait` may
+    raise: the round was stopped.
+    """
     began = clock.monotonic()
     for delay in delays():
         try:

@@ -23,11 +23,13 @@ class Dispatcher(ABC):
     """Safe to use from several threads, one call per round at a time."""
 
     @abstractmethod
-    def run(self, orders: Sequence[WriteOrder], control: RoundControl, *, is_small: bool, progressed: Progressed) -> list[WriteOutcome]:
+    def run(
+        self, orders: Sequence[WriteOrder], control: RoundControl, *, is_small: bool, progressed: Progressed
+    ) -> list[WriteOutcome]:
         """Writes the orders and returns the outcome of every split that was tried; blocks until all are back.
 
-        A split that is missing in the answer was lost with its task. Raises why the round was stopped, if it was, without
-        waiting for tasks to end; stopping one round stops no other."""
+        A split that is missing in the answer was lost with its task. Raises why the round was stopped, if it was,
+        without waiting for tasks to end; stopping one round stops no other."""
 
     def is_alive(self) -> bool:
         """False: what runs the orders is gone for good, and the job must end."""
@@ -46,7 +48,9 @@ class DirectDispatcher(Dispatcher):
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="lakeward-write")
         self._attempts = count()
 
-    def run(self, orders: Sequence[WriteOrder], control: RoundControl, *, is_small: bool, progressed: Progressed) -> list[WriteOutcome]:
+    def run(
+        self, orders: Sequence[WriteOrder], control: RoundControl, *, is_small: bool, progressed: Progressed
+    ) -> list[WriteOutcome]:
         outcomes: list[WriteOutcome] = []
         for done in self._pool.map(self._write, [o.to_bytes() for o in orders]):
             outcomes += [WriteOutcome.from_bytes(data) for data in done]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The heartbeat: tells the coordinator what is in work and what ended, takes tables while there is room, acts on verdicts."""
+"""The heartbeat: tells the coordinator what is in work and what ended, takes tables while there is room, acts on
+verdicts.
+"""
 
 from __future__ import annotations
 
@@ -167,7 +169,12 @@ class Enumerator:
                 version=me.version,
                 coordinator_epoch=self._coordinator_epoch,
                 tiering=tuple(
-                    TableInWork(table_id=w.handed.table_id, epoch=w.handed.epoch, round_id=w.round_id, progress=w.control.progress)
+                    TableInWork(
+                        table_id=w.handed.table_id,
+                        epoch=w.handed.epoch,
+                        round_id=w.round_id,
+                        progress=w.control.progress,
+                    )
                     for w in works
                 ),
                 finished=tuple(self._finished),

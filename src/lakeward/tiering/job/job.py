@@ -62,7 +62,12 @@ class TieringJob:
         self.metrics = JobMetrics()
         self._server = None if options.metrics_port is None else MetricsServer(self.metrics, options.metrics_port)
         self.world = RoundWorld(
-            hot=hot, plugins=plugins, dispatcher=dispatcher, clock=self._clock, options=options, check_location=self._check_location
+            hot=hot,
+            plugins=plugins,
+            dispatcher=dispatcher,
+            clock=self._clock,
+            options=options,
+            check_location=self._check_location,
         )
         self.identity = JobIdentity(
             name=name,
@@ -86,7 +91,9 @@ class TieringJob:
 
     # ---- life ----------------------------------------------------------------------------------------------------
     def run(self) -> None:
-        """Until `stop` is called. Raises `Superseded` when another instance took the name, `SplitFailed` when Spark is gone."""
+        """Until `stop` is called. Raises `Superseded` when another instance took the name, `SplitFailed` when Spark is
+        gone.
+        """
         beat = threading.Thread(target=self._beat, name="lakeward-heartbeat", daemon=True)
         beat.start()
         log.info("job %s serves pool %s with %d slots", self.identity.name, self.identity.pool, self.identity.slots)
@@ -125,7 +132,12 @@ class TieringJob:
         self.enumerator.wait_idle(grace * 0.2)
 
     def _left(self, work: Work) -> LakewardError:
-        return LeaseLost(table=str(work.handed.path), round_id=work.round_id, job=self.identity.name, reason="the job is shutting down")
+        return LeaseLost(
+            table=str(work.handed.path),
+            round_id=work.round_id,
+            job=self.identity.name,
+            reason="the job is shutting down",
+        )
 
     def _close(self) -> None:
         self._dispatcher.close()
@@ -145,11 +157,15 @@ class TieringJob:
             self._start_thread(lambda: self._run_round(work), f"lakeward-{work.handed.path}")
         except RuntimeError as error:  # no more threads: this table's round fails, the job goes on
             failed = SplitFailed(table=str(work.handed.path), split="thread", kind="RuntimeError", text=str(error))
-            self.enumerator.end(work, TableFailed(table_id=work.handed.table_id, epoch=work.handed.epoch, error=to_wire(failed)))
+            self.enumerator.end(
+                work, TableFailed(table_id=work.handed.table_id, epoch=work.handed.epoch, error=to_wire(failed))
+            )
 
     def _run_round(self, work: Work) -> None:
         owner = RoundOwner(job=self.identity.name, instance=self.identity.instance, epoch=work.handed.epoch)
-        end = Round(world=self.world, handed=work.handed, owner=owner, control=work.control, round_id=work.round_id).run()
+        end = Round(
+            world=self.world, handed=work.handed, owner=owner, control=work.control, round_id=work.round_id
+        ).run()
         self.enumerator.end(work, end)
         self.duty.after_round(work.handed.path, end)
 
@@ -161,16 +177,25 @@ class TieringJob:
             )
             self.stop()
         if isinstance(end, TableFailed):
-            log.log(logging.INFO if end.given_back else logging.WARNING, "round %s: %s", end.round_id, end.error.get("message"))
+            log.log(
+                logging.INFO if end.given_back else logging.WARNING,
+                "round %s: %s",
+                end.round_id,
+                end.error.get("message"),
+            )
 
     def _check_location(self, lake: str, location: str) -> None:
         check_location(lake, location, self._options.master)
 
 
 def run_job(options: TieringOptions) -> None:
-    """`lakeward tier`: starts Spark and the job, until SIGTERM or Ctrl-C. Raises `Superseded` and what a wrong start raises."""
+    """`lakeward tier`: starts Spark and the job, until SIGTERM or Ctrl-C. Raises `Superseded` and what a wrong start
+    raises.
+    """
     warm_up = WarmUp(options.hot).start()
-    session = open_session(SessionOptions(master=options.master, conf=options.spark, cache_dir=options.cache_dir, hot=options.hot))
+    session = open_session(
+        SessionOptions(master=options.master, conf=options.spark, cache_dir=options.cache_dir, hot=options.hot)
+    )
     try:
         from lakeward.tiering.job.sparkdispatch import SparkDispatcher
 
@@ -199,7 +224,9 @@ def start_inheritable(target: Callable[[], None], name: str) -> None:
 
 
 def stop_with_parent(stop: Callable[[], None], poll_s: float = 1.0) -> None:
-    """Under spark-submit the JVM is the parent, and whoever ends the job ends that: without it there is no Spark, so leave."""
+    """Under spark-submit the JVM is the parent, and whoever ends the job ends that: without it there is no Spark, so
+    leave.
+    """
     parent = os.getppid()
 
     def watch() -> None:

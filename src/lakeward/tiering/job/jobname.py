@@ -33,7 +33,9 @@ class HeldName:
     def __enter__(self) -> HeldName:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.release()
 
 
@@ -44,7 +46,10 @@ def hold_name(given: str | None, folder: Path | None = None) -> HeldName:
     home = (cache_folder() if folder is None else folder) / "jobs"
     home.mkdir(parents=True, exist_ok=True)
     prefix = f"{socket.gethostname().split('.')[0]}-"
-    for path in [*sorted(home.glob(f"{prefix}*{SUFFIX}")), *(home / f"{prefix}{secrets.token_hex(3)}{SUFFIX}" for _ in range(20))]:
+    for path in [
+        *sorted(home.glob(f"{prefix}*{SUFFIX}")),
+        *(home / f"{prefix}{secrets.token_hex(3)}{SUFFIX}" for _ in range(20)),
+    ]:
         handle = _try_lock(path)
         if handle is not None:
             return HeldName(JobName(path.name.removesuffix(SUFFIX)), handle)

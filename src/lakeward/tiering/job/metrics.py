@@ -22,7 +22,9 @@ class JobMetrics:
     given_back: int = 0
     rows: int = 0
     bytes_written: int = 0
-    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("plan", "write", "resolve", "commit"), 0.0))
+    seconds: dict[str, float] = field(
+        default_factory=lambda: dict.fromkeys(("plan", "write", "resolve", "commit"), 0.0)
+    )
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def note(self, end: RoundEnd) -> None:
@@ -53,7 +55,10 @@ class JobMetrics:
             lines = _head("rounds", "Rounds of this job that ended, by outcome.")
             lines += [f'lakeward_job_rounds_total{{outcome="{k}"}} {v}' for k, v in rounds.items()]
             lines += [*_head("rows", "Rows this job wrote into the lake."), f"lakeward_job_rows_total {self.rows}"]
-            lines += [*_head("bytes", "Bytes this job wrote into the lake."), f"lakeward_job_bytes_total {self.bytes_written}"]
+            lines += [
+                *_head("bytes", "Bytes this job wrote into the lake."),
+                f"lakeward_job_bytes_total {self.bytes_written}",
+            ]
             lines += _head("phase_seconds", "Seconds this job's rounds spent, by phase.")
             lines += [f'lakeward_job_phase_seconds_total{{phase="{k}"}} {v:.6f}' for k, v in self.seconds.items()]
         return "\n".join(lines) + "\n"

@@ -11,7 +11,9 @@ from lakeward.config import Config, options
 from lakeward.tiering.round.commit import CommitLimits
 
 SERVER_WAIT_S = 300.0
-"""How long a split or a commit waits for a server that went away; longer than a lease (2 min), so the lease decides first."""
+"""How long a split or a commit waits for a server that went away; longer than a lease (2 min), so the lease decides
+first.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

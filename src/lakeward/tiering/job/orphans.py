@@ -20,14 +20,17 @@ from lakeward.tiering.round.order import Plugin
 log = logging.getLogger("lakeward.tiering")
 
 INTERVAL_S = 600.0
-"""A pass lists two folders for each open intent: at one round a second that is a few hundred listings in ten minutes."""
+"""A pass lists two folders for each open intent: at one round a second that is a few hundred listings in ten minutes.
+"""
 
 
 class OrphanDuty:
-    """Called by round threads once a round is over and told. A pass fences nothing: the commit that came before it has moved the
-    token, so that every older intent's writer is refused already."""
+    """Called by round threads once a round is over and told. A pass fences nothing: the commit that came before it has
+    moved the token, so that every older intent's writer is refused already."""
 
-    def __init__(self, hot: HotPlugin, plugins: PluginCache, clock: Clock, options: OrphanOptions, interval_s: float = INTERVAL_S) -> None:
+    def __init__(
+        self, hot: HotPlugin, plugins: PluginCache, clock: Clock, options: OrphanOptions, interval_s: float = INTERVAL_S
+    ) -> None:
         self._hot, self._plugins, self._clock = hot, plugins, clock
         self._options, self._interval_s = options, interval_s
         self._last: dict[TablePath, float] = {}
@@ -54,7 +57,9 @@ class OrphanDuty:
         table = self._hot.store().load_table(path)
         name, lake_options = self._hot.lake_options(table)
         lake = self._plugins.lake(Plugin(name=name, options=dict(lake_options)))
-        removal = OrphanRemoval(lake, table, clock=self._clock, options=self._options, hold=_never, adopt=lambda _base: None)
+        removal = OrphanRemoval(
+            lake, table, clock=self._clock, options=self._options, hold=_never, adopt=lambda _base: None
+        )
         report = removal.by_intents(lake.open_intents(table))
         if report.files:
             log.info("%s: removed %d orphans, %d bytes", path, report.files, report.bytes)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one place that makes the Spark session of a job: scheduling, retries, Python of the workers, logs, secrets, start time."""
+"""The one place that makes the Spark session of a job: scheduling, retries, Python of the workers, logs, secrets, start
+time.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,15 @@ FAST = (4, 2)
 APP_NAME = "lakeward-tiering"
 REDACTED = "(?i)secret|password|token|credential|access[.-]?key|sas|authorization"
 _SHORT_MEMORY = {
-    f"spark.{what}": "100" for what in ("ui.retainedJobs", "ui.retainedStages", "ui.retainedTasks", "sql.ui.retainedExecutions")
+    f"spark.{what}": "100"
+    for what in ("ui.retainedJobs", "ui.retainedStages", "ui.retainedTasks", "sql.ui.retainedExecutions")
 }
 """Spark remembers its last thousand jobs and 100,000 tasks: a job that runs for months has no use for them."""
 
 _LIGHT_COMPILER = "-XX:TieredStopAtLevel=1"
-"""A job's JVM only schedules: compiling its code once, lightly, halves the CPU time of its start and of each small Spark job."""
+"""A job's JVM only schedules: compiling its code once, lightly, halves the CPU time of its start and of each small
+Spark job.
+"""
 
 _LOCAL = re.compile(r"local(\[|$)")
 _SAME_MACHINE = re.compile(r"local(\[|-cluster|$)|spark://(127\.|localhost|\[::1\])")
@@ -75,7 +80,9 @@ class Session:
 
 
 def open_session(options: SessionOptions) -> Session:
-    """Raises `SparkUnsupported`, `JavaNotFound`. A session of spark-submit is taken as it is, with our settings added."""
+    """Raises `SparkUnsupported`, `JavaNotFound`. A session of spark-submit is taken as it is, with our
+    settings added.
+    """
     check_versions()
     check_master(options.master, options.conf or {})
     from pyspark.sql import SparkSession
@@ -86,7 +93,9 @@ def open_session(options: SessionOptions) -> Session:
     java = None if is_submitted else use_java()
     archive = None if java is None or not options.archive else find_archive(java, options.cache_dir)
     # PySpark reads the workers' Python from the environment alone, whatever the session's settings say.
-    os.environ["PYSPARK_PYTHON"] = (options.conf or {}).get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
+    os.environ["PYSPARK_PYTHON"] = (
+        (options.conf or {}).get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
+    )
     os.environ[PRELOAD_ENV] = options.hot or ""
     builder = SparkSession.builder
     for key, value in session_conf(options, java, archive, is_submitted=is_submitted).items():
@@ -105,7 +114,9 @@ def _submitted_master() -> str | None:
     return found
 
 
-def session_conf(options: SessionOptions, java: Java | None, archive: ClassArchive | None, *, is_submitted: bool = False) -> dict[str, str]:
+def session_conf(
+    options: SessionOptions, java: Java | None, archive: ClassArchive | None, *, is_submitted: bool = False
+) -> dict[str, str]:
     """Spark's settings for rounds; what the user gave wins, but for Java's options, which are joined."""
     given = dict(options.conf or {})
     java_options = [f"-Dlog4j2.configurationFile=file:{Path(__file__).with_name('log4j2.properties')}"]
@@ -129,7 +140,11 @@ def session_conf(options: SessionOptions, java: Java | None, archive: ClassArchi
         conf["spark.driver.extraJavaOptions"] = " ".join(java_options)
         conf["spark.master"] = options.master or "local[*,4]"
         if conf["spark.master"].startswith("local"):
-            conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.memory": "1g"}
+            conf |= {
+                "spark.driver.host": "127.0.0.1",
+                "spark.driver.bindAddress": "127.0.0.1",
+                "spark.driver.memory": "1g",
+            }
     return {**conf, **given}
 
 
@@ -148,7 +163,8 @@ def check_versions() -> None:
     numbers = tuple(int(n) for n in re.findall(r"\d+", found)[:2])
     if numbers < OLDEST:
         raise SparkUnsupported(
-            what=f"PySpark {found}", reason="rounds need 3.5 or newer; 4.2 or newer is five times as quick to start a job"
+            what=f"PySpark {found}",
+            reason="rounds need 3.5 or newer; 4.2 or newer is five times as quick to start a job",
         )
 
 
@@ -156,16 +172,23 @@ def _client_version() -> str:
     try:
         return version("pyspark-client")
     except PackageNotFoundError:
-        raise SparkUnsupported(what="this Python", reason="PySpark is not installed: pip install 'lakeward[spark]'") from None
+        raise SparkUnsupported(
+            what="this Python", reason="PySpark is not installed: pip install 'lakeward[spark]'"
+        ) from None
 
 
 def check_master(master: str | None, conf: Mapping[str, str]) -> None:
     """Spark Connect has no RDDs, and a round is one: refused before anything is started."""
-    remote = conf.get("spark.remote") or os.environ.get("SPARK_REMOTE") or (master if (master or "").startswith("sc://") else None)
+    remote = (
+        conf.get("spark.remote")
+        or os.environ.get("SPARK_REMOTE")
+        or (master if (master or "").startswith("sc://") else None)
+    )
     if remote or conf.get("spark.api.mode") == "connect":
         raise SparkUnsupported(
             what=f"Spark Connect ({remote or 'spark.api.mode=connect'})",
-            reason="a round runs as an RDD job on the driver's own session; name a master such as local[*,4] or spark://host:7077",
+            reason="a round runs as an RDD job on the driver's own session; name a master such as local[*,4] or "
+            "spark://host:7077",
         )
 
 
@@ -179,5 +202,6 @@ def check_location(lake: str, location: str, master: str | None) -> None:
     if not is_same_machine(master) and location.startswith(("file:", "/")):
         raise UnsafeLake(
             lake=f"{lake} at {location}",
-            reason=f"executors of {master} run on other machines and would write to their own disks; use a warehouse on shared storage (s3://...)",
+            reason=f"executors of {master} run on other machines and would write to their own disks; use a warehouse "
+            f"on shared storage (s3://...)",
         )

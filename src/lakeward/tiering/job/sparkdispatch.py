@@ -53,7 +53,9 @@ class SparkDispatcher(Dispatcher):
         for number in range(SHARED_JOBS):
             start_thread(self._share, f"lakeward-shared-{number}")
 
-    def run(self, orders: Sequence[WriteOrder], control: RoundControl, *, is_small: bool, progressed: Progressed) -> list[WriteOutcome]:
+    def run(
+        self, orders: Sequence[WriteOrder], control: RoundControl, *, is_small: bool, progressed: Progressed
+    ) -> list[WriteOutcome]:
         packed, table = [o.to_bytes() for o in orders], str(orders[0].table.path)
         try:
             answers = self._run_shared(packed, control) if is_small else None
@@ -76,7 +78,9 @@ class SparkDispatcher(Dispatcher):
         polls = 0
         while not waiting.done.wait(POLL_S):
             if control.stopped_by is not None:
-                self._context.cancelJobGroup(group)  # queued tasks never start; running ones see the flag or their lease
+                self._context.cancelJobGroup(
+                    group
+                )  # queued tasks never start; running ones see the flag or their lease
                 control.check()
             polls += 1
             if polls % PROGRESS_POLLS == 0:
@@ -85,7 +89,9 @@ class SparkDispatcher(Dispatcher):
 
     def _splits_done(self, group: str) -> int:
         tracker = self._context.statusTracker()
-        stages = [s for job in tracker.getJobIdsForGroup(group) if (info := tracker.getJobInfo(job)) for s in info.stageIds]
+        stages = [
+            s for job in tracker.getJobIdsForGroup(group) if (info := tracker.getJobInfo(job)) for s in info.stageIds
+        ]
         return sum(int(info.numCompletedTasks) for stage in stages if (info := tracker.getStageInfo(stage)))
 
     # ---- a job together --------------------------------------------------------------------------------------------

@@ -31,8 +31,12 @@ class WarmUp:
         self._thread.start()
         return self
 
-    def finish(self, context: Any, start_thread: Callable[[Callable[[], None], str], None], limit_s: float = WORKERS_LIMIT_S) -> None:
-        """Runs one job that a task of each core takes part in. Trouble with it is the rounds' to report, each its own."""
+    def finish(
+        self, context: Any, start_thread: Callable[[Callable[[], None], str], None], limit_s: float = WORKERS_LIMIT_S
+    ) -> None:
+        """Runs one job that a task of each core takes part in. Trouble with it is the rounds'
+        to report, each its own.
+        """
         done = threading.Event()
 
         def run() -> None:

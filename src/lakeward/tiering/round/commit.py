@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The end of a round, on the driver: resolve -> lease check -> lake commit -> coordinator commit (design.md 6.5).
 
-A commit ends in one of three ways. Done. Conflict: look for the own round id; not there, then either the race is lost, or
-the commit in between was foreign and the round is prepared again on the new head. Unknown: look; not there, then send the
-identical request again until it is answered.
+A commit ends in one of three ways. Done. Conflict: look for the own round id; not there, then either the race is lost,
+or the commit in between was foreign and the round is prepared again on the new head. Unknown: look; not there, then
+send the identical request again until it is answered.
 """
 
 from __future__ import annotations
@@ -12,7 +12,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from lakeward.errors import CommitConflict, CommitUnknown, LakeError, LakeUnavailable, LeaseLost, LedgerGap, RoundTooOld, Unavailable
+from lakeward.errors import (
+    CommitConflict,
+    CommitUnknown,
+    LakeError,
+    LakeUnavailable,
+    LeaseLost,
+    LedgerGap,
+    RoundTooOld,
+    Unavailable,
+)
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock
 from lakeward.model.expiry import ExpiringSnapshot
@@ -24,7 +33,15 @@ from lakeward.model.round import LakeBase, RoundOwner, RoundPlan
 from lakeward.protocol.commit import CommitReport, CommittedRange
 from lakeward.protocol.heartbeat import LeaseCheck
 from lakeward.spi.coordinator import CoordinatorClient
-from lakeward.spi.lake import CommitProperties, Committable, LakeCommitter, LakeReader, LakeSnapshot, LakeTotals, Precondition
+from lakeward.spi.lake import (
+    CommitProperties,
+    Committable,
+    LakeCommitter,
+    LakeReader,
+    LakeSnapshot,
+    LakeTotals,
+    Precondition,
+)
 from lakeward.tiering.job.backoff import delays, patiently
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.round.prefix import Kept
@@ -98,11 +115,17 @@ class RoundCommit:
 
     def _is_enough(self, committable: Committable, tries: int, seconds: float) -> bool:
         """The job's limit, and the table's own where it has one."""
-        retries = self.limits.foreign_commits if committable.retries is None else min(committable.retries, self.limits.foreign_commits)
+        retries = (
+            self.limits.foreign_commits
+            if committable.retries is None
+            else min(committable.retries, self.limits.foreign_commits)
+        )
         return tries > retries or (committable.retry_s is not None and seconds >= committable.retry_s)
 
     def _prepare(self) -> tuple[LakeBase, Committable | None, float]:
-        """Reads the head and resolves on it; no committable when the head is no longer what the round was planned on."""
+        """Reads the head and resolves on it; no committable when the head is no longer what the round was
+        planned on.
+        """
         began, waits = self.clock.monotonic(), delays()
         while True:
             self.control.check()
@@ -120,7 +143,9 @@ class RoundCommit:
     def _resolve(self, base: LakeBase) -> Committable:
         table, round_id, offsets = self.plan.table, self.plan.round_id, self.kept.offsets
         extra = self._patiently(lambda: self.coordinator.prepare_commit(table, round_id, offsets))
-        return self._patiently(lambda: self.committer.prepare(self.kept.results, self.kept.replaced, base, self._properties(extra)))
+        return self._patiently(
+            lambda: self.committer.prepare(self.kept.results, self.kept.replaced, base, self._properties(extra))
+        )
 
     def _patiently(self, call: Callable[[], T]) -> T:
         return patiently(call, clock=self.clock, wait=self.control.wait, server_wait_s=self.limits.server_wait_s)
@@ -155,11 +180,15 @@ class RoundCommit:
         """Looks for the own round id in the lake, then in the ledger: expiry may have taken the snapshot."""
         fault_point("round.before-find", table=self._table, round_id=self.plan.round_id)
         snapshot = self._insist(lambda: self.committer.find(self.plan.round_id))
-        known = snapshot is not None or self._insist(lambda: self.coordinator.knows_round(self.plan.table.table_id, self.plan.round_id))
+        known = snapshot is not None or self._insist(
+            lambda: self.coordinator.knows_round(self.plan.table.table_id, self.plan.round_id)
+        )
         return Landed(base=base, snapshot=snapshot, committable=committable) if known else None
 
     def _insist(self, call: Callable[[], T]) -> T:
-        """Asks until there is an answer: without one a commit's outcome is not known. Gives up when the process leaves."""
+        """Asks until there is an answer: without one a commit's outcome is not known. Gives up
+        when the process leaves.
+        """
         for delay in delays():
             try:
                 return call()
@@ -169,8 +198,8 @@ class RoundCommit:
         raise AssertionError("delays never end")
 
     def _check_lease(self, expirable: tuple[ExpiringSnapshot, ...]) -> tuple[SnapshotId, ...]:
-        """No answer means: do not commit. Asks again for a while, since a server restart keeps leases. Returns those snapshots that
-        the coordinator has marked: nobody reads them or can begin to, so the commit takes them out."""
+        """No answer means: do not commit. Asks again for a while, since a server restart keeps leases. Returns those
+        snapshots that the coordinator has marked: nobody reads them or can begin to, so the commit takes them out."""
         fault_point("round.before-lease-check", table=self._table, round_id=self.plan.round_id)
         owner, until = self.owner, self.clock.monotonic() + self.limits.server_wait_s
         check = LeaseCheck(
@@ -199,7 +228,9 @@ class RoundCommit:
     def _check_age(self) -> None:
         age = self.clock.monotonic() - self.started
         if age > self.limits.max_age_s:
-            raise RoundTooOld(table=self._table, round_id=self.plan.round_id, age_s=int(age), max_age_s=int(self.limits.max_age_s))
+            raise RoundTooOld(
+                table=self._table, round_id=self.plan.round_id, age_s=int(age), max_age_s=int(self.limits.max_age_s)
+            )
 
     # ---- the coordinator -------------------------------------------------------------------------------------------
     def report(self, landed: Landed, totals: LakeTotals | None = None) -> None:
@@ -246,7 +277,9 @@ class RoundCommit:
         return landed.base.offsets.overlaid(self.kept.offsets)
 
     def _ranges(self) -> tuple[CommittedRange, ...]:
-        """From the committed offset on, also where a KV snapshot stood in for the log; above a gap where there is one."""
+        """From the committed offset on, also where a KV snapshot stood in for the log; above a
+        gap where there is one.
+        """
         found = []
         for bucket, (range_, rows) in self.kept.ranges().items():
             committed = None if self.is_resync or bucket in self.gaps else self.plan.base.offsets.get(bucket)

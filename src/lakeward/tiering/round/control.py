@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The strings on a running round: stop it, make it finish early, see how far it is. Shared by its thread and the heartbeat."""
+"""The strings on a running round: stop it, make it finish early, see how far it is. Shared by its thread and the
+heartbeat.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,14 @@ from lakeward.model.table import TablePath
 from lakeward.spi.hot import HotPlugin, KvSnapshot
 from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.round.order import Plugin
-from lakeward.tiering.round.plan import DEFAULT_TARGET_BYTES, PlanOptions, plan_bytes, plan_gaps, plan_round, plan_snapshots
+from lakeward.tiering.round.plan import (
+    DEFAULT_TARGET_BYTES,
+    PlanOptions,
+    plan_bytes,
+    plan_gaps,
+    plan_round,
+    plan_snapshots,
+)
 from lakeward.tiering.round.reconcile import Agreement, compare
 
 NO_ROUND = RoundId("explain")
@@ -39,10 +46,15 @@ class Explanation:
     def lines(self) -> list[str]:
         """For people."""
         plan = self.plan
-        found = [f"table {plan.table.path}, schema {plan.table.schema.schema_id}; the lake's newest round is {plan.base.token or 'none'}"]
+        found = [
+            f"table {plan.table.path}, schema {plan.table.schema.schema_id}; the lake's newest round is "
+            f"{plan.base.token or 'none'}"
+        ]
         if self.agreement is Agreement.LAKE_AHEAD:
             found.append("the lake is ahead of the coordinator: its offsets are adopted first")
-        found += [f"gap {bucket} {gap}: these rows were gone before the lake had them" for bucket, gap in self.gaps.items()]
+        found += [
+            f"gap {bucket} {gap}: these rows were gone before the lake had them" for bucket, gap in self.gaps.items()
+        ]
         if plan.is_empty:
             return [*found, "no new offsets: nothing runs, nothing is committed"]
         found += [f"  {row['split']}" for row in describe_plan(plan)]
@@ -58,7 +70,8 @@ def explain(
     target_bytes: int = DEFAULT_TARGET_BYTES,
     clock: Clock | None = None,
 ) -> Explanation:
-    """Reads the lake, the coordinator and the log bounds. KV snapshots are shown as they would be taken, at the log's end.
+    """Reads the lake, the coordinator and the log bounds. KV snapshots are shown as they would be taken, at the log's
+    end.
 
     Raises what planning raises: the same error would fail the round."""
     store = hot.store()
@@ -81,4 +94,6 @@ def explain(
         options=options,
         planned_at_ms=(clock or SystemClock()).now_ms(),
     )
-    return Explanation(plan=plan, agreement=agreement, bytes_waiting=plan_bytes(plan, bounds, snapshots), gaps=plan_gaps(plan, bounds))
+    return Explanation(
+        plan=plan, agreement=agreement, bytes_waiting=plan_bytes(plan, bounds, snapshots), gaps=plan_gaps(plan, bounds)
+    )

@@ -27,10 +27,10 @@ class Plugin:
 
 @dataclass(frozen=True, kw_only=True)
 class WriteOrder:
-    """`deadline_at_ms`: log splits stop at the next batch boundary after it, unstarted splits are skipped, but for the round's
-    first order (`is_first`), which works for `min_work_s` at least: a late round still moves. `flag`: a file of the driver's
-    machine that says stop. `compare_with`: the lake snapshot whose rows a KV snapshot is compared with, where the bucket was
-    tiered before."""
+    """`deadline_at_ms`: log splits stop at the next batch boundary after it, unstarted splits are skipped, but for the
+    round's first order (`is_first`), which works for `min_work_s` at least: a late round still moves. `flag`: a file of
+    the driver's machine that says stop. `compare_with`: the lake snapshot whose rows a KV snapshot is compared with,
+    where the bucket was tiered before."""
 
     round_id: RoundId
     owner: RoundOwner
@@ -52,7 +52,13 @@ class WriteOrder:
     @property
     def lease(self) -> LeaseCheck:
         owner = self.owner
-        return LeaseCheck(job=owner.job, instance=owner.instance, table_id=self.table.table_id, epoch=owner.epoch, round_id=self.round_id)
+        return LeaseCheck(
+            job=owner.job,
+            instance=owner.instance,
+            table_id=self.table.table_id,
+            epoch=owner.epoch,
+            round_id=self.round_id,
+        )
 
     def to_bytes(self) -> bytes:
         body: dict[str, Any] = {
@@ -77,7 +83,9 @@ class WriteOrder:
         owner = body["owner"]
         return cls(
             round_id=RoundId(body["round_id"]),
-            owner=RoundOwner(job=JobName(owner["job"]), instance=InstanceId(owner["instance"]), epoch=Epoch(owner["epoch"])),
+            owner=RoundOwner(
+                job=JobName(owner["job"]), instance=InstanceId(owner["instance"]), epoch=Epoch(owner["epoch"])
+            ),
             table=TableInfo.from_json(body["table"]),
             handle=handle,
             hot=Plugin(**body["hot"]),

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planning a round: committed offsets, frozen log bounds and KV snapshots become splits. Pure; the plan can be printed."""
+"""Planning a round: committed offsets, frozen log bounds and KV snapshots become splits. Pure; the plan can
+be printed.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +51,12 @@ def keep_cut(_bucket: Bucket, cut: int) -> int:
     return cut
 
 
-def plan_snapshots(table: TableInfo, base: LakeBase, bounds: Mapping[Bucket, LogBounds], options: PlanOptions) -> tuple[Bucket, ...]:
-    """The buckets of a PK table whose rows must come from a KV snapshot: never tiered, or the log no longer reaches back."""
+def plan_snapshots(
+    table: TableInfo, base: LakeBase, bounds: Mapping[Bucket, LogBounds], options: PlanOptions
+) -> tuple[Bucket, ...]:
+    """The buckets of a PK table whose rows must come from a KV snapshot: never tiered, or the log no longer reaches
+    back.
+    """
     if not table.is_pk:
         return ()
     return tuple(b for b in sorted(bounds) if _needs_snapshot(base.offsets.get(b), bounds[b], options))
@@ -81,7 +87,8 @@ def plan_round(
 def plan_gaps(plan: RoundPlan, bounds: Mapping[Bucket, LogBounds]) -> dict[Bucket, OffsetRange]:
     """Offsets that this plan steps over on purpose: between the committed offset and the first split of a log table.
 
-    A bucket that was never tiered and whose log starts above 0 has a gap too: those rows expired before the lake came."""
+    A bucket that was never tiered and whose log starts above 0 has a gap too: those rows expired before the lake came.
+    """
     gaps: dict[Bucket, OffsetRange] = {}
     for split in plan.splits:
         committed = plan.base.offsets.get(split.bucket, 0)
@@ -91,14 +98,16 @@ def plan_gaps(plan: RoundPlan, bounds: Mapping[Bucket, LogBounds]) -> dict[Bucke
 
 
 def plan_comparison(plan: RoundPlan) -> SnapshotId | None:
-    """The lake snapshot to compare KV snapshots with: the rows of a bucket that was tiered before must not come twice."""
+    """The lake snapshot to compare KV snapshots with: the rows of a bucket that was tiered before must not
+    come twice.
+    """
     again = (isinstance(s, SnapshotSplit) and s.bucket in plan.base.offsets for s in plan.splits)
     return plan.base.head if any(again) else None
 
 
 def plan_turns(splits: Sequence[Split], seed: str) -> tuple[Split, ...]:
-    """The order of writing: each bucket's first sub-split, then the second ones; buckets in an order of the round's own, so
-    that a round that is cut short does not starve the same buckets each time."""
+    """The order of writing: each bucket's first sub-split, then the second ones; buckets in an order of the round's
+    own, so that a round that is cut short does not starve the same buckets each time."""
     buckets = sorted({s.bucket for s in splits}, key=lambda b: zlib.crc32(f"{seed}/{b}".encode()))
     turn = {bucket: n for n, bucket in enumerate(buckets)}
     return tuple(sorted(splits, key=lambda s: (s.index, turn[s.bucket])))
@@ -129,7 +138,12 @@ def _needs_snapshot(committed: int | None, bounds: LogBounds, options: PlanOptio
 
 
 def _plan_bucket(
-    table: TableInfo, bucket: Bucket, committed: int | None, bounds: LogBounds, snapshot: KvSnapshot | None, options: PlanOptions
+    table: TableInfo,
+    bucket: Bucket,
+    committed: int | None,
+    bounds: LogBounds,
+    snapshot: KvSnapshot | None,
+    options: PlanOptions,
 ) -> BucketWork:
     if snapshot is not None:
         start = snapshot.log_offset
@@ -164,7 +178,9 @@ def _plan_edges(work: BucketWork, options: PlanOptions, align: Align) -> list[in
     start, stop = work.log.start, work.log.stop
     if start == stop:
         return []
-    parts = 1 if options.one_writer_per_bucket else math.ceil((stop - start) * work.bytes_per_row / options.target_bytes)
+    parts = (
+        1 if options.one_writer_per_bucket else math.ceil((stop - start) * work.bytes_per_row / options.target_bytes)
+    )
     step = math.ceil((stop - start) / max(1, parts))
     cuts = {align(work.bucket, cut) for cut in range(start + step, stop, step)}
     return [start, *sorted(c for c in cuts if start < c < stop), stop]

@@ -50,7 +50,9 @@ class Planner:
         table = self._load_table(store)
         lake = lake_of(table)
         base, resync = self._reconcile(table, lake)
-        options = PlanOptions(target_bytes=target_bytes, one_writer_per_bucket=lake.capabilities.one_writer_per_bucket, resync=resync)
+        options = PlanOptions(
+            target_bytes=target_bytes, one_writer_per_bucket=lake.capabilities.one_writer_per_bucket, resync=resync
+        )
         return self._plan(store, table, base, options)
 
     def _reconcile(self, table: TableInfo, lake: LakeStorage) -> tuple[LakeBase, bool]:
@@ -90,7 +92,9 @@ class Planner:
             raise TableNotFound(table=f"{self.handed.path} with id {self.handed.table_id}")
         return table
 
-    def _take_snapshots(self, store: HotStore, table: TableInfo, buckets: tuple[Bucket, ...]) -> dict[Bucket, KvSnapshot]:
+    def _take_snapshots(
+        self, store: HotStore, table: TableInfo, buckets: tuple[Bucket, ...]
+    ) -> dict[Bucket, KvSnapshot]:
         found: dict[Bucket, KvSnapshot] = {}
         for bucket in buckets:
             self._leased = table

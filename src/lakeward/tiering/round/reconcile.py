@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reconcile: what the lake holds against what the coordinator recorded, before anything is planned. Pure but for the calls."""
+"""Reconcile: what the lake holds against what the coordinator recorded, before anything is planned. Pure but for the
+calls.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One round of one table on the driver: reconcile, plan, write, resolve, commit; and how it ended, for the coordinator."""
+"""One round of one table on the driver: reconcile, plan, write, resolve, commit; and how it ended, for the
+coordinator.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,9 @@ class Round:
             return self._failed(error)
         except Exception as error:  # noqa: BLE001 - one table's trouble, of whatever kind, fails this round only
             text = str(error)[:2000]
-            return self._failed(SplitFailed(table=str(self.handed.path), split="on the driver", kind=type(error).__name__, text=text))
+            return self._failed(
+                SplitFailed(table=str(self.handed.path), split="on the driver", kind=type(error).__name__, text=text)
+            )
         finally:
             self.control.clear()
 
@@ -89,7 +93,9 @@ class Round:
         clock = self.world.clock
         started = clock.monotonic()
         self.phases = replace(self.phases, wait_s=self.handed.waited_s)
-        planner = Planner(world_hot=self.world.hot, handed=self.handed, owner=self.owner, round_id=self.round_id, clock=clock)
+        planner = Planner(
+            world_hot=self.world.hot, handed=self.handed, owner=self.owner, round_id=self.round_id, clock=clock
+        )
         try:
             ground = self._patiently(lambda: planner.prepare(self._lake, self.world.options.target_bytes))
             self.phases = replace(self.phases, plan_s=clock.monotonic() - started)
@@ -170,7 +176,9 @@ class Round:
 
     def _patiently(self, call: Callable[[], T]) -> T:
         """A server that restarts costs a pause, not the round; calls before the commit are all safe to repeat."""
-        return patiently(call, clock=self.world.clock, wait=self.control.wait, server_wait_s=self.world.options.server_wait_s)
+        return patiently(
+            call, clock=self.world.clock, wait=self.control.wait, server_wait_s=self.world.options.server_wait_s
+        )
 
     # ---- pieces ----------------------------------------------------------------------------------------------------
     def _lake(self, table: TableInfo) -> LakeStorage:
@@ -211,7 +219,9 @@ class Round:
             min_work_s=self.world.options.min_work_s,
         )
 
-    def _refreshed(self, order: WriteOrder, committer: LakeCommitter, outcomes: Mapping[Split, WriteOutcome]) -> WriteOrder:
+    def _refreshed(
+        self, order: WriteOrder, committer: LakeCommitter, outcomes: Mapping[Split, WriteOutcome]
+    ) -> WriteOrder:
         if not any(isinstance(o.error, SchemaChanged) for o in outcomes.values()):
             return order
         table = self.world.hot.store().load_table(self.handed.path)
@@ -278,7 +288,9 @@ class Round:
             return self._finished(result, force_finished=True)
         return self._finished(result, caught_up_at_ms=ground.frozen_at_ms)
 
-    def _finished(self, result: RoundResult | None, *, force_finished: bool = False, caught_up_at_ms: int | None = None) -> TableFinished:
+    def _finished(
+        self, result: RoundResult | None, *, force_finished: bool = False, caught_up_at_ms: int | None = None
+    ) -> TableFinished:
         return TableFinished(
             table_id=self.handed.table_id,
             epoch=self.handed.epoch,

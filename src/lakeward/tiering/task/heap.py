@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a Python worker treats memory: what batches leave behind in the C heap, and what garbage collection need not look at."""
+"""How a Python worker treats memory: what batches leave behind in the C heap, and what garbage collection need not look
+at.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,9 @@ _BATCH_BYTES = 32 * 1024 * 1024
 
 @cache
 def keep_freed_memory() -> None:
-    """Buffers of a batch's size are taken from memory that is there. By default each is asked of the kernel anew and given back, page
-    by page: half of the CPU time of a read over Flight. Costs at most `_KEPT_BYTES` of idle memory. Other C libraries go without."""
+    """Buffers of a batch's size are taken from memory that is there. By default each is asked of the kernel anew and
+    given back, page by page: half of the CPU time of a read over Flight. Costs at most `_KEPT_BYTES` of idle memory.
+    Other C libraries go without."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
@@ -29,7 +32,7 @@ def keep_freed_memory() -> None:
 
 @cache
 def keep_loaded() -> None:
-    """What is there by now, modules above all, is left out of garbage collection. PySpark collects after every task: looking through
-    140,000 objects takes 75 ms of CPU each time, a tenth of what a round of 10 M rows takes."""
+    """What is there by now, modules above all, is left out of garbage collection. PySpark collects after every task:
+    looking through 140,000 objects takes 75 ms of CPU each time, a tenth of what a round of 10 M rows takes."""
     gc.collect()  # what is garbage now would stay for ever
     gc.freeze()

@@ -20,7 +20,9 @@ from lakeward.tiering.task.stop import StopSignal
 class LogReader:
     """Reads of one split. Safe to read several times (two passes)."""
 
-    def __init__(self, store: HotStore, table: TableInfo, bucket: Bucket, signal: StopSignal, clock: Clock, wait_s: float) -> None:
+    def __init__(
+        self, store: HotStore, table: TableInfo, bucket: Bucket, signal: StopSignal, clock: Clock, wait_s: float
+    ) -> None:
         self._store, self._table, self._bucket = store, table, bucket
         self._signal, self._clock, self._wait_s = signal, clock, wait_s
         self.bytes_read = 0

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a round needs of libraries, imported before the first one: in the driver, and in the process that Python workers are forked from.
+"""What a round needs of libraries, imported before the first one: in the driver, and in the process that Python workers
+are forked from.
 
 Imports only: nothing here may connect, as gRPC does not outlive a fork.
 """
@@ -22,7 +23,9 @@ LAKES = ("iceberg",)
 
 
 def import_for_rounds(hot: Sequence[str]) -> None:
-    """Takes a second or two. A plugin that is not installed, or fails to import, is left to the round that asks for it."""
+    """Takes a second or two. A plugin that is not installed, or fails to import, is left to the round that
+    asks for it.
+    """
     import lakeward.tiering.task.write  # noqa: F401
 
     with contextlib.suppress(ImportError):

@@ -56,7 +56,9 @@ def _read_run(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def _merge(runs: list[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-    """Each step gives out what lies at or below the lowest last offset of the batches in hand: nothing later can be lower."""
+    """Each step gives out what lies at or below the lowest last offset of the batches in hand: nothing later can be
+    lower.
+    """
     heads: dict[int, pa.RecordBatch] = {}
     for number, run in enumerate(runs):
         _advance(heads, number, run)

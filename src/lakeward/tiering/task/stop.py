@@ -23,7 +23,11 @@ class StopSignal:
     """Of one order. A stat of the flag file costs microseconds; a lease check a millisecond, every two seconds."""
 
     def __init__(
-        self, order: WriteOrder, clock: Clock, check_lease: Callable[[], LeaseVerdict], sleep: Callable[[float], None] = time.sleep
+        self,
+        order: WriteOrder,
+        clock: Clock,
+        check_lease: Callable[[], LeaseVerdict],
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._order, self._clock, self._check_lease, self._sleep = order, clock, check_lease, sleep
         self._flag = None if order.flag is None else Path(order.flag)
@@ -72,4 +76,6 @@ class StopSignal:
 
     def _lost(self, reason: str) -> LeaseLost:
         order = self._order
-        return LeaseLost(table=str(order.table.path), round_id=order.round_id, job=order.owner.job, reason=reason or "stopped")
+        return LeaseLost(
+            table=str(order.table.path), round_id=order.round_id, job=order.owner.job, reason=reason or "stopped"
+        )

@@ -54,7 +54,9 @@ def write_splits(order: WriteOrder, plugins: PluginCache, clock: Clock, attempt:
     for number, split in enumerate(order.splits):
         began = clock.monotonic()
         try:
-            outcome = _SplitWriter(order, split, plugins, clock, attempt, signal, is_first=order.is_first and number == 0).run()
+            outcome = _SplitWriter(
+                order, split, plugins, clock, attempt, signal, is_first=order.is_first and number == 0
+            ).run()
         except LakewardError as error:
             outcome = _failed(split, attempt, error)
         except Exception as error:  # noqa: BLE001 - whatever a library raises must reach the driver typed
@@ -92,7 +94,15 @@ class _SplitWriter:
     """One split, one attempt. The lake writer is opened with the first row: no row, no file."""
 
     def __init__(
-        self, order: WriteOrder, split: Split, plugins: PluginCache, clock: Clock, attempt: int, signal: StopSignal, *, is_first: bool
+        self,
+        order: WriteOrder,
+        split: Split,
+        plugins: PluginCache,
+        clock: Clock,
+        attempt: int,
+        signal: StopSignal,
+        *,
+        is_first: bool,
     ) -> None:
         self._order, self._split, self._clock, self._attempt, self._is_first = order, split, clock, attempt, is_first
         self._store: HotStore = plugins.hot(order.hot).store()
@@ -127,7 +137,9 @@ class _SplitWriter:
 
     # ---- log splits ----------------------------------------------------------------------------------------------
     def _write_log(self, split: LogSplit) -> _Written:
-        reader = LogReader(self._store, self._order.table, split.bucket, self._signal, self._clock, self._order.server_wait_s)
+        reader = LogReader(
+            self._store, self._order.table, split.bucket, self._signal, self._clock, self._order.server_wait_s
+        )
         written = self._write_changes(split, reader) if self._order.table.is_pk else self._write_appends(split, reader)
         return replace(written, bytes_read=reader.bytes_read)
 
@@ -176,7 +188,9 @@ class _SplitWriter:
 
     # ---- snapshot splits -----------------------------------------------------------------------------------------
     def _write_snapshot(self, split: SnapshotSplit) -> _Written:
-        """Runs to its end whatever the deadline. Where the bucket was tiered before, only rows that the lake lacks are written."""
+        """Runs to its end whatever the deadline. Where the bucket was tiered before, only rows that the lake lacks are
+        written.
+        """
         snapshot = KvSnapshot(bucket=split.bucket, snapshot_id=split.snapshot_id, log_offset=split.log_offset)
         head = self._order.compare_with
         if not self._store.has_prev_offset:
@@ -188,7 +202,9 @@ class _SplitWriter:
         return _Written(split.stop, replaced, read[0])
 
     def _write_keyed_snapshot(self, split: SnapshotSplit, snapshot: KvSnapshot, head: SnapshotId | None) -> _Written:
-        """Rows without an offset of their own. Where the bucket was tiered before, all that the lake has of it goes, by key."""
+        """Rows without an offset of their own. Where the bucket was tiered before, all that the lake has of it goes, by
+        key.
+        """
         if head is not None:
             key = list(self._order.table.descriptor.primary_key)
             for batch in self._lake.open_reader(self._order.table).scan(head, columns=key, buckets=[split.bucket]):
@@ -225,7 +241,13 @@ class _SplitWriter:
         if self._writer is None:
             order = self._order
             self._writer = self._lake.open_writer(
-                WriteTask(round_id=order.round_id, table=order.table, split=self._split, attempt=self._attempt, handle=order.handle)
+                WriteTask(
+                    round_id=order.round_id,
+                    table=order.table,
+                    split=self._split,
+                    attempt=self._attempt,
+                    handle=order.handle,
+                )
             )
         return self._writer
 

@@ -112,7 +112,9 @@ def test_adopting_needs_a_descriptor_where_the_hot_side_is_gone(world: Coordinat
 def test_alter_goes_to_the_lake_first_and_keeps_fixed_things_fixed(world: CoordinatorWorld) -> None:
     world.create()
     column = {"name": "w", "type": "INT", "comment": None}
-    after = world.federation.alter(PATH, AlterTable(add_columns=(column,), properties={"table.datalake.freshness": "7 s"})).table
+    after = world.federation.alter(
+        PATH, AlterTable(add_columns=(column,), properties={"table.datalake.freshness": "7 s"})
+    ).table
     assert (after.schema.schema_id, after.schema.names) == (2, ("id", "v", "w"))
     world.lake.catalog().validate(after)
     assert world.coordinator.table_status(PATH).freshness_ms == 7_000
@@ -213,7 +215,9 @@ def test_a_restored_server_takes_no_writes_before_the_lake_has_answered(world: C
     assert PATH not in world.hot.paused
 
 
-def test_a_start_that_ended_before_the_lake_answered_pauses_the_next_no_longer_than_needed(world: CoordinatorWorld) -> None:
+def test_a_start_that_ended_before_the_lake_answered_pauses_the_next_no_longer_than_needed(
+    world: CoordinatorWorld,
+) -> None:
     """The pause is on disk, and the next start is an ordinary one."""
     world.create()
     world.set_options(restored=True)
@@ -277,4 +281,7 @@ def test_the_bucket_function_is_fixed_at_create_even_while_the_lake_is_off(world
     assert assign_buckets(rows, table.descriptor).tolist() == [transform(i) for i in ids]
     both = TableDescriptor(schema=Schema(columns=columns), bucket_keys=("id", "s"), bucket_count=8)
     path = TablePath("db", "composite")
-    assert world.federation.create(CreateTable(path=path, descriptor=both)).table.descriptor.bucket_function is BucketFunction.FLUSS
+    assert (
+        world.federation.create(CreateTable(path=path, descriptor=both)).table.descriptor.bucket_function
+        is BucketFunction.FLUSS
+    )

@@ -22,7 +22,9 @@ def demand(key: str, deadline: float, round_ms: float = 1_000, **more: object) -
 
 
 def load(*demands: Demand, slots: int = 1, running: tuple[Running, ...] = (), **more: float) -> PoolLoad:
-    return PoolLoad(now_ms=0, slots=slots, demands=demands, running=running, **{"margin_share": 0.0, "margin_ms": 0.0, **more})
+    return PoolLoad(
+        now_ms=0, slots=slots, demands=demands, running=running, **{"margin_share": 0.0, "margin_ms": 0.0, **more}
+    )
 
 
 def run(tables: list[SimTable], slots: int, policy: Policy = lakeward, hours: float = 1, seed: int = 0) -> SimResult:
@@ -43,13 +45,19 @@ def test_tables_with_one_deadline_start_one_after_the_other_on_one_slot() -> Non
 
 
 def test_least_slack_first_and_nothing_for_tables_without_rows() -> None:
-    waiting = [demand("late", 9_000, queued=True), demand("soon", 4_000, queued=True), demand("long", 9_500, 7_000, queued=True)]
+    waiting = [
+        demand("late", 9_000, queued=True),
+        demand("soon", 4_000, queued=True),
+        demand("long", 9_500, 7_000, queued=True),
+    ]
     assert plan_starts(load(*waiting, slots=3), 3) == ["long", "soon", "late"]
     assert plan_due(load(Demand(key="empty", deadline_ms=None, round_ms=1, freshness_ms=1))) == ([], None)
 
 
 def test_nobody_who_can_wait_takes_the_last_slot_that_another_needs() -> None:
-    """Two long rounds run; a third one, with five minutes left, would keep out a table whose next round is due in between."""
+    """Two long rounds run; a third one, with five minutes left, would keep out a table whose next round is due in
+    between.
+    """
     running = (
         Running(key="r1", started_ms=-117_000, ends_ms=23_000, round_ms=140_000, freshness_ms=1_372_000),
         Running(key="r2", started_ms=-5_000, ends_ms=40_000, round_ms=45_000, freshness_ms=442_000),
@@ -117,7 +125,13 @@ def test_three_tables_with_three_slots_reach_the_best_there_is() -> None:
 def test_small_tables_do_not_wait_for_big_rounds(together: bool) -> None:
     rng = random.Random(5)
     small = [
-        SimTable(name=f"s{n}", freshness_ms=MINUTE, round_ms=1_000, noise=0.1, first_ms=0 if together else rng.uniform(0, MINUTE))
+        SimTable(
+            name=f"s{n}",
+            freshness_ms=MINUTE,
+            round_ms=1_000,
+            noise=0.1,
+            first_ms=0 if together else rng.uniform(0, MINUTE),
+        )
         for n in range(50)
     ]
     big = [SimTable(name=f"b{n}", freshness_ms=10 * MINUTE, round_ms=120_000, noise=0.1) for n in range(2)]
@@ -129,7 +143,8 @@ def test_small_tables_do_not_wait_for_big_rounds(together: bool) -> None:
 def test_one_failing_table_costs_no_other_its_freshness(slots: int) -> None:
     rng = random.Random(6)
     healthy = [
-        SimTable(name=f"h{n}", freshness_ms=MINUTE, round_ms=rng.uniform(500, 2_000), first_ms=rng.uniform(0, MINUTE)) for n in range(20)
+        SimTable(name=f"h{n}", freshness_ms=MINUTE, round_ms=rng.uniform(500, 2_000), first_ms=rng.uniform(0, MINUTE))
+        for n in range(20)
     ]
     bad = SimTable(name="bad", freshness_ms=MINUTE, round_ms=5_000, fails=True)
     result = run([*healthy, bad], slots)

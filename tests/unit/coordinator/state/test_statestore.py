@@ -42,13 +42,18 @@ def test_marks_of_an_older_file_are_kept(tmp_path: Path) -> None:
     """From before a mark said where the snapshot's files are."""
     path = tmp_path / "coordinator.db"
     old = sqlite3.connect(path)
-    old.execute("create table marks (table_id text not null, snapshot_id text not null, primary key (table_id, snapshot_id)) without rowid")
+    old.execute(
+        "create table marks (table_id text not null, snapshot_id text not null, primary key (table_id, snapshot_id)) "
+        "without rowid"
+    )
     old.execute("insert into marks values ('t', '7')")
     old.commit()
     old.close()
     for _ in range(2):
         store = StateStore.open(path)
-        assert store.connection.execute("select table_id, snapshot_id, trace, token from marks").fetchall() == [("t", "7", "", None)]
+        assert store.connection.execute("select table_id, snapshot_id, trace, token from marks").fetchall() == [
+            ("t", "7", "", None)
+        ]
         store.close()
 
 

@@ -60,7 +60,8 @@ def test_an_end_that_fails_lets_go_of_the_folder(yard: Yard, store: EmbeddedStor
 
 def test_another_process_is_refused_too(yard: Yard, store: EmbeddedStore) -> None:
     script = (
-        "import sys; from pathlib import Path; from lakeward.hot.embedded.datafolder import DataFolder; DataFolder.open(Path(sys.argv[1]))"
+        "import sys; from pathlib import Path; from lakeward.hot.embedded.datafolder import DataFolder; "
+        "DataFolder.open(Path(sys.argv[1]))"
     )
     ended = subprocess.run([sys.executable, "-c", script, str(yard.folder)], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 1
@@ -96,13 +97,19 @@ def test_an_older_folder_is_migrated_step_by_step_after_a_copy(tmp_path: Path) -
 
 
 def test_a_folder_made_by_format_1_opens(yard: Yard) -> None:
-    """Later versions must read what this one left: two tables, several segments, a schema change, a remote tier, writers."""
+    """Later versions must read what this one left: two tables, several segments, a schema change, a remote tier,
+    writers.
+    """
     shutil.copytree(FIXTURE, yard.folder)
     store = yard.open()
     log, keyed = store.load_table(TablePath("shop", "orders")), store.load_table(TablePath("shop", "stock"))
     expected = json.loads((FIXTURE / "expected.json").read_text())
     bounds = store.freeze(log)[B0]
-    found = pa.Table.from_batches(store.read_log(log, B0, bounds.start, bounds.end)).select(["id", "text", "extra", OFFSET]).to_pylist()
+    found = (
+        pa.Table.from_batches(store.read_log(log, B0, bounds.start, bounds.end))
+        .select(["id", "text", "extra", OFFSET])
+        .to_pylist()
+    )
     assert found == expected["orders"]
     looked_up = store.lookup(keyed, B0, pa.record_batch({"id": pa.array([1, 2, 3], pa.int64())}))
     assert looked_up.select(["id", "text", OFFSET]).to_pylist() == expected["stock"]

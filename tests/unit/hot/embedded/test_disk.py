@@ -31,7 +31,9 @@ def test_the_reserve_refuses_writes_and_heals(yard: Yard) -> None:
         for n in range(1000):
             store.append(table, B0, rows(2, text="x" * 500), WriterSequence(1, n + 1))
     assert (caught.value.free_bytes, caught.value.reserve_bytes) == (free, 1 << 20)
-    assert store.sizes()[0].local_bytes <= (1 << 20) / 16, "between two looks at the disk only a 16th of the reserve is written"
+    assert store.sizes()[0].local_bytes <= (1 << 20) / 16, (
+        "between two looks at the disk only a 16th of the reserve is written"
+    )
     before = read(store, table)
     store.create_table(yard.table(name="more"))  # state still works
     free = 1 << 40

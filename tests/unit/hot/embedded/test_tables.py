@@ -51,7 +51,11 @@ def test_a_dropped_table_is_gone_with_its_files_and_its_name_free(yard: Yard, st
     store.append(table, B0, rows(1))
     store.drop_table(table.path)
     assert not list((yard.folder / "tables").iterdir())
-    for call in (lambda: store.load_table(table.path), lambda: store.append(table, B0, rows(1)), lambda: store.freeze(table)):
+    for call in (
+        lambda: store.load_table(table.path),
+        lambda: store.append(table, B0, rows(1)),
+        lambda: store.freeze(table),
+    ):
         with pytest.raises(TableNotFound):
             call()
     store.create_table(yard.table())
@@ -80,7 +84,9 @@ def test_a_drop_does_not_wait_for_the_remote_tier(yard: Yard, store: EmbeddedSto
         store.append(table, B0, rows(n))
     store.upkeep.upload()
     with Faults() as faults:
-        faults.arm("hotlog.before-drop-table", error=lambda: ServerUnavailable(address="remote log", reason="away"), times=None)
+        faults.arm(
+            "hotlog.before-drop-table", error=lambda: ServerUnavailable(address="remote log", reason="away"), times=None
+        )
         store.drop_table(table.path)
         assert len(store.upkeep.failures) == 1
     store.create_table(yard.table())
@@ -124,7 +130,10 @@ def test_a_batch_newer_than_the_readers_schema_says_so(yard: Yard, store: Embedd
         (lambda t: _with_schema(t, tuple(reversed(t.schema.columns)), 2), "only added"),
         (lambda t: _with_schema(grown(t), grown(t).schema.columns, 7), "2 is due"),
         (lambda t: t.with_descriptor(replace(t.descriptor, bucket_count=3)), "fixed"),
-        (lambda t: t.with_descriptor(replace(t.descriptor, properties={"table.log.arrow.compression.type": "zstd"})), "fixed"),
+        (
+            lambda t: t.with_descriptor(replace(t.descriptor, properties={"table.log.arrow.compression.type": "zstd"})),
+            "fixed",
+        ),
     ],
 )
 def test_what_cannot_be_altered_is_refused(yard: Yard, store: EmbeddedStore, change: object, reason: str) -> None:

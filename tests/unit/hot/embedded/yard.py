@@ -85,7 +85,12 @@ class Yard:
             bucket_count=buckets,
             properties=properties or {},
         )
-        return TableInfo(path=TablePath("db", name), table_id=new_table_id(), descriptor=descriptor, created_at_ms=self.clock.now_ms())
+        return TableInfo(
+            path=TablePath("db", name),
+            table_id=new_table_id(),
+            descriptor=descriptor,
+            created_at_ms=self.clock.now_ms(),
+        )
 
 
 def rows(*ids: int, text: str = "x") -> pa.RecordBatch:
@@ -97,5 +102,7 @@ def read(
 ) -> list[tuple[int, int]]:
     """(offset, id) of every row there is."""
     bounds = store.freeze(table)[bucket]
-    batches = store.read_log(table, bucket, bounds.start if start is None else start, bounds.end if stop is None else stop)
+    batches = store.read_log(
+        table, bucket, bounds.start if start is None else start, bounds.end if stop is None else stop
+    )
     return [(r[OFFSET], r["id"]) for b in batches for r in b.to_pylist()]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Fluss server on a real socket whose answers a test writes: frames, order of answers, silence, broken connections."""
+"""A Fluss server on a real socket whose answers a test writes: frames, order of answers, silence, broken
+connections.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,10 @@ class ScriptedServer:
                     length, key, _, number = struct.unpack(">ihhi", _exactly(sock, 12))
                     call = Call(key, number, _exactly(sock, length - 8), sock)
                     if key == API_VERSIONS.key:
-                        call.done(API_VERSIONS, {"versions": [{"key": k, "min": self.lowest, "max": self.lowest} for k in self.keys]})
+                        call.done(
+                            API_VERSIONS,
+                            {"versions": [{"key": k, "min": self.lowest, "max": self.lowest} for k in self.keys]},
+                        )
                         continue
                     self.calls.append(call)
                     self.answer(call)

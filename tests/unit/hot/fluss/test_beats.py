@@ -18,7 +18,9 @@ from lakeward.protocol.heartbeat import HeartbeatRequest, TableFailed, TableFini
 
 EPOCH = join_epoch(3, 5)
 WORK = TableInWork(table_id=TableId("7"), epoch=EPOCH, round_id=RoundId("r"))
-FAILED = TableFailed(table_id=TableId("8"), epoch=EPOCH, error=to_wire(SplitFailed(table="t", split="s", kind="k", text="x")))
+FAILED = TableFailed(
+    table_id=TableId("8"), epoch=EPOCH, error=to_wire(SplitFailed(table="t", split="s", kind="k", text="x"))
+)
 BASE = HeartbeatRequest(job=JobName("j"), instance=InstanceId("i"))
 ENTRY = {"coordinator_epoch": 3, "tiering_epoch": 5, "stats": None}
 
@@ -31,7 +33,10 @@ def test_an_epoch_holds_both_numbers_and_grows_over_restarts(coordinator: int, t
 
 def test_tables_in_work_finished_and_room() -> None:
     done = TableFinished(
-        table_id=TableId("9"), epoch=EPOCH, force_finished=True, result=RoundResult(round_id=RoundId("q"), snapshot_id=None, lake_rows=4)
+        table_id=TableId("9"),
+        epoch=EPOCH,
+        force_finished=True,
+        result=RoundResult(round_id=RoundId("q"), snapshot_id=None, lake_rows=4),
     )
     message = beat_message(replace(BASE, room=2, tiering=(WORK,), finished=(done,)))
     assert message["tiering"] == [{"table_id": 7, **ENTRY}]
@@ -45,9 +50,16 @@ def test_a_job_that_leaves_gives_its_tables_back_as_failed() -> None:
     assert (message["tiering"], message["failed"]) == ([], [{"table_id": 7, **ENTRY}])
 
 
-@pytest.mark.parametrize(("code", "verdict"), [(7, Verdict.DROPPED), (23, Verdict.FENCED), (50, Verdict.FENCED), (-1, Verdict.FENCED)])
+@pytest.mark.parametrize(
+    ("code", "verdict"), [(7, Verdict.DROPPED), (23, Verdict.FENCED), (50, Verdict.FENCED), (-1, Verdict.FENCED)]
+)
 def test_a_refused_renewal_is_a_verdict(code: int, verdict: Verdict) -> None:
-    answer = {"tiering": [{"table_id": 7, "error": {"code": code, "message": "why\nat org"}}, {"table_id": 99, "error": {"code": 50}}]}
+    answer = {
+        "tiering": [
+            {"table_id": 7, "error": {"code": code, "message": "why\nat org"}},
+            {"table_id": 99, "error": {"code": 50}},
+        ]
+    }
     (found,) = read_verdicts(replace(BASE, tiering=(WORK,)), answer)
     assert (found.verdict, found.table_id, found.round_id) == (verdict, "7", "r")
     lease = read_lease(answer)

@@ -13,8 +13,8 @@ from tests.unit.hot.fluss.scripted_server import Call, scripted
 
 
 def test_tables_that_were_handed_out_are_kept_when_the_next_beat_fails() -> None:
-    """Fluss counts them as being tiered: a job that forgets them leaves them still for two minutes. What their descriptions say is the
-    rounds' trouble."""
+    """Fluss counts them as being tiered: a job that forgets them leaves them still for two minutes. What their
+    descriptions say is the rounds' trouble."""
     beats: list[Call] = []
 
     def answer(call: Call) -> None:
@@ -26,7 +26,9 @@ def test_tables_that_were_handed_out_are_kept_when_the_next_beat_fails() -> None
                 call.hang_up()
                 return
             path = {"database": "shop", "table": f"t{len(beats)}"}
-            call.done(HEARTBEAT, {"coordinator_epoch": 4, "table": {"table_id": len(beats), "path": path, "tiering_epoch": 1}})
+            call.done(
+                HEARTBEAT, {"coordinator_epoch": 4, "table": {"table_id": len(beats), "path": path, "tiering_epoch": 1}}
+            )
         elif call.key == TABLE_INFO.key and len(beats) == 1:
             call.done(TABLE_INFO, {"table_id": 1, "schema_id": 1, "json": b'{"unknown": "layout"}'})
         else:

@@ -24,7 +24,9 @@ FIXED = {
     model.Int64Type: "<q",
     model.Float64Type: "<d",
 }
-NESTED = "ROW<a INT, t ARRAY<STRING>, m MAP<STRING, DECIMAL(30, 2)>, s TIMESTAMP(6), deep ROW<b BOOLEAN, n ARRAY<SMALLINT>>>"
+NESTED = (
+    "ROW<a INT, t ARRAY<STRING>, m MAP<STRING, DECIMAL(30, 2)>, s TIMESTAMP(6), deep ROW<b BOOLEAN, n ARRAY<SMALLINT>>>"
+)
 KIND = parse_type(NESTED)
 TEXT = st.text(max_size=12)
 MONEY = st.integers(-(10**29), 10**29).map(lambda n: Decimal(n).scaleb(-2))
@@ -36,7 +38,9 @@ VALUES = st.fixed_dictionaries(
         "m": st.none() | st.lists(st.tuples(TEXT, st.none() | MONEY), max_size=5),
         "s": st.none() | STAMP,
         "deep": st.none()
-        | st.fixed_dictionaries({"b": st.none() | st.booleans(), "n": st.none() | st.lists(st.none() | st.integers(-(2**15), 2**15 - 1))}),
+        | st.fixed_dictionaries(
+            {"b": st.none() | st.booleans(), "n": st.none() | st.lists(st.none() | st.integers(-(2**15), 2**15 - 1))}
+        ),
     }
 )
 
@@ -106,9 +110,17 @@ def compacted(values: list[Any], kinds: list[model.DataType]) -> bytes:
 
 @given(st.lists(st.none() | VALUES, min_size=1, max_size=5))
 def test_nested_columns_of_compacted_rows(rows: list[Any]) -> None:
-    columns = [Column(name="id", type=parse_type("BIGINT")), Column(name="x", type=KIND), Column(name="after", type=parse_type("STRING"))]
+    columns = [
+        Column(name="id", type=parse_type("BIGINT")),
+        Column(name="x", type=KIND),
+        Column(name="after", type=parse_type("STRING")),
+    ]
     raw = [
-        struct.pack("<h", 1) + nulls([0, row, ""]) + varint(n) + (b"" if row is None else sized(body(row, KIND))) + sized(b"end")
+        struct.pack("<h", 1)
+        + nulls([0, row, ""])
+        + varint(n)
+        + (b"" if row is None else sized(body(row, KIND)))
+        + sized(b"end")
         for n, row in enumerate(rows)
     ]
     found = decode_rows(raw, columns).to_pylist()
@@ -116,7 +128,17 @@ def test_nested_columns_of_compacted_rows(rows: list[Any]) -> None:
     assert [(r["id"], r["after"]) for r in found] == [(n, "end") for n in range(len(rows))]
 
 
-INDEXED_KINDS = ["BIGINT", "STRING", "BOOLEAN", "DECIMAL(10, 2)", "DECIMAL(30, 2)", "TIMESTAMP(6)", "CHAR(5)", "TIMESTAMP(3)", "ARRAY<INT>"]
+INDEXED_KINDS = [
+    "BIGINT",
+    "STRING",
+    "BOOLEAN",
+    "DECIMAL(10, 2)",
+    "DECIMAL(30, 2)",
+    "TIMESTAMP(6)",
+    "CHAR(5)",
+    "TIMESTAMP(3)",
+    "ARRAY<INT>",
+]
 INDEXED_ROWS = st.tuples(
     st.integers(-(2**63), 2**63 - 1),
     st.none() | TEXT,

@@ -16,7 +16,9 @@ from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 def table(**properties: str) -> TableInfo:
     schema = Schema(columns=(Column(name="id", type=parse_type("BIGINT")),))
     spelled = {k.replace("__", "."): v for k, v in properties.items()}
-    return TableInfo(path=TablePath("d", "t"), table_id=TableId("1"), descriptor=TableDescriptor(schema=schema, properties=spelled))
+    return TableInfo(
+        path=TablePath("d", "t"), table_id=TableId("1"), descriptor=TableDescriptor(schema=schema, properties=spelled)
+    )
 
 
 def test_a_rest_catalog_keeps_its_settings() -> None:
@@ -27,7 +29,13 @@ def test_a_rest_catalog_keeps_its_settings() -> None:
         "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
         "s3.endpoint": "http://m",
     }
-    expected = {"type": "rest", "uri": "http://c:8181", "warehouse": "w", "s3.endpoint": "http://m", "name": CATALOG_NAME}
+    expected = {
+        "type": "rest",
+        "uri": "http://c:8181",
+        "warehouse": "w",
+        "s3.endpoint": "http://m",
+        "name": CATALOG_NAME,
+    }
     assert iceberg_options(given) == expected
 
 
@@ -49,7 +57,9 @@ def test_a_catalog_named_by_its_class() -> None:
     assert iceberg_options({"catalog-impl": "org.apache.iceberg.aws.glue.GlueCatalog"})["type"] == "glue"
 
 
-@pytest.mark.parametrize("given", [{"type": "hadoop"}, {"type": "Hadoop"}, {"catalog-impl": "org.apache.iceberg.hadoop.HadoopCatalog"}])
+@pytest.mark.parametrize(
+    "given", [{"type": "hadoop"}, {"type": "Hadoop"}, {"catalog-impl": "org.apache.iceberg.hadoop.HadoopCatalog"}]
+)
 def test_a_hadoop_catalog_is_refused_in_words(given: dict[str, str]) -> None:
     with pytest.raises(UnsafeLake, match="rest, jdbc, hive or glue"):
         iceberg_options(given)
@@ -80,5 +90,9 @@ def test_other_formats_are_left_to_the_flink_job() -> None:
 
 
 def test_what_the_user_says_wins() -> None:
-    made = table(table__datalake__format="iceberg", table__datalake__iceberg__type="rest", table__datalake__iceberg__uri="http://inside")
+    made = table(
+        table__datalake__format="iceberg",
+        table__datalake__iceberg__type="rest",
+        table__datalake__iceberg__uri="http://inside",
+    )
     assert lake_of(made, {"uri": "http://outside"})[1]["uri"] == "http://outside"

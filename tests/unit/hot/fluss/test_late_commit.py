@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A late commit of another job on a real Iceberg table: noticed before anything is planned, until main is moved back."""
+"""A late commit of another job on a real Iceberg table: noticed before anything is planned, until main is
+moved back.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ from lakeward.testing.lakes.suite import B0, LakeSuite, row
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[IcebergLakeStorage]:
-    lake = load_lake("iceberg", {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"})
+    lake = load_lake(
+        "iceberg",
+        {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"},
+    )
     assert isinstance(lake, IcebergLakeStorage)
     yield lake
     lake.connection.close()
@@ -35,7 +40,8 @@ def commit_as_flink(lake: IcebergLakeStorage, table: TableInfo, folder: Path, co
     offsets.write_text('{"version":1,"table_id":0,"bucket_offsets":[2]}')
     loaded = lake.connection.load(table.path)
     loaded.append(
-        loaded.scan(row_filter=condition).to_arrow(), snapshot_properties={COMMIT_USER_KEY: COMMIT_USER, OFFSETS_KEY: str(offsets)}
+        loaded.scan(row_filter=condition).to_arrow(),
+        snapshot_properties={COMMIT_USER_KEY: COMMIT_USER, OFFSETS_KEY: str(offsets)},
     )
 
 
@@ -53,6 +59,8 @@ def test_a_late_commit_is_noticed_until_main_is_moved_back(lake: IcebergLakeStor
         with pytest.raises(LakeOverlap, match=f"Move main back to snapshot {ours.snapshot_id}") as found:
             client._check_overlap(log.table, reader, reader.snapshots())
         assert (found.value.offset, found.value.committed) == (0, 5)
-    lake.connection.load(log.table.path).manage_snapshots().set_current_snapshot(snapshot_id=int(ours.snapshot_id)).commit()
+    lake.connection.load(log.table.path).manage_snapshots().set_current_snapshot(
+        snapshot_id=int(ours.snapshot_id)
+    ).commit()
     client._check_overlap(log.table, reader, reader.snapshots())
     assert dict(reader.load_base().offsets) == {B0: 5}

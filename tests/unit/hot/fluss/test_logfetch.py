@@ -23,7 +23,10 @@ from tests.unit.hot.fluss.test_moves import TABLE
 
 SCHEMA = b'{"version":1,"columns":[{"name":"id","data_type":{"type":"BIGINT"}}]}'
 ROWS = pa.record_batch({"id": pa.array(range(5), pa.int64())})
-OLD, NEW = (1000, METADATA.key, FETCH_LOG.key, TABLE_SCHEMA.key), (1000, METADATA.key, FETCH_LOG.key, TABLE_SCHEMA.key, SCAN_KV)
+OLD, NEW = (
+    (1000, METADATA.key, FETCH_LOG.key, TABLE_SCHEMA.key),
+    (1000, METADATA.key, FETCH_LOG.key, TABLE_SCHEMA.key, SCAN_KV),
+)
 
 
 @contextmanager
@@ -32,7 +35,10 @@ def bucket_of(fetched: Callable[[], dict[str, Any]], keys: tuple[int, ...]) -> I
         if call.key == METADATA.key:
             path = {"database": "shop", "table": "orders"}
             nodes = [{"id": 1, "host": "127.0.0.1", "port": server.port}]
-            call.done(METADATA, {"tablets": nodes, "tables": [{"path": path, "table_id": 7, "buckets": [{"bucket": 0, "leader": 1}]}]})
+            call.done(
+                METADATA,
+                {"tablets": nodes, "tables": [{"path": path, "table_id": 7, "buckets": [{"bucket": 0, "leader": 1}]}]},
+            )
         elif call.key == TABLE_SCHEMA.key:
             call.done(TABLE_SCHEMA, {"schema_id": 1, "json": SCHEMA})
         elif call.key == FETCH_LOG.key:

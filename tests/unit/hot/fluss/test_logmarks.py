@@ -70,7 +70,9 @@ def batch(base: int, crc: int) -> bytes:
 
 
 def test_every_bucket_of_a_server_gets_its_mark() -> None:
-    """As Fluss does it: a batch above the limit is given to the first bucket of a request only. Bucket 2 has no leader."""
+    """As Fluss does it: a batch above the limit is given to the first bucket of a request only. Bucket 2 has
+    no leader.
+    """
 
     def answer(call: Call) -> None:
         if call.key == METADATA.key:

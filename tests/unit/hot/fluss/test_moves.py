@@ -30,7 +30,9 @@ DEAD, ALIVE = 1, 2
 
 @contextmanager
 def moved() -> Iterator[tuple[FlussStore, list[int]]]:
-    """Metadata names a leader that does not listen, then, once it was tried, the one that does. Also the calls that came."""
+    """Metadata names a leader that does not listen, then, once it was tried, the one that does. Also the calls that
+    came.
+    """
     with socket.create_server(("127.0.0.1", 0)) as closed:
         dead = closed.getsockname()[1]
     asked: list[int] = []
@@ -39,8 +41,15 @@ def moved() -> Iterator[tuple[FlussStore, list[int]]]:
         asked.append(call.key)
         if call.key == METADATA.key:
             leader = DEAD if asked.count(METADATA.key) == 1 else ALIVE
-            nodes = [{"id": DEAD, "host": "127.0.0.1", "port": dead}, {"id": ALIVE, "host": "127.0.0.1", "port": server.port}]
-            table = {"path": {"database": "shop", "table": "orders"}, "table_id": 7, "buckets": [{"bucket": 0, "leader": leader}]}
+            nodes = [
+                {"id": DEAD, "host": "127.0.0.1", "port": dead},
+                {"id": ALIVE, "host": "127.0.0.1", "port": server.port},
+            ]
+            table = {
+                "path": {"database": "shop", "table": "orders"},
+                "table_id": 7,
+                "buckets": [{"bucket": 0, "leader": leader}],
+            }
             call.done(METADATA, {"tablets": nodes, "tables": [table]})
         elif call.key == LIST_OFFSETS.key:
             call.done(LIST_OFFSETS, {"buckets": [{"bucket": 0, "offset": 5}]})
@@ -76,7 +85,9 @@ def test_a_table_that_was_just_made_is_waited_for() -> None:
         if call.key == METADATA.key:
             bucket = {"bucket": 0, "leader": -1 if asked.count(METADATA.key) < 3 else ALIVE}
             table = {"path": {"database": "shop", "table": "orders"}, "table_id": 7, "buckets": [bucket]}
-            call.done(METADATA, {"tablets": [{"id": ALIVE, "host": "127.0.0.1", "port": server.port}], "tables": [table]})
+            call.done(
+                METADATA, {"tablets": [{"id": ALIVE, "host": "127.0.0.1", "port": server.port}], "tables": [table]}
+            )
         elif call.key == LIST_OFFSETS.key:
             call.done(LIST_OFFSETS, {"buckets": [{"bucket": 0, "offset": 0}]})
 

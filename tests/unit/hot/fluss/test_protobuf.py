@@ -11,7 +11,10 @@ from lakeward.errors import InvalidRequest
 from lakeward.hot.fluss.messages import FETCH_LOG, HEARTBEAT, LIST_OFFSETS
 from lakeward.hot.fluss.protobuf import Shape, decode, encode, integer, integers, raw, text
 
-SHAPE = Shape("Sample", (integer("number", 1), text("word", 2), raw("blob", 3), integers("loose", 4), integers("tight", 5, packed=True)))
+SHAPE = Shape(
+    "Sample",
+    (integer("number", 1), text("word", 2), raw("blob", 3), integers("loose", 4), integers("tight", 5, packed=True)),
+)
 
 
 def test_an_empty_heartbeat_has_no_body() -> None:
@@ -59,7 +62,13 @@ def test_a_field_that_is_not_there_is_named() -> None:
 NUMBERS = st.integers(-(2**63), 2**63 - 1)
 
 
-@given(number=NUMBERS, word=st.text(), blob=st.binary(), loose=st.lists(NUMBERS, min_size=1), tight=st.lists(NUMBERS, min_size=1))
+@given(
+    number=NUMBERS,
+    word=st.text(),
+    blob=st.binary(),
+    loose=st.lists(NUMBERS, min_size=1),
+    tight=st.lists(NUMBERS, min_size=1),
+)
 def test_what_is_written_reads_back(number: int, word: str, blob: bytes, loose: list[int], tight: list[int]) -> None:
     values = {"number": number, "word": word, "blob": blob, "loose": loose, "tight": tight}
     assert {**(found := decode(SHAPE, encode(SHAPE, values))), "blob": bytes(found["blob"])} == values

@@ -30,7 +30,9 @@ class Store(FlussStore):
 
     def __init__(self, key: Sequence[str]) -> None:
         super().__init__(FlussServers("127.0.0.1:1"))
-        self._table = TABLE.with_descriptor(replace(TABLE.descriptor, schema=SCHEMA, primary_key=tuple(key), bucket_keys=("id",)))
+        self._table = TABLE.with_descriptor(
+            replace(TABLE.descriptor, schema=SCHEMA, primary_key=tuple(key), bucket_keys=("id",))
+        )
 
     def load_table(self, path: TablePath) -> TableInfo:
         return self._table

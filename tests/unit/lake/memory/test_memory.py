@@ -66,12 +66,18 @@ def test_another_layout_is_a_mismatch(lake: MemoryLakeStorage, log: ScriptedLog)
         lake.catalog().create(table_info(bucket_count=3))
 
 
-def test_offsets_of_another_tiering_job_count_and_its_snapshot_is_the_token(lake: MemoryLakeStorage, log: ScriptedLog) -> None:
+def test_offsets_of_another_tiering_job_count_and_its_snapshot_is_the_token(
+    lake: MemoryLakeStorage, log: ScriptedLog
+) -> None:
     """A Flink job's snapshot has offsets and no round id."""
     add(lake, log, 1)
     memory = lake.lake.table(log.table.path)
     theirs = lake.lake.commit(
-        memory, memory.refs, operation="append", summary={OFFSETS_KEY: json.dumps(OffsetMap({B0: 5}).to_json())}, move_tag=False
+        memory,
+        memory.refs,
+        operation="append",
+        summary={OFFSETS_KEY: json.dumps(OffsetMap({B0: 5}).to_json())},
+        move_tag=False,
     )
     assert theirs is not None
     base = lake.open_reader(log.table).load_base()

@@ -56,7 +56,9 @@ class Running:
         world.coordinator = coordinator
         tuned = replace(world.options, heartbeat_s=0.05, slots=2, **options)
         shared = world.shared
-        self.job = TieringJob(tuned, shared.hot, shared.plugins, world.dispatcher, name=JobName("j"), start_thread=_start)
+        self.job = TieringJob(
+            tuned, shared.hot, shared.plugins, world.dispatcher, name=JobName("j"), start_thread=_start
+        )
         self.error: BaseException | None = None
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
@@ -120,10 +122,15 @@ class Held:
     def _judge(self, request: HeartbeatRequest) -> tuple[TableVerdict, ...]:
         if not self.reached.is_set():
             return ()
-        return tuple(TableVerdict(table_id=t.table_id, verdict=self._verdict, round_id=t.round_id, reason="why") for t in request.tiering)
+        return tuple(
+            TableVerdict(table_id=t.table_id, verdict=self._verdict, round_id=t.round_id, reason="why")
+            for t in request.tiering
+        )
 
     def go_on_when(self, told: Callable[[RoundControl], bool]) -> None:
-        wait_until(lambda: any(told(w.control) for w in self.running.job.enumerator.works()), what="the verdict at the round")
+        wait_until(
+            lambda: any(told(w.control) for w in self.running.job.enumerator.works()), what="the verdict at the round"
+        )
         self._go_on.set()
 
 

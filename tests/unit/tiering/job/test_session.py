@@ -19,7 +19,8 @@ from tests.unit.tiering.world import World
 
 
 @pytest.mark.parametrize(
-    ("master", "conf"), [("sc://host:15002", {}), ("local[2]", {"spark.remote": "sc://host"}), (None, {"spark.api.mode": "connect"})]
+    ("master", "conf"),
+    [("sc://host:15002", {}), ("local[2]", {"spark.remote": "sc://host"}), (None, {"spark.api.mode": "connect"})],
 )
 def test_spark_connect_is_refused_in_words(master: str | None, conf: dict[str, str]) -> None:
     with pytest.raises(SparkUnsupported, match="RDD"):
@@ -78,9 +79,13 @@ def test_the_sessions_settings(tmp_path: Path) -> None:
 def test_workers_are_forked_from_a_warm_daemon_where_they_run_this_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     key = "spark.python.daemon.module"
-    assert session_conf(SessionOptions(master="local[2,4]", hot="embedded"), None, None)[key] == "lakeward.tiering.daemon"
+    assert (
+        session_conf(SessionOptions(master="local[2,4]", hot="embedded"), None, None)[key] == "lakeward.tiering.daemon"
+    )
     for master in ("spark://127.0.0.1:7077", "yarn", "local-cluster[2,1,512]"):
-        assert key not in session_conf(SessionOptions(master=master, hot="embedded"), None, None), "their Python may have nothing of ours"
+        assert key not in session_conf(SessionOptions(master=master, hot="embedded"), None, None), (
+            "their Python may have nothing of ours"
+        )
     assert key not in session_conf(SessionOptions(master="local[2,4]"), None, None), "no tiering job"
     packed = SessionOptions(master="local[2]", conf={"spark.pyspark.python": "./env/bin/python"}, hot="embedded")
     assert key not in session_conf(packed, None, None)
@@ -94,7 +99,8 @@ from lakeward.tiering.task.preload import import_for_rounds
 import_for_rounds(["embedded", "no such plugin"])
 print("pyiceberg.io.pyarrow" in sys.modules, "pyarrow.flight" in sys.modules)
 if os.path.isdir("/proc/self/task"):
-    names = {open(f"/proc/self/task/{t}/comm").read().strip() for t in os.listdir("/proc/self/task") if int(t) != os.getpid()}
+    others = [t for t in os.listdir("/proc/self/task") if int(t) != os.getpid()]
+    names = {open(f"/proc/self/task/{t}/comm").read().strip() for t in others}
     print(sorted(names - {"jemalloc_bg_thd"}))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -114,7 +120,9 @@ stop_with_parent(stopped.set, poll_s=0.01)
 print("watching", flush=True)
 print("stopped" if stopped.wait(20) else "still there", flush=True)
 """
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.stdin is not None
         assert process.stdout.readline() == "watching\n"

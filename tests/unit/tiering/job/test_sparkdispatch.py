@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Orders on their way through Spark, with a scripted Spark context: jobs of their own, jobs together, stops and failures."""
+"""Orders on their way through Spark, with a scripted Spark context: jobs of their own, jobs together, stops and
+failures.
+"""
 
 from __future__ import annotations
 
@@ -126,14 +128,18 @@ def context() -> ScriptedContext:
 
 @pytest.fixture
 def dispatcher(context: ScriptedContext) -> Iterator[SparkDispatcher]:
-    made = SparkDispatcher(context, lambda target, name: threading.Thread(target=target, name=name, daemon=True).start())
+    made = SparkDispatcher(
+        context, lambda target, name: threading.Thread(target=target, name=name, daemon=True).start()
+    )
     yield made
     for job in context.jobs:
         job.go.set()
     made.close()
 
 
-def test_small_rounds_that_arrive_meanwhile_share_the_next_job(context: ScriptedContext, dispatcher: SparkDispatcher) -> None:
+def test_small_rounds_that_arrive_meanwhile_share_the_next_job(
+    context: ScriptedContext, dispatcher: SparkDispatcher
+) -> None:
     first = []
     for n in range(SHARED_JOBS):
         first.append(Call(dispatcher, [order_of()]))
@@ -154,7 +160,9 @@ def test_small_rounds_that_arrive_meanwhile_share_the_next_job(context: Scripted
         assert [o.stop for o in outcomes] == [7]
 
 
-def test_stopping_one_round_of_a_shared_job_leaves_the_others_alone(context: ScriptedContext, dispatcher: SparkDispatcher) -> None:
+def test_stopping_one_round_of_a_shared_job_leaves_the_others_alone(
+    context: ScriptedContext, dispatcher: SparkDispatcher
+) -> None:
     blockers = []
     for n in range(SHARED_JOBS):
         blockers.append(Call(dispatcher, [order_of()]))
@@ -195,7 +203,9 @@ def test_stopping_a_big_round_cancels_its_own_group_only(context: ScriptedContex
     assert other.join().outcomes == [outcome_of(orders[1])]
 
 
-def test_a_spark_job_that_fails_is_the_failure_of_its_rounds_in_few_words(context: ScriptedContext, dispatcher: SparkDispatcher) -> None:
+def test_a_spark_job_that_fails_is_the_failure_of_its_rounds_in_few_words(
+    context: ScriptedContext, dispatcher: SparkDispatcher
+) -> None:
     call = Call(dispatcher, [order_of()], is_small=False)
     (job,) = context.wait_jobs(1)
     job.error = RuntimeError("\n".join(["Job aborted", "", *(f"at line {n}" for n in range(50))]))

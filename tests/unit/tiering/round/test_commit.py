@@ -153,7 +153,9 @@ def test_a_request_that_was_lost_is_sent_again_unchanged(world: World) -> None:
 
 
 def test_an_unknown_outcome_whose_snapshot_was_expired_is_found_in_the_ledger(world: World, inject: Any) -> None:
-    """The commit landed and was reported by the coordinator's own look; two more rounds and expiry took the snapshot."""
+    """The commit landed and was reported by the coordinator's own look; two more rounds and expiry took the
+    snapshot.
+    """
     round_ = world.round()
     landed: list[int] = []
 

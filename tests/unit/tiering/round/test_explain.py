@@ -19,4 +19,8 @@ def test_the_plan_is_shown_and_nothing_is_taken() -> None:
     lines = explain(world.shared.hot, world.table.path, plugins=world.shared.plugins).lines()
     assert "  log 0 [2, 4)" in lines
     world.run()
-    assert explain(world.shared.hot, world.table.path, plugins=world.shared.plugins).lines()[-1].startswith("no new offsets")
+    assert (
+        explain(world.shared.hot, world.table.path, plugins=world.shared.plugins)
+        .lines()[-1]
+        .startswith("no new offsets")
+    )

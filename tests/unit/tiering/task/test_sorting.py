@@ -21,7 +21,9 @@ def batches(count: int, size: int, seed: int = 1) -> list[pa.RecordBatch]:
     return [pa.RecordBatch.from_pydict({"name": [f"n{o}" for o in part], OFFSET: part}) for part in cut]
 
 
-@pytest.mark.parametrize("budget", [1, 2_000, 50_000, 1 << 30], ids=["run-per-batch", "many-runs", "few-runs", "no-spill"])
+@pytest.mark.parametrize(
+    "budget", [1, 2_000, 50_000, 1 << 30], ids=["run-per-batch", "many-runs", "few-runs", "no-spill"]
+)
 def test_rows_come_out_in_offset_order(budget: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     out = pa.Table.from_batches(list(sort_by_offset(iter(batches(3_000, 70)), budget)))

@@ -41,7 +41,9 @@ _OPTIONS = [
 
 
 class _GrpcOwner:
-    """Which process runs gRPC. Its threads do not come along in a fork: a child of a process that used it would wait for ever."""
+    """Which process runs gRPC. Its threads do not come along in a fork: a child of a process that used it would wait
+    for ever.
+    """
 
     def __init__(self) -> None:
         self.pid: int | None = None
@@ -50,7 +52,9 @@ class _GrpcOwner:
         if self.pid is None:
             self.pid = os.getpid()
         elif self.pid != os.getpid():
-            reason = "the process it was forked from used Flight already; fork before the first call, or start it with spawn"
+            reason = (
+                "the process it was forked from used Flight already; fork before the first call, or start it with spawn"
+            )
             raise InvalidRequest(what="Flight in a forked process", reason=reason)
 
 
@@ -61,7 +65,9 @@ class Backoff:
     """Pauses that double, with jitter, until `limit_s` has passed since the last progress."""
 
     def __init__(self, limit_s: float, first_s: float = 0.05, longest_s: float = 2.0, silence_s: float = 5.0) -> None:
-        """Who waits for more than `silence_s` without progress is told why, once: a server may take minutes to come back."""
+        """Who waits for more than `silence_s` without progress is told why, once: a server may take minutes to come
+        back.
+        """
         self.limit_s, self.first_s, self.longest_s, self.silence_s = limit_s, first_s, longest_s, silence_s
         self.progress()
 
@@ -81,7 +87,9 @@ class Backoff:
 
 
 class FlightConnection:
-    """Threads share it. Opened on first use, so that a process forked before (PySpark's workers) has its own; replaced when broken."""
+    """Threads share it. Opened on first use, so that a process forked before (PySpark's workers) has its own; replaced
+    when broken.
+    """
 
     def __init__(self, server: ServerConnection, *, retry_s: float = 60.0) -> None:
         self.server, self.retry_s = server, retry_s
@@ -94,7 +102,9 @@ class FlightConnection:
 
     def options(self, timeout_s: float | None = None) -> flight.FlightCallOptions:
         shown = self.server.authorization
-        return flight.FlightCallOptions(headers=[] if shown is None else [(b"authorization", shown.encode())], timeout=timeout_s)
+        return flight.FlightCallOptions(
+            headers=[] if shown is None else [(b"authorization", shown.encode())], timeout=timeout_s
+        )
 
     def client(self) -> flight.FlightClient:
         with self._lock:
@@ -127,7 +137,9 @@ class FlightConnection:
                 backoff.pause(error)
 
     def stream(self, ticket: Ticket) -> Iterator[tuple[pa.RecordBatch, bytes]]:
-        """One attempt at a read: batches with their app_metadata. Raises typed errors; a broken connection is forgotten."""
+        """One attempt at a read: batches with their app_metadata. Raises typed errors; a broken connection is
+        forgotten.
+        """
         client, reader = None, None
         try:
             with doing(f"a read of {ticket.table} ({ticket.kind})"):

@@ -56,7 +56,9 @@ class HttpCoordinatorClient(CoordinatorClient):
         self.server.ask("POST", routes.RENEW_READ.format(lease_id=lease_id), params={"lease_s": lease_s})
 
     def hold_snapshot(self, lease_id: LeaseId, lease_s: float, snapshot_id: SnapshotId) -> None:
-        self.server.ask("POST", routes.RENEW_READ.format(lease_id=lease_id), params={"lease_s": lease_s, "snapshot": snapshot_id})
+        self.server.ask(
+            "POST", routes.RENEW_READ.format(lease_id=lease_id), params={"lease_s": lease_s, "snapshot": snapshot_id}
+        )
 
     def release_read(self, lease_id: LeaseId) -> None:
         self.server.ask("DELETE", routes.RELEASE_READ.format(lease_id=lease_id))

@@ -12,14 +12,28 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from lakeward.errors import Forbidden, InvalidRequest, LakewardError, RemoteError, ServerUnavailable, Unauthorized, from_wire, to_wire
+from lakeward.errors import (
+    Forbidden,
+    InvalidRequest,
+    LakewardError,
+    RemoteError,
+    ServerUnavailable,
+    Unauthorized,
+    from_wire,
+    to_wire,
+)
 
 log = logging.getLogger(__name__)
 
 LONGEST_TEXT = 800
 """gRPC sends trailers of 8 kB at most, and the details are in there twice (as message and as base64)."""
 
-_BROKEN = (flight.FlightUnavailableError, flight.FlightTimedOutError, flight.FlightInternalError, flight.FlightCancelledError)
+_BROKEN = (
+    flight.FlightUnavailableError,
+    flight.FlightTimedOutError,
+    flight.FlightInternalError,
+    flight.FlightCancelledError,
+)
 
 
 def to_flight(error: LakewardError) -> flight.FlightError:
@@ -56,11 +70,19 @@ def answering(what: str) -> Iterator[None]:
         raise
     except LakewardError as error:
         raise to_flight(error) from error
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, pa.ArrowKeyError, UnicodeDecodeError) as error:
+    except (
+        pa.ArrowInvalid,
+        pa.ArrowTypeError,
+        pa.ArrowNotImplementedError,
+        pa.ArrowKeyError,
+        UnicodeDecodeError,
+    ) as error:
         raise to_flight(InvalidRequest(what=what, reason=f"malformed Arrow data: {_first_line(error)}")) from error
     except Exception as error:
         log.exception("%s failed", what)
-        raise to_flight(RemoteError(remote_code="internal", text=f"the server failed on {what}; its log says why")) from error
+        raise to_flight(
+            RemoteError(remote_code="internal", text=f"the server failed on {what}; its log says why")
+        ) from error
 
 
 @contextmanager
@@ -74,7 +96,9 @@ def calling(address: str) -> Iterator[None]:
 
 @contextmanager
 def doing(what: str) -> Iterator[None]:
-    """Around all that a call needs, the way to the server included: whoever reads the error learns what was wanted of it."""
+    """Around all that a call needs, the way to the server included: whoever reads the error learns what was wanted of
+    it.
+    """
     try:
         yield
     except ServerUnavailable as error:

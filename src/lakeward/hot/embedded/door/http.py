@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTTP side of a Lakeward server as its clients see it: typed errors, retries while it cannot be reached, safe after a fork."""
+"""The HTTP side of a Lakeward server as its clients see it: typed errors, retries while it cannot be reached, safe
+after a fork.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ class ServerConnection:
 
     @property
     def authorization(self) -> str | None:
-        """What each call shows, over HTTP and Flight: asked for every time, as the token may be renewed while we run."""
+        """What each call shows, over HTTP and Flight: asked for every time, as the token may
+        be renewed while we run.
+        """
         secret = self._token.current()
         return f"Bearer {secret}" if secret else None
 
@@ -84,12 +88,21 @@ class ServerConnection:
             pause_s = min(pause_s * 2, 1.0)
 
     def call(
-        self, kind: type[T], method: str, path: str, body: Any = None, *, params: dict[str, Any] | None = None, repeatable: bool = True
+        self,
+        kind: type[T],
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        params: dict[str, Any] | None = None,
+        repeatable: bool = True,
     ) -> T:
         return decode(kind, self.ask(method, path, body, params=params, repeatable=repeatable))
 
     def info(self, *, fresh: bool = False) -> ServerInfo:
-        """What the server says of itself; remembered until `fresh` is asked for (it may have restarted on other ports)."""
+        """What the server says of itself; remembered until `fresh` is asked for (it may have
+        restarted on other ports).
+        """
         if self._info is None or fresh:
             self._info = self.call(ServerInfo, "GET", INFO)
             check_peer(f"the server at {self.url}", self._info.protocol)
@@ -108,7 +121,9 @@ class ServerConnection:
             json = None if body is None else encode(body)
             shown = self.authorization
             headers = None if shown is None else {"Authorization": shown}
-            response = self._http().request(method, path, json=json, params=params, headers=headers, timeout=timeout_s or self.timeout_s)
+            response = self._http().request(
+                method, path, json=json, params=params, headers=headers, timeout=timeout_s or self.timeout_s
+            )
         except httpx.HTTPError as error:
             reason = str(error) or type(error).__name__
             raise ServerUnavailable(address=self.url, what=f"{method} {path}", reason=reason) from error

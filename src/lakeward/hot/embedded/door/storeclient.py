@@ -20,7 +20,9 @@ from lakeward.spi.hot import HotStore, KvSnapshot, LogBounds
 
 
 class EmbeddedStoreClient(HotStore):
-    """Connects on first use. Calls are retried while the server cannot be reached; a log read goes on where it broke."""
+    """Connects on first use. Calls are retried while the server cannot be reached; a log read goes on where
+    it broke.
+    """
 
     has_prev_offset = True
 
@@ -57,7 +59,8 @@ class EmbeddedStoreClient(HotStore):
                     if batch.num_rows:
                         start = batch.column(OFFSET)[-1].as_py() + 1
                     yield batch
-                    backoff.progress()  # after the batch was used: a slow consumer does not use up the time for trying again
+                    # after the batch was used: a slow consumer does not use up the time for trying again
+                    backoff.progress()
                 return
             except ServerUnavailable as error:
                 backoff.pause(error)
@@ -71,7 +74,9 @@ class EmbeddedStoreClient(HotStore):
         body = self._act(Act.TAKE_SNAPSHOT, table, bucket=bucket, holder=holder)["snapshot"]
         return None if body is None else decode(KvSnapshot, body)
 
-    def read_snapshot(self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def read_snapshot(
+        self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         at = {"bucket": snapshot.bucket, "snapshot_id": snapshot.snapshot_id, "log_offset": snapshot.log_offset}
         ticket = Ticket.of(Read.SNAPSHOT, table, columns, **at)
         for batch, _ in self.connection.stream(ticket):
@@ -83,7 +88,9 @@ class EmbeddedStoreClient(HotStore):
     def close(self) -> None:
         self.connection.close()
 
-    def _act(self, action: Act, table: TableInfo, *, bucket: Bucket | None = None, at_ms: int = 0, holder: str = "") -> Any:
+    def _act(
+        self, action: Act, table: TableInfo, *, bucket: Bucket | None = None, at_ms: int = 0, holder: str = ""
+    ) -> Any:
         request = ActionRequest(table=table.path, table_id=table.table_id, bucket=bucket, at_ms=at_ms, holder=holder)
         return self.connection.act(action, request)
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The KV side of one bucket of a PK table: puts, lookups, snapshots, over a changelog that is the truth.
 
-A put reads the before-images in bulk, appends its changelog to the log as one batch, then writes KV together with the offset
-it has applied. If anything fails between the two, the bucket takes no call before it has rolled KV forward again.
+A put reads the before-images in bulk, appends its changelog to the log as one batch, then writes KV together with the
+offset it has applied. If anything fails between the two, the bucket takes no call before it has rolled KV forward
+again.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ class KvBucket:
         self._table, self._log, self._clock, self._options = table, log, clock, options or KvOptions()
         self._lock = threading.RLock()
         self._builder = _builder(table, schemas, self._options)
-        self.snapshots = KvSnapshots(folder / "snapshots", str(table.path), resources, clock, self._options.snapshots_retained)
+        self.snapshots = KvSnapshots(
+            folder / "snapshots", str(table.path), resources, clock, self._options.snapshots_retained
+        )
         self._recovery = Recovery(str(table.path), str(bucket), folder / "db", log, self.snapshots, resources)
         self._unflushed = 0
         self._closed = False
@@ -69,19 +72,23 @@ class KvBucket:
         self._snapshot_due = clock.monotonic() + self._options.snapshot_interval_s
 
     # ---- puts --------------------------------------------------------------------------------------------------------
-    def upsert(self, batch: pa.RecordBatch, columns: Sequence[str] | None = None, writer: WriterSequence | None = None) -> Appended:
+    def upsert(
+        self, batch: pa.RecordBatch, columns: Sequence[str] | None = None, writer: WriterSequence | None = None
+    ) -> Appended:
         """Inserts or replaces rows in the order given; `columns`: only those (and the key) are set, the others stay.
 
-        Returns when the put may be acknowledged, as the table's fsync policy says. A row equal to what is stored leaves no
-        record. Raises `InvalidRows` (nothing was stored), `OutOfSequence`, `DiskFull`, `BucketStopped`; after `KvFailed` the
-        put may be in the log: retry it with its sequence."""
+        Returns when the put may be acknowledged, as the table's fsync policy says. A row equal to what is stored leaves
+        no record. Raises `InvalidRows` (nothing was stored), `OutOfSequence`, `DiskFull`, `BucketStopped`; after
+        `KvFailed` the put may be in the log: retry it with its sequence."""
         return self._acknowledged(self.begin_upsert(batch, columns, writer))
 
     def delete(self, keys: pa.RecordBatch, writer: WriterSequence | None = None) -> Appended:
         """Deletes by key; keys that are not there leave no record. Raises as `upsert` does."""
         return self._acknowledged(self.begin_delete(keys, writer))
 
-    def begin_upsert(self, batch: pa.RecordBatch, columns: Sequence[str] | None = None, writer: WriterSequence | None = None) -> Appended:
+    def begin_upsert(
+        self, batch: pa.RecordBatch, columns: Sequence[str] | None = None, writer: WriterSequence | None = None
+    ) -> Appended:
         """`upsert` without waiting for the disk: who acknowledges it waits for the log to be synced up to its stop."""
         return self._put(lambda db: self._builder.upsert(batch, columns, db.get, self._log.end), writer)
 
@@ -102,7 +109,9 @@ class KvBucket:
     def _store(self, database: KvDatabase, put: Put, writer: WriterSequence | None) -> Appended:
         try:
             schema_id, now_ms = self._builder.schema.schema_id, self._clock.now_ms()
-            appended = self._log.append(put.rows, put.kinds.tobytes(), schema_id=schema_id, timestamp_ms=now_ms, writer=writer)
+            appended = self._log.append(
+                put.rows, put.kinds.tobytes(), schema_id=schema_id, timestamp_ms=now_ms, writer=writer
+            )
             fault_point("kv.after-append", bucket=self.bucket)
             self._apply(database, put, appended)
         except BaseException:
@@ -120,12 +129,16 @@ class KvBucket:
             self._unflushed += packed.nbytes
             values = packed.to_pylist()
         self._unflushed += sum(map(len, put.keys))
-        state = database.state.after(stop=appended.stop, growth=put.growth, records=put.rows.num_rows, at_ms=appended.timestamp_ms)
+        state = database.state.after(
+            stop=appended.stop, growth=put.growth, records=put.rows.num_rows, at_ms=appended.timestamp_ms
+        )
         database.write(put.keys, values, state)
 
     # ---- reads -------------------------------------------------------------------------------------------------------
     def lookup(self, keys: pa.RecordBatch, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """The rows of those keys that are there, in the order of `keys`, with `__offset` and `__timestamp`. Blocks no put."""
+        """The rows of those keys that are there, in the order of `keys`, with `__offset` and `__timestamp`. Blocks no
+        put.
+        """
         builder = self._builder
         with self._noting_damage():
             found = builder.find(keys, self._open_database("lookups").get)
@@ -138,21 +151,27 @@ class KvBucket:
 
     # ---- snapshots ---------------------------------------------------------------------------------------------------
     def take_snapshot(self, holder: str) -> KvSnapshot | None:
-        """A snapshot of now, leased to `holder`; the same one when it asks again. None when nothing was ever put here."""
+        """A snapshot of now, leased to `holder`; the same one when it asks again. None when nothing was ever
+        put here.
+        """
         self._settle()
         with self._lock:
             stored = self.snapshots.find_leased(holder) or self._fresh_snapshot()
             if stored is None:
                 return None
             self.snapshots.lease(holder, stored, self._options.lease_s)
-        return KvSnapshot(bucket=self.bucket, snapshot_id=stored.snapshot_id, log_offset=stored.log_offset, rows=stored.rows)
+        return KvSnapshot(
+            bucket=self.bucket, snapshot_id=stored.snapshot_id, log_offset=stored.log_offset, rows=stored.rows
+        )
 
     def read_snapshot(
         self, snapshot_id: str, columns: Sequence[str] | None = None, *, planned: Schema | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of a snapshot, with `__offset` and `__timestamp` of each one's last change; `planned` is the reader's schema.
+        """Rows of a snapshot, with `__offset` and `__timestamp` of each one's last change; `planned` is the reader's
+        schema.
 
-        Raises `SnapshotGone`; `SchemaChanged` for a row of a schema newer than the reader's, which would lose values."""
+        Raises `SnapshotGone`; `SchemaChanged` for a row of a schema newer than the reader's, which would lose values.
+        """
         codec = self._builder.codec
         known = codec.schema if planned is None else planned
         names = known.names if columns is None else columns
@@ -165,7 +184,9 @@ class KvBucket:
         newer = rows.schema_ids > planned.schema_id
         if newer.any():
             at, found = int(rows.offsets[newer][0]), int(rows.schema_ids[newer][0])
-            raise SchemaChanged(table=str(self._table.path), offset=at, batch_schema=found, planned_schema=planned.schema_id)
+            raise SchemaChanged(
+                table=str(self._table.path), offset=at, batch_schema=found, planned_schema=planned.schema_id
+            )
 
     def tick(self) -> None:
         """Upkeep, called every so often: a snapshot when one is due, old ones removed."""
@@ -218,7 +239,9 @@ class KvBucket:
             self._stop()
 
     def _flush(self, database: KvDatabase, *, wait: bool = False) -> None:
-        """To disk, log first: KV on disk is then never ahead of the log on disk. The put at hand stands even if this fails."""
+        """To disk, log first: KV on disk is then never ahead of the log on disk. The put at hand stands even if this
+        fails.
+        """
         try:
             self._log.sync()
             database.flush(wait=wait)
@@ -276,4 +299,6 @@ class KvBucket:
 
 def _builder(table: TableInfo, schemas: Mapping[int, Schema], options: KvOptions) -> PutBuilder:
     with_before_images = options.has_before_images(table.descriptor)
-    return PutBuilder(str(table.path), RowCodec(schemas), table.descriptor.primary_key, with_before_images=with_before_images)
+    return PutBuilder(
+        str(table.path), RowCodec(schemas), table.descriptor.primary_key, with_before_images=with_before_images
+    )

@@ -29,9 +29,17 @@ class ChangelogLog(Protocol):
         ...
 
     def append(
-        self, rows: pa.RecordBatch, change_types: bytes, *, schema_id: int, timestamp_ms: int, writer: WriterSequence | None
+        self,
+        rows: pa.RecordBatch,
+        change_types: bytes,
+        *,
+        schema_id: int,
+        timestamp_ms: int,
+        writer: WriterSequence | None,
     ) -> Appended:
-        """Appends one batch (user's columns, then `__prev_offset`), maybe without rows, and does not wait for the disk."""
+        """Appends one batch (user's columns, then `__prev_offset`), maybe without rows, and does not wait for
+        the disk.
+        """
         ...
 
     def wait_synced(self, stop: int) -> None:
@@ -43,5 +51,7 @@ class ChangelogLog(Protocol):
         ...
 
     def read(self, start: int, stop: int, *, unsynced: bool) -> Iterator[pa.RecordBatch]:
-        """Records `[start, stop)` as `spi.hot.HotStore.read_log` gives them; `unsynced`: also what is not on disk yet."""
+        """Records `[start, stop)` as `spi.hot.HotStore.read_log` gives them; `unsynced`: also what is not on
+        disk yet.
+        """
         ...

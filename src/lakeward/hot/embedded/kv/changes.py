@@ -36,9 +36,9 @@ class Before:
 class ChangePlan:
     """Changelog records of one put, in order.
 
-    `rows` names for each record the row of the put it comes from, and `offsets`, `kinds`, `prev` what it is. `images` says
-    where its values are: below the number of rows n, the put's own row; from n on, KV's before-image of row `images - n`.
-    `inserted` and `deleted` count by how much the number of live rows changes.
+    `rows` names for each record the row of the put it comes from, and `offsets`, `kinds`, `prev` what it is. `images`
+    says where its values are: below the number of rows n, the put's own row; from n on, KV's before-image of row
+    `images - n`. `inserted` and `deleted` count by how much the number of live rows changes.
     """
 
     rows: Indices
@@ -75,8 +75,12 @@ def group_keys(keys: pa.BinaryArray) -> Indices | None:
     return groups
 
 
-def plan_upsert(bodies: pa.BinaryArray, groups: Indices | None, before: Before, base: int, *, with_before_images: bool) -> ChangePlan:
-    """Records of an upsert, the first of which gets offset `base`. A row that is as its before-image leaves no record."""
+def plan_upsert(
+    bodies: pa.BinaryArray, groups: Indices | None, before: Before, base: int, *, with_before_images: bool
+) -> ChangePlan:
+    """Records of an upsert, the first of which gets offset `base`. A row that is as its before-image leaves
+    no record.
+    """
     count = len(bodies)
     order, pred = _predecessors(groups, count)
     present = before.present | (pred != ABSENT)

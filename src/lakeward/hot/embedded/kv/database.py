@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """One bucket's RocksDB, reached through rocksdict; every failure of it leaves here as `KvFailed`.
 
-RocksDB's own write-ahead log is off. Every record is in the bucket's log before it is written here, and each write batch holds
-the log offset it brings KV up to (under the empty key), so a crash leaves a KV that is a prefix of the log (one column family;
-RocksDB flushes memtables whole and in order) and the log rolls it forward. A second log would double the bytes written and
-add nothing. What has to be rolled forward is at most what the memtables held; `flush` keeps it short.
+RocksDB's own write-ahead log is off. Every record is in the bucket's log before it is written here, and each write
+batch holds the log offset it brings KV up to (under the empty key), so a crash leaves a KV that is a prefix of the log
+(one column family; RocksDB flushes memtables whole and in order) and the log rolls it forward. A second log would
+double the bytes written and add nothing. What has to be rolled forward is at most what the memtables held; `flush`
+keeps it short.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ _MEMTABLE_BYTES = 64 << 20
 class KvState:
     """`applied`: every record of the log below this offset is in KV. `rows`: live rows.
 
-    `last_offset` and `last_at_ms` name the last record that was applied: a log that has another one there, or none, is not the
-    log that this KV folds (-1: none was applied yet)."""
+    `last_offset` and `last_at_ms` name the last record that was applied: a log that has another one there, or none, is
+    not the log that this KV folds (-1: none was applied yet)."""
 
     applied: int = 0
     rows: int = 0

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keys to bytes, in bulk: equal keys give equal bytes, different ones different bytes.
 
-A slot per key column (big-endian, so that keys which grow lie side by side in RocksDB; else the length of a payload), then
-the payloads. No key is empty: the empty key belongs to `database`. Bytes do not sort like the values.
+A slot per key column (big-endian, so that keys which grow lie side by side in RocksDB; else the length of a payload),
+then the payloads. No key is empty: the empty key belongs to `database`. Bytes do not sort like the values.
 """
 
 from __future__ import annotations
@@ -14,7 +14,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.hot.embedded.kv.structcodec import child_codec, encode_payload, fixed_values, is_fixed, lengths_of, make_binary, width_of
+from lakeward.hot.embedded.kv.structcodec import (
+    child_codec,
+    encode_payload,
+    fixed_values,
+    is_fixed,
+    lengths_of,
+    make_binary,
+    width_of,
+)
 
 _BIG_ENDIAN = {1: "u1", 2: ">u2", 4: ">u4", 8: ">u8"}
 
@@ -40,7 +48,9 @@ class KeyCodec:
                 payload = encode_payload(column, self._children[i])
                 records[f"f{i}"] = lengths_of(payload)
                 payloads.append(payload)
-        slots = make_binary(np.arange(batch.num_rows + 1, dtype=np.int64) * self._record.itemsize, records.view(np.uint8))
+        slots = make_binary(
+            np.arange(batch.num_rows + 1, dtype=np.int64) * self._record.itemsize, records.view(np.uint8)
+        )
         return pc.binary_join_element_wise(slots, *payloads, b"") if payloads else slots
 
 

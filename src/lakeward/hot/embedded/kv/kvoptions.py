@@ -21,7 +21,9 @@ class KvOptions:
     """The newest are kept, and all that are leased."""
 
     flush_bytes: int = 32 << 20
-    """Bytes of values after which memtables go to disk: what a start after a crash has to roll forward, a second or less."""
+    """Bytes of values after which memtables go to disk: what a start after a crash has to roll forward, a second or
+    less.
+    """
 
     lease_s: float = DEFAULT_LEASE_S
     config: Config = field(default_factory=Config)

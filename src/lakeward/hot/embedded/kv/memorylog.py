@@ -39,7 +39,13 @@ class MemoryChangelogLog:
         return self._writers.find(writer)
 
     def append(
-        self, rows: pa.RecordBatch, change_types: bytes, *, schema_id: int, timestamp_ms: int, writer: WriterSequence | None
+        self,
+        rows: pa.RecordBatch,
+        change_types: bytes,
+        *,
+        schema_id: int,
+        timestamp_ms: int,
+        writer: WriterSequence | None,
     ) -> Appended:
         base = self.end
         appended = Appended(base, base + max(rows.num_rows, 1), timestamp_ms)

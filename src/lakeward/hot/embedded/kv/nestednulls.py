@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds nulls inside nested values where the type forbids them: Arrow keeps them without complaint, the lake would not."""
+"""Finds nulls inside nested values where the type forbids them: Arrow keeps them without complaint, the lake
+would not.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.hot.embedded.kv.changes import ABSENT, Before, ChangePlan, Indices, Mask, group_keys, plan_delete, plan_upsert
+from lakeward.hot.embedded.kv.changes import (
+    ABSENT,
+    Before,
+    ChangePlan,
+    Indices,
+    Mask,
+    group_keys,
+    plan_delete,
+    plan_upsert,
+)
 from lakeward.hot.embedded.kv.keycodec import KeyCodec
 from lakeward.hot.embedded.kv.rowcodec import RowCodec, StoredRows
 from lakeward.hot.embedded.kv.rows import align_keys, align_rows, check_others_nullable
@@ -131,7 +140,9 @@ class PutBuilder:
         )
 
     def find(self, batch: pa.RecordBatch, read: Read) -> StoredRows:
-        """What is stored for the keys of `batch`, in their order, without those that are not there. Raises `InvalidRows`."""
+        """What is stored for the keys of `batch`, in their order, without those that are not there. Raises
+        `InvalidRows`.
+        """
         keys = self.keys.encode(align_keys(self.table, self.codec.arrow, batch, self.keys.names))
         return self._read_image(_SortedKeys.of(keys), read).stored
 

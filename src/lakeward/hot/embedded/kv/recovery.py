@@ -53,8 +53,8 @@ class Recovery:
         return database
 
     def _find_usable(self) -> tuple[KvDatabase | None, bool]:
-        """The database as it lies there, unless it is ahead of the log or the log no longer reaches back to it; and whether
-        it is damaged."""
+        """The database as it lies there, unless it is ahead of the log or the log no longer reaches back to it; and
+        whether it is damaged."""
         try:
             database = KvDatabase(self.folder, self.resources)
         except KvFailed as error:
@@ -84,7 +84,8 @@ class Recovery:
         return database
 
     def _load_origin(self) -> int:
-        """The offset of the bucket's first record ever: a partition that was dropped and made again goes on where it was.
+        """The offset of the bucket's first record ever: a partition that was dropped and made again goes on where it
+        was.
 
         Noted when KV is first made, before anything is put: retention takes no record before there is a snapshot."""
         path = self.folder.with_name("origin")
@@ -93,7 +94,9 @@ class Recovery:
         return int(path.read_bytes()) if path.exists() else 0
 
     def _put_in_place(self, snapshot: StoredSnapshot | None) -> None:
-        """Never changes the database in place: a crash in the middle leaves none, and the next start builds it again."""
+        """Never changes the database in place: a crash in the middle leaves none, and the next
+        start builds it again.
+        """
         aside, old = self.folder.with_name("building"), self.folder.with_name("discarded")
         for leftover in (aside, old):
             shutil.rmtree(leftover, ignore_errors=True)
@@ -108,13 +111,16 @@ class Recovery:
         shutil.rmtree(old, ignore_errors=True)
 
     def _lost(self) -> BucketStopped:
-        reason = f"KV does not fit the log, which begins at {self.log.start}, and no KV snapshot reaches it; restore a backup of the bucket"
+        reason = (
+            f"KV does not fit the log, which begins at {self.log.start}, and no KV snapshot reaches it; restore "
+            f"a backup of the bucket"
+        )
         return BucketStopped(table=self.table, bucket=self.bucket, what="reads by key and writes", reason=reason)
 
 
 def folds(state: KvState, log: ChangelogLog) -> bool:
-    """Whether KV is a fold of this very log up to some offset of it: not ahead, not from before a loss that left a gap, and
-    the log reaches back to it."""
+    """Whether KV is a fold of this very log up to some offset of it: not ahead, not from before a loss that left a gap,
+    and the log reaches back to it."""
     if not log.start <= state.applied <= log.end:
         return False
     if state.last_offset < log.start:

@@ -39,7 +39,9 @@ class StoredRows:
     def filter(self, keep: npt.NDArray[np.bool_]) -> StoredRows:
         if keep.all():
             return self
-        return StoredRows(self.offsets[keep], self.times[keep], self.schema_ids[keep], self.bodies.filter(pa.array(keep)))
+        return StoredRows(
+            self.offsets[keep], self.times[keep], self.schema_ids[keep], self.bodies.filter(pa.array(keep))
+        )
 
 
 class RowCodec:
@@ -67,23 +69,35 @@ class RowCodec:
         """KV values taken apart; none of them is null."""
         headers = np.frombuffer(heads_of(values, HEADER.itemsize), HEADER, len(values))
         bodies = tails_of(values, HEADER.itemsize)
-        return StoredRows(headers["offset"].astype(np.int64), headers["time"].astype(np.int64), headers["schema"].astype(np.int16), bodies)
+        return StoredRows(
+            headers["offset"].astype(np.int64),
+            headers["time"].astype(np.int64),
+            headers["schema"].astype(np.int16),
+            bodies,
+        )
 
     def decode(self, rows: StoredRows, columns: Sequence[str] | None = None) -> list[pa.Array]:
         """The named columns (default all) as the schema of now has them."""
-        wanted = list(range(len(self.arrow))) if columns is None else [self.arrow.get_field_index(name) for name in columns]
+        wanted = (
+            list(range(len(self.arrow))) if columns is None else [self.arrow.get_field_index(name) for name in columns]
+        )
         versions = np.unique(rows.schema_ids)
         if len(versions) <= 1:
             return self._decode_one(rows.bodies, int(versions[0]) if len(versions) else self.schema.schema_id, wanted)
         parts = [np.flatnonzero(rows.schema_ids == v) for v in versions]
-        decoded = [self._decode_one(rows.bodies.take(pa.array(at)), int(v), wanted) for v, at in zip(versions, parts, strict=True)]
+        decoded = [
+            self._decode_one(rows.bodies.take(pa.array(at)), int(v), wanted)
+            for v, at in zip(versions, parts, strict=True)
+        ]
         back = pa.array(np.argsort(np.concatenate(parts)))
         return [pa.concat_arrays(pieces).take(back) for pieces in zip(*decoded, strict=True)]
 
     def decode_batch(self, rows: StoredRows, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """The named columns, then `__offset` and `__timestamp` of each row's last change. Raises `InvalidRequest`."""
         if unknown := [name for name in columns or () if name not in self.arrow.names]:
-            raise InvalidRequest(what=f"columns {', '.join(unknown)}", reason=f"there are only {', '.join(self.arrow.names)}")
+            raise InvalidRequest(
+                what=f"columns {', '.join(unknown)}", reason=f"there are only {', '.join(self.arrow.names)}"
+            )
         fields = list(self.arrow) if columns is None else [self.arrow.field(name) for name in columns]
         arrays = self.decode(rows, columns)
         arrays += [pa.array(rows.offsets), pa.array(rows.times).cast(TIME_TYPE)]

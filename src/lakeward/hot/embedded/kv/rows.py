@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks rows and keys that come in, and brings them into the table's column order and types. Nothing is stored before."""
+"""Checks rows and keys that come in, and brings them into the table's column order and types. Nothing is
+stored before.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,14 @@ def align_rows(
     """The batch with the schema's columns (`named`: those and the key), in order; a missing nullable column is null."""
     for name in (*batch.schema.names, *(named or ())):
         if name not in schema.names:
-            raise InvalidRows(table=table, row=0, column=name, reason=f"no such column; there are {', '.join(schema.names)}")
+            raise InvalidRows(
+                table=table, row=0, column=name, reason=f"no such column; there are {', '.join(schema.names)}"
+            )
     wanted = [n for n in schema.names if named is None or n in named or n in primary_key]
     fields = [schema.field(n) for n in wanted]
-    aligned = pa.RecordBatch.from_arrays([_column(table, f, batch, named is not None) for f in fields], schema=pa.schema(fields))
+    aligned = pa.RecordBatch.from_arrays(
+        [_column(table, f, batch, named is not None) for f in fields], schema=pa.schema(fields)
+    )
     check_not_null(table, aligned)
     return aligned
 
@@ -41,7 +47,9 @@ def check_not_null(table: str, batch: pa.RecordBatch) -> None:
             row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
             raise InvalidRows(table=table, row=row, column=field.name, reason="null in a NOT NULL column")
         if (nested := find_nested_null(column)) is not None:
-            raise InvalidRows(table=table, row=nested, column=field.name, reason=f"a null inside, which {field.type} forbids")
+            raise InvalidRows(
+                table=table, row=nested, column=field.name, reason=f"a null inside, which {field.type} forbids"
+            )
 
 
 def check_others_nullable(table: str, schema: pa.Schema, others: Sequence[str], absent: Mask) -> None:
@@ -66,4 +74,6 @@ def _column(table: str, field: pa.Field, batch: pa.RecordBatch, must_be_there: b
     try:
         return column.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InvalidRows(table=table, row=0, column=field.name, reason=f"{column.type} is no {field.type}: {error}") from error
+        raise InvalidRows(
+            table=table, row=0, column=field.name, reason=f"{column.type} is no {field.type}: {error}"
+        ) from error

@@ -42,7 +42,13 @@ class KvSnapshots:
     """The snapshots of one bucket. Thread-safe."""
 
     def __init__(self, folder: Path, table: str, resources: KvResources, clock: Clock, retained: int = 2) -> None:
-        self._folder, self._table, self._resources, self._clock, self._retained = folder, table, resources, clock, retained
+        self._folder, self._table, self._resources, self._clock, self._retained = (
+            folder,
+            table,
+            resources,
+            clock,
+            retained,
+        )
         self._lock = threading.Lock()
         folder.mkdir(parents=True, exist_ok=True)
         for left_over in folder.glob(f"{_ASIDE}*"):
@@ -59,8 +65,12 @@ class KvSnapshots:
             return list(self._snapshots)
 
     def add(self, state: KvState, checkpoint: Callable[[Path], None]) -> StoredSnapshot:
-        """Keeps a checkpoint that stands for `state`, which the log holds on disk. A crash leaves it whole or not there."""
-        made = StoredSnapshot(f"{state.applied:020d}-{uuid.uuid4().hex[:8]}", state.applied, state.rows, self._clock.now_ms())
+        """Keeps a checkpoint that stands for `state`, which the log holds on disk. A crash leaves it whole or not
+        there.
+        """
+        made = StoredSnapshot(
+            f"{state.applied:020d}-{uuid.uuid4().hex[:8]}", state.applied, state.rows, self._clock.now_ms()
+        )
         aside = self._folder / f"{_ASIDE}{made.snapshot_id}"
         aside.mkdir()
         try:
@@ -112,7 +122,9 @@ class KvSnapshots:
             self._remove([snapshot])
 
     def held_from(self) -> int | None:
-        """The lowest offset from which the log must stay: a rebuild starts at the newest snapshot, a reader at its own."""
+        """The lowest offset from which the log must stay: a rebuild starts at the newest
+        snapshot, a reader at its own.
+        """
         with self._lock:
             leased = self._leases.leased()
             held = [s.log_offset for s in self._snapshots[:-1] if s.snapshot_id in leased]

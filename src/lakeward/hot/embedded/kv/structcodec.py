@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows to bytes and back, in bulk on Arrow buffers: no Python runs per row, at any depth of nesting.
 
-One value: null bits (one per field, set = null), a slot per field (fixed width: the value, zero when null; else the u32 length
-of its payload), then the payloads in field order. A list's payload: u32 count, u32 length of each element, the elements, each
-encoded as a struct of one field. A map is a list of key and value; a struct's payload is a value of this very layout.
-Equal rows have equal bytes.
+One value: null bits (one per field, set = null), a slot per field (fixed width: the value, zero when null; else the u32
+length of its payload), then the payloads in field order. A list's payload: u32 count, u32 length of each element, the
+elements, each encoded as a struct of one field. A map is a list of key and value; a struct's payload is a value of this
+very layout. Equal rows have equal bytes.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ class StructCodec:
         return [self._decode_field(i, records, parts) for i in (range(len(self.fields)) if wanted is None else wanted)]
 
     def _split(self, records: npt.NDArray[Any], offsets: npt.NDArray[np.int32], data: memoryview) -> pa.BinaryArray:
-        """Every row cut into its fixed part and its payloads, without copying: row i's payload p is element i * (k + 1) + 1 + p."""
+        """Every row cut into its fixed part and its payloads, without copying: row i's payload p is element i * (k + 1)
+        + 1 + p.
+        """
         cuts = np.empty((len(records), len(self._variable) + 1), np.int64)
         cuts[:, 0] = offsets[:-1]
         cuts[:, 1] = cuts[:, 0] + self._record.itemsize
@@ -104,7 +106,9 @@ def binary_of(values: Sequence[bytes | None]) -> pa.BinaryArray:
     """Python bytes as one Arrow array. Raises `InvalidRequest` above 2 GiB."""
     array = pa.array(values, pa.binary())
     if isinstance(array, pa.ChunkedArray):
-        raise InvalidRequest(what=f"{len(values)} rows", reason=f"KV holds more than {_MAX_BYTES} bytes for them; take fewer at once")
+        raise InvalidRequest(
+            what=f"{len(values)} rows", reason=f"KV holds more than {_MAX_BYTES} bytes for them; take fewer at once"
+        )
     return array
 
 
@@ -128,10 +132,17 @@ def _cut(array: pa.BinaryArray, width: int) -> pa.BinaryArray:
 
 
 def make_binary(offsets: npt.NDArray[Any], data: Any) -> pa.BinaryArray:
-    """Values that lie in `data` side by side, without copying them. Raises `InvalidRequest` above 2 GiB, Arrow's limit."""
+    """Values that lie in `data` side by side, without copying them. Raises `InvalidRequest` above 2 GiB,
+    Arrow's limit.
+    """
     if offsets[-1] > _MAX_BYTES:
-        raise InvalidRequest(what=f"{len(offsets) - 1} rows", reason=f"they take {offsets[-1]} bytes, at most {_MAX_BYTES} go into one put")
-    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)])
+        raise InvalidRequest(
+            what=f"{len(offsets) - 1} rows",
+            reason=f"they take {offsets[-1]} bytes, at most {_MAX_BYTES} go into one put",
+        )
+    return pa.Array.from_buffers(
+        pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
+    )
 
 
 def validity(nulls: npt.NDArray[np.bool_]) -> pa.Buffer | None:
@@ -217,7 +228,9 @@ def encode_payload(array: pa.Array, child: StructCodec | None) -> pa.BinaryArray
 
 
 def _encode_lists(array: pa.Array, child: StructCodec) -> pa.BinaryArray:
-    """Lists and maps. The elements of a list lie side by side, so a list's payload is a slice of the encoded elements."""
+    """Lists and maps. The elements of a list lie side by side, so a list's payload is a slice of the encoded
+    elements.
+    """
     is_map = pa.types.is_map(array.type)
     # Arrow's list kernels do not take maps
     lists = array.cast(pa.list_(pa.struct(child.fields))) if is_map else array
@@ -228,10 +241,14 @@ def _encode_lists(array: pa.Array, child: StructCodec) -> pa.BinaryArray:
     starts, data = binary_parts(elements)
     lengths = np.diff(starts).astype("<u4")
     heads = make_binary(np.arange(len(counts) + 1, dtype=np.int64) * _ENTRY, counts.astype("<u4"))
-    return pc.binary_join_element_wise(heads, make_binary(bounds * _ENTRY, lengths), make_binary(starts[bounds], data), b"")
+    return pc.binary_join_element_wise(
+        heads, make_binary(bounds * _ENTRY, lengths), make_binary(starts[bounds], data), b""
+    )
 
 
-def _decode_payload(kind: pa.DataType, payloads: pa.BinaryArray, nulls: npt.NDArray[np.bool_], child: StructCodec | None) -> pa.Array:
+def _decode_payload(
+    kind: pa.DataType, payloads: pa.BinaryArray, nulls: npt.NDArray[np.bool_], child: StructCodec | None
+) -> pa.Array:
     if child is None:
         _, offsets, data = payloads.buffers()
         return pa.Array.from_buffers(kind, len(payloads), [validity(nulls), offsets, data], offset=payloads.offset)
@@ -251,14 +268,20 @@ def _decode_structs(kind: pa.DataType, children: list[pa.Array], nulls: npt.NDAr
     return pa.StructArray.from_arrays([c.take(spread) for c in children], fields=list(kind), mask=pa.array(nulls))
 
 
-def _decode_lists(kind: pa.DataType, present: pa.BinaryArray, nulls: npt.NDArray[np.bool_], child: StructCodec) -> pa.Array:
+def _decode_lists(
+    kind: pa.DataType, present: pa.BinaryArray, nulls: npt.NDArray[np.bool_], child: StructCodec
+) -> pa.Array:
     offsets, data = binary_parts(present)
     found = np.frombuffer(heads_of(present, _ENTRY), "<u4", len(present)).astype(np.int64)
     columns = child.decode(_elements(found, offsets.astype(np.int64), data))
     counts = np.zeros(len(nulls), np.int64)
     counts[~nulls] = found
     bounds = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    values = pa.StructArray.from_arrays(columns, fields=[kind.key_field, kind.item_field]) if pa.types.is_map(kind) else columns[0]
+    values = (
+        pa.StructArray.from_arrays(columns, fields=[kind.key_field, kind.item_field])
+        if pa.types.is_map(kind)
+        else columns[0]
+    )
     return pa.Array.from_buffers(kind, len(nulls), [validity(nulls), pa.py_buffer(bounds)], children=[values])
 
 

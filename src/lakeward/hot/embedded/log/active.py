@@ -17,8 +17,8 @@ _MARK = struct.Struct("<qqq")
 
 
 class SyncedMark(NamedTuple):
-    """The log was fsynced up to this byte of this segment. Written after the fsync and not fsynced itself, so a power cut
-    may leave an older one: it never claims too much."""
+    """The log was fsynced up to this byte of this segment. Written after the fsync and not fsynced itself, so a power
+    cut may leave an older one: it never claims too much."""
 
     base: int
     position: int

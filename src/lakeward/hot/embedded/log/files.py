@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The segments of a bucket's log, local and remote, as readers see them: found by offset or time, read without a lock."""
+"""The segments of a bucket's log, local and remote, as readers see them: found by offset or time, read
+without a lock.
+"""
 
 from __future__ import annotations
 
@@ -141,14 +143,18 @@ class LogFiles:
                 return self._open_local(view, local)
             except FileNotFoundError:
                 continue  # retention took the file after the view was taken: the next view knows
-        raise OffsetOutOfRange(table=self.place.table, bucket=self.place.bucket, offset=offset, start=self.start, end=self.view.active.stop)
+        raise OffsetOutOfRange(
+            table=self.place.table, bucket=self.place.bucket, offset=offset, start=self.start, end=self.view.active.stop
+        )
 
     def _open_local(self, view: LocalView, local: Segment | None) -> _Opened:
         if local is None:
             active = view.active
             stop, size = active.stop, active.size  # the stop first: the size then covers it
             return _Opened(LocalBytes(active.path), active.index, size, stop, is_last=True)
-        return _Opened(LocalBytes(log_path(self.place.folder, local.base)), self._index_of(local.base), local.size, local.stop)
+        return _Opened(
+            LocalBytes(log_path(self.place.folder, local.base)), self._index_of(local.base), local.size, local.stop
+        )
 
     def _open_remote(self, segment: Segment) -> _Opened:
         assert self.remote is not None

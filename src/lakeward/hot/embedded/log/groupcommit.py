@@ -10,7 +10,8 @@ from collections.abc import Callable
 class GroupCommit:
     """The first to wait flushes for everybody who has written by then; the others wait for it or lead the next one.
 
-    `flush` forces to disk what is written and returns the offset up to which that is; it runs in one thread at a time."""
+    `flush` forces to disk what is written and returns the offset up to which that is; it runs in one thread at a time.
+    """
 
     def __init__(self, flush: Callable[[], int], synced: int, on_synced: Callable[[], None]) -> None:
         self._flush, self._synced, self._on_synced = flush, synced, on_synced
@@ -22,7 +23,9 @@ class GroupCommit:
         return self._synced
 
     def wait(self, offset: int) -> None:
-        """Returns once everything below `offset` is on disk. Raises what `flush` raised in this thread's own attempt."""
+        """Returns once everything below `offset` is on disk. Raises what `flush` raised in
+        this thread's own attempt.
+        """
         while self._synced < offset:
             if self._lead(offset):
                 self._run()

@@ -7,7 +7,9 @@ from array import array
 from bisect import bisect_left, bisect_right
 
 INTERVAL_BYTES = 64 << 10
-"""Unless an option says otherwise: 1,000 entries (24 kB) for a full 64 MB segment, at most 64 kB of headers to step over."""
+"""Unless an option says otherwise: 1,000 entries (24 kB) for a full 64 MB segment, at most 64 kB of headers to step
+over.
+"""
 
 
 class SparseIndex:

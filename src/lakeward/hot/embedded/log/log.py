@@ -69,7 +69,9 @@ class BucketLog:
         self._mark_file = MarkFile(place.folder)
         base = recovered.active.base
         self._mark = SyncedMark(base, 0, base)
-        self._group = GroupCommit(self._flush, recovered.active.stop if recovered.is_synced else base, self._progress.tell)
+        self._group = GroupCommit(
+            self._flush, recovered.active.stop if recovered.is_synced else base, self._progress.tell
+        )
         self.sync()
         (place.folder / CLEAN).unlink(missing_ok=True)
 
@@ -130,7 +132,9 @@ class BucketLog:
             level=self.options.compression_level,
         )
         if encoded.size > MAX_BATCH_BYTES:
-            raise InvalidRequest(what=f"batch for {self.place.table}", reason=f"{encoded.size} bytes; {MAX_BATCH_BYTES} fit into a batch")
+            raise InvalidRequest(
+                what=f"batch for {self.place.table}", reason=f"{encoded.size} bytes; {MAX_BATCH_BYTES} fit into a batch"
+            )
         with self._lock:
             self._check_open()
             duplicate = self._writers.find(writer)
@@ -156,7 +160,12 @@ class BucketLog:
     def _write(self, active: ActiveSegment, encoded: EncodedBatch, appended: Appended) -> None:
         try:
             fault_point("hotlog.before-write", bucket=self.place.bucket, offset=appended.start)
-            active.write(encoded.parts(appended.start, appended.timestamp_ms), encoded.size, encoded.offset_count, appended.timestamp_ms)
+            active.write(
+                encoded.parts(appended.start, appended.timestamp_ms),
+                encoded.size,
+                encoded.offset_count,
+                appended.timestamp_ms,
+            )
         except OSError as error:
             if error.errno in _FULL:
                 raise DiskFull(where=str(self.place.folder), free_bytes=0, reserve_bytes=0) from error
@@ -189,7 +198,9 @@ class BucketLog:
                 self._roll(self.files.view.active.stop)
 
     def skip_to(self, offset: int) -> None:
-        """Goes on at `offset`, above the end: the offsets between name no row and never will. Durable when it returns."""
+        """Goes on at `offset`, above the end: the offsets between name no row and never will.
+        Durable when it returns.
+        """
         with self._lock:
             active = self.files.view.active
             if offset <= active.stop:
@@ -255,7 +266,9 @@ class BucketLog:
             segment.close()
 
     def _write_again(self, segments: Sequence[ActiveSegment], active_size: int) -> None:
-        """After a failed fsync the kernel may count pages as clean that never reached the disk: make them dirty again."""
+        """After a failed fsync the kernel may count pages as clean that never reached the
+        disk: make them dirty again.
+        """
         for number, segment in enumerate(segments):
             start = self._mark.position if segment.base == self._mark.base else 0
             stop = active_size if number == len(segments) - 1 else segment.size
@@ -297,14 +310,23 @@ class BucketLog:
 
     # ---- reading -------------------------------------------------------------------------------------------------
     def read(
-        self, start: int, stop: int, columns: Sequence[str] | None = None, *, planned: Schema | None = None, unsynced: bool = False
+        self,
+        start: int,
+        stop: int,
+        columns: Sequence[str] | None = None,
+        *,
+        planned: Schema | None = None,
+        unsynced: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """Records `[start, stop)` as `spi.hot.HotStore.read_log` says; `planned` is the reader's schema (default: the newest).
+        """Records `[start, stop)` as `spi.hot.HotStore.read_log` says; `planned` is the reader's schema (default: the
+        newest).
 
         Checks its arguments before the first batch is asked for. `unsynced` is for the bucket's own roll-forward."""
         if not (self.start <= start <= stop <= self.end):
             wrong = start if not self.start <= start <= self.end else stop
-            raise OffsetOutOfRange(table=self.place.table, bucket=self.place.bucket, offset=wrong, start=self.start, end=self.end)
+            raise OffsetOutOfRange(
+                table=self.place.table, bucket=self.place.bucket, offset=wrong, start=self.start, end=self.end
+            )
         if stop > self.synced_end and not unsynced:
             self._group.wait(stop)
         reader = self.shape.reader(planned or self.shape.newest, columns)

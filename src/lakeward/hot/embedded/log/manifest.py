@@ -48,7 +48,9 @@ class Manifest:
         return replace(self, number=self.number + 1, segments=tuple(sorted(kept, key=lambda s: s.segment.base)))
 
     def without(self, bases: set[int]) -> Manifest:
-        return replace(self, number=self.number + 1, segments=tuple(s for s in self.segments if s.segment.base not in bases))
+        return replace(
+            self, number=self.number + 1, segments=tuple(s for s in self.segments if s.segment.base not in bases)
+        )
 
     def to_bytes(self) -> bytes:
         body = {"version": VERSION, "number": self.number, "remote_log_segments": [s.to_json() for s in self.segments]}

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a bucket's log folder holds after a stop of any kind: torn tails are cut, damage below the synced mark is not."""
+"""What a bucket's log folder holds after a stop of any kind: torn tails are cut, damage below
+the synced mark is not.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,15 @@ from pathlib import Path
 from lakeward.errors import CorruptBatch
 from lakeward.hot.embedded.log.active import ActiveSegment, SyncedMark, find_mark
 from lakeward.hot.embedded.log.appended import Appended
-from lakeward.hot.embedded.log.durable import find_file, find_sealed, make_folder, seal, sync_file, sync_folder, write_whole
+from lakeward.hot.embedded.log.durable import (
+    find_file,
+    find_sealed,
+    make_folder,
+    seal,
+    sync_file,
+    sync_folder,
+    write_whole,
+)
 from lakeward.hot.embedded.log.index import INTERVAL_BYTES, SparseIndex
 from lakeward.hot.embedded.log.segment import (
     INDEX_MAGIC,
@@ -36,7 +46,9 @@ CLEAN = "clean"
 
 @dataclass(frozen=True, kw_only=True)
 class RecoveredLog:
-    """`cut_bytes`: what lay behind the last whole batch and is gone now. `is_synced`: all of it is known to be on disk."""
+    """`cut_bytes`: what lay behind the last whole batch and is gone now. `is_synced`: all of it is known to
+    be on disk.
+    """
 
     closed: tuple[Segment, ...]
     active: ActiveSegment
@@ -62,7 +74,9 @@ def recover(folder: Path, bucket: str, first_offset: int, index_bytes: int = INT
 
 
 def save_clean(folder: Path, active: ActiveSegment, writers: WriterTable) -> None:
-    """At an orderly close, after the last fsync: the next start need not read the active segment. Sealed, so it needs no fsync."""
+    """At an orderly close, after the last fsync: the next start need not read the active segment. Sealed, so it needs
+    no fsync.
+    """
     write_whole(folder / CLEAN, _pack_clean(active, writers), sync=False)
 
 
@@ -90,7 +104,9 @@ def _find_clean(folder: Path, bases: Sequence[int], index_bytes: int) -> tuple[S
     return segment, index, body[8 + size :]
 
 
-def _reopen(folder: Path, bucket: str, bases: Sequence[int], segment: Segment, index: SparseIndex, writers: bytes) -> RecoveredLog:
+def _reopen(
+    folder: Path, bucket: str, bases: Sequence[int], segment: Segment, index: SparseIndex, writers: bytes
+) -> RecoveredLog:
     table = WriterTable(bucket)
     table.load(json.loads(writers))
     closed = tuple(load_segment(folder, base)[0] for base in bases[:-1])
@@ -100,7 +116,9 @@ def _reopen(folder: Path, bucket: str, bases: Sequence[int], segment: Segment, i
 class _Scan:
     """Reads every batch from the synced mark's segment on; what is before it was fsynced and is trusted."""
 
-    def __init__(self, folder: Path, bucket: str, bases: Sequence[int], mark: SyncedMark | None, index_bytes: int) -> None:
+    def __init__(
+        self, folder: Path, bucket: str, bases: Sequence[int], mark: SyncedMark | None, index_bytes: int
+    ) -> None:
         self.folder, self.bases = folder, list(bases)
         self.mark = _usable_mark(mark, bases)
         self.writers = WriterTable(bucket)
@@ -140,7 +158,9 @@ class _Scan:
                 source.close()
 
     def _record(self, header: BatchHeader) -> None:
-        self.writers.record(header.writer_id, header.sequence, Appended(header.base_offset, header.next_offset, header.timestamp_ms))
+        self.writers.record(
+            header.writer_id, header.sequence, Appended(header.base_offset, header.next_offset, header.timestamp_ms)
+        )
 
     def _scan(self, base: int) -> tuple[Segment, SparseIndex, bool]:
         path, index = log_path(self.folder, base), SparseIndex(self.index_bytes)
@@ -161,7 +181,9 @@ class _Scan:
 
     def _check_chain(self, path: Path, position: int, header: BatchHeader, due: int) -> None:
         if header.base_offset != due:
-            raise CorruptBatch(where=str(path), position=position, reason=f"offset {header.base_offset} where {due} is due")
+            raise CorruptBatch(
+                where=str(path), position=position, reason=f"offset {header.base_offset} where {due} is due"
+            )
 
     def _refuse_damage(self, base: int, good: int, size: int, error: CorruptBatch) -> None:
         """Damage below the mark was once on disk as it should be: that is no torn tail."""

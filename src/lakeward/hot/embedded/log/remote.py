@@ -36,7 +36,9 @@ class RemoteTier:
             self.fs, self.root = pafs.FileSystem.from_uri(uri if "://" in uri else str(Path(uri).resolve()))
         except (pa.ArrowInvalid, ValueError) as error:
             key = options.REMOTE_DATA_DIR.key
-            raise InvalidOptionValue(where="remote log", key=key, value=uri, reason=str(error), allowed="a folder or a URI") from error
+            raise InvalidOptionValue(
+                where="remote log", key=key, value=uri, reason=str(error), allowed="a folder or a URI"
+            ) from error
         self.is_local = isinstance(self.fs, pafs.LocalFileSystem)
 
     def log(self, parts: Sequence[str], copy: Path) -> RemoteLog:
@@ -127,8 +129,8 @@ class RemoteLog:
 
     # ---- changing it ---------------------------------------------------------------------------------------------
     def upload(self, folder: Path, segment: Segment) -> None:
-        """Copies one closed and fsynced segment, then publishes it. A crash before the manifest leaves files that nobody
-        sees and `sweep` removes. Raises `ServerUnavailable`."""
+        """Copies one closed and fsynced segment, then publishes it. A crash before the manifest leaves files that
+        nobody sees and `sweep` removes. Raises `ServerUnavailable`."""
         with self._change, self._tier.errors_named():
             self._reconcile()
             if any(s.segment.base == segment.base for s in self._manifest.segments):
@@ -144,7 +146,9 @@ class RemoteLog:
             self._publish(self._manifest.with_added(added))
 
     def remove(self, bases: set[int]) -> None:
-        """Lets go of segments: out of the manifest first, then the files. A crash in between leaves files to `sweep`."""
+        """Lets go of segments: out of the manifest first, then the files. A crash in between
+        leaves files to `sweep`.
+        """
         with self._change, self._tier.errors_named():
             gone = [s for s in self._manifest.segments if s.segment.base in bases]
             if not gone:
@@ -201,7 +205,9 @@ class RemoteLog:
             return Manifest()
 
     def _reconcile(self) -> None:
-        """Once per start: a crash between the remote manifest and the local copy, or a restored copy, left ours behind."""
+        """Once per start: a crash between the remote manifest and the local copy, or a
+        restored copy, left ours behind.
+        """
         if self._reconciled:
             return
         for number, path in sorted(self._list_manifests(), reverse=True):
@@ -216,7 +222,11 @@ class RemoteLog:
 
     def _list_manifests(self) -> list[tuple[int, str]]:
         infos = self._tier.fs.get_file_info(pafs.FileSelector(f"{self._root}/manifest", allow_not_found=True))
-        return [(int(i.base_name[:20]), i.path) for i in infos if i.base_name.endswith(".json") and i.base_name[:20].isdigit()]
+        return [
+            (int(i.base_name[:20]), i.path)
+            for i in infos
+            if i.base_name.endswith(".json") and i.base_name[:20].isdigit()
+        ]
 
     def _path(self, segment: RemoteSegment, kind: str) -> str:
         return f"{self._root}/{segment.segment_id}/{segment.segment.base:020d}.{kind}"

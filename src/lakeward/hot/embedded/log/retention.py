@@ -27,9 +27,11 @@ def plan_upload(closed: Sequence[Segment], uploaded: set[int], synced_end: int, 
     return [s for s in closed if s.base not in uploaded and s.stop <= synced_end][:most]
 
 
-def plan_drop_local(closed: Sequence[Segment], uploaded: set[int], keep: int, now_ms: int, local_ttl_ms: int) -> list[Segment]:
-    """Local copies to remove: uploaded ones beyond the newest `keep` (the active segment is one of them), and older than
-    their time. Only from the old end on."""
+def plan_drop_local(
+    closed: Sequence[Segment], uploaded: set[int], keep: int, now_ms: int, local_ttl_ms: int
+) -> list[Segment]:
+    """Local copies to remove: uploaded ones beyond the newest `keep` (the active segment is one of them), and older
+    than their time. Only from the old end on."""
     gone: list[Segment] = []
     for number, segment in enumerate(closed):
         surplus = len(closed) + 1 - number > keep

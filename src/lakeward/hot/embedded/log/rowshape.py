@@ -24,7 +24,9 @@ SYSTEM_FIELDS = (
 
 
 class RowShape:
-    """One table's schemas, old and new. Growing it is atomic for readers: a schema is in the map before a batch names it."""
+    """One table's schemas, old and new. Growing it is atomic for readers: a schema is in the map before a batch names
+    it.
+    """
 
     def __init__(self, table: str, is_pk: bool, schemas: Sequence[Schema]) -> None:
         self.table, self.is_pk = table, is_pk
@@ -57,7 +59,8 @@ class RowReader:
         names = arrow.names if columns is None else list(columns)
         if unknown := [n for n in names if n not in arrow.names]:
             raise InvalidRequest(
-                what=f"columns of {shape.table}", reason=f"no column {', '.join(unknown)}; there are {', '.join(arrow.names)}"
+                what=f"columns of {shape.table}",
+                reason=f"no column {', '.join(unknown)}; there are {', '.join(arrow.names)}",
             )
         self._fields = [arrow.field(n) for n in names]
         last = [PREV_OFFSET_FIELD] if shape.is_pk else []
@@ -80,13 +83,18 @@ class RowReader:
         header = stored.header
         if header.schema_id > self._planned.schema_id:
             raise SchemaChanged(
-                table=self._shape.table, offset=header.base_offset, batch_schema=header.schema_id, planned_schema=self._planned.schema_id
+                table=self._shape.table,
+                offset=header.base_offset,
+                batch_schema=header.schema_id,
+                planned_schema=self._planned.schema_id,
             )
         try:
             schema = self._shape.stored(header.schema_id)
         except KeyError:
             where = f"table {self._shape.table}, offset {header.base_offset}"
-            raise CorruptBatch(where=where, position=stored.position, reason=f"schema {header.schema_id} is not known") from None
+            raise CorruptBatch(
+                where=where, position=stored.position, reason=f"schema {header.schema_id} is not known"
+            ) from None
         return decode_records(header, stored.data, schema)
 
     def _column(self, rows: pa.RecordBatch, field: pa.Field) -> pa.Array:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stored batches, read in order out of a segment file, wherever it lies. No locks: the bytes below a known end never change."""
+"""Stored batches, read in order out of a segment file, wherever it lies. No locks: the bytes below a known end never
+change.
+"""
 
 from __future__ import annotations
 
@@ -62,8 +64,11 @@ class LocalBytes:
         os.close(self._fd)
 
 
-def iter_batches(source: SegmentBytes, position: int, stop_position: int, *, check: bool = True) -> Iterator[StoredBatch]:
-    """Batches from `position` on that lie wholly before `stop_position`. Reads little at first, as some callers want one batch.
+def iter_batches(
+    source: SegmentBytes, position: int, stop_position: int, *, check: bool = True
+) -> Iterator[StoredBatch]:
+    """Batches from `position` on that lie wholly before `stop_position`. Reads little at first, as some callers want
+    one batch.
 
     Raises `CorruptBatch`, also for a last batch that is cut short."""
     size = FIRST_CHUNK_BYTES
@@ -99,7 +104,9 @@ def _read_big(source: SegmentBytes, chunk: pa.Buffer, position: int, stop_positi
         raise CorruptBatch(where=source.where, position=position, reason=f"{chunk.size} bytes are no batch")
     _, length = peek(chunk, 0)
     if position + length > stop_position:
-        raise CorruptBatch(where=source.where, position=position, reason=f"{length} bytes long, {stop_position - position} are there")
+        raise CorruptBatch(
+            where=source.where, position=position, reason=f"{length} bytes long, {stop_position - position} are there"
+        )
     return _whole(source.where, source.read_at(position, length), 0, position, check)
 
 
@@ -109,7 +116,9 @@ def _whole(where: str, chunk: pa.Buffer, at: int, position: int, check: bool) ->
     except CorruptBatch as error:
         raise CorruptBatch(where=where, position=position, reason=error.reason) from None
     if chunk.size - at < header.size:
-        raise CorruptBatch(where=where, position=position, reason=f"{header.size} bytes long, {chunk.size - at} are there")
+        raise CorruptBatch(
+            where=where, position=position, reason=f"{header.size} bytes long, {chunk.size - at} are there"
+        )
     data = chunk.slice(at, header.size)
     if check:
         check_crc(header, data, where=where, position=position)

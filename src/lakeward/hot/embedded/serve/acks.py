@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Acknowledges the puts of one stream in order, in a thread of its own: the next batch is read and stored while the disk works."""
+"""Acknowledges the puts of one stream in order, in a thread of its own: the next batch is read and stored while the
+disk works.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,11 @@ class Pending(Protocol):
 
 
 class Acknowledger:
-    """`add` each put as it is stored. Leaving the block waits until all are acknowledged; it raises what kept one from it.
+    """`add` each put as it is stored. Leaving the block waits until all are acknowledged; it raises what kept one from
+    it.
 
-    A put that cannot be acknowledged ends the stream: the peer hears why in place of the acknowledgement, since the thread that
-    reads from it may wait for a batch that the peer does not send before it hears something."""
+    A put that cannot be acknowledged ends the stream: the peer hears why in place of the acknowledgement, since the
+    thread that reads from it may wait for a batch that the peer does not send before it hears something."""
 
     def __init__(self, writer: flight.FlightMetadataWriter) -> None:
         self._writer = writer
@@ -51,7 +54,9 @@ class Acknowledger:
     def __enter__(self) -> Acknowledger:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         with self._changed:
             self._ended = True
             self._changed.notify_all()
@@ -108,6 +113,10 @@ class Acknowledger:
             self._changed.notify_all()
         for _, release in left:
             release()
-        told = error if isinstance(error, LakewardError) else RemoteError(remote_code="internal", text="the server failed on a put")
+        told = (
+            error
+            if isinstance(error, LakewardError)
+            else RemoteError(remote_code="internal", text="the server failed on a put")
+        )
         with suppress(flight.FlightError, pa.ArrowException, OSError):
             self._writer.write(to_bytes(PutAck(start=-1, stop=-1, error=to_wire(told))))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the Flight server needs of the store it wraps. `EmbeddedStore` has this shape; so has the stand-in of the tests."""
+"""What the Flight server needs of the store it wraps. `EmbeddedStore` has this shape; so has the stand-in of
+the tests.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ class Engine(Protocol):
 
     def list_tables(self) -> Sequence[TableInfo]: ...
 
-    def begin_append(self, table: TableInfo, bucket: Bucket, batch: pa.RecordBatch, writer: WriterSequence | None = None) -> Pending: ...
+    def begin_append(
+        self, table: TableInfo, bucket: Bucket, batch: pa.RecordBatch, writer: WriterSequence | None = None
+    ) -> Pending: ...
 
     def begin_upsert(
         self,
@@ -33,7 +37,9 @@ class Engine(Protocol):
         writer: WriterSequence | None = None,
     ) -> Pending: ...
 
-    def begin_delete(self, table: TableInfo, bucket: Bucket, keys: pa.RecordBatch, writer: WriterSequence | None = None) -> Pending: ...
+    def begin_delete(
+        self, table: TableInfo, bucket: Bucket, keys: pa.RecordBatch, writer: WriterSequence | None = None
+    ) -> Pending: ...
 
     def lookup(self, table: TableInfo, bucket: Bucket, keys: pa.RecordBatch) -> pa.RecordBatch: ...
 
@@ -51,6 +57,8 @@ class Engine(Protocol):
 
     def take_snapshot(self, table: TableInfo, bucket: Bucket, holder: str) -> KvSnapshot | None: ...
 
-    def read_snapshot(self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]: ...
+    def read_snapshot(
+        self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]: ...
 
     def release_snapshots(self, table: TableInfo, holder: str) -> None: ...

@@ -39,13 +39,17 @@ def open_read(engine: Engine, ticket: Ticket, is_cancelled: Callable[[], bool]) 
     return flight.GeneratorStream(schema, packed(streamed) if ticket.kind is Read.LOG else streamed)
 
 
-def _open(engine: Engine, table: TableInfo, ticket: Ticket, is_cancelled: Callable[[], bool]) -> tuple[pa.Schema, Iterator[Streamed]]:
+def _open(
+    engine: Engine, table: TableInfo, ticket: Ticket, is_cancelled: Callable[[], bool]
+) -> tuple[pa.Schema, Iterator[Streamed]]:
     match ticket.kind:
         case Read.LOG:
             bucket, span = _bucket(ticket), ticket.range
             if span is None:
                 raise InvalidRequest(what="log ticket", reason="the range is missing")
-            return log_schema(table, ticket.columns), engine.read_log(table, bucket, span.start, span.stop, ticket.columns)
+            return log_schema(table, ticket.columns), engine.read_log(
+                table, bucket, span.start, span.stop, ticket.columns
+            )
         case Read.TAIL:
             return log_schema(table, ticket.columns), _tail(engine, table, ticket, is_cancelled)
         case Read.SNAPSHOT:
@@ -66,7 +70,8 @@ def _bucket(ticket: Ticket) -> Bucket:
 def _tail(engine: Engine, table: TableInfo, ticket: Ticket, is_cancelled: Callable[[], bool]) -> Iterator[Streamed]:
     """Everything there is above the reader's offsets; with nothing there, waits for the first new rows.
 
-    What was acknowledged and is not on disk yet (tables that fsync seldom) is forced there first, so that it can be read."""
+    What was acknowledged and is not on disk yet (tables that fsync seldom) is forced there first, so that it can be
+    read."""
     offsets = dict(ticket.offsets or {})
     give_up_at = time.monotonic() + min(ticket.wait_ms, LONGEST_WAIT_MS) / 1000
     while not is_cancelled():
@@ -97,6 +102,7 @@ def _guarded(schema: pa.Schema, batches: Iterator[Streamed], what: str) -> Itera
         for item in batches:
             batch, *header = item if isinstance(item, tuple) else (item,)
             if batch.schema != schema:
-                # Arrow takes no batch that differs from what the stream announced; a reader may know fewer columns than there are.
+                # Arrow takes no batch that differs from what the stream announced; a reader may know fewer columns than
+                # there are.
                 batch = pa.RecordBatch.from_arrays([batch.column(name) for name in schema.names], schema=schema)
             yield (batch, *header) if header else batch

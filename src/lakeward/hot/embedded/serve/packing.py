@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small batches packed into larger ones on their way out: a batch costs Flight and Arrow the same, whether it has ten rows or thousands."""
+"""Small batches packed into larger ones on their way out: a batch costs Flight and Arrow the same, whether it has ten
+rows or thousands.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ PACKED_ROWS = 8_192
 PACKED_BYTES = 4 << 20
 
 
-def packed(batches: Iterable[pa.RecordBatch], rows: int = PACKED_ROWS, size: int = PACKED_BYTES) -> Iterator[pa.RecordBatch]:
+def packed(
+    batches: Iterable[pa.RecordBatch], rows: int = PACKED_ROWS, size: int = PACKED_BYTES
+) -> Iterator[pa.RecordBatch]:
     """The same rows in the same order. A batch is never cut, so that every boundary that is left was one before."""
     held: list[pa.RecordBatch] = []
     held_rows = held_bytes = 0

@@ -26,9 +26,13 @@ from lakeward.protocol.flight import BatchHeader, PutCommand, PutKind, from_byte
 
 
 class PutStream:
-    """Serves one stream to its end. A batch that is refused ends the stream with the error; earlier batches stay stored."""
+    """Serves one stream to its end. A batch that is refused ends the stream with the error; earlier batches stay
+    stored.
+    """
 
-    def __init__(self, engine: Engine, gate: CallGate, budget: MemoryBudget, command: PutCommand, sent: pa.Schema) -> None:
+    def __init__(
+        self, engine: Engine, gate: CallGate, budget: MemoryBudget, command: PutCommand, sent: pa.Schema
+    ) -> None:
         self.engine, self.gate, self.budget, self.command = engine, gate, budget, command
         self.table = find_table(engine, command.table, command.table_id)
         self.plan = plan_put(self.table, command, sent)

@@ -71,8 +71,11 @@ def check_put(table: TableInfo, kind: PutKind, columns: tuple[str, ...] | None) 
 def _check_schema(table: TableInfo, expected: pa.Schema, sent: pa.Schema) -> None:
     if sent.names != expected.names:
         raise InvalidRequest(
-            what=f"put to {table.path}", reason=f"columns {', '.join(sent.names)} came, {', '.join(expected.names)} were due"
+            what=f"put to {table.path}",
+            reason=f"columns {', '.join(sent.names)} came, {', '.join(expected.names)} were due",
         )
     for want, got in zip(expected, sent, strict=True):
         if want.type != got.type:
-            raise InvalidRequest(what=f"put to {table.path}", reason=f"column {want.name} is {got.type}, {want.type} was due")
+            raise InvalidRequest(
+                what=f"put to {table.path}", reason=f"column {want.name} is {got.type}, {want.type} was due"
+            )

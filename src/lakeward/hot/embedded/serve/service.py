@@ -51,7 +51,8 @@ class _CallerFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 class FlightService(flight.FlightServerBase):  # type: ignore[misc]
     """Listens as soon as it is made, on `port`, and lets calls in once `gate` is open.
 
-    `gate.drain()` ends its work; `shutdown()` besides waits until every peer has closed its streams, idle ones included."""
+    `gate.drain()` ends its work; `shutdown()` besides waits until every peer has closed its streams, idle ones
+    included."""
 
     def __init__(
         self,
@@ -69,7 +70,9 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         scheme = "grpc+tls" if tls else "grpc"
         certificates = [(tls.certificate, tls.key)] if tls else None
         name = f"[{host}]" if ":" in host else host
-        super().__init__(f"{scheme}://{name}:{port}", tls_certificates=certificates, middleware={"caller": _CallerFactory()})
+        super().__init__(
+            f"{scheme}://{name}:{port}", tls_certificates=certificates, middleware={"caller": _CallerFactory()}
+        )
 
     def _authorize(self, context: flight.ServerCallContext, role: Role, what: str) -> None:
         self.tokens.authorize(context.get_middleware("caller").secret, role, what)
@@ -86,14 +89,20 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             if descriptor.command is None:
                 raise InvalidRequest(what="do_put", reason="the descriptor carries a command")
             with self.gate.inside():
-                stream = PutStream(self.engine, self.gate, self.budget, from_bytes(PutCommand, descriptor.command), reader.schema)
+                stream = PutStream(
+                    self.engine, self.gate, self.budget, from_bytes(PutCommand, descriptor.command), reader.schema
+                )
             stream.serve(reader, writer)
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.GeneratorStream:
         with answering("do_get"):
             self._authorize(context, Role.READ, "do_get")
             with self.gate.inside():
-                return open_read(self.engine, from_bytes(Ticket, ticket.ticket), lambda: context.is_cancelled() or not self.gate.is_open)
+                return open_read(
+                    self.engine,
+                    from_bytes(Ticket, ticket.ticket),
+                    lambda: context.is_cancelled() or not self.gate.is_open,
+                )
 
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[bytes]:
         with answering(f"action {action.type}"):

@@ -25,17 +25,24 @@ def find_table(engine: Engine, path: TablePath, table_id: TableId | None) -> Tab
     """Raises `TableNotFound`, also when the table was dropped and made again since the peer looked."""
     table = engine.load_table(path)
     if table_id is not None and table.table_id != table_id:
-        raise TableNotFound(table=f"{path} with id {table_id} (it was dropped; the one of that name now has id {table.table_id})")
+        raise TableNotFound(
+            table=f"{path} with id {table_id} (it was dropped; the one of that name now has id {table.table_id})"
+        )
     return table
 
 
 def as_of(table: TableInfo, schema_id: int, width: int) -> TableInfo:
-    """The table as a peer with an older schema knows it. Columns are only ever added last, so a prefix is what it had."""
+    """The table as a peer with an older schema knows it. Columns are only ever added last, so a prefix is
+    what it had.
+    """
     schema = table.schema
     if schema_id == schema.schema_id:
         return table
     if not (0 < schema_id < schema.schema_id and 0 < width <= len(schema.columns)):
-        raise InvalidRequest(what=f"schema {schema_id} with {width} columns", reason=f"table {table.path} is at schema {schema.schema_id}")
+        raise InvalidRequest(
+            what=f"schema {schema_id} with {width} columns",
+            reason=f"table {table.path} is at schema {schema.schema_id}",
+        )
     older = Schema(columns=schema.columns[:width], schema_id=schema_id)
     return table.with_descriptor(replace(table.descriptor, schema=older))
 
@@ -51,7 +58,9 @@ def snapshot_schema(table: TableInfo, columns: tuple[str, ...] | None) -> pa.Sch
 
 
 def row_schema(table: TableInfo, columns: tuple[str, ...] | None = None) -> pa.Schema:
-    """What a put's batches look like: plain fields, as clients of any language make them; nulls are checked by value."""
+    """What a put's batches look like: plain fields, as clients of any language make them; nulls are checked
+    by value.
+    """
     return pa.schema([pa.field(c.name, to_arrow_type(c.type)) for c in _columns(table, columns)])
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Positional delete files (format version 2). Deletion vectors of version 3 would be written here, from the same hits."""
+"""Positional delete files (format version 2). Deletion vectors of version 3 would be written here, from the
+same hits.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def _write(io: FileIO, path: str, partition: Record, hits: list[Hit]) -> DataFil
     table = pa.Table.from_arrays([column, pa.array(positions)], schema=_DICTIONARY)
     with io.new_output(path).create(overwrite=True) as out:
         # Plain strings in the file: iceberg-rust refuses large_string, hence no Arrow schema either.
-        with pq.ParquetWriter(out, _DICTIONARY, compression="zstd", use_dictionary=["file_path"], store_schema=False) as writer:
+        with pq.ParquetWriter(
+            out, _DICTIONARY, compression="zstd", use_dictionary=["file_path"], store_schema=False
+        ) as writer:
             writer.write_table(table)
         size = out.tell()
     ids = (PATH_ID, POSITION_ID)

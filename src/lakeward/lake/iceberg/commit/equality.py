@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Equality deletes: keys whose older rows go, for changelogs that do not say where a replaced row lies.
 
-Such a delete reaches only files of earlier commits. Rows of the same round, written by an earlier sub-split or from a KV
-snapshot, are found here by key and become positions.
+Such a delete reaches only files of earlier commits. Rows of the same round, written by an earlier sub-split or from a
+KV snapshot, are found here by key and become positions.
 """
 
 from __future__ import annotations
@@ -35,18 +35,26 @@ def key_ids(schema: Schema) -> list[int]:
 
 def conform_keys(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
     table = pa.Table.from_batches(batches)
-    columns = [table.column(f.name) if table.column(f.name).type == f.type else table.column(f.name).cast(f.type) for f in schema]
+    columns = [
+        table.column(f.name) if table.column(f.name).type == f.type else table.column(f.name).cast(f.type)
+        for f in schema
+    ]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
 def find_same_round(io: FileIO, schema: Schema, keys: Sequence[WrittenFile], files: Sequence[Hit]) -> Iterator[Hit]:
-    """Rows of `files`, all older than these keys and of the same round, that the keys delete. `files` come without positions."""
+    """Rows of `files`, all older than these keys and of the same round, that the keys delete. `files` come without
+    positions.
+    """
     if not keys or not files:
         return
     ids = key_ids(schema)
     deleted = pa.concat_tables([t for k in keys for t, _ in _read(io, k.path, ids)])
     for file in files:
-        found = [np.flatnonzero(matching_rows(table, deleted)) + start for table, start in _read(io, file.file.file_path, ids)]
+        found = [
+            np.flatnonzero(matching_rows(table, deleted)) + start
+            for table, start in _read(io, file.file.file_path, ids)
+        ]
         positions: Offsets = np.concatenate(found).astype(np.int64) if found else np.empty(0, np.int64)
         if len(positions):
             yield Hit(file.file, file.spec_id, positions)
@@ -57,7 +65,10 @@ def merge_hits(hits: Sequence[Hit]) -> list[Hit]:
     by_path: dict[str, list[Hit]] = {}
     for hit in hits:
         by_path.setdefault(hit.file.file_path, []).append(hit)
-    return [Hit(same[0].file, same[0].spec_id, np.unique(np.concatenate([h.positions for h in same]))) for same in by_path.values()]
+    return [
+        Hit(same[0].file, same[0].spec_id, np.unique(np.concatenate([h.positions for h in same])))
+        for same in by_path.values()
+    ]
 
 
 def _read(io: FileIO, path: str, ids: Sequence[int]) -> Iterator[tuple[pa.Table, int]]:

@@ -45,7 +45,9 @@ class CommitRequest:
 
     snapshot: Snapshot
     refs: tuple[tuple[str, int], ...] = ()
-    """Other tags and branches as they were seen; demanded by a commit that takes snapshots out, which one of them may need."""
+    """Other tags and branches as they were seen; demanded by a commit that takes snapshots out, which one of them may
+    need.
+    """
 
     expire: tuple[int, ...] = ()
 
@@ -77,8 +79,18 @@ class CommitRequest:
     def updates(self) -> tuple[TableUpdate, ...]:
         kept = None if self.main_ref is None else SnapshotRef.model_validate_json(self.main_ref)
         limits = {} if kept is None else kept.model_dump(by_alias=True, exclude={"snapshot_id", "snapshot_ref_type"})
-        main = {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": self.snapshot.snapshot_id, **limits}
-        tag = {"ref-name": TAG, "type": SnapshotRefType.TAG, "snapshot-id": self.snapshot.snapshot_id, "max-ref-age-ms": _FOR_EVER_MS}
+        main = {
+            "ref-name": MAIN_BRANCH,
+            "type": SnapshotRefType.BRANCH,
+            "snapshot-id": self.snapshot.snapshot_id,
+            **limits,
+        }
+        tag = {
+            "ref-name": TAG,
+            "type": SnapshotRefType.TAG,
+            "snapshot-id": self.snapshot.snapshot_id,
+            "max-ref-age-ms": _FOR_EVER_MS,
+        }
         moves = (SetSnapshotRefUpdate.model_validate(main), SetSnapshotRefUpdate.model_validate(tag))
         gone = (RemoveSnapshotsUpdate.model_validate({"snapshot-ids": list(self.expire)}),) if self.expire else ()
         return (AddSnapshotUpdate(snapshot=self.snapshot), *moves, *gone)

@@ -9,8 +9,8 @@ from urllib.parse import unquote, urlparse
 
 
 def sync_files(paths: Iterable[str]) -> None:
-    """Whoever wrote them: the system keeps one copy of a file's pages. Without it a power cut may leave a catalog that names empty
-    files, since the catalog's own database is synced and they are not. Raises `OSError`."""
+    """Whoever wrote them: the system keeps one copy of a file's pages. Without it a power cut may leave a catalog that
+    names empty files, since the catalog's own database is synced and they are not. Raises `OSError`."""
     found = [local for local in map(_local, paths) if local is not None]
     for path in (*found, *dict.fromkeys(map(os.path.dirname, found))):
         handle = os.open(path, os.O_RDONLY)

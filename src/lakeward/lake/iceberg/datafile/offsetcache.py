@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The offset set of a data file: its encoding, the checksummed cache beside the file, and the way back from the file itself.
+"""The offset set of a data file: its encoding, the checksummed cache beside the file, and the way back from the file
+itself.
 
 A lost, torn or stale cache costs a read of the `__offset` column and nothing else.
 """
@@ -25,7 +26,9 @@ _DENSE = 64
 
 
 def encode_offsets(values: Offsets) -> bytes:
-    """Ascending offsets as a compressed bitmap, or as deltas where they are sparse, with a checksum over the content."""
+    """Ascending offsets as a compressed bitmap, or as deltas where they are sparse, with a
+    checksum over the content.
+    """
     if len(values) and int(values[-1]) - int(values[0]) < _DENSE * len(values):
         bits = np.zeros(int(values[-1]) - int(values[0]) + 1, np.bool_)
         bits[values - values[0]] = True

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One Parquet file as it is written: encodings chosen from its first row group, then its statistics as Iceberg wants them."""
+"""One Parquet file as it is written: encodings chosen from its first row group, then its statistics as Iceberg wants
+them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
-from pyiceberg.io.pyarrow import compute_statistics_plan, data_file_statistics_from_parquet_metadata, parquet_path_to_id_mapping
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
 from pyiceberg.schema import Schema
 
 from lakeward.errors import InvalidConfig
@@ -40,7 +46,9 @@ class ParquetOptions:
     def parse(cls, properties: Mapping[str, str]) -> ParquetOptions:
         name = properties.get("write.parquet.compression-codec", "zstd").lower()
         if name not in _CODECS:
-            raise InvalidConfig(where="write.parquet.compression-codec", reason=f"{name!r} is not one of {', '.join(_CODECS)}")
+            raise InvalidConfig(
+                where="write.parquet.compression-codec", reason=f"{name!r} is not one of {', '.join(_CODECS)}"
+            )
         level = properties.get("write.parquet.compression-level")
         return cls(
             codec=_CODECS[name],
@@ -48,7 +56,9 @@ class ParquetOptions:
             page_bytes=int(properties.get("write.parquet.page-size-bytes", 1024 * 1024)),
             dictionary_bytes=int(properties.get("write.parquet.dict-size-bytes", 2 * 1024 * 1024)),
             # 64 MiB of Arrow is what a writer may hold: 10 to 20 MB of Parquet, large enough for every reader.
-            row_group_bytes=min(int(properties.get("write.parquet.row-group-size-bytes", 64 * 1024 * 1024)), 64 * 1024 * 1024),
+            row_group_bytes=min(
+                int(properties.get("write.parquet.row-group-size-bytes", 64 * 1024 * 1024)), 64 * 1024 * 1024
+            ),
             row_group_rows=int(properties.get("write.parquet.row-group-limit", 1_048_576)),
         )
 
@@ -60,7 +70,10 @@ def dictionary_columns(table: pa.Table) -> list[str]:
     for field, column in zip(table.schema, sample.columns, strict=True):
         if pa.types.is_nested(field.type):
             chosen += leaf_paths(field, field.name)
-        elif not pa.types.is_boolean(field.type) and pc.count_distinct(column, mode="all").as_py() <= _PAYS * len(sample) + 1:
+        elif (
+            not pa.types.is_boolean(field.type)
+            and pc.count_distinct(column, mode="all").as_py() <= _PAYS * len(sample) + 1
+        ):
             chosen.append(field.name)
     return chosen
 

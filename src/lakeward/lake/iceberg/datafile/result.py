@@ -89,7 +89,9 @@ class WriteResult:
         _, body, blobs = unpack(_KIND, _VERSION, data)
         files = tuple(_file_from(b, blob) for b, blob in zip(body["files"], blobs, strict=True))
         keys = tuple(_file_from(b, b"") for b in body.get("keys", ()))
-        return cls(bucket=Bucket(body["partition"], body["bucket"]), schema_id=body["schema_id"], files=files, keys=keys)
+        return cls(
+            bucket=Bucket(body["partition"], body["bucket"]), schema_id=body["schema_id"], files=files, keys=keys
+        )
 
 
 _COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")

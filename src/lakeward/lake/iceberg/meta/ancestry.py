@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reconcile (design.md 6.1): which snapshot of ours main stands on, and whether someone moved main behind our back.
 
-The order of things follows `reconcile` of the protocol's model. Only the comparison of live rows does I/O, and only where
-a chain was cut.
+The order of things follows `reconcile` of the protocol's model. Only the comparison of live rows does I/O, and only
+where a chain was cut.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ def walk(metadata: TableMetadata, start: int | None = None) -> Ancestry:
     return Ancestry(tuple(chain), is_cut)
 
 
-def reconcile(metadata: TableMetadata, summaries: SummaryReader, same_rows: SameRows, *, as_is: bool = False) -> Reconciled:
+def reconcile(
+    metadata: TableMetadata, summaries: SummaryReader, same_rows: SameRows, *, as_is: bool = False
+) -> Reconciled:
     """Raises `LakeRolledBack`, `LakeForeign`, `LakeTampered`. `as_is`: a rollback is accepted."""
     ancestry = walk(metadata)
     tag = metadata.refs.get(TAG)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A SQL catalog's own mark in the names of the metadata files it writes, so that it knows its leftovers from another catalog's files.
+"""A SQL catalog's own mark in the names of the metadata files it writes, so that it knows its leftovers from another
+catalog's files.
 
 A table that is registered in two catalogs has the metadata files of both in one folder; neither may delete the other's.
 """
@@ -13,12 +14,17 @@ from sqlalchemy import Column, Engine, MetaData, String, Table, insert, select
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 _MARKS = Table(
-    "lakeward_catalogs", MetaData(), Column("catalog_name", String(255), primary_key=True), Column("mark", String(8), nullable=False)
+    "lakeward_catalogs",
+    MetaData(),
+    Column("catalog_name", String(255), primary_key=True),
+    Column("mark", String(8), nullable=False),
 )
 
 
 def load_mark(engine: Engine, catalog_name: str) -> str | None:
-    """Eight hexadecimal digits, chosen once for a catalog and kept in its database; None where that may not be changed."""
+    """Eight hexadecimal digits, chosen once for a catalog and kept in its database; None where that may not
+    be changed.
+    """
     known = select(_MARKS.c.mark).where(_MARKS.c.catalog_name == catalog_name)
     try:
         with suppress(SQLAlchemyError):  # another process may make it at this moment

@@ -95,7 +95,9 @@ class IcebergConnection:
         return catalog
 
     def removes_old_metadata(self, catalog: Catalog) -> bool:
-        """Whether the catalog itself does what PyIceberg's table would do after a commit: REST servers and our own do."""
+        """Whether the catalog itself does what PyIceberg's table would do after a commit: REST
+        servers and our own do.
+        """
         return isinstance(catalog, RestCatalog) or self.options.get("type") == "sql"
 
     def load(self, path: TablePath) -> Table:
@@ -106,19 +108,25 @@ class IcebergConnection:
         return table
 
     def _shared(self, io: FileIO) -> FileIO:
-        """One per set of properties: an object store's client is dear to make, and a round loads its table several times."""
+        """One per set of properties: an object store's client is dear to make, and a round loads its table several
+        times.
+        """
         key = (type(io).__name__, *sorted((k, str(v)) for k, v in io.properties.items()))
         with self._lock:
             return self._storages.setdefault(key, io)
 
     def file_io(self, properties: Mapping[str, str], location: str) -> FileIO:
-        """Storage for a writer: this process's options and environment, and what the handle says of endpoint and region."""
+        """Storage for a writer: this process's options and environment, and what the handle says of endpoint and
+        region.
+        """
         return self._shared(load_file_io({**properties, **self.options}, location))
 
 
 def _open(name: str, options: dict[str, str]) -> Catalog:
     if options.get("type") == "sql":
-        from lakeward.lake.iceberg.meta.sqlcatalog import IcebergSqlCatalog  # SQLAlchemy comes with it, which REST clients need not load
+        from lakeward.lake.iceberg.meta.sqlcatalog import (
+            IcebergSqlCatalog,
+        )  # SQLAlchemy comes with it, which REST clients need not load
 
         return IcebergSqlCatalog(name, **{k: v for k, v in options.items() if k != "type"})
     return load_catalog(name, **options)
@@ -130,4 +138,6 @@ def identifier(path: TablePath) -> tuple[str, str]:
 
 def without_secrets(properties: Mapping[str, str]) -> dict[str, str]:
     """Properties that may travel: credentials come from each process's own environment."""
-    return {k: str(v) for k, v in properties.items() if not any(word in k.lower() for word in _SECRET_WORDS) and k != "uri"}
+    return {
+        k: str(v) for k, v in properties.items() if not any(word in k.lower() for word in _SECRET_WORDS) and k != "uri"
+    }

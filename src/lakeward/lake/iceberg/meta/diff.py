@@ -22,19 +22,25 @@ def diff_table(descriptor: TableDescriptor, metadata: TableMetadata) -> list[str
     found = metadata.schema()
     lines = _diff_columns([spell_field(f) for f in schema.fields], [spell_field(f) for f in found.fields])
     lines += _diff_keys(schema, found)
-    lines += _diff("partitioning", spell_spec(lake_spec(descriptor, schema), schema), spell_spec(metadata.spec(), found))
+    lines += _diff(
+        "partitioning", spell_spec(lake_spec(descriptor, schema), schema), spell_spec(metadata.spec(), found)
+    )
     lines += _diff("sort order", spell_order(lake_order(schema), schema), spell_order(metadata.sort_order(), found))
     return lines + _diff_version(metadata)
 
 
 def _diff_columns(expected: list[str], found: list[str]) -> list[str]:
     pairs = enumerate(zip_longest(expected, found), 1)
-    return [f"column {at}: expected {want or 'none'}, found {have or 'none'}" for at, (want, have) in pairs if want != have]
+    return [
+        f"column {at}: expected {want or 'none'}, found {have or 'none'}" for at, (want, have) in pairs if want != have
+    ]
 
 
 def _diff_keys(expected: Schema, found: Schema) -> list[str]:
     return _diff(
-        "identifier fields", ", ".join(sorted(expected.identifier_field_names())), ", ".join(sorted(found.identifier_field_names()))
+        "identifier fields",
+        ", ".join(sorted(expected.identifier_field_names())),
+        ", ".join(sorted(found.identifier_field_names())),
     )
 
 
@@ -61,8 +67,8 @@ def _name(schema: Schema, field_id: int) -> str:
 
 
 def check_fits(table: TableInfo, metadata: TableMetadata) -> None:
-    """Can a round write into it? Raises `LakeSchemaBroken`. Nullable columns that the lake has and the round does not know are fine:
-    ALTER changes the lake first."""
+    """Can a round write into it? Raises `LakeSchemaBroken`. Nullable columns that the lake has and the round does not
+    know are fine: ALTER changes the lake first."""
     schema, found = lake_schema(table.descriptor), metadata.schema()
     have = {f.name: spell_field(f) for f in found.fields}
     lines = [
@@ -72,7 +78,9 @@ def check_fits(table: TableInfo, metadata: TableMetadata) -> None:
     ]
     known = {f.name for f in schema.fields}
     lines += [f"column {f.name}: unknown and required" for f in found.fields if f.name not in known and f.required]
-    lines += _diff("partitioning", spell_spec(lake_spec(table.descriptor, schema), schema), spell_spec(metadata.spec(), found))
+    lines += _diff(
+        "partitioning", spell_spec(lake_spec(table.descriptor, schema), schema), spell_spec(metadata.spec(), found)
+    )
     lines += _diff_version(metadata)
     if lines:
         raise LakeSchemaBroken(table=str(table.path), diff="; ".join(lines))

@@ -29,9 +29,9 @@ KEEP_KEY = "history.expire.min-snapshots-to-keep"
 
 
 def plan_expiry(metadata: TableMetadata, now_ms: int, coming: int = 0) -> list[int]:
-    """Snapshots beyond age and number, oldest first. Kept: what any reference points to, all of other branches, and whatever lies
-    between main's head and our tag: cutting that chain would look like a rollback. `coming`: snapshots that the commit which takes
-    them out adds to main."""
+    """Snapshots beyond age and number, oldest first. Kept: what any reference points to, all of other branches, and
+    whatever lies between main's head and our tag: cutting that chain would look like a rollback. `coming`: snapshots
+    that the commit which takes them out adds to main."""
     cutoff = now_ms - _number(metadata.properties, AGE_KEY)
     kept = {ref.snapshot_id for ref in metadata.refs.values()}
     chain = walk(metadata).chain
@@ -76,7 +76,9 @@ def expiring(metadata: TableMetadata, ids: Sequence[int]) -> list[ExpiringSnapsh
 
 def _trace(snapshot: Snapshot, statistics: list[str]) -> str:
     # An offsets file that another system wrote is that system's.
-    return json.dumps({"list": snapshot.manifest_list, "files": [*filter(is_ours, _offset_files(snapshot)), *statistics]})
+    return json.dumps(
+        {"list": snapshot.manifest_list, "files": [*filter(is_ours, _offset_files(snapshot)), *statistics]}
+    )
 
 
 def _offset_files(snapshot: Snapshot) -> list[str]:
@@ -113,9 +115,13 @@ class Reachable:
         self._io = io
 
     def files(self, metadata: TableMetadata) -> set[str]:
-        """Everything that the retained snapshots need. A manifest that cannot be read is raised: nothing may be deleted then."""
+        """Everything that the retained snapshots need. A manifest that cannot be read is raised: nothing may be deleted
+        then.
+        """
         beside = {canonical(f) for s in metadata.snapshots for f in _offset_files(s)}
-        beside |= {canonical(s.statistics_path) for s in (*metadata.statistics, *getattr(metadata, "partition_statistics", ()))}
+        beside |= {
+            canonical(s.statistics_path) for s in (*metadata.statistics, *getattr(metadata, "partition_statistics", ()))
+        }
         manifests = self._manifests(s.manifest_list for s in metadata.snapshots)
         lists = {canonical(s.manifest_list) for s in metadata.snapshots}
         return {*beside, *lists, *map(canonical, manifests)}.union(*(self._paths(m) for m in manifests.values()))
@@ -144,6 +150,8 @@ class Reachable:
 
 
 def only_in(io: FileIO, gone: Sequence[ExpiringSnapshot], metadata: TableMetadata) -> list[str]:
-    """Files that the gone snapshots referenced and no retained one does, in the order in which they are to be deleted."""
+    """Files that the gone snapshots referenced and no retained one does, in the order in which
+    they are to be deleted.
+    """
     reachable = Reachable(io)
     return reachable.traced(gone).deletion_order(reachable.files(metadata))

@@ -14,11 +14,15 @@ from requests.exceptions import RequestException
 from lakeward.errors import LakeTableGone, LakeUnavailable
 
 OUTSIDE = (OSError, RESTError, RequestException, pa.ArrowException)
-"""Catalog or storage did not do what was asked; `requests` errors are `OSError`s too. Beside these: `database_errors()`."""
+"""Catalog or storage did not do what was asked; `requests` errors are `OSError`s too. Beside these:
+`database_errors()`.
+"""
 
 
 def database_errors() -> tuple[type[Exception], ...]:
-    """SQLAlchemy's, where it is in use. Jobs and workers on a REST catalog need not wait for its import, a third of a second."""
+    """SQLAlchemy's, where it is in use. Jobs and workers on a REST catalog need not wait for its import, a third of a
+    second.
+    """
     module = sys.modules.get("sqlalchemy.exc")
     return () if module is None else (module.SQLAlchemyError,)
 

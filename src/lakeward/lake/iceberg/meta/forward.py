@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A catalog that came back from an older copy: each table's pointer goes forward to the table's newest metadata file.
 
-The copy names a file that the table outgrew, and after `write.metadata.previous-versions-max` commits deleted. The newest one lies
-in the same folder; this catalog wrote it, so its name carries the catalog's mark. Never backwards, never to another table's.
+The copy names a file that the table outgrew, and after `write.metadata.previous-versions-max` commits deleted. The
+newest one lies in the same folder; this catalog wrote it, so its name carries the catalog's mark. Never backwards,
+never to another table's.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ class Forward:
 
 
 def move_forward(connection: IcebergConnection) -> list[Forward]:
-    """Called once, before anybody uses the catalog. Everything is planned before the first pointer moves, and a crash in the middle
-    leaves pointers that a repeated call moves. Raises `LakeHistoriesDiffer`, `LakeUnavailable`."""
+    """Called once, before anybody uses the catalog. Everything is planned before the first pointer moves, and a crash
+    in the middle leaves pointers that a repeated call moves. Raises `LakeHistoriesDiffer`, `LakeUnavailable`."""
     catalog = connection.catalog
     assert isinstance(catalog, IcebergSqlCatalog)
     io = PyArrowFileIO(dict(connection.options))
@@ -85,7 +86,11 @@ def _plan(catalog: IcebergSqlCatalog, io: PyArrowFileIO, table: str, pointer: st
         return Forward(table=table, before=pointer, after=newest.location, words=words)
     if here is not None:
         return None
-    return Forward(table=table, before=pointer, words=f"not moved: {pointer} is gone, and {_why_not(pointer, found, catalog.mark or '')}")
+    return Forward(
+        table=table,
+        before=pointer,
+        words=f"not moved: {pointer} is gone, and {_why_not(pointer, found, catalog.mark or '')}",
+    )
 
 
 def _why_not(pointer: str, found: Sequence[MetadataVersion], mark: str) -> str:
@@ -96,9 +101,12 @@ def _why_not(pointer: str, found: Sequence[MetadataVersion], mark: str) -> str:
     return f"{found[-1]} is of another table, made later in the same folder"
 
 
-def plan_forward(table: str, pointer: str, here: MetadataVersion | None, found: Sequence[MetadataVersion]) -> MetadataVersion | None:
-    """The newest of `found`, all of this table and from its catalog; None when none is newer than the pointer's file. `here` is that
-    file, if it is still there. Raises `LakeHistoriesDiffer` when the newest does not follow from it, or another may be as new."""
+def plan_forward(
+    table: str, pointer: str, here: MetadataVersion | None, found: Sequence[MetadataVersion]
+) -> MetadataVersion | None:
+    """The newest of `found`, all of this table and from its catalog; None when none is newer than the pointer's file.
+    `here` is that file, if it is still there. Raises `LakeHistoriesDiffer` when the newest does not follow from it, or
+    another may be as new."""
     ahead = {v.name: v for v in found if v.number > _number(pointer)}
     if not ahead:
         return None
@@ -114,7 +122,9 @@ def plan_forward(table: str, pointer: str, here: MetadataVersion | None, found: 
 
 
 def _history(newest: MetadataVersion, ahead: Mapping[str, MetadataVersion]) -> set[str]:
-    """Names of what it was made from: a version names the last ones before it, the oldest of those the ones before that."""
+    """Names of what it was made from: a version names the last ones before it, the oldest of those the ones before
+    that.
+    """
     history = {newest.name, *newest.before}
     oldest = min(history, key=_number)
     while oldest in ahead and not history.issuperset(ahead[oldest].before):
@@ -123,9 +133,11 @@ def _history(newest: MetadataVersion, ahead: Mapping[str, MetadataVersion]) -> s
     return history
 
 
-def _is_rival(other: MetadataVersion, newest: MetadataVersion, history: set[str], ahead: Mapping[str, MetadataVersion]) -> bool:
-    """Outside the newest one's history. A commit that crashed leaves one file that is older than the newest and that nothing was made
-    from; anything more is a history of its own, as after a start without --restored."""
+def _is_rival(
+    other: MetadataVersion, newest: MetadataVersion, history: set[str], ahead: Mapping[str, MetadataVersion]
+) -> bool:
+    """Outside the newest one's history. A commit that crashed leaves one file that is older than the newest and that
+    nothing was made from; anything more is a history of its own, as after a start without --restored."""
     if other.name in history:
         return False
     if other.number == newest.number or other.updated_at_ms > newest.updated_at_ms:
@@ -135,19 +147,27 @@ def _is_rival(other: MetadataVersion, newest: MetadataVersion, history: set[str]
 
 
 def _is_same(version: MetadataVersion, here: MetadataVersion | None, pointer: str, mark: str) -> bool:
-    return version.table_uuid == here.table_uuid if here is not None else names_table(_name(pointer), mark, version.table_uuid)
+    return (
+        version.table_uuid == here.table_uuid
+        if here is not None
+        else names_table(_name(pointer), mark, version.table_uuid)
+    )
 
 
 def _find(io: PyArrowFileIO, pointer: str, mark: str) -> tuple[MetadataVersion | None, list[MetadataVersion]]:
     """The pointer's file, and those with higher numbers that the catalog of this mark wrote beside it."""
     folder = pointer.rpartition("/")[0]
-    names = [f.name for f in list_folder(io, folder) if mark and carries(f.name, mark) and _number(f.name) > _number(pointer)]
+    names = [
+        f.name for f in list_folder(io, folder) if mark and carries(f.name, mark) and _number(f.name) > _number(pointer)
+    ]
     read = [_read(io, f"{folder}/{name}") for name in sorted(names)]
     return _read(io, pointer), [version for version in read if version is not None]
 
 
 def _read(io: PyArrowFileIO, location: str) -> MetadataVersion | None:
-    """None when it is gone, or not whole: a file is on disk before a catalog names it, so a torn one was never the table's."""
+    """None when it is gone, or not whole: a file is on disk before a catalog names it, so a torn one was never the
+    table's.
+    """
     try:
         metadata: TableMetadata = FromInputFile.table_metadata(io.new_input(location))
     except (FileNotFoundError, ValueError, ValidationError):

@@ -27,7 +27,9 @@ PREFIX = "lakeward-intent-"
 
 
 class IcebergIntentStore(IntentStore):
-    """Names begin otherwise than those of our data and manifests, so that orphan removal does not take them for such."""
+    """Names begin otherwise than those of our data and manifests, so that orphan removal does not take them
+    for such.
+    """
 
     def __init__(self, connection: IcebergConnection, table: TableInfo) -> None:
         self._connection, self._table = connection, table
@@ -46,11 +48,19 @@ class IcebergIntentStore(IntentStore):
                 self._write(table, replace(found, state=IntentState.ABANDONED))
 
     def open_intents(self, table_id: TableId) -> Sequence[Intent]:
-        """One whose round is in the lake counts as committed: whoever recorded it may have died before it could say so."""
+        """One whose round is in the lake counts as committed: whoever recorded it may have
+        died before it could say so.
+        """
         table = self._connection.load(self._table.path)
-        landed = {s.summary.additional_properties.get(ROUND_KEY) for s in table.metadata.snapshots if s.summary is not None}
+        landed = {
+            s.summary.additional_properties.get(ROUND_KEY) for s in table.metadata.snapshots if s.summary is not None
+        }
         with lake_errors(str(self._table.path), "list intents of"):
-            found = [i for i in (_read(table.io, path) for path in self._list(table)) if i is not None and i.table_id == table_id]
+            found = [
+                i
+                for i in (_read(table.io, path) for path in self._list(table))
+                if i is not None and i.table_id == table_id
+            ]
         known = [replace(i, state=IntentState.COMMITTED) if i.round_id in landed else i for i in found]
         return sorted(known, key=lambda i: i.recorded_at_ms)
 

@@ -108,7 +108,9 @@ class ManifestTarget:
         return self.made[-1]
 
 
-def write_manifest(target: ManifestTarget, spec: PartitionSpec, content: ManifestContent, entries: Sequence[ManifestEntry]) -> ManifestFile:
+def write_manifest(
+    target: ManifestTarget, spec: PartitionSpec, content: ManifestContent, entries: Sequence[ManifestEntry]
+) -> ManifestFile:
     path = target.new_path("m")
     metadata = {
         "schema": target.schema.model_dump_json(),
@@ -119,15 +121,22 @@ def write_manifest(target: ManifestTarget, spec: PartitionSpec, content: Manifes
         "avro.codec": _CODEC,
     }
     output = target.io.new_output(path)
-    with AvroOutputFile[ManifestEntry](output, _entry_schema(spec, target.schema), "manifest_entry", metadata=metadata) as writer:
+    with AvroOutputFile[ManifestEntry](
+        output, _entry_schema(spec, target.schema), "manifest_entry", metadata=metadata
+    ) as writer:
         writer.write_block(list(entries))
     return _describe(target, spec, content, entries, path, len(output))
 
 
 def _entry_schema(spec: PartitionSpec, schema: Schema) -> Schema:
-    """Version 2's layout with the partition's type, and `equality_ids` as list<int>: PyIceberg says long, and Java fails on it."""
+    """Version 2's layout with the partition's type, and `equality_ids` as list<int>: PyIceberg says long, and Java
+    fails on it.
+    """
     partition = StructType(
-        *[NestedField(f.field_id, f.name, f.field_type, required=f.required) for f in spec.partition_type(schema).fields]
+        *[
+            NestedField(f.field_id, f.name, f.field_type, required=f.required)
+            for f in spec.partition_type(schema).fields
+        ]
     )
     ids = NestedField(135, "equality_ids", ListType(136, IntegerType(), element_required=True), required=False)
     swapped = {102: NestedField(102, "partition", partition, required=True), 135: ids}
@@ -137,7 +146,12 @@ def _entry_schema(spec: PartitionSpec, schema: Schema) -> Schema:
 
 
 def _describe(
-    target: ManifestTarget, spec: PartitionSpec, content: ManifestContent, entries: Sequence[ManifestEntry], path: str, length: int
+    target: ManifestTarget,
+    spec: PartitionSpec,
+    content: ManifestContent,
+    entries: Sequence[ManifestEntry],
+    path: str,
+    length: int,
 ) -> ManifestFile:
     files = dict.fromkeys(ManifestEntryStatus, 0)
     rows = dict.fromkeys(ManifestEntryStatus, 0)
@@ -164,7 +178,9 @@ def _describe(
     )
 
 
-def write_manifest_list(target: ManifestTarget, parent_id: int | None, sequence: int, manifests: Iterable[ManifestFile]) -> str:
+def write_manifest_list(
+    target: ManifestTarget, parent_id: int | None, sequence: int, manifests: Iterable[ManifestFile]
+) -> str:
     path = target.new_path(f"snap-{target.snapshot_id}")
     metadata = {
         "snapshot-id": str(target.snapshot_id),
@@ -198,7 +214,9 @@ def added(files: Iterable[DataFile], snapshot_id: int) -> list[ManifestEntry]:
 
 
 def remember(manifest: ManifestFile, entries: Sequence[ManifestEntry], sequence: int) -> None:
-    """Keeps the entries of a manifest just written, with what they will inherit. If its snapshot never lands, nobody asks."""
+    """Keeps the entries of a manifest just written, with what they will inherit. If its snapshot never lands, nobody
+    asks.
+    """
     made = []
     for entry in entries:
         entry.data_file.spec_id = manifest.partition_spec_id
@@ -208,12 +226,17 @@ def remember(manifest: ManifestFile, entries: Sequence[ManifestEntry], sequence:
 
 def existing(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
     return [
-        ManifestEntry(ManifestEntryStatus.EXISTING, e.snapshot_id, e.sequence_number, e.file_sequence_number, e.data_file) for e in entries
+        ManifestEntry(
+            ManifestEntryStatus.EXISTING, e.snapshot_id, e.sequence_number, e.file_sequence_number, e.data_file
+        )
+        for e in entries
     ]
 
 
 def plan_merges(manifests: Sequence[ManifestFile], fanout: int = _FANOUT) -> list[list[ManifestFile]]:
-    """Groups to be merged: manifests of one content, spec and size tier, as soon as there are `fanout` of them. Pure."""
+    """Groups to be merged: manifests of one content, spec and size tier, as soon as there are `fanout` of
+    them. Pure.
+    """
     tiers: dict[tuple[ManifestContent, int, int], list[ManifestFile]] = defaultdict(list)
     for manifest in manifests:
         tiers[(manifest.content, manifest.partition_spec_id, _tier(live_count(manifest), fanout))].append(manifest)
@@ -232,7 +255,9 @@ def _tier(count: int, fanout: int) -> int:
     return tier
 
 
-def merge_manifests(target: ManifestTarget, manifests: Sequence[ManifestFile], specs: dict[int, PartitionSpec]) -> list[ManifestFile]:
+def merge_manifests(
+    target: ManifestTarget, manifests: Sequence[ManifestFile], specs: dict[int, PartitionSpec]
+) -> list[ManifestFile]:
     """The same live files in fewer manifests. Empty ones go."""
     kept = [m for m in manifests if live_count(m)]
     for group in plan_merges(kept):

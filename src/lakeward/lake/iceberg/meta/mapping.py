@@ -22,7 +22,8 @@ LAKE_PREFIX = "iceberg."
 OTHER_PREFIX = "fluss."
 SYSTEM = (BUCKET, OFFSET, TIMESTAMP)
 PARTITION_TYPES = (
-    model.StringType, model.CharType, model.BooleanType, model.Int8Type, model.Int16Type, model.Int32Type, model.Int64Type, model.DateType,
+    model.StringType, model.CharType, model.BooleanType, model.Int8Type, model.Int16Type, model.Int32Type,
+    model.Int64Type, model.DateType,
 )  # fmt: skip
 """Types whose text in a partition's name reads back as one value and one only."""
 
@@ -46,7 +47,11 @@ def lake_schema(descriptor: TableDescriptor, table: str = "?") -> Schema:
     nested, ids = itertools.count(10_000), itertools.count(1)
     fields = [
         ice.NestedField(
-            next(ids), c.name, to_iceberg_type(c.type, f"{table}.{c.name}", nested), required=not c.type.nullable, doc=c.comment
+            next(ids),
+            c.name,
+            to_iceberg_type(c.type, f"{table}.{c.name}", nested),
+            required=not c.type.nullable,
+            doc=c.comment,
         )
         for c in descriptor.schema.columns
     ]
@@ -69,10 +74,15 @@ def has_bucket_transform(descriptor: TableDescriptor) -> bool:
 
 def lake_spec(descriptor: TableDescriptor, schema: Schema) -> PartitionSpec:
     ids = itertools.count(PARTITION_FIELD_ID_START)
-    fields = [PartitionField(schema.find_field(k).field_id, next(ids), IdentityTransform(), k) for k in descriptor.partition_keys]
+    fields = [
+        PartitionField(schema.find_field(k).field_id, next(ids), IdentityTransform(), k)
+        for k in descriptor.partition_keys
+    ]
     if has_bucket_transform(descriptor):
         key = descriptor.bucket_keys[0]
-        last = PartitionField(schema.find_field(key).field_id, next(ids), BucketTransform(descriptor.bucket_count), f"{key}_bucket")
+        last = PartitionField(
+            schema.find_field(key).field_id, next(ids), BucketTransform(descriptor.bucket_count), f"{key}_bucket"
+        )
     else:
         last = PartitionField(schema.find_field(BUCKET).field_id, next(ids), IdentityTransform(), BUCKET)
     return PartitionSpec(*fields, last)
@@ -101,21 +111,29 @@ def check_descriptor(path: TablePath, descriptor: TableDescriptor) -> None:
         _check_bucket_key(descriptor, schema)
     version = lake_properties(descriptor)["format-version"]
     if version != "2":
-        raise InvalidTable(table=str(path), field="iceberg.format-version", value=version, reason="tables are written in version 2")
+        raise InvalidTable(
+            table=str(path), field="iceberg.format-version", value=version, reason="tables are written in version 2"
+        )
     form = lake_properties(descriptor)["write.format.default"]
     if form != "parquet":
-        raise InvalidTable(table=str(path), field="iceberg.write.format.default", value=form, reason="files are written as parquet")
+        raise InvalidTable(
+            table=str(path), field="iceberg.write.format.default", value=form, reason="files are written as parquet"
+        )
 
 
 def _check_partition_key(path: TablePath, descriptor: TableDescriptor, name: str) -> None:
     kind = descriptor.schema.column(name).type
     if not isinstance(kind, PARTITION_TYPES):
         allowed = ", ".join(t.keyword for t in PARTITION_TYPES)
-        raise UnsupportedType(where=f"{path}, partition key {name}", type=str(kind), by="Iceberg", reason=f"allowed are {allowed}")
+        raise UnsupportedType(
+            where=f"{path}, partition key {name}", type=str(kind), by="Iceberg", reason=f"allowed are {allowed}"
+        )
 
 
 def _check_bucket_key(descriptor: TableDescriptor, schema: Schema) -> None:
     name = descriptor.bucket_keys[0]
     if not BucketTransform(descriptor.bucket_count).can_transform(schema.find_field(name).field_type):
         kind = descriptor.schema.column(name).type.sql
-        raise UnsupportedBucketKey(column=name, type=kind, function="iceberg", reason="Iceberg has no bucket transform for it")
+        raise UnsupportedBucketKey(
+            column=name, type=kind, function="iceberg", reason="Iceberg has no bucket transform for it"
+        )

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Buckets and Iceberg's partition tuples: from a split's bucket to the tuple of its files, and back from a file to its bucket."""
+"""Buckets and Iceberg's partition tuples: from a split's bucket to the tuple of its files, and back from a file to its
+bucket.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,12 @@ def partition_record(spec: PartitionSpec, schema: Schema, bucket: Bucket) -> Rec
     """The partition tuple of a split's files: the partition's values, then the bucket's number."""
     values = partition_values(bucket.partition)
     if len(values) != len(spec.fields) - 1:
-        raise InvalidRequest(what=f"bucket {bucket}", reason=f"the lake table has {len(spec.fields) - 1} partition keys")
-    typed = [parse_value(schema.find_field(f.source_id).field_type, v) for f, v in zip(spec.fields, values, strict=False)]
+        raise InvalidRequest(
+            what=f"bucket {bucket}", reason=f"the lake table has {len(spec.fields) - 1} partition keys"
+        )
+    typed = [
+        parse_value(schema.find_field(f.source_id).field_type, v) for f, v in zip(spec.fields, values, strict=False)
+    ]
     return Record(*typed, bucket.number)
 
 
@@ -77,7 +83,9 @@ def bucket_of(spec: PartitionSpec, schema: Schema, record: Record, partition_key
 
 def _bucket_number(spec: PartitionSpec, schema: Schema, record: Record) -> int | None:
     for at, field in enumerate(spec.fields):
-        is_identity = isinstance(field.transform, IdentityTransform) and schema.find_field(field.source_id).name == BUCKET
+        is_identity = (
+            isinstance(field.transform, IdentityTransform) and schema.find_field(field.source_id).name == BUCKET
+        )
         if is_identity or isinstance(field.transform, BucketTransform):
             number: int | None = record[at]
             return number

@@ -107,7 +107,9 @@ class IcebergSqlCatalog(SqlCatalog):
             made = self._try_commit(table.name(), requirements, updates)
             if made is not None:
                 return made
-        raise CommitFailedException(f"Table has been updated by others {_ATTEMPTS} times in a row: {'.'.join(table.name())}")
+        raise CommitFailedException(
+            f"Table has been updated by others {_ATTEMPTS} times in a row: {'.'.join(table.name())}"
+        )
 
     def _try_commit(
         self, name: tuple[str, ...], requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
@@ -198,7 +200,11 @@ def _check_unnamed(change: TableUpdate, metadata: TableMetadata) -> None:
 
 
 def _check_sequence(change: TableUpdate, metadata: TableMetadata) -> None:
-    """A snapshot numbered before others were added lost a race, and is no bad request: its writer reads again and retries."""
+    """A snapshot numbered before others were added lost a race, and is no bad request: its writer reads again and
+    retries.
+    """
     last = getattr(metadata, "last_sequence_number", 0)
     if isinstance(change, AddSnapshotUpdate) and metadata.snapshots and (change.snapshot.sequence_number or 0) <= last:
-        raise CommitFailedException(f"snapshot has sequence number {change.snapshot.sequence_number}, the table is at {last}")
+        raise CommitFailedException(
+            f"snapshot has sequence number {change.snapshot.sequence_number}, the table is at {last}"
+        )

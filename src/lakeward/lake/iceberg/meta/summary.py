@@ -34,7 +34,9 @@ INLINE_LIMIT = 16 * 1024
 """An offset map above this goes to a file: every metadata file holds every retained summary."""
 
 OWN_OFFSETS_KEY = "lakeward.offsets"
-"""Offsets of a snapshot in the Fluss setting, where `fluss-offsets` names a file that Fluss deletes after the next commit."""
+"""Offsets of a snapshot in the Fluss setting, where `fluss-offsets` names a file that Fluss deletes after the next
+commit.
+"""
 
 _FLUSS_PATH = re.compile(r"-(\d+)/metadata/[^/]+\.offsets$")
 
@@ -51,7 +53,10 @@ MISSING_KEY = "lakeward.missing-replaced"
 def summary_of(snapshot: Snapshot) -> dict[str, str]:
     if snapshot.summary is None:
         return {}
-    return {"operation": snapshot.summary.operation.value, **{k: str(v) for k, v in snapshot.summary.additional_properties.items()}}
+    return {
+        "operation": snapshot.summary.operation.value,
+        **{k: str(v) for k, v in snapshot.summary.additional_properties.items()},
+    }
 
 
 class SummaryReader:
@@ -63,8 +68,8 @@ class SummaryReader:
         self._files: dict[str, dict[str, Any]] = {}
 
     def owner(self, snapshot: Snapshot) -> str | None:
-        """The table id the snapshot carries; None for a foreign one. The Fluss plugin's is in the path of its offsets file, which
-        is gone once a newer snapshot is registered with Fluss."""
+        """The table id the snapshot carries; None for a foreign one. The Fluss plugin's is in the path of its offsets
+        file, which is gone once a newer snapshot is registered with Fluss."""
         summary = summary_of(snapshot)
         if TABLE_ID_KEY in summary:
             return summary[TABLE_ID_KEY]
@@ -94,7 +99,9 @@ class SummaryReader:
         try:
             return int(text)
         except ValueError as error:
-            raise LakeTampered(table=self.table, snapshot=str(snapshot.snapshot_id), what=key, reason=f"{text!r} is no number") from error
+            raise LakeTampered(
+                table=self.table, snapshot=str(snapshot.snapshot_id), what=key, reason=f"{text!r} is no number"
+            ) from error
 
     def snapshot(self, snapshot: Snapshot, offsets: OffsetMap | None) -> LakeSnapshot:
         summary = summary_of(snapshot)
@@ -143,7 +150,9 @@ def fluss_partitions(table: TableInfo) -> dict[str, str] | None:
 
 
 def fluss_offsets(body: Mapping[str, Any], partitions: Mapping[str, str] | None) -> OffsetMap:
-    """Fluss's own offsets file; -1 is unknown. Its partitions have numbers; one that Fluss no longer has keeps its number."""
+    """Fluss's own offsets file; -1 is unknown. Its partitions have numbers; one that Fluss no longer has keeps its
+    number.
+    """
     if "partition_offsets" in body:
         pairs = [(str(p["partition_id"]), p["bucket_offsets"]) for p in body["partition_offsets"]]
         names = {i: i if partitions is None else partitions.get(i, f"{GONE_PARTITION}{i}") for i, _ in pairs}

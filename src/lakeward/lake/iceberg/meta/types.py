@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model types to Iceberg types, Iceberg types to the Arrow types that files are written with, and their spelling in a diff."""
+"""Model types to Iceberg types, Iceberg types to the Arrow types that files are written with, and their spelling in a
+diff.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ _ARROW: dict[type[ice.IcebergType], pa.DataType] = {
 
 
 def to_iceberg_type(kind: model.DataType, where: str, ids: Iterator[int] | None = None) -> ice.IcebergType:
-    """The Iceberg type; ids of nested fields are provisional, the catalog assigns them anew. Raises `UnsupportedType`."""
+    """The Iceberg type; ids of nested fields are provisional, the catalog assigns them anew. Raises
+    `UnsupportedType`.
+    """
     ids = ids if ids is not None else itertools.count(1000)
     if type(kind) in _PLAIN:
         return _PLAIN[type(kind)]
@@ -85,7 +89,9 @@ def _precise(kind: model.DataType, where: str) -> ice.IcebergType:
 
 def _map(kind: model.MapType, where: str, ids: Iterator[int]) -> ice.MapType:
     key, value = to_iceberg_type(kind.key, f"{where}.key", ids), to_iceberg_type(kind.value, f"{where}.value", ids)
-    return ice.MapType(key_id=next(ids), key_type=key, value_id=next(ids), value_type=value, value_required=not kind.value.nullable)
+    return ice.MapType(
+        key_id=next(ids), key_type=key, value_id=next(ids), value_type=value, value_required=not kind.value.nullable
+    )
 
 
 def _row_field(field: model.RowField, where: str, ids: Iterator[int]) -> ice.NestedField:
@@ -112,7 +118,9 @@ def to_arrow_type(kind: ice.IcebergType) -> pa.DataType:
 
 
 def to_arrow_field(field: ice.NestedField) -> pa.Field:
-    return pa.field(field.name, to_arrow_type(field.field_type), not field.required, {FIELD_ID: str(field.field_id).encode()})
+    return pa.field(
+        field.name, to_arrow_type(field.field_type), not field.required, {FIELD_ID: str(field.field_id).encode()}
+    )
 
 
 def to_arrow_schema(schema: Schema) -> pa.Schema:

@@ -40,4 +40,6 @@ def check_scheme(warehouse: str) -> None:
 
 
 def _unwritable(warehouse: str, error: OSError) -> InvalidConfig:
-    return InvalidConfig(where="datalake.iceberg.warehouse", reason=f"{warehouse} cannot be written to: {describe(error)}")
+    return InvalidConfig(
+        where="datalake.iceberg.warehouse", reason=f"{warehouse} cannot be written to: {describe(error)}"
+    )

@@ -39,7 +39,9 @@ class Keeper:
 
     `gone`: offsets whose rows go as well and whose positions are not known."""
 
-    def __init__(self, positions: Offsets, keys: Sequence[tuple[tuple[str, ...], pa.Table]], gone: OffsetSet | None = None) -> None:
+    def __init__(
+        self, positions: Offsets, keys: Sequence[tuple[tuple[str, ...], pa.Table]], gone: OffsetSet | None = None
+    ) -> None:
         self._positions, self._keys, self._gone = positions, keys, gone
         self.columns = tuple(dict.fromkeys([*(n for names, _ in keys for n in names), *([OFFSET] if gone else [])]))
 
@@ -63,8 +65,8 @@ class DeleteFilter:
         self._keys: dict[str, pa.Table] = {}
 
     def of(self, planned: PlannedFile, gone: OffsetSet | None = None) -> Keeper:
-        """`gone`: offsets whose rows are left out as well. They become positions where the file's offsets are at hand: decoding its
-        `__offset` column for every row takes a seventh of a read."""
+        """`gone`: offsets whose rows are left out as well. They become positions where the file's offsets are at hand:
+        decoding its `__offset` column for every row takes a seventh of a read."""
         path = canonical(planned.file.file_path)
         parts: list[Offsets] = []
         keys: dict[tuple[str, ...], list[pa.Table]] = {}
@@ -79,7 +81,11 @@ class DeleteFilter:
         if gone and (found := self._find_rows(planned, gone)) is not None:
             parts, gone = [*parts, found], None
         positions = np.sort(np.concatenate(parts)) if parts else np.empty(0, np.int64)
-        return Keeper(positions, [(names, pa.concat_tables(tables, promote_options="permissive")) for names, tables in keys.items()], gone)
+        return Keeper(
+            positions,
+            [(names, pa.concat_tables(tables, promote_options="permissive")) for names, tables in keys.items()],
+            gone,
+        )
 
     def _find_rows(self, planned: PlannedFile, gone: OffsetSet) -> Offsets | None:
         """Positions of these offsets in a file; None where they are better looked up batch by batch."""
@@ -110,7 +116,10 @@ class DeleteFilter:
             table = pq.ParquetFile(source).read(columns=["file_path", "pos"], use_threads=False)
         names = table.column("file_path").combine_chunks().dictionary_encode()
         positions, index = table.column("pos").to_numpy(), names.indices.to_numpy()
-        return {canonical(name): positions[index == at].astype(np.int64) for at, name in enumerate(names.dictionary.to_pylist())}
+        return {
+            canonical(name): positions[index == at].astype(np.int64)
+            for at, name in enumerate(names.dictionary.to_pylist())
+        }
 
     def _load_keys(self, delete: DeleteEntry, names: tuple[str, ...]) -> pa.Table:
         path = delete.file.file_path
@@ -140,7 +149,9 @@ def matching_rows(rows: pa.Table, deleted: pa.Table) -> Mask:
     codes = np.zeros(rows.num_rows + deleted.num_rows, np.int64)
     for name in rows.column_names:
         kind = rows.schema.field(name).type
-        joined = pa.chunked_array([*rows.column(name).chunks, *deleted.column(name).cast(kind).chunks], kind).combine_chunks()
+        joined = pa.chunked_array(
+            [*rows.column(name).chunks, *deleted.column(name).cast(kind).chunks], kind
+        ).combine_chunks()
         values = joined.dictionary_encode().indices.fill_null(-1).to_numpy() + 1
         codes = np.unique(codes * (int(values.max(initial=0)) + 1) + values, return_inverse=True)[1]
     found: Mask = np.isin(codes[: rows.num_rows], codes[rows.num_rows :])

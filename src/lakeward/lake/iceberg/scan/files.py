@@ -63,7 +63,9 @@ class FileIndex:
     def _indexed(self, entry: ManifestEntry, spec_id: int) -> IndexedFile:
         file = entry.data_file
         bucket = bucket_of(self._specs[spec_id], self._schema, file.partition, self._keys)
-        return IndexedFile(entry, spec_id, bucket, _bound(file.lower_bounds, self.offset_id), _bound(file.upper_bounds, self.offset_id))
+        return IndexedFile(
+            entry, spec_id, bucket, _bound(file.lower_bounds, self.offset_id), _bound(file.upper_bounds, self.offset_id)
+        )
 
 
 def _bound(bounds: dict[int, bytes] | None, field_id: int) -> int | None:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files and row groups a filter lets out, by the bounds that manifests and Parquet footers keep of their columns."""
+"""Which files and row groups a filter lets out, by the bounds that manifests and Parquet footers keep of
+their columns.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,9 @@ class FilterBounds:
     def _between(self, name: str, low: Any, high: Any, has_nulls: bool) -> pc.Expression:
         kind, column = self._schema.field(name).type, pc.field(name)
         try:
-            between = (column >= pa.scalar(low, kind)) & ((column <= pa.scalar(high, kind)) if high is not None else pc.scalar(True))
+            between = (column >= pa.scalar(low, kind)) & (
+                (column <= pa.scalar(high, kind)) if high is not None else pc.scalar(True)
+            )
         except (pa.ArrowException, TypeError, ValueError):
             return pc.scalar(True)
         return between | column.is_null() if has_nulls else between

@@ -35,8 +35,8 @@ _NO_MATCH = re.compile(r"No match for FieldRef\.Name\((.+?)\) in")
 
 
 class Scan:
-    """One projection of one table. `names` are columns of today's lake schema, system columns included. `without`: rows that are left
-    out besides those that the snapshot deletes."""
+    """One projection of one table. `names` are columns of today's lake schema, system columns included. `without`: rows
+    that are left out besides those that the snapshot deletes."""
 
     def __init__(
         self,
@@ -52,13 +52,17 @@ class Scan:
         self._types = {f.name: to_arrow_type(f.field_type) for f in self._schema.fields}
         unknown = [n for n in names if n not in self._types]
         if unknown:
-            raise InvalidRequest(what=f"columns {', '.join(unknown)}", reason=f"the lake table has {', '.join(self._types)}")
+            raise InvalidRequest(
+                what=f"columns {', '.join(unknown)}", reason=f"the lake table has {', '.join(self._types)}"
+            )
         filtered = _filter_columns(filter, self._types)
         self._read = (*self._names, *(n for n in filtered if n not in self._names))
         self._bounds = None if filter is None else FilterBounds(filter, filtered, self._types)
         self._filters = DeleteFilter(table.io, self._schema)
 
-    def batches(self, snapshot: Snapshot, buckets: set[Bucket | None] | None) -> Iterator[tuple[Bucket | None, pa.RecordBatch]]:
+    def batches(
+        self, snapshot: Snapshot, buckets: set[Bucket | None] | None
+    ) -> Iterator[tuple[Bucket | None, pa.RecordBatch]]:
         """Each with the bucket of its file; None where the file does not say."""
         files = [f for f in self._files(snapshot) if buckets is None or f.bucket in buckets]
         groups = list(_grouped(files))
@@ -92,7 +96,9 @@ class Scan:
                     yield from self._finish(table if keep is None else table.filter(pa.array(keep)))
 
     def _runs(self, file: pq.ParquetFile, physical: dict[str, str | None]) -> Iterator[tuple[int, list[int]]]:
-        """Neighbouring row groups that the filter may find rows in, with the position of their first row in the file."""
+        """Neighbouring row groups that the filter may find rows in, with the position of their
+        first row in the file.
+        """
         count = file.metadata.num_row_groups
         kept = range(count) if self._bounds is None else self._bounds.row_groups(file, physical)
         starts = np.cumsum([0, *(file.metadata.row_group(g).num_rows for g in range(count))])
@@ -127,8 +133,8 @@ class Scan:
 
 
 def _grouped(files: Iterable[PlannedFile]) -> Iterator[list[PlannedFile]]:
-    """Neighbours that one thread reads: starting one costs more than decoding a small file that is on this machine, and less than
-    waiting for an object store."""
+    """Neighbours that one thread reads: starting one costs more than decoding a small file that is on this machine, and
+    less than waiting for an object store."""
     group: list[PlannedFile] = []
     rows = 0
     for planned in files:

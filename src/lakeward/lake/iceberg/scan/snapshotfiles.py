@@ -105,7 +105,9 @@ class PlannedFile:
         )
 
 
-def plan_files(metadata: TableMetadata, io: FileIO, snapshot: Snapshot, partition_keys: tuple[str, ...]) -> list[PlannedFile]:
+def plan_files(
+    metadata: TableMetadata, io: FileIO, snapshot: Snapshot, partition_keys: tuple[str, ...]
+) -> list[PlannedFile]:
     manifests = load_manifests(io, snapshot)
     index, schema, specs = FileIndex(metadata, partition_keys), metadata.schema(), metadata.specs()
     deletes = _Deletes(
@@ -118,14 +120,16 @@ def plan_files(metadata: TableMetadata, io: FileIO, snapshot: Snapshot, partitio
         unpartitioned={i for i, s in specs.items() if s.is_unpartitioned()},
     )
     return [
-        PlannedFile(f, deletes.of(f.entry, f.spec_id), partition_texts(specs[f.spec_id], schema, f.file.partition), schema)
+        PlannedFile(
+            f, deletes.of(f.entry, f.spec_id), partition_texts(specs[f.spec_id], schema, f.file.partition), schema
+        )
         for f in index.files(io, manifests)
     ]
 
 
 class _Deletes:
-    """Iceberg's rules: positions apply from their own sequence number on, keys to strictly older files of the partition (of
-    every partition, when written without one), a vector to the one file it names and instead of its positions."""
+    """Iceberg's rules: positions apply from their own sequence number on, keys to strictly older files of the partition
+    (of every partition, when written without one), a vector to the one file it names and instead of its positions."""
 
     def __init__(self, entries: Sequence[DeleteEntry], unpartitioned: set[int]) -> None:
         self._by_partition: dict[tuple[int, Record], list[DeleteEntry]] = defaultdict(list)

@@ -49,7 +49,9 @@ class PkTable:
 
     @property
     def info(self) -> TableInfo:
-        descriptor = TableDescriptor(schema=self.schemas[max(self.schemas)], primary_key=("k",), properties=self.properties)
+        descriptor = TableDescriptor(
+            schema=self.schemas[max(self.schemas)], primary_key=("k",), properties=self.properties
+        )
         return TableInfo(path=TablePath("db", "t"), table_id=TableId("t-1"), descriptor=descriptor)
 
     def _open(self) -> KvBucket:
@@ -83,7 +85,9 @@ class PkTable:
         self.schemas = {**self.schemas, schema.schema_id: schema}
         self.kv.set_table(self.info, self.schemas)
 
-    def upsert(self, *rows: Row, columns: Sequence[str] | None = None, writer: WriterSequence | None = None) -> Appended:
+    def upsert(
+        self, *rows: Row, columns: Sequence[str] | None = None, writer: WriterSequence | None = None
+    ) -> Appended:
         return self.kv.upsert(self.batch(rows), columns, writer)
 
     def delete(self, *keys: int, writer: WriterSequence | None = None) -> Appended:
@@ -92,11 +96,14 @@ class PkTable:
     def batch(self, rows: Sequence[Row]) -> pa.RecordBatch:
         arrow = to_arrow_schema(self.schemas[max(self.schemas)])
         names = [n for n in arrow.names if any(n in row for row in rows)] or arrow.names
-        return pa.RecordBatch.from_pylist(list(rows), schema=pa.schema([arrow.field(n).with_nullable(True) for n in names]))
+        return pa.RecordBatch.from_pylist(
+            list(rows), schema=pa.schema([arrow.field(n).with_nullable(True) for n in names])
+        )
 
     def lookup(self, *keys: int) -> list[Row]:
         return [
-            {n: v for n, v in row.items() if n != "__timestamp"} for row in self.kv.lookup(self.batch([{"k": k} for k in keys])).to_pylist()
+            {n: v for n, v in row.items() if n != "__timestamp"}
+            for row in self.kv.lookup(self.batch([{"k": k} for k in keys])).to_pylist()
         ]
 
     def records(self, start: int = 0) -> list[tuple[Any, ...]]:

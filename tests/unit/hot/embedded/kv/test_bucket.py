@@ -116,7 +116,11 @@ def test_partial_update_keeps_the_other_columns(table: Any) -> None:
 
 def test_partial_update_of_an_absent_key_needs_the_not_null_columns(table: Any) -> None:
     table.upsert(row(1, "a", 1))
-    table.schemas = {1: type(table.schemas[1])(columns=(*table.schemas[1].columns[:2], Column(name="v", type=Int32Type(nullable=False))))}
+    table.schemas = {
+        1: type(table.schemas[1])(
+            columns=(*table.schemas[1].columns[:2], Column(name="v", type=Int32Type(nullable=False)))
+        )
+    }
     table.kv.set_table(table.info, table.schemas)
     with pytest.raises(InvalidRows) as caught:
         table.upsert({"k": 1, "s": "b"}, {"k": 2, "s": "c"}, columns=["s"])
@@ -137,7 +141,9 @@ def test_partial_update_of_an_absent_key_needs_the_not_null_columns(table: Any) 
         ([{"k": 1, "v": 2**40}], None, "v"),
     ],
 )
-def test_wrong_rows_are_refused_and_nothing_is_stored(table: Any, rows: list[Row], columns: list[str] | None, column: str) -> None:
+def test_wrong_rows_are_refused_and_nothing_is_stored(
+    table: Any, rows: list[Row], columns: list[str] | None, column: str
+) -> None:
     with pytest.raises(InvalidRows) as caught:
         table.kv.upsert(pa.RecordBatch.from_pylist(rows), columns)
     assert caught.value.column == column

@@ -136,10 +136,16 @@ def test_older_rows_decode_with_nulls_in_the_order_given() -> None:
     old, new = RowCodec({1: first}), RowCodec({1: first, 2: second})
     few = pa.RecordBatch.from_pylist([{"a": 1, "b": "x"}, {"a": 2, "b": None}], schema=old.arrow)
     many = pa.RecordBatch.from_pylist([{"a": 3, "b": "y", "c7": [1, None]}], schema=new.arrow)
-    values = pa.concat_arrays([old.pack(old.encode(few), np.array([10, 11]), 5), new.pack(new.encode(many), np.array([12]), 6)])
+    values = pa.concat_arrays(
+        [old.pack(old.encode(few), np.array([10, 11]), 5), new.pack(new.encode(many), np.array([12]), 6)]
+    )
     rows = new.unpack(values.take(pa.array([2, 0, 1])))
     batch = new.decode_batch(rows, ["c7", "b"])
     assert batch.column("c7").to_pylist() == [[1, None], None, None]
     assert batch.column("b").to_pylist() == ["y", "x", None]
     assert batch.column("__offset").to_pylist() == [12, 10, 11]
-    assert new.in_schema(rows).take(pa.array([1])).equals(new.encode(pa.RecordBatch.from_pylist([{"a": 1, "b": "x"}], schema=new.arrow)))
+    assert (
+        new.in_schema(rows)
+        .take(pa.array([1]))
+        .equals(new.encode(pa.RecordBatch.from_pylist([{"a": 1, "b": "x"}], schema=new.arrow)))
+    )

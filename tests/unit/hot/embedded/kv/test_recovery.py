@@ -91,7 +91,9 @@ def test_nothing_to_rebuild_from_is_said_in_words(table: Any) -> None:
         table._open()
 
 
-@pytest.mark.parametrize("spoil", [lambda db: (db / "CURRENT").write_bytes(b"MANIFEST-999999\n"), lambda db: (db / "CURRENT").unlink()])
+@pytest.mark.parametrize(
+    "spoil", [lambda db: (db / "CURRENT").write_bytes(b"MANIFEST-999999\n"), lambda db: (db / "CURRENT").unlink()]
+)
 def test_a_broken_database_is_rebuilt(table: Any, spoil: Callable[[Any], None]) -> None:
     table.upsert(row(1, 1), row(2, 1))
     before = seen(table)
@@ -133,7 +135,12 @@ def test_a_failed_kv_write_stops_the_bucket_until_it_agrees_with_the_log(table: 
         faults.arm("kv.write", error=disk_error, times=None)
         with pytest.raises(KvFailed):
             table.upsert(row(1, 2), row(2, 2), writer=WriterSequence(9, 1))
-        for call, argument in ((table.upsert, row(5)), (table.delete, 1), (table.lookup, 1), (table.kv.take_snapshot, "x")):
+        for call, argument in (
+            (table.upsert, row(5)),
+            (table.delete, 1),
+            (table.lookup, 1),
+            (table.kv.take_snapshot, "x"),
+        ):
             with pytest.raises(BucketStopped, match="disk is gone"):
                 call(argument)
     assert table.log.end == 4

@@ -26,7 +26,10 @@ def test_a_snapshot_stands_for_its_offset_while_puts_go_on(table: Any) -> None:
     snapshot = table.kv.take_snapshot("round")
     table.upsert(row(1, 3), row(9, 3))
     table.delete(2)
-    rows = {r["k"]: (r["v"], r["__offset"], int(r["__timestamp"].timestamp() * 1000)) for r in table.snapshot_rows(snapshot.snapshot_id)}
+    rows = {
+        r["k"]: (r["v"], r["__offset"], int(r["__timestamp"].timestamp() * 1000))
+        for r in table.snapshot_rows(snapshot.snapshot_id)
+    }
     assert rows == {1: (2, 3, first_at + 5000), 2: (1, 1, first_at)}
     assert (snapshot.log_offset, snapshot.rows) == (4, 2)
     assert table.log.synced_end == 4

@@ -42,7 +42,9 @@ def make(yard: Yard, store: EmbeddedStore, **properties: str) -> TableInfo:
 
 
 @pytest.mark.parametrize(("fsync", "synced"), [("always", 1), ("interval", 0)])
-def test_a_put_is_acknowledged_as_the_fsync_policy_says(yard: Yard, store: EmbeddedStore, fsync: str, synced: int) -> None:
+def test_a_put_is_acknowledged_as_the_fsync_policy_says(
+    yard: Yard, store: EmbeddedStore, fsync: str, synced: int
+) -> None:
     table = make(yard, store, table__log__fsync=fsync)
     store.upsert(table, B0, batch({"id": 1, "text": "a"}))
     assert store.bounds(table)[B0].end == synced
@@ -68,7 +70,9 @@ def test_partitions_have_keys_of_their_own(yard: Yard, store: EmbeddedStore) -> 
     store.create_table(table)
     for day in ("mon", "tue"):
         store.upsert(table, Bucket(day, 0), batch({"id": 1, "day": day, "text": day}))
-    texts = [store.lookup(table, Bucket(d, 0), batch({"id": 1, "day": d})).column("text").to_pylist() for d in ("mon", "tue")]
+    texts = [
+        store.lookup(table, Bucket(d, 0), batch({"id": 1, "day": d})).column("text").to_pylist() for d in ("mon", "tue")
+    ]
     assert texts == [["mon"], ["tue"]]
     store.drop_partition(table, "mon")
     store.upsert(table, Bucket("mon", 0), batch({"id": 1, "day": "mon", "text": "new"}))

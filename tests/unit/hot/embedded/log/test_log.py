@@ -177,7 +177,9 @@ def test_a_put_is_not_answered_before_its_fsync(yard: Yard, store: EmbeddedStore
 
 
 @pytest.mark.parametrize("policy", ["interval", "never"])
-def test_lazy_policies_answer_at_once_and_show_rows_after_an_fsync(yard: Yard, store: EmbeddedStore, policy: str) -> None:
+def test_lazy_policies_answer_at_once_and_show_rows_after_an_fsync(
+    yard: Yard, store: EmbeddedStore, policy: str
+) -> None:
     table = yard.table(properties={"table.log.fsync": policy})
     store.create_table(table)
     store.append(table, B0, rows(1, 2))

@@ -38,7 +38,9 @@ def table(yard: Yard, store: EmbeddedStore) -> TableInfo:
     return table
 
 
-def test_a_tail_torn_at_any_byte_is_cut_at_the_last_whole_batch(yard: Yard, store: EmbeddedStore, table: TableInfo) -> None:
+def test_a_tail_torn_at_any_byte_is_cut_at_the_last_whole_batch(
+    yard: Yard, store: EmbeddedStore, table: TableInfo
+) -> None:
     store.append(table, B0, rows(1, 2))
     store.freeze(table)
     path = log_path(log_folder(yard.folder, table), 0)
@@ -68,7 +70,9 @@ def test_garbage_behind_the_end_is_cut(yard: Yard, store: EmbeddedStore, table: 
     assert (cut_bytes(again, table), read(again, table)) == (len(fill), [(0, 1)])
 
 
-def test_rounds_never_saw_the_unsynced_tail_that_a_power_cut_takes(yard: Yard, store: EmbeddedStore, table: TableInfo) -> None:
+def test_rounds_never_saw_the_unsynced_tail_that_a_power_cut_takes(
+    yard: Yard, store: EmbeddedStore, table: TableInfo
+) -> None:
     store.append(table, B0, rows(1, 2))
     seen = store.freeze(table)[B0].end
     synced = log_path(log_folder(yard.folder, table), 0).stat().st_size
@@ -119,7 +123,9 @@ def test_damage_in_the_middle_stops_the_bucket_and_leaves_the_file_alone(
     assert again.append(other, B0, rows(2)).start == 1, "the other table works on"
 
 
-def test_damage_in_the_last_batch_is_no_torn_tail_once_it_was_on_disk(yard: Yard, store: EmbeddedStore, table: TableInfo) -> None:
+def test_damage_in_the_last_batch_is_no_torn_tail_once_it_was_on_disk(
+    yard: Yard, store: EmbeddedStore, table: TableInfo
+) -> None:
     store.append(table, B0, rows(1))
     store.freeze(table)
     crashed = yard.crash(store)
@@ -167,7 +173,9 @@ def test_an_unsynced_roll_is_cut_across_segments(yard: Yard, store: EmbeddedStor
     assert again.append(table, B0, rows(7)).start == len(found)
 
 
-def test_an_orderly_stop_is_trusted_and_a_stale_note_of_it_is_not(yard: Yard, store: EmbeddedStore, table: TableInfo) -> None:
+def test_an_orderly_stop_is_trusted_and_a_stale_note_of_it_is_not(
+    yard: Yard, store: EmbeddedStore, table: TableInfo
+) -> None:
     store.append(table, B0, rows(1), WriterSequence(4, 0))
     store.close()
     note = log_folder(yard.folder, table) / "clean"
@@ -206,7 +214,9 @@ def test_writers_are_remembered_across_kills_and_segments(yard: Yard, store: Emb
     assert len(read(again, table)) == 61
 
 
-@pytest.mark.parametrize("point", ["hotlog.before-write", "hotlog.after-write", "hotlog.before-fsync", "hotlog.after-fsync", "hotlog.roll"])
+@pytest.mark.parametrize(
+    "point", ["hotlog.before-write", "hotlog.after-write", "hotlog.before-fsync", "hotlog.after-fsync", "hotlog.roll"]
+)
 def test_a_put_cut_off_at_any_step_lands_once_when_it_is_retried(yard: Yard, store: EmbeddedStore, point: str) -> None:
     table = yard.table(name="steps")
     store.create_table(table)

@@ -78,9 +78,18 @@ def test_uploads_come_in_turns(yard: Yard) -> None:
 
 
 @pytest.mark.parametrize(
-    "point", ["remote.before-upload", "remote.before-manifest", "remote.after-manifest", "hotlog.after-upload", "hotlog.before-drop-local"]
+    "point",
+    [
+        "remote.before-upload",
+        "remote.before-manifest",
+        "remote.after-manifest",
+        "hotlog.after-upload",
+        "hotlog.before-drop-local",
+    ],
 )
-def test_a_crash_in_an_upload_shows_nothing_half(yard: Yard, store: EmbeddedStore, table: TableInfo, point: str) -> None:
+def test_a_crash_in_an_upload_shows_nothing_half(
+    yard: Yard, store: EmbeddedStore, table: TableInfo, point: str
+) -> None:
     with Faults() as faults:
         faults.arm(point, hit=2 if point.startswith("remote") else 1)
         store.upkeep.upload()
@@ -114,7 +123,9 @@ def test_a_remote_tier_that_does_not_answer_stops_no_writes(yard: Yard, store: E
 
 
 @pytest.mark.parametrize("local", [True, False], ids=["before the upload", "after it"])
-def test_old_segments_go_once_nobody_needs_them(yard: Yard, store: EmbeddedStore, table: TableInfo, guard: StubGuard, local: bool) -> None:
+def test_old_segments_go_once_nobody_needs_them(
+    yard: Yard, store: EmbeddedStore, table: TableInfo, guard: StubGuard, local: bool
+) -> None:
     if not local:
         store.upkeep.upload()
     segments = log_of(store, table).files.closed_everywhere()
@@ -141,7 +152,9 @@ def test_old_segments_go_once_nobody_needs_them(yard: Yard, store: EmbeddedStore
     assert store.upkeep.failures == {}
 
 
-def test_without_a_lake_time_alone_counts_and_the_end_is_kept(yard: Yard, store: EmbeddedStore, table: TableInfo, guard: StubGuard) -> None:
+def test_without_a_lake_time_alone_counts_and_the_end_is_kept(
+    yard: Yard, store: EmbeddedStore, table: TableInfo, guard: StubGuard
+) -> None:
     guard.enabled = False
     store.set_retention(guard)
     log_of(store, table).roll()
@@ -155,7 +168,9 @@ def test_without_a_lake_time_alone_counts_and_the_end_is_kept(yard: Yard, store:
 
 
 @pytest.mark.parametrize("point", ["remote.after-manifest", "remote.before-remove", "hotlog.before-expire-local"])
-def test_a_crash_in_retention_is_made_good(yard: Yard, store: EmbeddedStore, table: TableInfo, guard: StubGuard, point: str) -> None:
+def test_a_crash_in_retention_is_made_good(
+    yard: Yard, store: EmbeddedStore, table: TableInfo, guard: StubGuard, point: str
+) -> None:
     store.upkeep.upload()
     guard.enabled = False
     store.set_retention(guard)
@@ -176,7 +191,9 @@ def test_a_crash_in_retention_is_made_good(yard: Yard, store: EmbeddedStore, tab
 
 
 def test_a_restored_folder_goes_on_above_the_remote_tier(yard: Yard, store: EmbeddedStore, table: TableInfo) -> None:
-    """The copy is older than what the remote tier holds: with --restored those rows are there again, without it writes stop."""
+    """The copy is older than what the remote tier holds: with --restored those rows are there again, without it writes
+    stop.
+    """
     yard.settings["remote.data.dir"] = str(yard.folder.with_name("tier"))
     store.close()
     store = yard.open()

@@ -23,7 +23,9 @@ def test_a_retried_put_is_answered_with_its_first_offsets(yard: Yard, store: Emb
     store.append(table, B0, rows(3), WriterSequence(9, 1))
     retried = store.append(table, B0, rows(1, 2), WriterSequence(9, 0))
     assert (retried.start, retried.stop, retried.duplicate) == (put.start, put.stop, True)
-    assert store.append(table, Bucket("", 1), rows(4), WriterSequence(9, 0)).start == 0, "each bucket has sequences of its own"
+    assert store.append(table, Bucket("", 1), rows(4), WriterSequence(9, 0)).start == 0, (
+        "each bucket has sequences of its own"
+    )
     assert [i for _, i in read(store, table)] == [1, 2, 3]
 
 

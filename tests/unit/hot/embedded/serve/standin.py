@@ -47,7 +47,9 @@ class StandInPut:
 
 @dataclass
 class StandInStore:
-    """Appends to lists, with writers' sequences. `before_append` lets a test fail or hold a put, `before_ack` its acknowledgement."""
+    """Appends to lists, with writers' sequences. `before_append` lets a test fail or hold a put, `before_ack` its
+    acknowledgement.
+    """
 
     tables: dict[TablePath, TableInfo] = field(default_factory=dict)
     logs: dict[Bucket, list[pa.RecordBatch]] = field(default_factory=dict)
@@ -66,10 +68,14 @@ class StandInStore:
     def list_tables(self) -> Sequence[TableInfo]:
         return list(self.tables.values())
 
-    def begin_append(self, table: TableInfo, bucket: Bucket, batch: pa.RecordBatch, writer: WriterSequence | None = None) -> StandInPut:
+    def begin_append(
+        self, table: TableInfo, bucket: Bucket, batch: pa.RecordBatch, writer: WriterSequence | None = None
+    ) -> StandInPut:
         return StandInPut(self, self.append(table, bucket, batch, writer))
 
-    def append(self, table: TableInfo, bucket: Bucket, batch: pa.RecordBatch, writer: WriterSequence | None = None) -> Appended:
+    def append(
+        self, table: TableInfo, bucket: Bucket, batch: pa.RecordBatch, writer: WriterSequence | None = None
+    ) -> Appended:
         self.before_append(batch)
         with self.changed:
             self.puts += 1
@@ -78,7 +84,9 @@ class StandInStore:
                 if writer.sequence in done:
                     return done[writer.sequence]
                 if writer.sequence != len(done):
-                    raise OutOfSequence(writer=str(writer.writer_id), bucket=str(bucket), got=writer.sequence, expected=len(done))
+                    raise OutOfSequence(
+                        writer=str(writer.writer_id), bucket=str(bucket), got=writer.sequence, expected=len(done)
+                    )
             start = self._end(bucket)
             appended = Appended(start, start + batch.num_rows, round(time.time() * 1000))
             if writer is not None:
@@ -97,14 +105,19 @@ class StandInStore:
     ) -> StandInPut:
         raise NotImplementedError
 
-    def begin_delete(self, table: TableInfo, bucket: Bucket, keys: pa.RecordBatch, writer: WriterSequence | None = None) -> StandInPut:
+    def begin_delete(
+        self, table: TableInfo, bucket: Bucket, keys: pa.RecordBatch, writer: WriterSequence | None = None
+    ) -> StandInPut:
         raise NotImplementedError
 
     def lookup(self, table: TableInfo, bucket: Bucket, keys: pa.RecordBatch) -> pa.RecordBatch:
         raise NotImplementedError
 
     def bounds(self, table: TableInfo, *, sync: bool = False) -> Mapping[Bucket, LogBounds]:
-        return {Bucket("", n): LogBounds(start=0, end=self._end(Bucket("", n))) for n in range(table.descriptor.bucket_count)}
+        return {
+            Bucket("", n): LogBounds(start=0, end=self._end(Bucket("", n)))
+            for n in range(table.descriptor.bucket_count)
+        }
 
     def read_log(
         self, table: TableInfo, bucket: Bucket, start: int, stop: int, columns: Sequence[str] | None = None
@@ -132,7 +145,9 @@ class StandInStore:
     def take_snapshot(self, table: TableInfo, bucket: Bucket, holder: str) -> KvSnapshot | None:
         return None
 
-    def read_snapshot(self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def read_snapshot(
+        self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         return iter(())
 
     def release_snapshots(self, table: TableInfo, holder: str) -> None:
@@ -177,7 +192,12 @@ class Served:
         return client_at(port or self.port, token=token, retry_s=retry_s)
 
     def table(
-        self, name: str = "d.t", columns: str = "id BIGINT NOT NULL, name STRING", *, client: Client | None = None, **more: int
+        self,
+        name: str = "d.t",
+        columns: str = "id BIGINT NOT NULL, name STRING",
+        *,
+        client: Client | None = None,
+        **more: int,
     ) -> Table:
         descriptor = TableDescriptor(schema=Schema(columns=parse_columns(columns)), bucket_count=more.get("buckets", 1))
         path = TablePath.parse(name)
@@ -205,6 +225,8 @@ def serving(**options: object) -> Iterator[Served]:
 def client_at(port: int, *, token: str | None = None, retry_s: float = 20.0) -> Client:
     """A client that knows where Flight listens without asking over HTTP."""
     client = Client("http://127.0.0.1:1", options=ClientOptions(token=token, retry_s=retry_s))
-    info = ServerInfo(version="t", protocol=PROTOCOL, flight_uri=f"grpc://127.0.0.1:{port}", server_id="s", coordinator_epoch=1)
+    info = ServerInfo(
+        version="t", protocol=PROTOCOL, flight_uri=f"grpc://127.0.0.1:{port}", server_id="s", coordinator_epoch=1
+    )
     client.server.info = lambda *, fresh=False: info  # type: ignore[method-assign]
     return client

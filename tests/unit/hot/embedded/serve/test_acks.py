@@ -37,10 +37,14 @@ def test_the_next_batch_is_stored_while_the_disk_works() -> None:
         store = served.store
 
         def before_ack(appended: Appended) -> None:
-            """The second put is not on disk before the third is stored. (A fresh stream has one batch under way, then two.)"""
+            """The second put is not on disk before the third is stored. (A fresh stream has one batch under way, then
+            two.)
+            """
             with store.changed:
                 if appended.start == 1 and not store.changed.wait_for(lambda: store.puts >= 3, LIMIT_S):
-                    raise BucketStopped(table="t", bucket="0", what="writes", reason="the third put waited for the disk")
+                    raise BucketStopped(
+                        table="t", bucket="0", what="writes", reason="the third put waited for the disk"
+                    )
 
         store.before_ack = before_ack
         assert send(served, [0, 1, 2]) == [1, 2, 3]

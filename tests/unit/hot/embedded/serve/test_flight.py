@@ -31,7 +31,16 @@ from lakeward.hot.embedded.serve.budget import MemoryBudget
 from lakeward.hot.embedded.serve.gate import CallGate
 from lakeward.hot.embedded.serve.putplan import plan_put
 from lakeward.model.bucket import Bucket
-from lakeward.protocol.flight import PutCommand, PutKind, Ticket, from_bytes, log_ticket, ticket_from_text, ticket_text, to_bytes
+from lakeward.protocol.flight import (
+    PutCommand,
+    PutKind,
+    Ticket,
+    from_bytes,
+    log_ticket,
+    ticket_from_text,
+    ticket_text,
+    to_bytes,
+)
 from lakeward.testing.proxy import CuttingProxy
 from tests.unit.hot.embedded.serve.standin import Served, StandInStore, serving
 
@@ -41,7 +50,9 @@ B0 = Bucket("", 0)
 def test_every_error_comes_back_as_its_own_type() -> None:
     for kind in tree():
         names = [n for n in kind.__annotations__ if n not in ("code", "retryable", "http_status", "template")]
-        facts = {name: {"int": 7, "float": 7.5, "bool": True}.get(str(kind.__annotations__[name]), "x") for name in names}
+        facts = {
+            name: {"int": 7, "float": 7.5, "bool": True}.get(str(kind.__annotations__[name]), "x") for name in names
+        }
         try:
             error = kind(**facts)
         except TypeError:
@@ -256,7 +267,9 @@ def test_a_put_is_planned_on_the_table_as_it_is() -> None:
     served.close()
 
     def command(kind: PutKind = PutKind.APPEND, schema_id: int = 1) -> PutCommand:
-        return from_bytes(PutCommand, to_bytes(PutCommand(table=table.path, table_id=table.table_id, kind=kind, schema_id=schema_id)))
+        return from_bytes(
+            PutCommand, to_bytes(PutCommand(table=table.path, table_id=table.table_id, kind=kind, schema_id=schema_id))
+        )
 
     good = pa.schema([("id", pa.int64()), ("name", pa.string())])
     assert plan_put(table, command(), good).required == (0,)

@@ -15,7 +15,10 @@ from lakeward.hot.embedded.serve.packing import packed
 @given(st.lists(st.integers(0, 30), max_size=40))
 def test_packing_keeps_rows_order_and_boundaries(sizes: list[int]) -> None:
     ends = list(accumulate(sizes))
-    batches = [pa.RecordBatch.from_pydict({"n": pa.array(range(e - s, e), pa.int64())}) for s, e in zip(sizes, ends, strict=True)]
+    batches = [
+        pa.RecordBatch.from_pydict({"n": pa.array(range(e - s, e), pa.int64())})
+        for s, e in zip(sizes, ends, strict=True)
+    ]
     found = list(packed(batches, rows=20))
     assert [n for b in found for n in b.column("n").to_pylist()] == list(range(sum(sizes)))
     assert set(accumulate(b.num_rows for b in found)) <= set(ends)

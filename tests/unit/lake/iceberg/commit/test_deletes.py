@@ -92,5 +92,7 @@ def test_no_deletes_mean_no_mask() -> None:
 
 @pytest.mark.parametrize(("sequence", "applies"), [(1, True), (2, False), (3, False)])
 def test_keys_delete_strictly_older_files(sequence: int, applies: bool) -> None:
-    file = DataFile.from_args(content=DataFileContent.EQUALITY_DELETES, file_path="d", file_format=FileFormat.PARQUET, equality_ids=[1])
+    file = DataFile.from_args(
+        content=DataFileContent.EQUALITY_DELETES, file_path="d", file_format=FileFormat.PARQUET, equality_ids=[1]
+    )
     assert _applies(DeleteEntry(file, 0, 2), sequence, "any") is applies

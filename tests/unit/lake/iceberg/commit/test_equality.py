@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deletes by key: rows of earlier commits, rows of the same round, and what a table of a Fluss cluster says in its summaries."""
+"""Deletes by key: rows of earlier commits, rows of the same round, and what a table of a Fluss cluster says in its
+summaries.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ def test_a_table_of_fluss_names_its_offsets_file_and_keeps_its_own_copy(lake: Ic
     made = LakeRound.plan(lake, log)
     made.write(B0)
     path = "/remote/lake/db/t-7/metadata/3d1c.offsets"
-    properties = CommitProperties(round_id=made.round_id, epoch=1, job="j", offsets=made.stops, extra={OFFSETS_KEY: path})
+    properties = CommitProperties(
+        round_id=made.round_id, epoch=1, job="j", offsets=made.stops, extra={OFFSETS_KEY: path}
+    )
     made.commit(made.committer.prepare(made.results, made.replaced, made.reader.load_base(), properties))
     shown = made.reader.load_snapshot()
     assert shown is not None
@@ -88,7 +92,9 @@ def test_an_offsets_file_of_ours_is_referenced_and_fluss_keeps_its_own(lake: Ice
     for step in (1, 2):
         made = LakeRound.plan(lake, log)
         offsets = {Bucket("", n): 10**12 * step + n for n in range(2_000)}
-        properties = CommitProperties(round_id=made.round_id, epoch=1, job="j", offsets=offsets, extra={OFFSETS_KEY: path})
+        properties = CommitProperties(
+            round_id=made.round_id, epoch=1, job="j", offsets=offsets, extra={OFFSETS_KEY: path}
+        )
         ids.append(made.commit(made.committer.prepare([], {}, made.reader.load_base(), properties)))
     own = [s.summary[OWN_OFFSETS_KEY] for s in ids]
     assert set(own) <= upkeep.references(), "orphan removal leaves them"
@@ -112,7 +118,10 @@ def test_partitions_have_numbers_in_fluss_and_names_here() -> None:
     body = {
         "version": 1,
         "table_id": 6,
-        "partition_offsets": [{"partition_id": 1, "bucket_offsets": [100, -1, 300]}, {"partition_id": 4, "bucket_offsets": [-1, 400]}],
+        "partition_offsets": [
+            {"partition_id": 1, "bucket_offsets": [100, -1, 300]},
+            {"partition_id": 4, "bucket_offsets": [-1, 400]},
+        ],
     }
     found = fluss_offsets(body, {"4": "2024-01-02"})
     assert found == OffsetMap({Bucket("#1", 0): 100, Bucket("#1", 2): 300, Bucket("2024-01-02", 1): 400})

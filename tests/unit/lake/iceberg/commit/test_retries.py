@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`commit.retry.*` of the lake table bounds how often a round is prepared again, and never weakens what its commit demands."""
+"""`commit.retry.*` of the lake table bounds how often a round is prepared again, and never weakens what its commit
+demands.
+"""
 
 from __future__ import annotations
 

@@ -28,7 +28,13 @@ from lakeward.spi.lake import WriteTask
 from lakeward.testing.lakes import LakeRound, lake_rows
 from lakeward.testing.lakes.suite import B0, LakeSuite, row
 
-COLUMNS = {"id": "BIGINT NOT NULL", "few": "STRING", "many": "STRING", "price": "DECIMAL(9, 2)", "tags": "ARRAY<STRING>"}
+COLUMNS = {
+    "id": "BIGINT NOT NULL",
+    "few": "STRING",
+    "many": "STRING",
+    "price": "DECIMAL(9, 2)",
+    "tags": "ARRAY<STRING>",
+}
 
 
 def make_table(lake: IcebergLakeStorage, *, pk: bool = False, **properties: str) -> TableInfo:
@@ -79,7 +85,10 @@ def test_statistics_bounds_and_ids(lake: IcebergLakeStorage) -> None:
     assert file.size_bytes == local(file.path).stat().st_size
     assert file.null_value_counts[ids["many"]] == 100
     assert file.value_counts[ids["id"]] == 1000
-    assert (struct.unpack("<q", file.lower_bounds[ids["__offset"]]), struct.unpack("<q", file.upper_bounds[ids["__offset"]])) == (
+    assert (
+        struct.unpack("<q", file.lower_bounds[ids["__offset"]]),
+        struct.unpack("<q", file.upper_bounds[ids["__offset"]]),
+    ) == (
         (0,),
         (999,),
     )
@@ -109,7 +118,8 @@ def test_row_groups_and_files_have_the_size_that_the_table_asks_for(lake: Iceber
     assert len(files) > 1
     assert sum(f.record_count for f in files) == 5_000
     assert [(f.first_offset, f.last_offset + 1) for f in files] == [
-        (a, b) for a, b in zip([0, *(f.last_offset + 1 for f in files[:-1])], [f.last_offset + 1 for f in files], strict=True)
+        (a, b)
+        for a, b in zip([0, *(f.last_offset + 1 for f in files[:-1])], [f.last_offset + 1 for f in files], strict=True)
     ]
     for file in files:
         metadata = pq.ParquetFile(local(file.path)).metadata

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshots leave an Iceberg table with the round's own commit, unless somebody needs them; their files go afterwards."""
+"""Snapshots leave an Iceberg table with the round's own commit, unless somebody needs them; their files go
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -289,7 +291,9 @@ class Wild:
     def step(self) -> None:
         getattr(
             self,
-            self.chance.choice(["round", "round", "round", "upkeep", "lease", "lease", "release", "tag", "untag", "rewrite", "restart"]),
+            self.chance.choice(
+                ["round", "round", "round", "upkeep", "lease", "lease", "release", "tag", "untag", "rewrite", "restart"]
+            ),
         )()
         self.check()
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A catalog's database from an older copy: pointers go forward to the newest metadata file of the same table, or nowhere."""
+"""A catalog's database from an older copy: pointers go forward to the newest metadata file of the same table, or
+nowhere.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,10 @@ def made(number: int, *before: MetadataVersion, at_ms: int | None = None) -> Met
     name = metadata_name(number, MARK, TABLE)
     names = tuple(v.name for v in before)
     return MetadataVersion(
-        location=f"file:///t/metadata/{name}", table_uuid=TABLE, updated_at_ms=number if at_ms is None else at_ms, before=names
+        location=f"file:///t/metadata/{name}",
+        table_uuid=TABLE,
+        updated_at_ms=number if at_ms is None else at_ms,
+        before=names,
     )
 
 

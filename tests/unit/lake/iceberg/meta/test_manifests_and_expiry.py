@@ -21,7 +21,12 @@ from lakeward.model.round import LakeBase
 
 def manifest(name: str, files: int, content: ManifestContent = ManifestContent.DATA, spec: int = 0) -> ManifestFile:
     return ManifestFile.from_args(
-        manifest_path=name, manifest_length=1, partition_spec_id=spec, content=content, added_files_count=files, existing_files_count=0
+        manifest_path=name,
+        manifest_length=1,
+        partition_spec_id=spec,
+        content=content,
+        added_files_count=files,
+        existing_files_count=0,
     )
 
 
@@ -69,10 +74,14 @@ def table(ages: list[int], **refs: int) -> TableMetadata:
         for i, age in enumerate(ages, 1)
     ]
     made = {
-        name: SnapshotRef.model_validate({"snapshot-id": at, "type": "branch" if name.startswith(("main", "branch")) else "tag"})
+        name: SnapshotRef.model_validate(
+            {"snapshot-id": at, "type": "branch" if name.startswith(("main", "branch")) else "tag"}
+        )
         for name, at in {"main": len(ages), **refs}.items()
     }
-    return metadata.model_copy(update={"snapshots": snapshots, "refs": made, "current_snapshot_id": made["main"].snapshot_id})
+    return metadata.model_copy(
+        update={"snapshots": snapshots, "refs": made, "current_snapshot_id": made["main"].snapshot_id}
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,7 +103,9 @@ def test_what_may_expire(refs: dict[str, int], gone: list[int]) -> None:
 def test_so_many_are_kept_whatever_their_age() -> None:
     metadata = table([500, 400, 300])
     assert plan_expiry(metadata, 1_000_000) == [1, 2]
-    kept = metadata.model_copy(update={"properties": {**metadata.properties, "history.expire.min-snapshots-to-keep": "2"}})
+    kept = metadata.model_copy(
+        update={"properties": {**metadata.properties, "history.expire.min-snapshots-to-keep": "2"}}
+    )
     assert plan_expiry(kept, 1_000_000) == [1]
 
 
@@ -103,7 +114,9 @@ def test_a_chain_that_was_cut_says_so() -> None:
     assert not walk(metadata).is_cut
     java = metadata.model_copy(update={"snapshots": metadata.snapshots[1:]})  # the parent's id is left
     assert walk(java).is_cut
-    python = java.model_copy(update={"snapshots": [java.snapshots[0].model_copy(update={"parent_snapshot_id": None}), java.snapshots[1]]})
+    python = java.model_copy(
+        update={"snapshots": [java.snapshots[0].model_copy(update={"parent_snapshot_id": None}), java.snapshots[1]]}
+    )
     assert walk(python).is_cut
 
 
@@ -119,7 +132,13 @@ def with_summary(number: int, operation: str, **summary: str) -> Snapshot:
         ([], 4),
         ([with_summary(2, "replace", deleted_records="9", added_records="3")], 4),
         ([with_summary(2, "append", added_records="3")], 4),
-        ([with_summary(2, "overwrite", deleted_records="9", added_records="7"), with_summary(3, "delete", added_position_deletes="5")], 11),
+        (
+            [
+                with_summary(2, "overwrite", deleted_records="9", added_records="7"),
+                with_summary(3, "delete", added_position_deletes="5"),
+            ],
+            11,
+        ),
         ([with_summary(2, "delete", added_equality_deletes="1")], None),
     ],
 )

@@ -60,7 +60,8 @@ def test_types(sql: str, iceberg: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "sql", ["TIMESTAMP(7)", "TIMESTAMP(9)", "TIMESTAMP_LTZ(9)", "TIME(9)", "ARRAY<TIMESTAMP(9)>", "ROW<a ROW<b TIME(8)>>"]
+    "sql",
+    ["TIMESTAMP(7)", "TIMESTAMP(9)", "TIMESTAMP_LTZ(9)", "TIME(9)", "ARRAY<TIMESTAMP(9)>", "ROW<a ROW<b TIME(8)>>"],
 )
 def test_what_version_2_cannot_hold_is_refused_by_name(sql: str) -> None:
     with pytest.raises(UnsupportedType, match=r"db\.t\.precise.*6 fractional digits"):
@@ -78,7 +79,11 @@ def test_system_columns_come_last_and_are_required() -> None:
     assert (schema.find_field("id").required, schema.find_field("name").required) == (True, False)
     assert schema.find_field("name").doc == "about name"
     (field,) = lake_order(schema).fields
-    assert (schema.find_column_name(field.source_id), str(field.direction), str(field.null_order)) == ("__offset", "ASC", "NULLS FIRST")
+    assert (schema.find_column_name(field.source_id), str(field.direction), str(field.null_order)) == (
+        "__offset",
+        "ASC",
+        "NULLS FIRST",
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,7 +92,11 @@ def test_system_columns_come_last_and_are_required() -> None:
         ({}, IdentityTransform, "__bucket"),
         ({"bucket_keys": ("id",), "bucket_function": BucketFunction.ICEBERG}, BucketTransform, "id_bucket"),
         ({"bucket_keys": ("id",), "bucket_function": BucketFunction.FLUSS}, IdentityTransform, "__bucket"),
-        ({"bucket_keys": ("name",), "bucket_function": BucketFunction.ICEBERG}, IdentityTransform, "__bucket"),  # nullable
+        (
+            {"bucket_keys": ("name",), "bucket_function": BucketFunction.ICEBERG},
+            IdentityTransform,
+            "__bucket",
+        ),  # nullable
         ({"bucket_keys": ("id", "name"), "bucket_function": BucketFunction.FLUSS}, IdentityTransform, "__bucket"),
     ],
 )
@@ -112,7 +121,9 @@ def test_partition_keys_that_have_no_plain_text_are_refused(sql: str) -> None:
 
 def test_a_bucket_key_without_a_transform_is_refused() -> None:
     with pytest.raises(UnsupportedBucketKey):
-        check_descriptor(PATH, descriptor({"d": "DOUBLE NOT NULL"}, bucket_keys=("d",), bucket_function=BucketFunction.ICEBERG))
+        check_descriptor(
+            PATH, descriptor({"d": "DOUBLE NOT NULL"}, bucket_keys=("d",), bucket_function=BucketFunction.ICEBERG)
+        )
 
 
 @pytest.mark.parametrize(("key", "value"), [("iceberg.format-version", "3"), ("iceberg.write.format.default", "orc")])
@@ -122,7 +133,9 @@ def test_properties_that_we_cannot_keep_are_refused(key: str, value: str) -> Non
 
 
 def test_property_keys() -> None:
-    properties = lake_properties(descriptor(properties={"iceberg.write.x": "1", "table.datalake.freshness": "10s", "owner": "me"}))
+    properties = lake_properties(
+        descriptor(properties={"iceberg.write.x": "1", "table.datalake.freshness": "10s", "owner": "me"})
+    )
     assert properties["write.x"] == "1"
     assert properties["fluss.table.datalake.freshness"] == "10s"
     assert properties["fluss.owner"] == "me"
@@ -153,7 +166,8 @@ def test_partition_values_go_there_and_back(kind: ice.IcebergType, text: str, va
 
 
 @pytest.mark.parametrize(
-    ("kind", "text"), [(ice.IntegerType(), "x"), (ice.BooleanType(), "1"), (ice.DateType(), "yesterday"), (ice.DoubleType(), "1.0")]
+    ("kind", "text"),
+    [(ice.IntegerType(), "x"), (ice.BooleanType(), "1"), (ice.DateType(), "yesterday"), (ice.DoubleType(), "1.0")],
 )
 def test_partition_values_that_do_not_fit(kind: ice.IcebergType, text: str) -> None:
     with pytest.raises(InvalidRequest):
