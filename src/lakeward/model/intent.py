@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lakeward.model.ids import RoundId, TableId
+from lakeward.model.side import DEFAULT_SIDE, SideName
 
 
 class IntentState(StrEnum):
@@ -32,3 +33,4 @@ class Intent:
     recorded_at_ms: int
     kind: IntentKind = IntentKind.ROUND
     state: IntentState = IntentState.OPEN
+    side: SideName = DEFAULT_SIDE

@@ -9,6 +9,7 @@ from enum import StrEnum
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import Epoch, JobName, RoundId, SnapshotId, TableId
 from lakeward.model.offsets import OffsetRange
+from lakeward.model.side import DEFAULT_SIDE, SideName
 
 
 class LedgerKind(StrEnum):
@@ -35,3 +36,4 @@ class LedgerEntry:
     rows: int | None = None
     generation: int = 0
     committed_at_ms: int = 0
+    side: SideName = DEFAULT_SIDE

@@ -18,11 +18,12 @@ from typing import Any
 from lakeward.errors import InvalidInput, InvalidRequest
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetMap, OffsetRange
+from lakeward.model.side import SideName
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 
 T = typing.TypeVar("T")
 
-_TEXT = (Bucket, TablePath)
+_TEXT = (Bucket, SideName, TablePath)
 _OWN_JSON = (OffsetMap, TableInfo, TableDescriptor)
 
 

@@ -9,6 +9,7 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.ids import NO_EPOCH, Epoch, InstanceId, JobName, RoundId, SnapshotId, TableId
 from lakeward.model.ledger import LedgerKind
 from lakeward.model.offsets import OffsetMap, OffsetRange
+from lakeward.model.side import DEFAULT_SIDE, SideName
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +41,7 @@ class CommitReport:
     lake_files: int | None = None
     lake_delete_files: int | None = None
     lake_snapshots: int | None = None
+    side: SideName = DEFAULT_SIDE
 
 
 @dataclass(frozen=True, kw_only=True)

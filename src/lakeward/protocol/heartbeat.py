@@ -10,6 +10,7 @@ from typing import Any
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, SnapshotId, TableId
 from lakeward.model.round import RoundResult
+from lakeward.model.side import DEFAULT_SIDE, TIER, SideName, WorkKind
 from lakeward.model.table import TablePath
 
 
@@ -29,6 +30,8 @@ class TableInWork:
     epoch: Epoch
     round_id: RoundId | None = None
     progress: Progress = field(default_factory=Progress)
+    side: SideName = DEFAULT_SIDE
+    kind: WorkKind = TIER
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +48,9 @@ class TableFinished:
     caught_up_at_ms: int | None = None
     """When the log ends were frozen: everything acknowledged before is in the lake now."""
 
+    side: SideName = DEFAULT_SIDE
+    kind: WorkKind = TIER
+
 
 @dataclass(frozen=True, kw_only=True)
 class TableFailed:
@@ -57,6 +63,8 @@ class TableFailed:
     error: dict[str, Any]
     round_id: RoundId | None = None
     given_back: bool = False
+    side: SideName = DEFAULT_SIDE
+    kind: WorkKind = TIER
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +84,8 @@ class HeartbeatRequest:
     failed: tuple[TableFailed, ...] = ()
     leaving: bool = False
     metrics_url: str | None = None
+    kinds: tuple[WorkKind, ...] = (TIER,)
+    """What this job can do: a job of an older version is handed nothing but rounds."""
 
 
 class Verdict(StrEnum):
@@ -97,11 +107,13 @@ class TableVerdict:
     verdict: Verdict
     reason: str = ""
     round_id: RoundId | None = None
+    side: SideName = DEFAULT_SIDE
+    kind: WorkKind = TIER
 
 
 @dataclass(frozen=True, kw_only=True)
 class HandedOut:
-    """A table for this job to run a round of."""
+    """Work for this job: a kind of it, on one side of a table."""
 
     table_id: TableId
     path: TablePath
@@ -114,6 +126,8 @@ class HandedOut:
     waited_s: float = 0.0
     resync: bool = False
     generation: int = 0
+    side: SideName = DEFAULT_SIDE
+    kind: WorkKind = TIER
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +151,8 @@ class LeaseCheck:
     round_id: RoundId
     expirable: tuple[ExpiringSnapshot, ...] = ()
     token: str | None = None
+    side: SideName = DEFAULT_SIDE
+    kind: WorkKind = TIER
 
 
 @dataclass(frozen=True, kw_only=True)

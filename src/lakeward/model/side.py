@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sides and kinds of work: what a table has in the lakes, and what can be done to it there.
+
+A side is one lake table that is kept up to date from the table's log: (lake, content). What is handed out, leased,
+recorded and shown is (table, side, kind).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NewType
+
+WorkKind = NewType("WorkKind", str)
+"""A kind of work's name. Kinds are registered by name where they run, so this is no closed list."""
+
+TIER = WorkKind("tier")
+"""Bring the side up to date: a round."""
+
+
+class Content(StrEnum):
+    STATE = "state"
+    """All rows of a log table, the newest row of each key of a PK table."""
+
+    CHANGELOG = "changelog"
+    """Every change, append-only."""
+
+
+@dataclass(frozen=True, order=True)
+class SideName:
+    """Names a side within its table: `main`, or `main:changelog`."""
+
+    lake: str = "default"
+    content: Content = Content.STATE
+
+    def __str__(self) -> str:
+        return self.lake if self.content is Content.STATE else f"{self.lake}:{self.content}"
+
+    @classmethod
+    def parse(cls, text: str) -> SideName:
+        """The inverse of `str`. Raises `ValueError` for anything else."""
+        lake, _, content = text.partition(":")
+        if not lake:
+            raise ValueError(f"{text!r} names no lake")
+        return cls(lake, Content(content) if content else Content.STATE)
+
+
+DEFAULT_SIDE = SideName()
+"""The one side of a table whose server has one lake."""
