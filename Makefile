@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Every target that needs Python packages makes .venv from requirements.lock first; a stamp file keeps later runs quick.
+# Every target that needs Python packages makes .venv first: the demo from requirements-run.lock, with what running needs; all
+# others from requirements.lock, with linters, browsers' drivers and the rest. Stamp files keep later runs quick.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -7,6 +8,7 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+RUN := $(VENV)/.installed-run
 NAME ?=
 ARGS ?=
 
@@ -16,10 +18,14 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): requirements.lock pyproject.toml
-	@.ci/venv $(VENV)
+	@.ci/venv $(VENV) requirements.lock
+	@touch $(RUN) $@
+
+$(RUN): requirements-run.lock pyproject.toml
+	@.ci/venv $(VENV) requirements-run.lock
 	@touch $@
 
-demo: $(STAMP) ## server, one Spark tiering job and a load generator for a minute, then a proof that hot store and lake agree
+demo: $(RUN) ## server, one Spark tiering job and a load generator for a minute, then a proof that hot store and lake agree
 	@$(BIN)/lakeward demo $(ARGS)
 
 test: $(STAMP) ## every test but the long ones (ARGS= goes to pytest)
@@ -65,9 +71,11 @@ docs: $(STAMP) generate ## the documentation as a site in site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "site/index.html"
 
-lock: ## compile requirements.lock from pyproject.toml (needs uv)
-	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-	    --extra dev pyproject.toml -o requirements.lock
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+
+lock: ## compile requirements.lock and, with the same versions, requirements-run.lock from pyproject.toml (needs uv)
+	@$(COMPILE) --extra dev --group install pyproject.toml -o requirements.lock
+	@$(COMPILE) --extra all --group install --constraints requirements.lock pyproject.toml -o requirements-run.lock
 
 clean: ## remove what builds and runs left behind, .venv too
 	@rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

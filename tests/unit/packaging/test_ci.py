@@ -63,14 +63,25 @@ def test_make_alone_lists_the_targets() -> None:
         assert f"make {target} " in shown
 
 
-def test_the_lock_pins_everything_with_hashes_and_names_no_host() -> None:
-    lock = (ROOT / "requirements.lock").read_text()
+def pins(lock: str) -> set[tuple[str, str]]:
+    return set(re.findall(r"^([a-z0-9][a-z0-9._-]*)(?:\[.*?\])?==([^ ]+)", (ROOT / lock).read_text(), re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-run.lock"])
+def test_a_lock_pins_everything_with_hashes_and_names_no_host(name: str) -> None:
+    lock = (ROOT / name).read_text()
     assert "://" not in lock
     assert "--index" not in lock
-    pinned = re.findall(r"^([a-z0-9][a-z0-9._-]*)(?:\[.*?\])?==(.*)$", lock, re.MULTILINE)
-    assert len(pinned) > 100
+    assert len(pins(name)) > 50
     for block in re.split(r"\n(?=[a-z0-9])", lock):
         assert "--hash=sha256:" in block
+
+
+def test_running_takes_a_part_of_the_lock_without_the_tools() -> None:
+    assert pins("requirements-run.lock") < pins("requirements.lock")
+    named = {name for name, _ in pins("requirements-run.lock")}
+    assert {"pyspark", "duckdb", "hatchling"} <= named
+    assert not {"ruff", "mypy", "pytest", "playwright", "mkdocs-material", "moto", "uv"} & named
 
 
 def test_the_lock_holds_what_the_project_names() -> None:
