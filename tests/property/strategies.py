@@ -14,7 +14,6 @@ from lakeward.model.schema import SYSTEM_COLUMNS, Column, Schema
 from lakeward.model.split import LogSplit, SnapshotSplit, Split
 from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
 from lakeward.model.types import (
-    ATOMIC_TYPES,
     ArrayType,
     BinaryType,
     CharType,
@@ -27,10 +26,12 @@ from lakeward.model.types import (
     TimestampType,
     TimeType,
 )
+from lakeward.model.typetable import TYPES as TYPE_ROWS
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 OFFSETS = st.integers(0, 2**62)
 _PRECISION = st.integers(0, 9)
+ATOMIC = [r.cls for r in TYPE_ROWS if not set(vars(r.example)) - {"nullable"}]
 _NULLABLE = st.booleans()
 # Any name that a person may choose: quotes, blanks inside, keywords, other scripts.
 NAMES = (TEXT | st.sampled_from(["not", "NULL", "comment", "a`b", "it's", "x y", "`", "naïve", "行"])).filter(
@@ -46,7 +47,7 @@ def _decimals() -> st.SearchStrategy[DataType]:
 
 
 def atomic_types() -> st.SearchStrategy[DataType]:
-    plain = [st.builds(kind, nullable=_NULLABLE) for kind in ATOMIC_TYPES]
+    plain = [st.builds(kind, nullable=_NULLABLE) for kind in ATOMIC]
     precise = [
         st.builds(kind, precision=_PRECISION, nullable=_NULLABLE)
         for kind in (TimeType, TimestampType, TimestampLtzType)

@@ -5,29 +5,8 @@ from __future__ import annotations
 
 from lakeward.errors import UnsupportedBucketKey
 from lakeward.model.table import BucketFunction, TableDescriptor
-from lakeward.model.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    BytesType,
-    DataType,
-    Float32Type,
-    Float64Type,
-    Int8Type,
-    Int16Type,
-    MapType,
-    RowType,
-    TimestampLtzType,
-)
-
-_NESTED: tuple[type[DataType], ...] = (ArrayType, MapType, RowType)
-REFUSED: dict[BucketFunction, tuple[type[DataType], ...]] = {
-    BucketFunction.FLUSS: _NESTED,
-    BucketFunction.PAIMON: _NESTED,
-    BucketFunction.ICEBERG: (*_NESTED, BooleanType, Int8Type, Int16Type, TimestampLtzType, Float32Type, Float64Type),
-    BucketFunction.HUDI: (*_NESTED, BinaryType, BytesType),
-}
-"""Types that a function has no encoding for, or whose lake transform does not exist."""
+from lakeward.model.types import DataType
+from lakeward.model.typetable import row_of
 
 BY_FORMAT = {"iceberg": BucketFunction.ICEBERG, "paimon": BucketFunction.PAIMON, "hudi": BucketFunction.HUDI}
 
@@ -55,7 +34,7 @@ def choose_function(lake_format: str | None, descriptor: TableDescriptor) -> Buc
 
 def find_reason(function: BucketFunction, kind: DataType, keys: int) -> str | None:
     """Why a column of this type cannot be one of so many bucket keys; None when it can."""
-    if isinstance(kind, REFUSED[function]):
+    if function not in row_of(kind).bucket_key_of:
         return "this function has no encoding for the type"
     if function is BucketFunction.ICEBERG and keys > 1:
         return f"it takes one key column and there are {keys}; use the fluss function"

@@ -13,61 +13,24 @@ from lakeward.model.sqltype import parse_type
 from lakeward.model.types import (
     ArrayType,
     BinaryType,
-    BooleanType,
-    BytesType,
     CharType,
     DataType,
-    DateType,
     DecimalType,
-    Float32Type,
-    Float64Type,
-    Int8Type,
-    Int16Type,
-    Int32Type,
-    Int64Type,
     MapType,
     RowField,
     RowType,
-    StringType,
     TimestampLtzType,
     TimestampType,
     TimeType,
 )
+from lakeward.model.typetable import TYPES
 
 TYPE_KEY = b"lakeward.type"
 COMMENT_KEY = b"comment"
 
-_PLAIN: dict[type[DataType], pa.DataType] = {
-    BooleanType: pa.bool_(),
-    Int8Type: pa.int8(),
-    Int16Type: pa.int16(),
-    Int32Type: pa.int32(),
-    Int64Type: pa.int64(),
-    Float32Type: pa.float32(),
-    Float64Type: pa.float64(),
-    CharType: pa.string(),
-    StringType: pa.string(),
-    BytesType: pa.binary(),
-    DateType: pa.date32(),
-}
+_PLAIN: dict[type[DataType], pa.DataType] = {r.cls: r.arrow for r in TYPES if r.arrow is not None}
 _FROM_PLAIN: dict[pa.DataType, DataType] = {
-    pa.bool_(): BooleanType(),
-    pa.int8(): Int8Type(),
-    pa.int16(): Int16Type(),
-    pa.int32(): Int32Type(),
-    pa.int64(): Int64Type(),
-    pa.uint8(): Int16Type(),
-    pa.uint16(): Int32Type(),
-    pa.uint32(): Int64Type(),
-    pa.float32(): Float32Type(),
-    pa.float64(): Float64Type(),
-    pa.string(): StringType(),
-    pa.large_string(): StringType(),
-    pa.string_view(): StringType(),
-    pa.binary(): BytesType(),
-    pa.large_binary(): BytesType(),
-    pa.binary_view(): BytesType(),
-    pa.date32(): DateType(),
+    arrow: r.cls() for r in TYPES if r.arrow is not None and r.cls is not CharType for arrow in (r.arrow, *r.also_from)
 }
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 

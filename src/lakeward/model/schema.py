@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lakeward.errors import InvalidTable
@@ -24,6 +24,9 @@ class Column:
     name: str
     type: DataType
     comment: str | None = None
+    column_id: int = field(default=0, compare=False)
+    """Its number in the table, from 1, for as long as the table lives: a rename keeps it, a drop does not give it away.
+    0: not yet in a table."""
 
     def __post_init__(self) -> None:
         if not self.name or self.name != self.name.strip() or "\x00" in self.name:
@@ -32,19 +35,25 @@ class Column:
             )
 
     def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "type": str(self.type), "comment": self.comment}
+        return {"id": self.column_id, "name": self.name, "type": str(self.type), "comment": self.comment}
 
     @classmethod
     def from_json(cls, body: dict[str, Any]) -> Column:
-        return cls(name=body["name"], type=parse_type(body["type"]), comment=body.get("comment"))
+        kind = parse_type(body["type"])
+        return cls(name=body["name"], type=kind, comment=body.get("comment"), column_id=body.get("id", 0))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schema:
-    """Columns with the schema id that log batches carry. Ids start at 1 and grow by one with each ALTER."""
+    """Columns with the schema id that log batches carry. Ids start at 1 and grow by one with each ALTER.
+
+    Columns that come without an id get the next free ones, in order: so do those that were stored before columns had
+    ids, alike in every schema of their table, as columns were only ever added last."""
 
     columns: tuple[Column, ...]
     schema_id: int = 1
+    highest_id: int = field(default=0, compare=False)
+    """The highest column id that this table ever gave away."""
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -58,6 +67,18 @@ class Schema:
             if column.name in seen:
                 raise InvalidTable(table="?", field="column", value=column.name, reason="this name is there twice")
             seen.add(column.name)
+        self._number_columns()
+
+    def _number_columns(self) -> None:
+        highest = max(self.highest_id, *(c.column_id for c in self.columns))
+        numbered = []
+        for column in self.columns:
+            highest += not column.column_id
+            numbered.append(column if column.column_id else replace(column, column_id=highest))
+        if len({c.column_id for c in numbered}) < len(numbered):
+            raise InvalidTable(table="?", field="columns", value="", reason="a column id is there twice")
+        object.__setattr__(self, "columns", tuple(numbered))
+        object.__setattr__(self, "highest_id", highest)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -72,11 +93,14 @@ class Schema:
         )
 
     def with_added(self, added: Iterable[Column]) -> Schema:
-        return Schema(columns=(*self.columns, *added), schema_id=self.schema_id + 1)
+        fresh = (replace(c, column_id=0) for c in added)
+        return Schema(columns=(*self.columns, *fresh), schema_id=self.schema_id + 1, highest_id=self.highest_id)
 
     def to_json(self) -> dict[str, Any]:
-        return {"schema_id": self.schema_id, "columns": [c.to_json() for c in self.columns]}
+        columns = [c.to_json() for c in self.columns]
+        return {"schema_id": self.schema_id, "highest_id": self.highest_id, "columns": columns}
 
     @classmethod
     def from_json(cls, body: dict[str, Any]) -> Schema:
-        return cls(schema_id=body["schema_id"], columns=tuple(Column.from_json(c) for c in body["columns"]))
+        columns = tuple(Column.from_json(c) for c in body["columns"])
+        return cls(schema_id=body["schema_id"], columns=columns, highest_id=body.get("highest_id", 0))

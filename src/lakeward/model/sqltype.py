@@ -7,7 +7,6 @@ import re
 
 from lakeward.errors import InvalidRequest
 from lakeward.model.types import (
-    ATOMIC_TYPES,
     ArrayType,
     BinaryType,
     CharType,
@@ -21,25 +20,11 @@ from lakeward.model.types import (
     TimestampType,
     TimeType,
 )
+from lakeward.model.typetable import TYPES
 
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|'(?:[^']|'')*'|[A-Za-z_][A-Za-z0-9_]*|\d+|[<>(),])")
-_SYNONYMS = {
-    "INTEGER": "INT",
-    "LONG": "BIGINT",
-    "INT8": "TINYINT",
-    "INT16": "SMALLINT",
-    "INT32": "INT",
-    "INT64": "BIGINT",
-    "FLOAT32": "FLOAT",
-    "FLOAT64": "DOUBLE",
-    "BOOL": "BOOLEAN",
-    "TEXT": "STRING",
-    "VARBINARY": "BYTES",
-    "NUMERIC": "DECIMAL",
-    "TIMESTAMPTZ": "TIMESTAMP_LTZ",
-    "STRUCT": "ROW",
-}
-_ATOMIC = {t.keyword: t for t in ATOMIC_TYPES}
+_SYNONYMS = {synonym: r.cls.keyword for r in TYPES for synonym in r.synonyms}
+_ATOMIC = {r.cls.keyword: r.cls for r in TYPES if not set(vars(r.example)) - {"nullable"}}
 _PRECISE: dict[str, type[TimeType] | type[TimestampType] | type[TimestampLtzType]] = {
     t.keyword: t for t in (TimeType, TimestampType, TimestampLtzType)
 }

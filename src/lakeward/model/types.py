@@ -211,17 +211,3 @@ def quote_name(name: str) -> str:
 
 def quote_text(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-ATOMIC_TYPES: tuple[type[DataType], ...] = (
-    BooleanType,
-    Int8Type,
-    Int16Type,
-    Int32Type,
-    Int64Type,
-    Float32Type,
-    Float64Type,
-    StringType,
-    BytesType,
-    DateType,
-)

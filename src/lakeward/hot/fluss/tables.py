@@ -18,6 +18,7 @@ from lakeward.model.bucket import PARTITION_SEPARATOR
 from lakeward.model.ids import TableId
 from lakeward.model.schema import Column, Schema
 from lakeward.model.table import FLUSS_PARTITIONS, BucketFunction, TableDescriptor, TableInfo, TablePath
+from lakeward.model.typetable import TYPES
 
 log = logging.getLogger("lakeward.fluss")
 
@@ -27,19 +28,7 @@ KV_FORMAT_PROPERTY = "table.kv.format"
 MICROS = 6
 """Fractional digits of the lake's times. Fluss's own job cuts finer ones off too."""
 
-_PLAIN: dict[str, type[model.DataType]] = {
-    "BOOLEAN": model.BooleanType,
-    "TINYINT": model.Int8Type,
-    "SMALLINT": model.Int16Type,
-    "INTEGER": model.Int32Type,
-    "INT": model.Int32Type,
-    "BIGINT": model.Int64Type,
-    "FLOAT": model.Float32Type,
-    "DOUBLE": model.Float64Type,
-    "STRING": model.StringType,
-    "BYTES": model.BytesType,
-    "DATE": model.DateType,
-}
+_PLAIN = {r.fluss: r.cls for r in TYPES if not set(vars(r.example)) - {"nullable"}} | {"INT": model.Int32Type}
 _warned: set[tuple[str, str]] = set()
 
 

@@ -19,6 +19,7 @@ from pyiceberg.table.update.schema import UpdateSchema
 
 from lakeward.errors import InvalidAlter, LakeMismatch, LakeNotEmpty, LakeTableGone, LakeUnavailable
 from lakeward.lake.iceberg.meta.ancestry import walk
+from lakeward.lake.iceberg.meta.columnids import spell_field_ids
 from lakeward.lake.iceberg.meta.connection import IcebergConnection, identifier
 from lakeward.lake.iceberg.meta.diff import diff_table
 from lakeward.lake.iceberg.meta.failures import describe, lake_errors
@@ -129,9 +130,11 @@ class IcebergLakeCatalog(LakeCatalog):
         if not diff_table(after.descriptor, found.metadata):
             return  # a repeated call
         self._check_matches(table, found)
-        with _altering(table), found.update_schema() as update:
-            for column in columns:
-                _add_column(update, column)
+        with _altering(table), found.transaction() as change:
+            with change.update_schema() as update:
+                for column in columns:
+                    _add_column(update, column)
+            change.set_properties(spell_field_ids(change.table_metadata, after.schema))
 
     def set_properties(self, table: TableInfo, changes: Mapping[str, str | None]) -> None:
         for key in changes:

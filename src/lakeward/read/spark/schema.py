@@ -12,26 +12,18 @@ from lakeward.errors import UnsupportedType
 from lakeward.model import types as mt
 from lakeward.model.schema import BUCKET, CHANGE_TYPE, OFFSET, TIMESTAMP
 from lakeward.model.table import TableInfo
+from lakeward.model.typetable import spell
 
 FIELD_ID = "parquet.field.id"
 """The metadata key by which Spark's Parquet reader resolves columns by id."""
 
-_PLAIN: dict[type[mt.DataType], Any] = {
-    mt.BooleanType: st.BooleanType(),
-    mt.Int8Type: st.ByteType(),
-    mt.Int16Type: st.ShortType(),
-    mt.Int32Type: st.IntegerType(),
-    mt.Int64Type: st.LongType(),
-    mt.Float32Type: st.FloatType(),
-    mt.Float64Type: st.DoubleType(),
-    mt.CharType: st.StringType(),
-    mt.StringType: st.StringType(),
-    mt.BinaryType: st.BinaryType(),
-    mt.BytesType: st.BinaryType(),
-    mt.DateType: st.DateType(),
-    mt.TimestampType: st.TimestampNTZType(),
-    mt.TimestampLtzType: st.TimestampType(),
-}
+_PRIMITIVES: dict[str, Any] = {
+    kind.simpleString(): kind
+    for kind in (
+        st.BooleanType(), st.ByteType(), st.ShortType(), st.IntegerType(), st.LongType(), st.FloatType(),
+        st.DoubleType(), st.StringType(), st.BinaryType(), st.DateType(), st.TimestampType(), st.TimestampNTZType(),
+    )
+}  # fmt: skip
 SYSTEM_TYPES: dict[str, Any] = {
     BUCKET: st.IntegerType(),
     OFFSET: st.LongType(),
@@ -42,8 +34,11 @@ SYSTEM_TYPES: dict[str, Any] = {
 
 def spark_type(name: str, kind: mt.DataType) -> Any:
     """The Spark type of a column. TIME needs a Spark that has one (4.1 and newer); elsewhere it is refused by name."""
-    if type(kind) in _PLAIN:
-        return _PLAIN[type(kind)]
+    if isinstance(kind, mt.TimeType):
+        if hasattr(st, "TimeType"):
+            return st.TimeType(min(kind.precision, 6))
+    elif (plain := _PRIMITIVES.get(spell(kind, "spark") or "")) is not None:
+        return plain
     match kind:
         case mt.DecimalType():
             return st.DecimalType(kind.precision, kind.scale)
@@ -55,8 +50,6 @@ def spark_type(name: str, kind: mt.DataType) -> Any:
             return st.StructType(
                 [st.StructField(f.name, spark_type(name, f.type), f.type.nullable) for f in kind.fields]
             )
-        case mt.TimeType() if hasattr(st, "TimeType"):
-            return st.TimeType(min(kind.precision, 6))
     raise UnsupportedType(
         where=f"column {name}", type=str(kind), by="this version of Spark", reason="it has no such type; leave it out"
     )

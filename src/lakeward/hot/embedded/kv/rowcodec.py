@@ -51,8 +51,7 @@ class RowCodec:
         self.schema = schemas[max(schemas)]
         self.arrow = to_arrow_schema(self.schema)
         self._codec = StructCodec(self.arrow)
-        self._widths = {schema_id: len(schema.columns) for schema_id, schema in schemas.items()}
-        self._older = {width: StructCodec(list(self.arrow)[:width]) for width in set(self._widths.values())}
+        self._older = {i: (StructCodec(list(to_arrow_schema(s))), _places(s)) for i, s in schemas.items()}
 
     def encode(self, batch: pa.RecordBatch) -> pa.BinaryArray:
         """The rows without header; `batch` has exactly the schema's columns, in order."""
@@ -111,6 +110,15 @@ class RowCodec:
         return self._codec.encode(self.decode(rows))
 
     def _decode_one(self, bodies: pa.BinaryArray, schema_id: int, wanted: Sequence[int]) -> list[pa.Array]:
-        width = self._widths[schema_id]
-        known = iter(self._older[width].decode(bodies, [i for i in wanted if i < width]))
-        return [next(known) if i < width else pa.nulls(len(bodies), self.arrow.field(i).type) for i in wanted]
+        codec, places = self._older[schema_id]
+        at = [places.get(self.schema.columns[i].column_id) for i in wanted]
+        known = iter(codec.decode(bodies, [place for place in at if place is not None]))
+        return [
+            pa.nulls(len(bodies), self.arrow.field(i).type) if place is None else next(known)
+            for i, place in zip(wanted, at, strict=True)
+        ]
+
+
+def _places(schema: Schema) -> dict[int, int]:
+    """Column id -> its place in rows of this schema."""
+    return {column.column_id: place for place, column in enumerate(schema.columns)}

@@ -31,16 +31,23 @@ class RowShape:
     def __init__(self, table: str, is_pk: bool, schemas: Sequence[Schema]) -> None:
         self.table, self.is_pk = table, is_pk
         self._stored: dict[int, pa.Schema] = {}
+        self._places: dict[int, dict[int, int]] = {}
         for schema in schemas:
             self.add(schema)
 
     def add(self, schema: Schema) -> None:
+        places = {column.column_id: place for place, column in enumerate(schema.columns)}
+        self._places = {**self._places, schema.schema_id: places}
         self._stored = {**self._stored, schema.schema_id: self._as_stored(schema)}
         self.newest = schema
 
     def stored(self, schema_id: int) -> pa.Schema:
         """What a batch of that schema has on disk: the user's columns and, on PK tables, `__prev_offset` last."""
         return self._stored[schema_id]
+
+    def places(self, schema_id: int) -> dict[int, int]:
+        """Column id -> its place in batches of that schema."""
+        return self._places[schema_id]
 
     def _as_stored(self, schema: Schema) -> pa.Schema:
         arrow = to_arrow_schema(schema)
@@ -63,6 +70,7 @@ class RowReader:
                 reason=f"no column {', '.join(unknown)}; there are {', '.join(arrow.names)}",
             )
         self._fields = [arrow.field(n) for n in names]
+        self._ids = [planned.column(n).column_id for n in names]
         last = [PREV_OFFSET_FIELD] if shape.is_pk else []
         self.schema = pa.schema([*self._fields, *SYSTEM_FIELDS, *last])
 
@@ -71,7 +79,11 @@ class RowReader:
         header = stored.header
         low, high = max(start - header.base_offset, 0), min(stop - header.base_offset, header.record_count)
         rows = self._decode(stored)
-        arrays = [self._column(rows, f) for f in self._fields]
+        places = self._shape.places(header.schema_id)
+        arrays = [
+            rows.column(places[i]) if i in places else pa.nulls(rows.num_rows, f.type)
+            for i, f in zip(self._ids, self._fields, strict=True)
+        ]
         if self._shape.is_pk:
             arrays.append(rows.column(PREV_OFFSET))
         if (low, high) != (0, header.record_count):
@@ -96,10 +108,6 @@ class RowReader:
                 where=where, position=stored.position, reason=f"schema {header.schema_id} is not known"
             ) from None
         return decode_records(header, stored.data, schema)
-
-    def _column(self, rows: pa.RecordBatch, field: pa.Field) -> pa.Array:
-        at = rows.schema.get_field_index(field.name)
-        return rows.column(at) if at >= 0 else pa.nulls(rows.num_rows, field.type)
 
 
 def _system_columns(stored: StoredBatch, low: int, high: int) -> list[pa.Array]:

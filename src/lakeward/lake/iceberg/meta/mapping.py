@@ -14,19 +14,13 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 
 from lakeward.errors import InvalidTable, UnsupportedBucketKey, UnsupportedType
 from lakeward.lake.iceberg.meta.types import to_iceberg_type
-from lakeward.model import types as model
 from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
 from lakeward.model.table import FLUSS_PARTITIONS, BucketFunction, TableDescriptor, TablePath
+from lakeward.model.typetable import TYPES, row_of
 
 LAKE_PREFIX = "iceberg."
 OTHER_PREFIX = "fluss."
 SYSTEM = (BUCKET, OFFSET, TIMESTAMP)
-PARTITION_TYPES = (
-    model.StringType, model.CharType, model.BooleanType, model.Int8Type, model.Int16Type, model.Int32Type,
-    model.Int64Type, model.DateType,
-)  # fmt: skip
-"""Types whose text in a partition's name reads back as one value and one only."""
-
 DEFAULTS: Mapping[str, str] = {
     "format-version": "2",
     "write.format.default": "parquet",
@@ -123,8 +117,8 @@ def check_descriptor(path: TablePath, descriptor: TableDescriptor) -> None:
 
 def _check_partition_key(path: TablePath, descriptor: TableDescriptor, name: str) -> None:
     kind = descriptor.schema.column(name).type
-    if not isinstance(kind, PARTITION_TYPES):
-        allowed = ", ".join(t.keyword for t in PARTITION_TYPES)
+    if not row_of(kind).partition_key:
+        allowed = ", ".join(r.cls.keyword for r in TYPES if r.partition_key)
         raise UnsupportedType(
             where=f"{path}, partition key {name}", type=str(kind), by="Iceberg", reason=f"allowed are {allowed}"
         )

@@ -14,28 +14,10 @@ from pyiceberg.schema import Schema
 
 from lakeward.errors import UnsupportedType
 from lakeward.model import types as model
+from lakeward.model.typetable import spell
 
 FIELD_ID = b"PARQUET:field_id"
 
-_PLAIN: dict[type[model.DataType], ice.IcebergType] = {
-    model.BooleanType: ice.BooleanType(),
-    model.Int8Type: ice.IntegerType(),
-    model.Int16Type: ice.IntegerType(),
-    model.Int32Type: ice.IntegerType(),
-    model.Int64Type: ice.LongType(),
-    model.Float32Type: ice.FloatType(),
-    model.Float64Type: ice.DoubleType(),
-    model.CharType: ice.StringType(),
-    model.StringType: ice.StringType(),
-    model.BinaryType: ice.BinaryType(),
-    model.BytesType: ice.BinaryType(),
-    model.DateType: ice.DateType(),
-}
-_PRECISE: dict[type[model.DataType], ice.IcebergType] = {
-    model.TimeType: ice.TimeType(),
-    model.TimestampType: ice.TimestampType(),
-    model.TimestampLtzType: ice.TimestamptzType(),
-}
 _MICROS = 6
 """Fractional digits that Iceberg's times have before format version 3."""
 
@@ -55,6 +37,7 @@ _ARROW: dict[type[ice.IcebergType], pa.DataType] = {
     ice.TimestamptzNanoType: pa.timestamp("ns", tz="UTC"),
     ice.UUIDType: pa.binary(16),
 }
+_PRIMITIVES: dict[str, ice.IcebergType] = {str(kind()): kind() for kind in _ARROW}
 
 
 def to_iceberg_type(kind: model.DataType, where: str, ids: Iterator[int] | None = None) -> ice.IcebergType:
@@ -62,13 +45,10 @@ def to_iceberg_type(kind: model.DataType, where: str, ids: Iterator[int] | None 
     `UnsupportedType`.
     """
     ids = ids if ids is not None else itertools.count(1000)
-    if type(kind) in _PLAIN:
-        return _PLAIN[type(kind)]
-    if type(kind) in _PRECISE:
-        return _precise(kind, where)
+    if word := spell(kind, "iceberg"):
+        _check_precision(kind, where)
+        return _PRIMITIVES.get(word) or ice.DecimalType(*map(int, word[len("decimal(") : -1].split(",")))
     match kind:
-        case model.DecimalType():
-            return ice.DecimalType(kind.precision, kind.scale)
         case model.ArrayType():
             element = to_iceberg_type(kind.element, f"{where}.element", ids)
             return ice.ListType(element_id=next(ids), element_type=element, element_required=not kind.element.nullable)
@@ -79,12 +59,10 @@ def to_iceberg_type(kind: model.DataType, where: str, ids: Iterator[int] | None 
     raise UnsupportedType(where=where, type=str(kind), by="Iceberg", reason="no Iceberg type matches")
 
 
-def _precise(kind: model.DataType, where: str) -> ice.IcebergType:
-    precision: int = getattr(kind, "precision", 0)
-    if precision > _MICROS:
+def _check_precision(kind: model.DataType, where: str) -> None:
+    if isinstance(kind, model.TimeType | model.TimestampType | model.TimestampLtzType) and kind.precision > _MICROS:
         reason = "format version 2 keeps 6 fractional digits; declare 6 or fewer"
         raise UnsupportedType(where=where, type=kind.sql, by="Iceberg", reason=reason)
-    return _PRECISE[type(kind)]
 
 
 def _map(kind: model.MapType, where: str, ids: Iterator[int]) -> ice.MapType:
