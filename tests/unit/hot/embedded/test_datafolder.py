@@ -6,8 +6,6 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -56,16 +54,6 @@ def test_an_end_that_fails_lets_go_of_the_folder(yard: Yard, store: EmbeddedStor
         faults.arm("hotlog.before-fsync", error=lambda: OSError("disk I/O error"))
         store.close()
     assert yard.open().list_tables() == [table]
-
-
-def test_another_process_is_refused_too(yard: Yard, store: EmbeddedStore) -> None:
-    script = (
-        "import sys; from pathlib import Path; from lakeward.hot.embedded.datafolder import DataFolder; "
-        "DataFolder.open(Path(sys.argv[1]))"
-    )
-    ended = subprocess.run([sys.executable, "-c", script, str(yard.folder)], capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 1
-    assert "DataFolderLocked" in ended.stderr
 
 
 def test_a_newer_folder_is_refused_naming_both_versions(yard: Yard) -> None:

@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +10,6 @@ import pytest
 from lakeward.errors import DiskFull
 from lakeward.hot.embedded.disk import DiskReserve
 from lakeward.hot.embedded.log.appended import WriterSequence
-from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.testing.faults import Faults
 from tests.unit.hot.embedded.yard import B0, Yard, read, rows
@@ -73,38 +69,3 @@ def test_a_write_that_the_system_refuses_leaves_nothing(yard: Yard, store: Embed
                 store.append(table, B0, rows(2))
     store.append(table, B0, rows(3))
     assert read(store, table) == [(0, 1), (1, 3)]
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system of 4 MB."""
-    target = tmp_path / "disk"
-    target.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(target)], capture_output=True)
-    if made.returncode:
-        pytest.skip("mounting a small file system is not allowed here")
-    yield target
-    subprocess.run(["umount", str(target)], check=True)
-
-
-def test_a_disk_that_is_really_full(small_disk: Path, yard: Yard) -> None:
-    ballast = small_disk / "ballast"
-    ballast.write_bytes(bytes(2 << 20))
-    options = StoreOptions.with_settings({"server.disk.reserve": "0", "log.segment.file-size": "256kb"})
-    store, table = EmbeddedStore.open(small_disk / "data", options, yard.clock), yard.table()
-    try:
-        store.create_table(table)
-        acknowledged = 0
-        with pytest.raises(DiskFull):
-            for n in range(100):
-                store.append(table, B0, rows(n, text="x" * 50_000), WriterSequence(5, n))
-                acknowledged = n + 1
-        assert 10 < acknowledged < 60
-        assert len(read(store, table)) == acknowledged
-        with pytest.raises(DiskFull):
-            store.append(table, B0, rows(acknowledged, text="x" * 50_000), WriterSequence(5, acknowledged))
-        os.unlink(ballast)
-        store.append(table, B0, rows(acknowledged, text="x" * 50_000), WriterSequence(5, acknowledged))
-        assert [i for _, i in read(store, table)] == list(range(acknowledged + 1))
-    finally:
-        store.close()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 LINT = Path(sys.executable).with_name("lint-imports")
 CONTRACT = (ROOT / "pyproject.toml").read_text().partition("[tool.importlinter]")
 LAYERS = re.findall(r"[a-z]+", re.search(r"layers = \[(.*?)\]", CONTRACT[2], re.DOTALL)[1])  # type: ignore[index]
