@@ -9,10 +9,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 RUN := $(VENV)/.installed-run
+WORKERS ?= 2
 NAME ?=
 ARGS ?=
 
-.PHONY: help demo test check lint types imports generated wheel bench soak docs generate clean lock fluss-up fluss-down
+.PHONY: help demo test unit check lint types imports generated wheel bench soak docs generate clean lock fluss-up fluss-down
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,8 +29,11 @@ $(RUN): requirements-run.lock pyproject.toml
 demo: $(RUN) ## server, one Spark tiering job and a load generator for a minute, then a proof that hot store and lake agree
 	@$(BIN)/lakeward demo $(ARGS)
 
-test: $(STAMP) ## every test but the long ones (ARGS= goes to pytest)
-	@$(BIN)/pytest $(ARGS)
+test: $(STAMP) ## every test but the long ones (ARGS= goes to pytest; WORKERS=0 for one process, as a debugger needs it)
+	@$(BIN)/pytest -n $(WORKERS) $(ARGS)
+
+unit: $(STAMP) ## the tests that start no process
+	@$(BIN)/pytest -n $(WORKERS) tests/unit tests/property $(ARGS)
 
 check: lint types imports generated wheel ## lint, types, import direction, generated pages and links of the docs, the wheel in a clean environment
 
@@ -58,7 +62,7 @@ bench: $(STAMP) ## all benchmarks, or one: make bench NAME=startup
 	@$(BIN)/python -m bench.report $(NAME)
 
 soak: $(STAMP) ## everything, the long tests included, and the demo from an installed wheel
-	@$(BIN)/pytest --soak $(ARGS)
+	@$(BIN)/pytest -n $(WORKERS) --soak $(ARGS)
 	@.ci/wheel --soak
 
 fluss-up: $(STAMP) ## a local Apache Fluss cluster with an Iceberg lake (Java and mvn; jars are fetched once)

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hypothesis profiles and the rule that long tests run only when asked for."""
+"""Hypothesis profiles, the rule that long tests run only when asked for, and what a worker gets to run."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, settings
+
+pytest_plugins = ["tests.limit", "tests.alone"]
 
 # Derandomized: the same examples on every run, so that a red test is red for everybody. No deadline: the machine may be
 # busy.
@@ -14,6 +18,9 @@ settings.register_profile(
 settings.register_profile(
     "soak", deadline=None, max_examples=1_000, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
+
+LONGEST_FIRST = ("fluss", "spark", "browser", "chaos", "interop", "server", "contract")
+"""The order in which workers begin folders; the rest follows, so that all workers end at about the same time."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,9 +35,23 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Long tests are deselected, not skipped, unless `--soak` or a marker expression asks for them."""
+    items.sort(key=rank)
     if config.getoption("--soak") or "soak" in config.getoption("-m"):
         return
     long = [item for item in items if item.get_closest_marker("soak")]
     if long:
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if not item.get_closest_marker("soak")]
+
+
+def rank(item: pytest.Item) -> int:
+    folder = item.nodeid.split("/")[1]
+    return LONGEST_FIRST.index(folder) if folder in LONGEST_FIRST else len(LONGEST_FIRST)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from tests.shares import ByFile
+
+    config.option.loadscopereorder = False
+    return ByFile(config, log)
