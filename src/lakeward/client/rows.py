@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from lakeward.client.casts import holds_map, in_microseconds, is_fitting
 from lakeward.errors import InvalidRequest, InvalidRows
-from lakeward.hot.embedded.kv.nestednulls import find_nested_null
 from lakeward.model.arrow import to_arrow_type
+from lakeward.model.nestednulls import find_nested_null
 from lakeward.model.schema import Column
 from lakeward.model.table import TableInfo
 from lakeward.model.types import CharType

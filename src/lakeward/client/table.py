@@ -19,8 +19,7 @@ from lakeward.client.subscription import Start, Subscription
 from lakeward.client.writer import BufferedWriter
 from lakeward.errors import SchemaChanged
 from lakeward.hot.embedded.door.failure import doing
-from lakeward.hot.embedded.serve.putplan import check_put
-from lakeward.hot.embedded.serve.tables import log_schema
+from lakeward.hot.embedded.door.shapes import check_put, log_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.table import TableInfo

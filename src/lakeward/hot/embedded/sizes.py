@@ -24,6 +24,8 @@ class TableSizes:
     stopped_buckets: int
     appended_records: int = 0
     appended_bytes: int = 0
+    ttl_ms: int = 0
+    """How long its log is kept, by the table or by the server; 0: for ever."""
 
 
 def measure(table: HotTable) -> TableSizes:
@@ -41,4 +43,5 @@ def measure(table: HotTable) -> TableSizes:
         stopped_buckets=sum(1 for b in buckets if b.failure is not None or b.log.stopped is not None),
         appended_records=sum(b.log.end for b in buckets if b.failure is None),
         appended_bytes=sum(b.log.appended_bytes for b in buckets if b.failure is None),
+        ttl_ms=table.options.ttl_ms,
     )

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
-from lakeward.config import options
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role
 from lakeward.protocol.routes import DASHBOARD, LAG, LAGS
@@ -80,14 +79,6 @@ def overdue_bytes(services: Services, tables: Iterable[TableStatus]) -> int:
         table = late.get(sizes.table_id)
         if table is None or not sizes.remote_bytes:
             continue
-        ttl = _ttl_ms(services, sizes.path)
-        if ttl and table.lag_ms > ttl:
+        if sizes.ttl_ms and table.lag_ms > sizes.ttl_ms:
             found += sizes.remote_bytes
     return found
-
-
-def _ttl_ms(services: Services, path: TablePath) -> int:
-    properties = services.store.load_table(path).descriptor.properties
-    spelled = properties.get(options.TABLE_LOG_TTL.key)
-    value = options.TABLE_LOG_TTL.kind.parse(spelled) if spelled else options.TABLE_LOG_TTL.default
-    return int(value.total_seconds() * 1000)

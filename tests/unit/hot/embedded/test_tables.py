@@ -208,3 +208,12 @@ def test_waiting_counts_what_the_lake_lacks(yard: Yard, store: EmbeddedStore) ->
 
 def _with_schema(table: TableInfo, columns: tuple[Column, ...], schema_id: int) -> TableInfo:
     return table.with_descriptor(replace(table.descriptor, schema=Schema(columns=columns, schema_id=schema_id)))
+
+
+def test_sizes_tell_how_long_a_log_is_kept_by_the_table_or_by_the_server(yard: Yard) -> None:
+    yard.settings["table.log.ttl"] = "1 h"
+    store = yard.open()
+    store.create_table(yard.table("servers"))
+    store.create_table(yard.table("own", properties={"table.log.ttl": "1 d"}))
+    kept = {str(s.path): s.ttl_ms for s in store.sizes()}
+    assert kept == {"db.servers": 3_600_000, "db.own": 86_400_000}

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lakeward.errors import InvalidRows
 from lakeward.hot.embedded.kv.changes import Mask
-from lakeward.hot.embedded.kv.nestednulls import find_nested_null
+from lakeward.model.nestednulls import find_nested_null
 
 
 def align_rows(

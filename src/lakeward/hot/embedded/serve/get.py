@@ -13,9 +13,10 @@ import pyarrow.flight as flight
 
 from lakeward.errors import InvalidRequest
 from lakeward.hot.embedded.door.failure import answering
+from lakeward.hot.embedded.door.shapes import log_schema, snapshot_schema
 from lakeward.hot.embedded.serve.engine import Engine
 from lakeward.hot.embedded.serve.packing import packed
-from lakeward.hot.embedded.serve.tables import as_of, find_table, log_schema, snapshot_schema
+from lakeward.hot.embedded.serve.tables import as_of, find_table
 from lakeward.model.bucket import Bucket
 from lakeward.model.table import TableInfo
 from lakeward.protocol.flight import Read, Ticket

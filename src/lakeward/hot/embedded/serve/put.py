@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from lakeward.errors import InvalidRequest, InvalidRows
-from lakeward.hot.embedded.kv.nestednulls import find_nested_null
 from lakeward.hot.embedded.log.appended import WriterSequence
 from lakeward.hot.embedded.serve.acks import Acknowledger, Pending
 from lakeward.hot.embedded.serve.budget import MemoryBudget
@@ -22,6 +21,7 @@ from lakeward.hot.embedded.serve.gate import CallGate
 from lakeward.hot.embedded.serve.putplan import plan_put
 from lakeward.hot.embedded.serve.tables import find_table
 from lakeward.model.bucket import Bucket
+from lakeward.model.nestednulls import find_nested_null
 from lakeward.protocol.flight import BatchHeader, PutCommand, PutKind, from_bytes
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakeward.errors import InvalidRequest
-from lakeward.hot.embedded.serve.tables import as_of, row_schema
+from lakeward.hot.embedded.door.shapes import check_put, row_schema
+from lakeward.hot.embedded.serve.tables import as_of
 from lakeward.model.table import TableInfo
 from lakeward.protocol.flight import PutCommand, PutKind
 
@@ -51,21 +52,6 @@ def _names(known: TableInfo, command: PutCommand) -> tuple[str, ...]:
     if command.kind is PutKind.DELETE:
         return known.descriptor.primary_key
     return command.columns if command.columns is not None else known.schema.names
-
-
-def check_put(table: TableInfo, kind: PutKind, columns: tuple[str, ...] | None) -> None:
-    """Raises `InvalidRequest` when a table of this kind does not take such a put. Both sides ask it."""
-    what = f"{kind} to {table.path}"
-    if (kind is PutKind.APPEND) == table.is_pk:
-        reason = "it has a primary key: upsert or delete" if table.is_pk else "it has no primary key: rows are appended"
-        raise InvalidRequest(what=what, reason=reason)
-    if columns is None:
-        return
-    if kind is not PutKind.UPSERT:
-        raise InvalidRequest(what=what, reason="columns are named in a partial upsert only")
-    missing = [name for name in table.descriptor.primary_key if name not in columns]
-    if missing:
-        raise InvalidRequest(what=what, reason=f"a partial upsert names all key columns; missing: {', '.join(missing)}")
 
 
 def _check_schema(table: TableInfo, expected: pa.Schema, sent: pa.Schema) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeward.hot.embedded.kv.nestednulls import find_nested_null
 from lakeward.model.arrow import to_arrow_type
+from lakeward.model.nestednulls import find_nested_null
 from lakeward.model.sqltype import parse_type
 
 LIST = "ARRAY<INT NOT NULL>"

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What travels through the door, as both ends see it: the schemas of puts and reads, and which puts a table takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from lakeward.errors import InvalidRequest
+from lakeward.model.arrow import to_arrow_field, to_arrow_type
+from lakeward.model.schema import CHANGE_TYPE, OFFSET, PREV_OFFSET, TIMESTAMP, Column
+from lakeward.model.table import TableInfo
+from lakeward.protocol.flight import PutKind
+
+OFFSET_FIELD = pa.field(OFFSET, pa.int64(), nullable=False)
+TIMESTAMP_FIELD = pa.field(TIMESTAMP, pa.timestamp("ms", tz="UTC"), nullable=False)
+CHANGE_TYPE_FIELD = pa.field(CHANGE_TYPE, pa.int8(), nullable=False)
+PREV_OFFSET_FIELD = pa.field(PREV_OFFSET, pa.int64())
+
+
+def log_schema(table: TableInfo, columns: tuple[str, ...] | None) -> pa.Schema:
+    """What a log read of these columns looks like."""
+    system = [OFFSET_FIELD, TIMESTAMP_FIELD, CHANGE_TYPE_FIELD, *([PREV_OFFSET_FIELD] if table.is_pk else [])]
+    return pa.schema([*map(to_arrow_field, _columns(table, columns)), *system])
+
+
+def snapshot_schema(table: TableInfo, columns: tuple[str, ...] | None) -> pa.Schema:
+    return pa.schema([*map(to_arrow_field, _columns(table, columns)), OFFSET_FIELD, TIMESTAMP_FIELD])
+
+
+def row_schema(table: TableInfo, columns: tuple[str, ...] | None = None) -> pa.Schema:
+    """What a put's batches look like: plain fields, as clients of any language make them; nulls are checked
+    by value.
+    """
+    return pa.schema([pa.field(c.name, to_arrow_type(c.type)) for c in _columns(table, columns)])
+
+
+def _columns(table: TableInfo, columns: tuple[str, ...] | None) -> Sequence[Column]:
+    return table.schema.columns if columns is None else [table.schema.column(name) for name in columns]
+
+
+def check_put(table: TableInfo, kind: PutKind, columns: tuple[str, ...] | None) -> None:
+    """Raises `InvalidRequest` when a table of this kind does not take such a put. Both sides ask it."""
+    what = f"{kind} to {table.path}"
+    if (kind is PutKind.APPEND) == table.is_pk:
+        reason = "it has a primary key: upsert or delete" if table.is_pk else "it has no primary key: rows are appended"
+        raise InvalidRequest(what=what, reason=reason)
+    if columns is None:
+        return
+    if kind is not PutKind.UPSERT:
+        raise InvalidRequest(what=what, reason="columns are named in a partial upsert only")
+    missing = [name for name in table.descriptor.primary_key if name not in columns]
+    if missing:
+        raise InvalidRequest(what=what, reason=f"a partial upsert names all key columns; missing: {', '.join(missing)}")
