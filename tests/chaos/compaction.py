@@ -9,19 +9,22 @@ in between carried over by offset.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestFile
+from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 
 from lakeward.errors import CommitConflict
+from lakeward.lake.iceberg.commit.change import FileChange, NewFile
 from lakeward.lake.iceberg.commit.deletes import write_deletes
+from lakeward.lake.iceberg.commit.ground import CommitGround
+from lakeward.lake.iceberg.commit.newfiles import data_candidates
 from lakeward.lake.iceberg.commit.resolve import resolve
-from lakeward.lake.iceberg.committer import Ground, IcebergLakeCommitter
+from lakeward.lake.iceberg.committer import IcebergLakeCommitter
 from lakeward.lake.iceberg.datafile.location import data_folder, round_prefix
 from lakeward.lake.iceberg.datafile.result import WriteResult
-from lakeward.lake.iceberg.meta.manifests import ManifestTarget, existing, load_entries, load_manifests, write_manifest
+from lakeward.lake.iceberg.meta.manifests import FileKey, file_key, load_entries, load_manifests
 from lakeward.lake.iceberg.scan.snapshotfiles import DeleteEntry
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import RoundId, SnapshotId, new_round_id
@@ -41,7 +44,7 @@ BUCKET = Bucket("", 0)
 
 
 class CompactionCommitter(IcebergLakeCommitter):
-    """New files in, `dropped` ones out, in one snapshot."""
+    """New files in, `dropped` ones out with the deletes that may name them, in one snapshot."""
 
     dropped: frozenset[str] = frozenset()
 
@@ -49,7 +52,7 @@ class CompactionCommitter(IcebergLakeCommitter):
         """`gone`: rows of the new files that a round has deleted since they were read."""
         assert base.token is not None
         ground = self.load_ground(base, base.token)
-        files = self._data_files(ground.table, [WriteResult.from_bytes(result)])
+        files = data_candidates(ground.table, [WriteResult.from_bytes(result)])
         metadata = ground.table.metadata
         hits = resolve({BUCKET: gone}, files).hits
         folder = data_folder(metadata.location, metadata.properties)
@@ -61,23 +64,19 @@ class CompactionCommitter(IcebergLakeCommitter):
             offsets=dict(base.offsets),
             generation=base.generation,
         )
-        rows = sum(c.file.record_count for c in files)
-        return self.build(ground, properties, [c.file for c in files], deletes, rows_gone=rows)
+        change = FileChange(
+            data=tuple(NewFile(c.spec_id, c.file) for c in files),
+            deletes=tuple(NewFile(spec_id, file) for spec_id, file in deletes),
+            drop=frozenset(self._dropped_keys(ground)),
+        )
+        return self.build(ground, properties, change, rows_gone=change.rows)
 
-    def _manifests(
-        self, target: ManifestTarget, ground: Ground, data: Sequence[DataFile], deletes: Sequence[tuple[int, DataFile]]
-    ) -> list[ManifestFile]:
-        old = {m.manifest_path for m in load_manifests(target.io, ground.head)}
-        made = super()._manifests(target, ground, data, deletes)
-        specs = ground.table.metadata.specs()
-        kept = [m for m in made if m.manifest_path not in old]
-        for manifest in (m for m in made if m.manifest_path in old):
-            entries = [e for e in load_entries(target.io, manifest) if not self._is_dropped(manifest, e)]
-            if entries:
-                kept.append(
-                    write_manifest(target, specs[manifest.partition_spec_id], manifest.content, existing(entries))
-                )
-        return kept
+    def _dropped_keys(self, ground: CommitGround) -> Iterator[FileKey]:
+        io = ground.table.io
+        for manifest in load_manifests(io, ground.head):
+            for entry in load_entries(io, manifest):
+                if self._is_dropped(manifest, entry):
+                    yield file_key(entry.data_file)
 
     def _is_dropped(self, manifest: ManifestFile, entry: ManifestEntry) -> bool:
         if manifest.content == ManifestContent.DATA:

@@ -16,8 +16,9 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from lakeward.changelog import Fold
 from lakeward.errors import CommitUnknown
+from lakeward.lake.iceberg.commit.ground import CommitGround
 from lakeward.lake.iceberg.commit.request import CommitRequest
-from lakeward.lake.iceberg.committer import Ground, IcebergLakeCommitter
+from lakeward.lake.iceberg.committer import IcebergLakeCommitter
 from lakeward.lake.iceberg.maintenance import IcebergLakeMaintenance
 from lakeward.lake.iceberg.meta.ancestry import Reconciled, reconcile
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
@@ -171,13 +172,13 @@ class WeakCommitter(IcebergLakeCommitter):
         if weak.flags & OF_SUMMARIES:
             self._reader = WeakReader(connection, table, Weak(weak.flags & OF_SUMMARIES), {})
 
-    def load_ground(self, base: LakeBase, round_id: str, *, as_is: bool = False) -> Ground:
+    def load_ground(self, base: LakeBase, round_id: str, *, as_is: bool = False) -> CommitGround:
         if not self._weak.flags & {"token_check", "offset_check"}:
             return super().load_ground(base, round_id, as_is=as_is or self._weak.off("fence_stops"))
         table = self._connection.load(self._table.path)
         self._prepared_on = table
         reconciled = self._reader.reconcile(table, as_is=as_is)
-        return Ground(table, replace(reconciled, base=replace(base, fence=reconciled.base.fence)))
+        return CommitGround(table, replace(reconciled, base=replace(base, fence=reconciled.base.fence)))
 
     def prepare(
         self,

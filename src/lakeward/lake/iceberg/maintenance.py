@@ -14,6 +14,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate, TableRequirement
 
 from lakeward.errors import CommitConflict
+from lakeward.lake.iceberg.commit.change import FileChange
 from lakeward.lake.iceberg.commit.request import assert_ref
 from lakeward.lake.iceberg.committer import IcebergLakeCommitter
 from lakeward.lake.iceberg.datafile.location import (
@@ -100,7 +101,7 @@ class IcebergLakeMaintenance(LakeMaintenance):
         )
         ground = self._committer.load_ground(base, round_id)
         with lake_errors(str(self._table.path), "fence"):
-            committable = self._committer.build(ground, properties, (), fence_step=1)
+            committable = self._committer.build(ground, properties, FileChange(), fence_step=1)
         return self._committer.commit(
             committable, Precondition(table_id=self._table.table_id, token=base.token, starts=dict(base.offsets))
         )

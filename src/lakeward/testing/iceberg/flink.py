@@ -83,7 +83,11 @@ class FlinkJob:
         )
         manifests = load_manifests(table.io, head)
         for content, part in ((ManifestContent.DATA, files), (ManifestContent.DELETES, deletes)):
-            manifests += [write_manifest(target, metadata.spec(), content, added(part, new_id))] if part else []
+            manifests += (
+                [write_manifest(target, metadata.spec(), content, added([(f, None) for f in part], new_id))]
+                if part
+                else []
+            )
         parent, sequence = None if head is None else head.snapshot_id, metadata.next_sequence_number()
         metrics = UpdateMetrics()
         for file in (*files, *deletes):

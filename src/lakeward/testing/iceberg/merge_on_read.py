@@ -92,7 +92,10 @@ class MergeOnReadEngine:
         target = ManifestTarget(
             io=table.io, folder=f"{table.location()}/metadata", prefix="mor-", schema=table.schema(), snapshot_id=new_id
         )
-        manifests = [*load_manifests(table.io, head), _write_manifest(target, table, added(deletes, new_id))]
+        manifests = [
+            *load_manifests(table.io, head),
+            _write_manifest(target, table, added([(f, None) for f in deletes], new_id)),
+        ]
         body = {
             "snapshot-id": new_id,
             "parent-snapshot-id": head.snapshot_id,

@@ -47,6 +47,17 @@ _CODEC = "deflate"
 _CACHED_ENTRIES = 200_000
 
 
+FileKey = tuple[str, int | None]
+"""What names a file of a snapshot: its path, and where in it a deletion vector begins."""
+
+_CONTENT_OFFSET = 18
+"""Position of version 3's field in PyIceberg's DataFile record."""
+
+
+def file_key(file: DataFile) -> FileKey:
+    return file.file_path, file._data[_CONTENT_OFFSET] if len(file._data) > _CONTENT_OFFSET else None
+
+
 CACHE: Kept[tuple[ManifestEntry, ...]] = Kept(_CACHED_ENTRIES, len)
 """Live entries per manifest path: rounds of a table share most manifests."""
 
@@ -158,14 +169,15 @@ def _describe(
     for entry in entries:
         files[entry.status] += 1
         rows[entry.status] += entry.data_file.record_count
-    known = [e.sequence_number for e in entries if e.sequence_number is not None]
+    live = [e for e in entries if e.status != ManifestEntryStatus.DELETED]
+    known = [e.sequence_number for e in live if e.sequence_number is not None]
     return ManifestFile.from_args(
         manifest_path=path,
         manifest_length=length,
         partition_spec_id=spec.spec_id,
         content=content,
         sequence_number=_UNASSIGNED,
-        min_sequence_number=min(known) if len(known) == len(entries) else _UNASSIGNED,
+        min_sequence_number=min(known, default=_UNASSIGNED),  # one that is given is below the commit's own
         added_snapshot_id=target.snapshot_id,
         added_files_count=files[ManifestEntryStatus.ADDED],
         existing_files_count=files[ManifestEntryStatus.EXISTING],
@@ -208,20 +220,29 @@ def _numbered(manifest: ManifestFile, sequence: int) -> ManifestFile:
     return made
 
 
-def added(files: Iterable[DataFile], snapshot_id: int) -> list[ManifestEntry]:
-    """Entries of new files; their sequence number is the snapshot's, inherited."""
-    return [ManifestEntry(ManifestEntryStatus.ADDED, snapshot_id, None, None, f) for f in files]
+def added(files: Iterable[tuple[DataFile, int | None]], snapshot_id: int) -> list[ManifestEntry]:
+    """Entries of new files with their data sequence number; None: the snapshot's, inherited."""
+    return [ManifestEntry(ManifestEntryStatus.ADDED, snapshot_id, sequence, None, f) for f, sequence in files]
 
 
 def remember(manifest: ManifestFile, entries: Sequence[ManifestEntry], sequence: int) -> None:
     """Keeps the entries of a manifest just written, with what they will inherit. If its snapshot never lands, nobody
     asks.
     """
-    made = []
+    inherited = []
     for entry in entries:
         entry.data_file.spec_id = manifest.partition_spec_id
-        made.append(ManifestEntry(entry.status, manifest.added_snapshot_id, sequence, sequence, entry.data_file))
-    CACHE.put(manifest.manifest_path, tuple(made))
+        own = sequence if entry.sequence_number is None else entry.sequence_number
+        inherited.append(ManifestEntry(entry.status, manifest.added_snapshot_id, own, sequence, entry.data_file))
+    CACHE.put(manifest.manifest_path, tuple(inherited))
+
+
+def removed(entries: Iterable[ManifestEntry], snapshot_id: int) -> list[ManifestEntry]:
+    """Entries that say which files the snapshot took away."""
+    return [
+        ManifestEntry(ManifestEntryStatus.DELETED, snapshot_id, e.sequence_number, e.file_sequence_number, e.data_file)
+        for e in entries
+    ]
 
 
 def existing(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:

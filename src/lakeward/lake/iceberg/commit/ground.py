@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one commit is built on: a table as loaded once, reconciled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from lakeward.lake.iceberg.meta.ancestry import Reconciled
+
+
+@dataclass(frozen=True)
+class CommitGround:
+    table: Table
+    reconciled: Reconciled
+
+    @property
+    def head(self) -> Snapshot | None:
+        return self.table.metadata.current_snapshot()

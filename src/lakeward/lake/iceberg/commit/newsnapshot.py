@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the commit of a change: manifests, their list, the snapshot; everything but the catalog's yes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+
+from pyiceberg.table.snapshots import Snapshot
+
+from lakeward.lake.iceberg.commit.change import FileChange
+from lakeward.lake.iceberg.commit.ground import CommitGround
+from lakeward.lake.iceberg.commit.newmanifests import write_manifests
+from lakeward.lake.iceberg.commit.newoffsets import write_offsets
+from lakeward.lake.iceberg.commit.request import CommitRequest
+from lakeward.lake.iceberg.datafile.durable import sync_files
+from lakeward.lake.iceberg.datafile.location import metadata_folder, round_prefix
+from lakeward.lake.iceberg.meta.expiry import expiring, plan_expiry
+from lakeward.lake.iceberg.meta.manifests import ManifestTarget, write_manifest_list
+from lakeward.model.clock import Clock
+from lakeward.model.faults import fault_point
+from lakeward.model.round import LakeBase
+from lakeward.model.table import TableInfo
+from lakeward.spi.lake import (
+    COMMIT_USER,
+    COMMIT_USER_KEY,
+    EPOCH_KEY,
+    FENCE_KEY,
+    GENERATION_KEY,
+    JOB_KEY,
+    OFFSETS_KEY,
+    ROUND_KEY,
+    ROWS_KEY,
+    TABLE_ID_KEY,
+    CommitProperties,
+    Committable,
+)
+
+_EXPIRE_LIMIT = 200
+"""Snapshots that one commit takes out at most: a round adds one, so that a backlog of any size is soon gone."""
+
+
+class SnapshotBuilder:
+    """Of one table's commits."""
+
+    def __init__(self, table: TableInfo, clock: Clock) -> None:
+        self._table, self._clock = table, clock
+
+    def build(
+        self,
+        ground: CommitGround,
+        properties: CommitProperties,
+        change: FileChange,
+        *,
+        rows_gone: int | None = 0,
+        fence_step: int = 0,
+        extra: Mapping[str, str] | None = None,
+    ) -> Committable:
+        """The files written for it are durable. `rows_gone`: live rows that it takes away, None where nobody knows.
+
+        Raises `FileNotFoundError` when somebody took away a file that it wrote."""
+        table, base = ground.table, ground.reconciled.base
+        metadata, head = table.metadata, ground.head
+        target = ManifestTarget(
+            io=table.io,
+            folder=metadata_folder(metadata.location, metadata.properties),
+            prefix=round_prefix(properties.round_id),
+            schema=metadata.schema(),
+            snapshot_id=_new_snapshot_id(metadata.snapshots),
+        )
+        known = 0 if ground.reconciled.newest is None else base.record_count
+        ours = {
+            **self._own_summary(base, properties, fence_step),
+            **write_offsets(ground, target, self._table, base.offsets.overlaid(properties.offsets)),
+            **({} if known is None or rows_gone is None else {ROWS_KEY: str(max(0, known + change.rows - rows_gone))}),
+            **(extra or {}),
+            **properties.extra,
+        }
+        if OFFSETS_KEY not in ours:  # Fluss's job stops at a snapshot of that name without a path
+            del ours[COMMIT_USER_KEY]
+        fault_point("lake.before-manifests", round_id=properties.round_id)
+        new = write_manifests(target, ground, change)
+        sequence = metadata.next_sequence_number()
+        parent = None if head is None else head.snapshot_id
+        snapshot = Snapshot.model_validate(
+            {
+                "snapshot-id": target.snapshot_id,
+                "parent-snapshot-id": parent,
+                "sequence-number": sequence,
+                "timestamp-ms": max(self._clock.now_ms(), metadata.last_updated_ms),
+                "manifest-list": write_manifest_list(target, parent, sequence, new.manifests),
+                "summary": change.summarize(new.dropped, head, ours),
+                "schema-id": metadata.current_schema_id,
+            }
+        )
+        sync_files([*(n.file.file_path for n in change.deletes), *target.made])  # writers did it for data files
+        return self._committable(ground, properties, change, snapshot, rows_gone)
+
+    def _own_summary(self, base: LakeBase, properties: CommitProperties, fence_step: int) -> dict[str, str]:
+        return {
+            COMMIT_USER_KEY: COMMIT_USER,
+            ROUND_KEY: properties.round_id,
+            EPOCH_KEY: str(properties.epoch),
+            JOB_KEY: properties.job,
+            TABLE_ID_KEY: self._table.table_id,
+            FENCE_KEY: str(base.fence + fence_step),
+            GENERATION_KEY: str(properties.generation),
+        }
+
+    def _committable(
+        self,
+        ground: CommitGround,
+        properties: CommitProperties,
+        change: FileChange,
+        snapshot: Snapshot,
+        rows_gone: int | None,
+    ) -> Committable:
+        metadata = ground.table.metadata
+        request = CommitRequest.on(
+            metadata, table_id=self._table.table_id, round_id=properties.round_id, snapshot=snapshot
+        )
+        limit_ms = _number(metadata.properties, "commit.retry.total-timeout-ms")
+        expirable = plan_expiry(metadata, self._clock.now_ms(), coming=1)[:_EXPIRE_LIMIT]
+        return Committable(
+            base=ground.reconciled.base,
+            payload=request.to_bytes(),
+            rows=change.rows,
+            deletes=sum(n.file.record_count for n in change.deletes) if rows_gone is None else rows_gone,
+            files=len(change.files),
+            bytes_written=sum(f.file_size_in_bytes for f in change.files),
+            expirable=tuple(expiring(metadata, expirable)),
+            retries=_number(metadata.properties, "commit.retry.num-retries"),
+            retry_s=None if limit_ms is None else limit_ms / 1_000,
+        )
+
+
+def _number(properties: Mapping[str, str], key: str) -> int | None:
+    """A whole number that the table has been given; None for none, or for something else."""
+    text = properties.get(key, "")
+    return int(text) if text.isdigit() else None
+
+
+def _new_snapshot_id(taken: Sequence[Snapshot]) -> int:
+    used = {s.snapshot_id for s in taken}
+    while True:
+        number = random.SystemRandom().getrandbits(62) + 1
+        if number not in used:
+            return number
