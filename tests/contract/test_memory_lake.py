@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from lakeward.lake.memory.foreign import ForeignEngine
 from lakeward.lake.memory.plugin import MemoryLakeStorage, forget_lake
 from lakeward.model.ids import SnapshotId
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
 from lakeward.testing.lakes import LakeContract
+from lakeward.testing.memoryforeign import ForeignEngine
 
 
 class TestMemoryLake(LakeContract):

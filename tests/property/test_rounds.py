@@ -16,7 +16,6 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from lakeward.errors import CommitConflict, CommitUnknown
-from lakeward.lake.memory.foreign import ForeignEngine
 from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.lake.memory.table import MemoryLake
 from lakeward.lake.orphans import OrphanOptions, OrphanRemoval
@@ -33,6 +32,7 @@ from lakeward.testing import Faults, ManualClock
 from lakeward.testing.intents import MemoryIntents
 from lakeward.testing.lakes import LakeRound, lake_rows
 from lakeward.testing.lakes.removal import intent_of
+from lakeward.testing.memoryforeign import ForeignEngine
 from lakeward.testing.scripted_log import ScriptedLog
 
 BUCKETS = (Bucket("", 0), Bucket("", 1))

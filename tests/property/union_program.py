@@ -11,7 +11,6 @@ from typing import Any
 from hypothesis import strategies as st
 
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.lake.memory.foreign import ForeignEngine as MemoryEngine
 from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.model.table import TablePath
 from lakeward.spi.lake import LakeStorage
@@ -20,6 +19,7 @@ from lakeward.testing.clock import ManualClock
 from lakeward.testing.faults import Faults
 from lakeward.testing.iceberg.foreign import ForeignEngine as IcebergEngine
 from lakeward.testing.inprocess import InProcessLakeward
+from lakeward.testing.memoryforeign import ForeignEngine as MemoryEngine
 from lakeward.tiering.round.control import RoundControl
 
 PK, LOG = "db.state", "db.events"

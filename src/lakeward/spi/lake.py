@@ -10,8 +10,8 @@ time.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,26 +19,63 @@ import pyarrow.compute as pc
 from lakeward.model.bucket import Bucket
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import RoundId, SnapshotId, TableId
-from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.offsetset import Offsets, OffsetSet
 from lakeward.model.round import LakeBase
 from lakeward.model.schema import OFFSET, Column
 from lakeward.model.split import Split
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.spi.capabilities import LakeCapabilities
+from lakeward.spi.commit import CommitProperties, Committable, Precondition
 from lakeward.spi.intents import IntentStore
+from lakeward.spi.lakefile import Expired, LakeDelete, LakeFile, LakeSnapshot, LakeTotals, StoredFile
+from lakeward.spi.rewrite import PreparedRewrite, RewriteGroup, RewriteResult, RewriteTask
+from lakeward.spi.snapshotkeys import (
+    COMMIT_USER,
+    COMMIT_USER_KEY,
+    EPOCH_KEY,
+    FENCE_KEY,
+    GENERATION_KEY,
+    JOB_KEY,
+    OFFSETS_KEY,
+    ROUND_KEY,
+    ROWS_KEY,
+    TABLE_ID_KEY,
+    TAG,
+)
 
-COMMIT_USER = "__fluss_lake_tiering"
-ROUND_KEY = "lakeward.round"
-EPOCH_KEY = "lakeward.epoch"
-JOB_KEY = "lakeward.job"
-TABLE_ID_KEY = "lakeward.table-id"
-FENCE_KEY = "lakeward.fence"
-GENERATION_KEY = "lakeward.generation"
-ROWS_KEY = "lakeward.total-rows"
-OFFSETS_KEY = "fluss-offsets"
-COMMIT_USER_KEY = "commit-user"
-TAG = "lakeward"
+__all__ = [
+    "COMMIT_USER",
+    "COMMIT_USER_KEY",
+    "EPOCH_KEY",
+    "FENCE_KEY",
+    "GENERATION_KEY",
+    "JOB_KEY",
+    "OFFSETS_KEY",
+    "ROUND_KEY",
+    "ROWS_KEY",
+    "TABLE_ID_KEY",
+    "TAG",
+    "CommitProperties",
+    "Committable",
+    "Expired",
+    "LakeCatalog",
+    "LakeCommitter",
+    "LakeDelete",
+    "LakeFile",
+    "LakeMaintenance",
+    "LakeReader",
+    "LakeSnapshot",
+    "LakeStorage",
+    "LakeTotals",
+    "LakeWriter",
+    "Precondition",
+    "PreparedRewrite",
+    "RewriteGroup",
+    "RewriteResult",
+    "RewriteTask",
+    "StoredFile",
+    "WriteTask",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,132 +87,6 @@ class WriteTask:
     split: Split
     attempt: int
     handle: bytes
-
-
-@dataclass(frozen=True, kw_only=True)
-class Precondition:
-    """What must hold of the head for a round's commit to be allowed: design.md 6.5.
-
-    `starts`: per bucket of the round the offset it started from, None where it was never tiered. `fence` is set by
-    compaction only, which re-bases over rounds and is stopped by a fence alone.
-    """
-
-    table_id: TableId
-    token: str | None
-    starts: Mapping[Bucket, int | None] = field(default_factory=dict)
-    fence: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class CommitProperties:
-    """What the new snapshot says of itself. `offsets` are the round's own; the committer overlays the head's map."""
-
-    round_id: RoundId
-    epoch: int
-    job: str
-    offsets: Mapping[Bucket, int]
-    generation: int = 0
-    extra: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Committable:
-    """One commit, ready to be sent again and again unchanged: versioned bytes that only its plugin reads.
-
-    `base` is the head it was prepared on; the commit demands exactly that head. `expirable` are the snapshots that the
-    table's retention lets go with it; `expire`, set once those are marked where read leases are kept, are taken out by
-    the same commit. `retries` and `retry_s`: how often, and for how long, the table itself lets a commit be prepared
-    again because others came between.
-    """
-
-    base: LakeBase
-    payload: bytes
-    rows: int = 0
-    deletes: int = 0
-    files: int = 0
-    bytes_written: int = 0
-    expirable: tuple[ExpiringSnapshot, ...] = ()
-    expire: tuple[SnapshotId, ...] = ()
-    retries: int | None = None
-    retry_s: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Expired:
-    """Snapshots that the table no longer has and whose files are deleted."""
-
-    snapshots: tuple[SnapshotId, ...] = ()
-    bytes: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class LakeSnapshot:
-    """A snapshot of ours, as `find` and `snapshots` report it."""
-
-    snapshot_id: SnapshotId
-    parent_id: SnapshotId | None
-    committed_at_ms: int
-    operation: str
-    round_id: RoundId | None
-    offsets: OffsetMap | None
-    epoch: int = 0
-    job: str = ""
-    fence: int = 0
-    generation: int = 0
-    table_id: TableId | None = None
-    total_rows: int | None = None
-    summary: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LakeDelete:
-    """A delete file that applies to a data file. `content`: positions, equality or vector."""
-
-    path: str
-    content: str
-    record_count: int
-    sequence: int = 0
-    equality_columns: tuple[str, ...] = ()
-    content_offset: int | None = None
-    content_size: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class LakeFile:
-    """A data file of a snapshot with what deletes rows from it. `offsets` bounds its `__offset` column, where known."""
-
-    path: str
-    bucket: Bucket | None
-    record_count: int
-    size_bytes: int
-    offsets: OffsetRange | None
-    sequence: int = 0
-    deletes: tuple[LakeDelete, ...] = ()
-    partition: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LakeTotals:
-    """Figures of a snapshot for metrics."""
-
-    data_files: int
-    delete_files: int
-    rows: int
-    bytes: int
-    snapshots: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class StoredFile:
-    """A file as listed in the lake's storage."""
-
-    path: str
-    size_bytes: int
-    modified_at_ms: int
-
-    @property
-    def name(self) -> str:
-        return self.path.rpartition("/")[2]
 
 
 class LakeStorage(ABC):
@@ -205,6 +116,14 @@ class LakeStorage(ABC):
     @abstractmethod
     def open_maintenance(self, table: TableInfo) -> LakeMaintenance:
         """Called by orphan removal and expiry. May block. Raises `LakeUnavailable`, `LakeTableGone`."""
+
+    def rewrite(self, task: RewriteTask, is_due: Callable[[], bool] = lambda: False) -> RewriteResult | None:
+        """Called in an executor: reads the files of one group with the deletes of the planned snapshot applied, and
+        writes their rows in ascending offset order with today's columns. Does not go to the catalog.
+
+        `is_due` is asked between row groups: once it says yes the work ends, and the answer is None. A crash, or an
+        end, leaves files that no snapshot references. Raises `LakeUnavailable`, `LakeTampered`."""
+        raise NotImplementedError(f"{self.name} does not rewrite files")
 
     def open_intents(self, table: TableInfo) -> IntentStore:
         """Intents kept beside the table, for a hot store whose coordinator keeps none (Apache Fluss). May block on the
@@ -307,14 +226,24 @@ class LakeCommitter(ABC):
         Raises `ReplacedRowMissing`, `LakeSchemaBroken`, `LakeUnavailable`; `CommitConflict` if the head is not
         `base`'s."""
 
+    def prepare_rewrite(self, results: Sequence[RewriteResult], base: LakeBase, round_id: RoundId) -> PreparedRewrite:
+        """Build the commit of a rewrite on `base` (from `LakeReader.load_base` just before): new files in, inputs out
+        with the deletes that touch no live file any more, as one snapshot that changes no row. Deletes that came since
+        the plan go along by position. A group of which an input is no longer live under the same path and sequence
+        number is left out alone. Token, offsets, generation, fence and row count are copied.
+
+        Called by a compaction's driver, again with a fresh base after a conflict that is not `lost`. Blocks on storage.
+        Raises `CommitConflict` if the head is not `base`'s, `LakeUnavailable`."""
+        raise NotImplementedError(f"{type(self).__name__} does not rewrite files")
+
     @abstractmethod
     def commit(self, committable: Committable, precondition: Precondition) -> LakeSnapshot:
         """Checks the precondition on `committable.base` and commits on exactly that head and tag, as one snapshot; what
         `committable.expire` names leaves the table in the same step, its files stay for `delete_expired`.
 
-        Safe to repeat unchanged: at most one of the calls takes effect. Raises `CommitConflict` (`lost` when offsets,
-        token or fence moved; else a foreign commit came between), `CommitUnknown` when no answer came, `LakeTableGone`.
-        """
+        Safe to repeat unchanged: at most one of the calls takes effect. Raises `CommitConflict` (`lost` when the
+        precondition is broken, `Precondition.breach`; else somebody else's commit came between), `CommitUnknown` when
+        no answer came, `LakeTableGone`."""
 
     @abstractmethod
     def find(self, round_id: RoundId) -> LakeSnapshot | None:

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 import pytest
 
 from lakeward.errors import CommitConflict, FaultInjected
-from lakeward.lake.memory.foreign import ForeignEngine
 from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.lake.memory.table import MemoryLake
 from lakeward.lake.orphans import OrphanOptions, OrphanRemoval
@@ -26,6 +25,7 @@ from lakeward.testing import Faults, ManualClock
 from lakeward.testing.intents import MemoryIntents
 from lakeward.testing.lakes import LakeRound, lake_rows
 from lakeward.testing.lakes.removal import intent_of
+from lakeward.testing.memoryforeign import ForeignEngine
 from lakeward.testing.scripted_log import ScriptedLog
 
 B0 = Bucket("", 0)

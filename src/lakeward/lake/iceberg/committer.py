@@ -34,12 +34,11 @@ from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.diff import check_fits
 from lakeward.lake.iceberg.meta.failures import describe, lake_errors
 from lakeward.lake.iceberg.meta.manifests import load_manifests
-from lakeward.lake.iceberg.meta.summary import FOREIGN_REMOVED_KEY, MISSING_KEY, UNCOUNTED
 from lakeward.lake.iceberg.reader import IcebergLakeReader
 from lakeward.lake.iceberg.scan.files import FileIndex
 from lakeward.model.bucket import Bucket
 from lakeward.model.faults import fault_point
-from lakeward.model.ids import RoundId
+from lakeward.model.ids import RoundId, TableId
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.round import LakeBase
 from lakeward.model.table import TableInfo
@@ -89,15 +88,13 @@ class IcebergLakeCommitter(LakeCommitter):
             metadata, prefix = ground.table.metadata, round_prefix(properties.round_id)
             folder = data_folder(metadata.location, metadata.properties)
             deletes = write_deletes(ground.table.io, folder, prefix, resolution.hits)
-            extra = {MISSING_KEY: str(missing)} if missing else {}
-            removed = ground.reconciled.foreign_removed()
-            if removed is None or removed > missing:
-                extra[FOREIGN_REMOVED_KEY] = UNCOUNTED if removed is None else str(removed - missing)
             change = FileChange(
                 data=tuple(NewFile(c.spec_id, c.file) for c in files),
                 deletes=(*(NewFile(spec_id, file) for spec_id, file in deletes), *by_key),
             )
-            return self.build(ground, properties, change, rows_gone=None if by_key else resolution.count, extra=extra)
+            return self.build(
+                ground, properties, change, rows_gone=None if by_key else resolution.count, missing=missing
+            )
 
     def load_ground(self, base: LakeBase, round_id: str, *, as_is: bool = False) -> CommitGround:
         """The table now, if it is still what `base` says, head, tag and token. Raises `CommitConflict`.
@@ -106,9 +103,10 @@ class IcebergLakeCommitter(LakeCommitter):
         table = self._connection.load(self._table.path)
         reconciled = self._reader.reconcile(table, as_is=as_is)
         found = reconciled.base
-        if found.head != base.head or found.token != base.token or found.offsets != base.offsets:
-            lost = found.token != base.token or found.offsets != base.offsets or found.fence != base.fence
-            raise self._conflict(round_id, f"main is at {found.head}, not at {base.head}", lost=lost)
+        broken = Precondition.on(self._table.table_id, base).breach(found)
+        if found.head != base.head or broken:
+            reason = f"main is at {found.head}, not at {base.head}"
+            raise self._conflict(round_id, reason, lost=broken is not None)
         self._prepared_on = table
         return CommitGround(table, reconciled)
 
@@ -120,22 +118,29 @@ class IcebergLakeCommitter(LakeCommitter):
         *,
         rows_gone: int | None = 0,
         fence_step: int = 0,
-        extra: Mapping[str, str] | None = None,
+        missing: int = 0,
+        rewrite_id: RoundId | None = None,
     ) -> Committable:
         """The commit of any change on this ground. Raises `CommitConflict`."""
         base = ground.reconciled.base
-        self._check_forward(base, properties)
+        if back := properties.breach(base):
+            raise self._conflict(properties.round_id, back, lost=True)
         try:
             return self._builder.build(
-                ground, properties, change, rows_gone=rows_gone, fence_step=fence_step, extra=extra
+                ground,
+                properties,
+                change,
+                rows_gone=rows_gone,
+                fence_step=fence_step,
+                missing=missing,
+                rewrite_id=rewrite_id,
             )
         except FileNotFoundError as error:
             # A file of this round that is gone was taken by orphan removal, which fences first: somebody else has the
             # table.
-            now = self._reader.load_base()
-            lost = (now.token, now.offsets, now.fence) != (base.token, base.offsets, base.fence)
+            broken = Precondition.on(self._table.table_id, base).breach(self._reader.load_base())
             reason = f"{error.filename} is gone: orphan removal took it"
-            raise self._conflict(properties.round_id, reason, lost=lost) from error
+            raise self._conflict(properties.round_id, reason, lost=broken is not None) from error
 
     def _resolve(
         self, ground: CommitGround, files: list[Candidate], replaced: Mapping[Bucket, OffsetSet]
@@ -164,18 +169,10 @@ class IcebergLakeCommitter(LakeCommitter):
             )
         return missing
 
-    def _check_forward(self, base: LakeBase, properties: CommitProperties) -> None:
-        """Offsets go back in a new generation alone."""
-        back = [b for b, o in properties.offsets.items() if o < base.offsets.get(b, 0)]
-        if back and properties.generation <= base.generation:
-            reason = (
-                f"bucket {back[0]} would go back from offset {base.offsets[back[0]]} to {properties.offsets[back[0]]}"
-            )
-            raise self._conflict(properties.round_id, reason, lost=True)
-
     def commit(self, committable: Committable, precondition: Precondition) -> LakeSnapshot:
         request = replace(CommitRequest.from_bytes(committable.payload), expire=tuple(map(int, committable.expire)))
-        self._check(committable.base, precondition, request)
+        if broken := precondition.breach(committable.base, TableId(request.table_id)):
+            raise self._conflict(request.round_id, broken, lost=True)
         table = self._prepared_on or self._connection.load(self._table.path)
         try:
             fault_point("lake.before-commit", round_id=request.round_id)
@@ -187,24 +184,6 @@ class IcebergLakeCommitter(LakeCommitter):
             request.snapshot, self._reader.summaries(table).offsets(request.snapshot)
         )
 
-    def _check(self, base: LakeBase, precondition: Precondition, request: CommitRequest) -> None:
-        """The precondition, on the head that the request demands."""
-        wrong = []
-        if precondition.table_id != request.table_id:
-            wrong.append(f"table id is {request.table_id}, not {precondition.table_id}")
-        if precondition.fence is not None:
-            if precondition.fence != base.fence:
-                wrong.append(f"the fence is {base.fence}, not {precondition.fence}")
-        elif precondition.token != base.token:
-            wrong.append(f"the token is {base.token}, not {precondition.token}")
-        wrong += [
-            f"bucket {b} is at {base.offsets.get(b)}, not at {o}"
-            for b, o in precondition.starts.items()
-            if base.offsets.get(b) != o
-        ]
-        if wrong:
-            raise self._conflict(request.round_id, "; ".join(wrong), lost=True)
-
     def _send(self, table: Table, request: CommitRequest, precondition: Precondition) -> None:
         try:
             send(self._connection, table, request)
@@ -215,9 +194,7 @@ class IcebergLakeCommitter(LakeCommitter):
         """Did a round of ours win, or did somebody else's commit come between?"""
         lost = False
         try:
-            base = self._reader.load_base()
-            lost = base.token != precondition.token if precondition.fence is None else base.fence != precondition.fence
-            lost = lost or any(base.offsets.get(b) != o for b, o in precondition.starts.items())
+            lost = precondition.breach(self._reader.load_base()) is not None
         except LakeTableGone as error:
             raise error
         except LakeError as error:

@@ -102,9 +102,7 @@ class IcebergLakeMaintenance(LakeMaintenance):
         ground = self._committer.load_ground(base, round_id)
         with lake_errors(str(self._table.path), "fence"):
             committable = self._committer.build(ground, properties, FileChange(), fence_step=1)
-        return self._committer.commit(
-            committable, Precondition(table_id=self._table.table_id, token=base.token, starts=dict(base.offsets))
-        )
+        return self._committer.commit(committable, Precondition.on(self._table.table_id, base))
 
     def delete(self, paths: Iterable[str]) -> int:
         io, freed = self._arrow_io(), 0

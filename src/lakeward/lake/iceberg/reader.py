@@ -18,7 +18,7 @@ from lakeward.lake.iceberg.datafile.offsetcache import find_cache, load_column
 from lakeward.lake.iceberg.meta.ancestry import Reconciled, reconcile, walk
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.failures import lake_errors
-from lakeward.lake.iceberg.meta.summary import SummaryReader, fluss_partitions, summary_of
+from lakeward.lake.iceberg.meta.summary import SummaryReader, summary_of
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.kept import Kept
 from lakeward.lake.iceberg.scan.scan import Scan, same_rows
@@ -30,7 +30,10 @@ from lakeward.model.offsetset import Offsets, OffsetSet
 from lakeward.model.round import LakeBase
 from lakeward.model.schema import OFFSET
 from lakeward.model.table import TableInfo
-from lakeward.spi.lake import ROUND_KEY, TABLE_ID_KEY, LakeFile, LakeReader, LakeSnapshot, LakeTotals
+from lakeward.spi.flussoffsets import find_partitions
+from lakeward.spi.lake import LakeReader
+from lakeward.spi.lakefile import LakeFile, LakeSnapshot, LakeTotals
+from lakeward.spi.snapshotkeys import TABLE_ID_KEY, is_of
 
 _DELETED: Kept[OffsetSet] = Kept(4_000_000, len)
 """Deleted offsets per file and its deletes: 32 MB of them."""
@@ -49,7 +52,7 @@ class IcebergLakeReader(LakeReader):
 
     def summaries(self, table: Table) -> SummaryReader:
         return SummaryReader(
-            str(self._table.path), self._table.table_id, table.io, partitions=fluss_partitions(self._table)
+            str(self._table.path), self._table.table_id, table.io, partitions=find_partitions(self._table.descriptor)
         )
 
     def reconcile(self, table: Table, *, as_is: bool = False) -> Reconciled:
@@ -103,10 +106,10 @@ class IcebergLakeReader(LakeReader):
         return found
 
     def find_round(self, round_id: RoundId) -> LakeSnapshot | None:
-        """The oldest retained snapshot of this round: compaction copies the round's id."""
+        """The oldest retained snapshot of this round, or rewrite."""
         table = self.load()
         summaries = self.summaries(table)
-        found = [s for s in table.metadata.snapshots if summary_of(s).get(ROUND_KEY) == round_id]
+        found = [s for s in table.metadata.snapshots if is_of(summary_of(s), round_id)]
         mine = [s for s in found if summary_of(s).get(TABLE_ID_KEY) == self._table.table_id]
         if not mine:
             return None

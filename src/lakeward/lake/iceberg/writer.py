@@ -20,7 +20,7 @@ from lakeward.lake.iceberg.meta.types import to_arrow_schema
 from lakeward.model.faults import fault_point
 from lakeward.model.offsetset import Offsets
 from lakeward.model.schema import BUCKET, OFFSET
-from lakeward.model.table import FLUSS_PARTITIONS
+from lakeward.spi.flussoffsets import is_of_fluss
 from lakeward.spi.lake import LakeWriter, WriteTask
 
 _TARGET_BYTES = 512 * 1024 * 1024
@@ -49,7 +49,7 @@ class IcebergLakeWriter(LakeWriter):
         self._keys: list[pa.RecordBatch] = []
         self._key_rows = 0
         self._key_files: list[WrittenFile] = []
-        self._has_offset_cache = task.table.is_pk and FLUSS_PARTITIONS not in task.table.descriptor.properties
+        self._has_offset_cache = task.table.is_pk and not is_of_fluss(task.table.descriptor)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Cuts batches where a row group is full, so that none outgrows the table's limits or this process's memory."""

@@ -17,28 +17,14 @@ from lakeward.lake.memory.writer import HANDLE_KIND, RESULT_KIND
 from lakeward.model.bucket import Bucket
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import RoundId, TableId
-from lakeward.model.offsets import OffsetMap
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.round import LakeBase
 from lakeward.model.table import TableInfo
 from lakeward.model.versioned import pack, unpack
-from lakeward.spi.lake import (
-    COMMIT_USER,
-    COMMIT_USER_KEY,
-    EPOCH_KEY,
-    FENCE_KEY,
-    GENERATION_KEY,
-    JOB_KEY,
-    OFFSETS_KEY,
-    ROUND_KEY,
-    ROWS_KEY,
-    TABLE_ID_KEY,
-    CommitProperties,
-    Committable,
-    LakeCommitter,
-    LakeSnapshot,
-    Precondition,
-)
+from lakeward.spi.commit import CommitProperties, Committable, Precondition
+from lakeward.spi.lake import LakeCommitter
+from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.spi.snapshotkeys import OFFSETS_KEY, ROWS_KEY, TABLE_ID_KEY, encode_keys, is_of
 
 PAYLOAD_KIND, VERSION = "memory-committable", 1
 
@@ -67,12 +53,17 @@ class MemoryLakeCommitter(LakeCommitter):
         replaced: Mapping[Bucket, OffsetSet],
         base: LakeBase,
         properties: CommitProperties,
+        *,
+        fence_step: int = 0,
     ) -> Committable:
+        if back := properties.breach(base):
+            raise CommitConflict(table=str(self._info.path), round_id=properties.round_id, reason=back, lost=True)
         with self._lake.lock:
             table = self._table()
             head = None if table.head is None else table.snapshots[table.head]
             if base.head != (head.id if head else None):
-                raise self._conflict(properties.round_id, "main moved since the base was read", base)
+                on_base = Precondition.on(self._info.table_id, base)
+                raise self._conflict(properties.round_id, "main moved since the base was read", on_base)
             bodies = [unpack(RESULT_KIND, VERSION, data)[1] for data in results]
             added = [path for body in bodies for path in body["paths"]]
             deletes = self._resolve(table, head, added, replaced, properties.round_id)
@@ -80,7 +71,11 @@ class MemoryLakeCommitter(LakeCommitter):
                 "refs": [table.uuid, table.head, table.tag],
                 "round": properties.round_id,
                 "add": [*added, *(d.path for d in deletes)],
-                "summary": summarize(base, properties, self._info.table_id),
+                "summary": {
+                    **encode_keys(self._info.table_id, base, properties, fence_step=fence_step),
+                    OFFSETS_KEY: json.dumps(base.offsets.overlaid(properties.offsets).to_json()),
+                    **properties.extra,
+                },
             }
             expirable = tuple(plan_expiry(table, self._lake.clock.now_ms(), coming=1))
         return Committable(
@@ -96,8 +91,7 @@ class MemoryLakeCommitter(LakeCommitter):
     def commit(self, committable: Committable, precondition: Precondition) -> LakeSnapshot:
         _, body, _ = unpack(PAYLOAD_KIND, VERSION, committable.payload)
         round_id = RoundId(body["round"])
-        broken = find_breach(committable.base, precondition, body["summary"])
-        if broken:
+        if broken := precondition.breach(committable.base, TableId(body["summary"][TABLE_ID_KEY])):
             raise CommitConflict(table=str(self._info.path), round_id=round_id, reason=broken, lost=True)
         try:
             fault_point("lake.before-commit", round_id=round_id)
@@ -106,13 +100,13 @@ class MemoryLakeCommitter(LakeCommitter):
         except FaultInjected as error:
             raise CommitUnknown(table=str(self._info.path), round_id=round_id, reason=str(error)) from error
         if landed is None:
-            raise self._conflict(round_id, "main or the tag moved since the base was read", committable.base)
+            raise self._conflict(round_id, "main or the tag moved since the base was read", precondition)
         return landed
 
     def find(self, round_id: RoundId) -> LakeSnapshot | None:
         with self._lake.lock:
             table = self._table()
-            ours = (s for _, s in sorted(table.snapshots.items()) if s.summary.get(ROUND_KEY) == round_id)
+            ours = (s for _, s in sorted(table.snapshots.items()) if is_of(s.summary, round_id))
             found = next(ours, None)
             return None if found is None else describe(table, found)
 
@@ -138,11 +132,10 @@ class MemoryLakeCommitter(LakeCommitter):
         plus = sum(int(f.rows.num_rows) for f in files if isinstance(f, DataFile))
         return before + plus - sum(len(f.positions) for f in files if isinstance(f, PositionDeletes))
 
-    def _conflict(self, round_id: RoundId, reason: str, base: LakeBase) -> CommitConflict:
-        """A conflict is lost when one of ours moved the token; a foreign commit leaves it."""
+    def _conflict(self, round_id: RoundId, reason: str, precondition: Precondition) -> CommitConflict:
+        """Did a commit of ours win, or did somebody else's come between?"""
         try:
-            now = load_base(self._table(), self._info.table_id)
-            lost = (now.token, now.offsets, now.fence) != (base.token, base.offsets, base.fence)
+            lost = precondition.breach(load_base(self._table(), self._info.table_id)) is not None
         except LakewardError:
             lost = False
         return CommitConflict(table=str(self._info.path), round_id=round_id, reason=reason, lost=lost)
@@ -190,39 +183,6 @@ class MemoryLakeCommitter(LakeCommitter):
         )
         table.files[path] = made
         return [made]
-
-
-def summarize(base: LakeBase, properties: CommitProperties, table_id: TableId) -> dict[str, str]:
-    """The new snapshot's summary: the head's offsets overlaid with the round's, the fence copied."""
-    return {
-        COMMIT_USER_KEY: COMMIT_USER,
-        OFFSETS_KEY: json.dumps(base.offsets.overlaid(properties.offsets).to_json()),
-        ROUND_KEY: properties.round_id,
-        EPOCH_KEY: str(properties.epoch),
-        JOB_KEY: properties.job,
-        TABLE_ID_KEY: table_id,
-        FENCE_KEY: str(base.fence),
-        GENERATION_KEY: str(properties.generation),
-        **properties.extra,
-    }
-
-
-def find_breach(base: LakeBase, precondition: Precondition, summary: Mapping[str, str]) -> str | None:
-    """What of the precondition does not hold of the base, in words; None when all of it does."""
-    if precondition.table_id != summary[TABLE_ID_KEY]:
-        return f"the commit is for table id {precondition.table_id}, the lake table holds {summary[TABLE_ID_KEY]}"
-    if base.token != precondition.token:
-        return f"the newest round is {base.token}, this one was planned on {precondition.token}"
-    if precondition.fence is not None and base.fence != precondition.fence:
-        return f"the fence is {base.fence}, {precondition.fence} was planned on"
-    for bucket, start in precondition.starts.items():
-        if base.offsets.get(bucket) != start:
-            return f"bucket {bucket} is at offset {base.offsets.get(bucket)} in the lake, the round started at {start}"
-    if int(summary[GENERATION_KEY]) > base.generation:
-        return None  # a resync may lower offsets
-    new = OffsetMap.from_json(json.loads(summary[OFFSETS_KEY]))
-    back = base.offsets.regressions(new)
-    return f"bucket {back[0]} would go back to offset {new[back[0]]}" if back else None
 
 
 def _operation(table: MemoryTable, add: frozenset[str]) -> str:

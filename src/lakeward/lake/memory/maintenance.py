@@ -15,7 +15,6 @@ from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.round import LakeBase
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import (
-    FENCE_KEY,
     CommitProperties,
     Expired,
     LakeMaintenance,
@@ -46,15 +45,11 @@ class MemoryLakeMaintenance(LakeMaintenance):
 
     def fence(self, base: LakeBase, round_id: RoundId, epoch: int) -> LakeSnapshot:
         committer = MemoryLakeCommitter(self._lake, self._info)
-        raised = {FENCE_KEY: str(base.fence + 1)}
         properties = CommitProperties(
-            round_id=round_id, epoch=epoch, job="fence", offsets={}, generation=base.generation, extra=raised
+            round_id=round_id, epoch=epoch, job="fence", offsets={}, generation=base.generation
         )
-        committable = committer.prepare([], {}, base, properties)
-        precondition = Precondition(
-            table_id=self._info.table_id, token=base.token, starts=dict(base.offsets), fence=base.fence
-        )
-        return committer.commit(committable, precondition)
+        committable = committer.prepare([], {}, base, properties, fence_step=1)
+        return committer.commit(committable, Precondition.on(self._info.table_id, base))
 
     def delete(self, paths: Iterable[str]) -> int:
         freed = 0

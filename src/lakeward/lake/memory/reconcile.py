@@ -4,23 +4,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from lakeward.errors import InvalidRequest, LakeForeign, LakeRolledBack, LakeTampered
 from lakeward.lake.memory.rows import high_marks
 from lakeward.lake.memory.table import MemoryTable, Snapshot
-from lakeward.model.ids import Epoch, RoundId, SnapshotId, TableId
+from lakeward.model.ids import SnapshotId, TableId
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.round import LakeBase
-from lakeward.spi.lake import (
-    EPOCH_KEY,
+from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.spi.snapshotkeys import (
     FENCE_KEY,
     GENERATION_KEY,
-    JOB_KEY,
     OFFSETS_KEY,
-    ROUND_KEY,
-    ROWS_KEY,
     TABLE_ID_KEY,
-    LakeSnapshot,
+    decode_base,
+    decode_snapshot,
+    decode_token,
 )
 
 
@@ -56,20 +56,14 @@ def owner_of(table: MemoryTable) -> TableId | None:
 def describe(table: MemoryTable, snapshot: Snapshot) -> LakeSnapshot:
     """A snapshot as the plug point shows it."""
     summary = snapshot.summary
-    return LakeSnapshot(
+    return decode_snapshot(
+        summary,
         snapshot_id=snapshot.id,
         parent_id=None if snapshot.parent is None else _id(snapshot.parent),
         committed_at_ms=snapshot.committed_at_ms,
         operation=snapshot.operation,
-        round_id=RoundId(summary[ROUND_KEY]) if ROUND_KEY in summary else None,
         offsets=_offsets(table, snapshot) if OFFSETS_KEY in summary else None,
-        epoch=int(summary.get(EPOCH_KEY, "0")),
-        job=summary.get(JOB_KEY, ""),
-        fence=int(summary.get(FENCE_KEY, "0")),
-        generation=int(summary.get(GENERATION_KEY, "0")),
-        table_id=TableId(summary[TABLE_ID_KEY]) if TABLE_ID_KEY in summary else None,
-        total_rows=int(summary[ROWS_KEY]) if ROWS_KEY in summary else None,
-        summary=dict(summary),
+        sequence=snapshot.number,
     )
 
 
@@ -78,19 +72,19 @@ def _stands_for(table: MemoryTable, head: Snapshot, tagged: Snapshot) -> bool:
     return head.number > tagged.number and high_marks(table, head) == high_marks(table, tagged)
 
 
-def _base_of(table: MemoryTable, newest: Snapshot, table_id: TableId, *, head: str | None) -> LakeBase:
-    shown = describe(table, newest)
-    if shown.table_id is not None and shown.table_id != table_id:
-        raise LakeForeign(table=str(table.path), found=shown.table_id, expected=table_id)
-    return LakeBase(
-        offsets=shown.offsets or OffsetMap(),
-        token=shown.round_id or newest.id,
-        fence=_highest(table, FENCE_KEY),
-        head=None if head is None else _id(int(head)),
-        epoch=Epoch(shown.epoch),
-        generation=_highest(table, GENERATION_KEY),
-        record_count=shown.total_rows,
+def _base_of(table: MemoryTable, newest: Snapshot, table_id: TableId, *, head: SnapshotId | None) -> LakeBase:
+    owner = newest.summary.get(TABLE_ID_KEY, table_id)
+    if owner != table_id:
+        raise LakeForeign(table=str(table.path), found=owner, expected=table_id)
+    base = decode_base(
+        newest.summary,
+        table=str(table.path),
+        snapshot_id=newest.id,
+        head=head,
+        offsets=_offsets(table, newest),
+        token=decode_token(newest.summary, newest.id),
     )
+    return replace(base, fence=_highest(table, FENCE_KEY), generation=_highest(table, GENERATION_KEY))
 
 
 def _highest(table: MemoryTable, key: str) -> int:

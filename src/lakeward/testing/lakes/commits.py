@@ -288,6 +288,52 @@ class CommitContract(LakeSuite):
             made.committer.commit(made.prepare(), replace(made.precondition, fence=3))
         assert refused.value.lost
 
+    @needs("conditional_commit")
+    def test_a_commit_that_names_a_fence_goes_over_rounds(self, lake: LakeStorage) -> None:
+        """The token counts without a fence alone; offsets that are named count always."""
+        log = self.make_log(lake)
+        log.append(B0, row(1))
+        LakeRound.plan(lake, log).run()
+        log.append(B1, row(2))
+        made = LakeRound.plan(lake, log).write(B1)
+        over = replace(made.precondition, token=new_round_id(), fence=0)
+        with pytest.raises(CommitConflict) as refused:
+            made.committer.commit(made.prepare(), replace(over, fence=None))
+        assert refused.value.lost
+        with pytest.raises(CommitConflict) as refused:
+            made.committer.commit(made.prepare(), replace(over, starts={B0: 0}))
+        assert refused.value.lost
+        assert made.committer.commit(made.prepare(), over).offsets == log.ends()
+
+    @needs("conditional_commit")
+    def test_a_round_in_between_is_not_the_end_of_a_commit_that_names_a_fence(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1))
+        made = LakeRound.plan(lake, log).write(B0)
+        early, condition = made.prepare(), replace(made.precondition, starts={}, fence=0)
+        log.append(B1, row(2))
+        LakeRound.plan(lake, log).run(B1)
+        with pytest.raises(CommitConflict) as refused:
+            made.committer.commit(early, condition)
+        assert not refused.value.lost
+        made.committer.commit(made.prepare(), condition)
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+    @needs("conditional_commit")
+    def test_a_fence_in_between_is_the_end_of_a_commit_that_names_one(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1))
+        LakeRound.plan(lake, log).run()
+        log.append(B1, row(2))
+        made = LakeRound.plan(lake, log).write(B1)
+        early, condition = made.prepare(), replace(made.precondition, starts={}, fence=0)
+        fenced = lake.open_maintenance(log.table).fence(made.base, new_round_id(), 1)
+        assert (fenced.fence, made.reader.load_base().fence) == (1, 1)
+        for committable in (early, made.prepare()):
+            with pytest.raises(CommitConflict) as refused:
+                made.committer.commit(committable, condition)
+            assert refused.value.lost
+
     # ---- answers that do not come ------------------------------------------------------------------------------------
     def test_a_round_that_is_not_there_is_not_found(self, lake: LakeStorage) -> None:
         assert lake.open_committer(self.make_log(lake).table).find(new_round_id()) is None

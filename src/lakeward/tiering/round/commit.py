@@ -151,10 +151,7 @@ class RoundCommit:
         return patiently(call, clock=self.clock, wait=self.control.wait, server_wait_s=self.limits.server_wait_s)
 
     def _moved(self, base: LakeBase) -> bool:
-        planned = self.plan.base
-        if base.token != planned.token or base.generation != planned.generation:
-            return True
-        return any(base.offsets.get(b) != planned.offsets.get(b) for b in self.kept.offsets)
+        return base.generation != self.plan.base.generation or self._precondition().breach(base) is not None
 
     def _send(self, base: LakeBase, committable: Committable) -> Landed | None:
         """None: a foreign commit came between. Only the identical request is ever sent again."""

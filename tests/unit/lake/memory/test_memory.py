@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 import pytest
 
 from lakeward.errors import LakeForeign, LakeMismatch, LakeRolledBack, LakeTampered, ReplacedRowMissing, UnknownOption
-from lakeward.lake.memory.foreign import ForeignEngine
 from lakeward.lake.memory.plugin import MemoryLakeStorage, forget_lake, load
 from lakeward.lake.memory.table import MemoryLake
 from lakeward.model.bucket import Bucket
@@ -22,6 +21,7 @@ from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.spi.lake import OFFSETS_KEY
 from lakeward.spi.registry import load_lake
 from lakeward.testing.lakes import LakeRound, lake_rows
+from lakeward.testing.memoryforeign import ForeignEngine
 from lakeward.testing.scripted_log import ScriptedLog
 
 B0 = Bucket("", 0)

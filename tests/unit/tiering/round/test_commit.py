@@ -11,7 +11,6 @@ import pytest
 
 from lakeward.errors import FaultInjected, ServerUnavailable
 from lakeward.lake.memory.committer import MemoryLakeCommitter
-from lakeward.lake.memory.foreign import ForeignEngine
 from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.model.faults import set_injector
 from lakeward.model.ids import new_round_id
@@ -22,6 +21,7 @@ from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.spi.lake import Committable, LakeCommitter, LakeSnapshot, Precondition
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.faults import Faults
+from lakeward.testing.memoryforeign import ForeignEngine
 from lakeward.tiering.round.commit import CommitLimits
 from tests.unit.tiering.world import BUCKET, World, make_table
 

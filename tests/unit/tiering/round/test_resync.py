@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from lakeward.lake.memory.foreign import ForeignEngine
 from lakeward.model.ids import TableId
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
+from lakeward.testing.memoryforeign import ForeignEngine
 from tests.unit.tiering.world import BUCKET, ListBucket, World, make_table
 
 PK = ("id BIGINT NOT NULL", "name STRING")

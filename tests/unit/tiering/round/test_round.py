@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from lakeward.errors import SchemaChanged, ServerUnavailable
-from lakeward.lake.memory.foreign import ForeignEngine
 from lakeward.model.bucket import Bucket
 from lakeward.model.intent import IntentState
 from lakeward.model.ledger import LedgerKind
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
+from lakeward.testing.memoryforeign import ForeignEngine
 from tests.unit.tiering.world import BUCKET, World, make_table
 
 PK = ("id BIGINT NOT NULL", "name STRING")

@@ -15,26 +15,16 @@ from lakeward.lake.iceberg.commit.newoffsets import write_offsets
 from lakeward.lake.iceberg.commit.request import CommitRequest
 from lakeward.lake.iceberg.datafile.durable import sync_files
 from lakeward.lake.iceberg.datafile.location import metadata_folder, round_prefix
+from lakeward.lake.iceberg.meta.ancestry import Reconciled
 from lakeward.lake.iceberg.meta.expiry import expiring, plan_expiry
 from lakeward.lake.iceberg.meta.manifests import ManifestTarget, write_manifest_list
+from lakeward.lake.iceberg.meta.summary import FOREIGN_REMOVED_KEY, MISSING_KEY, UNCOUNTED
 from lakeward.model.clock import Clock
 from lakeward.model.faults import fault_point
-from lakeward.model.round import LakeBase
+from lakeward.model.ids import RoundId
 from lakeward.model.table import TableInfo
-from lakeward.spi.lake import (
-    COMMIT_USER,
-    COMMIT_USER_KEY,
-    EPOCH_KEY,
-    FENCE_KEY,
-    GENERATION_KEY,
-    JOB_KEY,
-    OFFSETS_KEY,
-    ROUND_KEY,
-    ROWS_KEY,
-    TABLE_ID_KEY,
-    CommitProperties,
-    Committable,
-)
+from lakeward.spi.commit import CommitProperties, Committable
+from lakeward.spi.snapshotkeys import COMMIT_USER_KEY, OFFSETS_KEY, encode_keys
 
 _EXPIRE_LIMIT = 200
 """Snapshots that one commit takes out at most: a round adds one, so that a backlog of any size is soon gone."""
@@ -54,9 +44,11 @@ class SnapshotBuilder:
         *,
         rows_gone: int | None = 0,
         fence_step: int = 0,
-        extra: Mapping[str, str] | None = None,
+        missing: int = 0,
+        rewrite_id: RoundId | None = None,
     ) -> Committable:
         """The files written for it are durable. `rows_gone`: live rows that it takes away, None where nobody knows.
+        `missing`: replaced rows that others' deletes explain. `rewrite_id`: files bear its name, not the round's.
 
         Raises `FileNotFoundError` when somebody took away a file that it wrote."""
         table, base = ground.table, ground.reconciled.base
@@ -64,16 +56,18 @@ class SnapshotBuilder:
         target = ManifestTarget(
             io=table.io,
             folder=metadata_folder(metadata.location, metadata.properties),
-            prefix=round_prefix(properties.round_id),
+            prefix=round_prefix(rewrite_id or properties.round_id),
             schema=metadata.schema(),
             snapshot_id=_new_snapshot_id(metadata.snapshots),
         )
         known = 0 if ground.reconciled.newest is None else base.record_count
+        rows = None if known is None or rows_gone is None else max(0, known + change.rows - rows_gone)
         ours = {
-            **self._own_summary(base, properties, fence_step),
+            **encode_keys(
+                self._table.table_id, base, properties, fence_step=fence_step, rows=rows, rewrite_id=rewrite_id
+            ),
             **write_offsets(ground, target, self._table, base.offsets.overlaid(properties.offsets)),
-            **({} if known is None or rows_gone is None else {ROWS_KEY: str(max(0, known + change.rows - rows_gone))}),
-            **(extra or {}),
+            **_foreign_removed(ground.reconciled, missing),
             **properties.extra,
         }
         if OFFSETS_KEY not in ours:  # Fluss's job stops at a snapshot of that name without a path
@@ -94,31 +88,18 @@ class SnapshotBuilder:
             }
         )
         sync_files([*(n.file.file_path for n in change.deletes), *target.made])  # writers did it for data files
-        return self._committable(ground, properties, change, snapshot, rows_gone)
-
-    def _own_summary(self, base: LakeBase, properties: CommitProperties, fence_step: int) -> dict[str, str]:
-        return {
-            COMMIT_USER_KEY: COMMIT_USER,
-            ROUND_KEY: properties.round_id,
-            EPOCH_KEY: str(properties.epoch),
-            JOB_KEY: properties.job,
-            TABLE_ID_KEY: self._table.table_id,
-            FENCE_KEY: str(base.fence + fence_step),
-            GENERATION_KEY: str(properties.generation),
-        }
+        return self._committable(ground, rewrite_id or properties.round_id, change, snapshot, rows_gone)
 
     def _committable(
         self,
         ground: CommitGround,
-        properties: CommitProperties,
+        round_id: RoundId,
         change: FileChange,
         snapshot: Snapshot,
         rows_gone: int | None,
     ) -> Committable:
         metadata = ground.table.metadata
-        request = CommitRequest.on(
-            metadata, table_id=self._table.table_id, round_id=properties.round_id, snapshot=snapshot
-        )
+        request = CommitRequest.on(metadata, table_id=self._table.table_id, round_id=round_id, snapshot=snapshot)
         limit_ms = _number(metadata.properties, "commit.retry.total-timeout-ms")
         expirable = plan_expiry(metadata, self._clock.now_ms(), coming=1)[:_EXPIRE_LIMIT]
         return Committable(
@@ -132,6 +113,15 @@ class SnapshotBuilder:
             retries=_number(metadata.properties, "commit.retry.num-retries"),
             retry_s=None if limit_ms is None else limit_ms / 1_000,
         )
+
+
+def _foreign_removed(reconciled: Reconciled, missing: int) -> dict[str, str]:
+    """Every commit of ours passes on how many rows others deleted that no round has missed yet."""
+    removed = reconciled.foreign_removed()
+    keys = {MISSING_KEY: str(missing)} if missing else {}
+    if removed is None or removed > missing:
+        keys[FOREIGN_REMOVED_KEY] = UNCOUNTED if removed is None else str(removed - missing)
+    return keys
 
 
 def _number(properties: Mapping[str, str], key: str) -> int | None:

@@ -15,10 +15,9 @@ from pyiceberg.table.snapshots import Snapshot
 
 from lakeward.errors import LakeForeign, LakeRolledBack
 from lakeward.lake.iceberg.meta.summary import FOREIGN_REMOVED_KEY, UNCOUNTED, SummaryReader, summary_of
-from lakeward.model.ids import Epoch, SnapshotId
-from lakeward.model.offsets import OffsetMap
+from lakeward.model.ids import SnapshotId
 from lakeward.model.round import LakeBase
-from lakeward.spi.lake import EPOCH_KEY, FENCE_KEY, GENERATION_KEY, ROWS_KEY, TAG
+from lakeward.spi.snapshotkeys import TAG
 
 SameRows = Callable[[Snapshot, Snapshot], bool]
 
@@ -90,7 +89,7 @@ def reconcile(
             raise LakeRolledBack(table=summaries.table, head=head, ours=str(tagged.snapshot_id))
         newest = newest or tagged
     head_id = None if ancestry.head is None else SnapshotId(str(ancestry.head.snapshot_id))
-    base = LakeBase(head=head_id) if newest is None else _base_of(newest, summaries, head_id)
+    base = LakeBase(head=head_id) if newest is None else summaries.base(newest, head_id)
     return Reconciled(base, newest, foreign, None if tag is None else tag.snapshot_id)
 
 
@@ -111,19 +110,6 @@ def _is_cut_not_rolled_back(ancestry: Ancestry, tagged: Snapshot, same_rows: Sam
     if head is None or not ancestry.is_cut or (head.sequence_number or 0) <= (tagged.sequence_number or 0):
         return False
     return same_rows(head, tagged)
-
-
-def _base_of(newest: Snapshot, summaries: SummaryReader, head: SnapshotId | None) -> LakeBase:
-    rows = summary_of(newest).get(ROWS_KEY)
-    return LakeBase(
-        offsets=OffsetMap(summaries.offsets(newest)),
-        token=summaries.token(newest),
-        fence=summaries.number(newest, FENCE_KEY),
-        head=head,
-        epoch=Epoch(summaries.number(newest, EPOCH_KEY)),
-        generation=summaries.number(newest, GENERATION_KEY),
-        record_count=None if rows is None else summaries.number(newest, ROWS_KEY),
-    )
 
 
 def _number(summary: dict[str, str], key: str) -> int:

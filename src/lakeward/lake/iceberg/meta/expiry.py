@@ -18,11 +18,12 @@ from lakeward.lake.iceberg.datafile.location import canonical, is_ours
 from lakeward.lake.iceberg.meta.ancestry import walk
 from lakeward.lake.iceberg.meta.manifests import load_list, read_entries
 from lakeward.lake.iceberg.meta.mapping import DEFAULTS
-from lakeward.lake.iceberg.meta.summary import OWN_OFFSETS_KEY, summary_of
+from lakeward.lake.iceberg.meta.summary import summary_of
 from lakeward.lake.iceberg.scan.kept import Kept
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import SnapshotId
 from lakeward.spi.lake import OFFSETS_KEY, TAG
+from lakeward.spi.snapshotkeys import OWN_OFFSETS_KEY
 
 AGE_KEY = "history.expire.max-snapshot-age-ms"
 KEEP_KEY = "history.expire.min-snapshots-to-keep"

@@ -15,8 +15,9 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from lakeward.errors import InvalidTable, UnsupportedBucketKey, UnsupportedType
 from lakeward.lake.iceberg.meta.types import to_iceberg_type
 from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
-from lakeward.model.table import FLUSS_PARTITIONS, BucketFunction, TableDescriptor, TablePath
+from lakeward.model.table import BucketFunction, TableDescriptor, TablePath
 from lakeward.model.typetable import TYPES, row_of
+from lakeward.spi.flussoffsets import is_of_fluss
 
 LAKE_PREFIX = "iceberg."
 OTHER_PREFIX = "fluss."
@@ -63,7 +64,7 @@ def has_bucket_transform(descriptor: TableDescriptor) -> bool:
     keys = descriptor.bucket_keys
     if descriptor.bucket_function is not BucketFunction.ICEBERG or len(keys) != 1:
         return False
-    return FLUSS_PARTITIONS in descriptor.properties or not descriptor.schema.column(keys[0]).type.nullable
+    return is_of_fluss(descriptor) or not descriptor.schema.column(keys[0]).type.nullable
 
 
 def lake_spec(descriptor: TableDescriptor, schema: Schema) -> PartitionSpec:

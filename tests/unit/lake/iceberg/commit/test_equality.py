@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lakeward.lake.iceberg.meta.summary import OWN_OFFSETS_KEY, fluss_body, fluss_offsets
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.table import FLUSS_PARTITIONS, TableInfo
-from lakeward.spi.lake import COMMIT_USER_KEY, OFFSETS_KEY, CommitProperties
+from lakeward.spi.commit import CommitProperties
+from lakeward.spi.flussoffsets import decode_fluss_offsets, encode_fluss_offsets
+from lakeward.spi.snapshotkeys import COMMIT_USER_KEY, OFFSETS_KEY, OWN_OFFSETS_KEY
 from lakeward.testing.iceberg.engines import read_duckdb
 from lakeward.testing.lakes.rounds import LakeRound, lake_rows
 from lakeward.testing.lakes.suite import B0, LakeSuite, row
@@ -123,6 +124,6 @@ def test_partitions_have_numbers_in_fluss_and_names_here() -> None:
             {"partition_id": 4, "bucket_offsets": [-1, 400]},
         ],
     }
-    found = fluss_offsets(body, {"4": "2024-01-02"})
+    found = decode_fluss_offsets(body, {"4": "2024-01-02"})
     assert found == OffsetMap({Bucket("#1", 0): 100, Bucket("#1", 2): 300, Bucket("2024-01-02", 1): 400})
-    assert fluss_body("6", found, {"4": "2024-01-02"}) == body
+    assert encode_fluss_offsets("6", found, {"4": "2024-01-02"}) == body

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A commit's parts: what must hold of the head, what the new snapshot says of itself, the commit ready to be sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lakeward.model.bucket import Bucket
+from lakeward.model.expiry import ExpiringSnapshot
+from lakeward.model.ids import RoundId, SnapshotId, TableId
+from lakeward.model.round import LakeBase
+
+
+@dataclass(frozen=True, kw_only=True)
+class Precondition:
+    """What must hold of the head for a commit to be allowed: design.md 6.5. One meaning for every format.
+
+    `starts`: per bucket of the round the offset it started from, None where it was never tiered. `fence` is set by
+    compaction only, which re-bases over rounds and is stopped by a fence alone: the token does not count then.
+    """
+
+    table_id: TableId
+    token: str | None
+    starts: Mapping[Bucket, int | None] = field(default_factory=dict)
+    fence: int | None = None
+
+    @classmethod
+    def on(cls, table_id: TableId, base: LakeBase) -> Precondition:
+        """That nobody of ours committed since `base` was read."""
+        return cls(table_id=table_id, token=base.token, starts=dict(base.offsets))
+
+    def breach(self, base: LakeBase, table_id: TableId | None = None) -> str | None:
+        """What does not hold of the base, in words; None: the commit may land on it. A commit whose precondition is
+        broken is lost: it never lands, on this head or a later one. `table_id`: whom the lake table belongs to."""
+        if table_id is not None and table_id != self.table_id:
+            return f"the commit is for table id {self.table_id}, the lake table holds {table_id}"
+        if self.fence is not None and base.fence != self.fence:
+            return f"the fence is {base.fence}, {self.fence} was planned on"
+        if self.fence is None and base.token != self.token:
+            return f"the newest round is {base.token}, this one was planned on {self.token}"
+        for bucket, start in self.starts.items():
+            if base.offsets.get(bucket) != start:
+                at = base.offsets.get(bucket)
+                return f"bucket {bucket} is at offset {at} in the lake, the round started at {start}"
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitProperties:
+    """What the new snapshot says of itself. `offsets` are the round's own; the committer overlays the head's map."""
+
+    round_id: RoundId
+    epoch: int
+    job: str
+    offsets: Mapping[Bucket, int]
+    generation: int = 0
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    def breach(self, base: LakeBase) -> str | None:
+        """Offsets go back in a new generation alone: what would go back, in words."""
+        if self.generation > base.generation:
+            return None
+        for bucket, offset in self.offsets.items():
+            if offset < base.offsets.get(bucket, 0):
+                return f"bucket {bucket} would go back from offset {base.offsets[bucket]} to {offset}"
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Committable:
+    """One commit, ready to be sent again and again unchanged: versioned bytes that only its plugin reads.
+
+    `base` is the head it was prepared on; the commit demands exactly that head. `expirable` are the snapshots that the
+    table's retention lets go with it; `expire`, set once those are marked where read leases are kept, are taken out by
+    the same commit. `retries` and `retry_s`: how often, and for how long, the table itself lets a commit be prepared
+    again because others came between.
+    """
+
+    base: LakeBase
+    payload: bytes
+    rows: int = 0
+    deletes: int = 0
+    files: int = 0
+    bytes_written: int = 0
+    expirable: tuple[ExpiringSnapshot, ...] = ()
+    expire: tuple[SnapshotId, ...] = ()
+    retries: int | None = None
+    retry_s: float | None = None

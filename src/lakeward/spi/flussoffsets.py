@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a table of a Fluss cluster brings with it for every lake format: its partitions' numbers, and offsets in the
+shape of Fluss's offsets files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from lakeward.model.bucket import Bucket
+from lakeward.model.offsets import OffsetMap
+from lakeward.model.table import FLUSS_PARTITIONS, GONE_PARTITION, TableDescriptor
+
+FlussPartitions = Mapping[str, str]
+"""Partition id -> name."""
+
+
+def find_partitions(descriptor: TableDescriptor) -> FlussPartitions | None:
+    """Those of a table of a Fluss cluster; None for any other table."""
+    text = descriptor.properties.get(FLUSS_PARTITIONS)
+    return None if text is None else dict(json.loads(text))
+
+
+def is_of_fluss(descriptor: TableDescriptor) -> bool:
+    """Does a Fluss cluster hold the table? Its rows are replaced by key, and nobody asks for their offsets."""
+    return FLUSS_PARTITIONS in descriptor.properties
+
+
+def decode_fluss_offsets(body: Mapping[str, Any], partitions: FlussPartitions | None) -> OffsetMap:
+    """Fluss's own offsets file; -1 is unknown. Its partitions have numbers; one that Fluss no longer has keeps its
+    number.
+    """
+    if "partition_offsets" in body:
+        pairs = [(str(p["partition_id"]), p["bucket_offsets"]) for p in body["partition_offsets"]]
+        names = {i: i if partitions is None else partitions.get(i, f"{GONE_PARTITION}{i}") for i, _ in pairs}
+        found = {(names[i], n): o for i, offsets in pairs for n, o in enumerate(offsets)}
+    else:
+        found = {("", n): o for n, o in enumerate(body.get("bucket_offsets", []))}
+    return OffsetMap({Bucket(partition, n): int(o) for (partition, n), o in found.items() if int(o) >= 0})
+
+
+def encode_fluss_offsets(table_id: str, offsets: OffsetMap, partitions: FlussPartitions) -> dict[str, Any]:
+    """The inverse: the shape of Fluss's offsets file, by partition number."""
+    ids = {name: i for i, name in partitions.items()}
+    lists: dict[str, list[int]] = {}
+    for bucket, offset in offsets.items():
+        numbers = lists.setdefault(bucket.partition, [])
+        numbers += [-1] * (bucket.number + 1 - len(numbers))
+        numbers[bucket.number] = offset
+    head: dict[str, Any] = {"version": 1, "table_id": int(table_id)}
+    if set(lists) <= {""}:
+        return {**head, "bucket_offsets": lists.get("", [])}
+    numbered = {int(ids.get(name) or name.removeprefix(GONE_PARTITION)): found for name, found in lists.items()}
+    return {**head, "partition_offsets": [{"partition_id": i, "bucket_offsets": numbered[i]} for i in sorted(numbered)]}

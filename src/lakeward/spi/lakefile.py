@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a lake holds, as its plugin reports it: snapshots, data files with their deletes, figures, files in storage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import RoundId, SnapshotId, TableId
+from lakeward.model.offsets import OffsetMap, OffsetRange
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeSnapshot:
+    """A snapshot of ours, as `find` and `snapshots` report it."""
+
+    snapshot_id: SnapshotId
+    parent_id: SnapshotId | None
+    committed_at_ms: int
+    operation: str
+    round_id: RoundId | None
+    offsets: OffsetMap | None
+    epoch: int = 0
+    job: str = ""
+    fence: int = 0
+    generation: int = 0
+    table_id: TableId | None = None
+    total_rows: int | None = None
+    sequence: int = 0
+    """Grows with each snapshot of the table: a data file is younger than a delete with a lower number."""
+
+    rewrite_id: RoundId | None = None
+    """The rewrite that made it; `round_id` is then copied from the round before."""
+
+    summary: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeDelete:
+    """A delete file that applies to a data file. `content`: positions, equality or vector."""
+
+    path: str
+    content: str
+    record_count: int
+    sequence: int = 0
+    equality_columns: tuple[str, ...] = ()
+    content_offset: int | None = None
+    content_size: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeFile:
+    """A data file of a snapshot with what deletes rows from it. `offsets` bounds its `__offset` column, where known."""
+
+    path: str
+    bucket: Bucket | None
+    record_count: int
+    size_bytes: int
+    offsets: OffsetRange | None
+    sequence: int = 0
+    deletes: tuple[LakeDelete, ...] = ()
+    partition: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeTotals:
+    """Figures of a snapshot for metrics."""
+
+    data_files: int
+    delete_files: int
+    rows: int
+    bytes: int
+    snapshots: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredFile:
+    """A file as listed in the lake's storage."""
+
+    path: str
+    size_bytes: int
+    modified_at_ms: int
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expired:
+    """Snapshots that the table no longer has and whose files are deleted."""
+
+    snapshots: tuple[SnapshotId, ...] = ()
+    bytes: int = 0

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The keys of our snapshots, encoded and decoded for every format: from and to a mapping of strings, which each format
+keeps where it keeps a snapshot's properties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakeward.errors import LakeTampered
+from lakeward.model.ids import Epoch, RoundId, SnapshotId, TableId
+from lakeward.model.offsets import OffsetMap
+from lakeward.model.round import LakeBase
+from lakeward.spi.commit import CommitProperties
+from lakeward.spi.lakefile import LakeSnapshot
+
+COMMIT_USER = "__fluss_lake_tiering"
+ROUND_KEY = "lakeward.round"
+EPOCH_KEY = "lakeward.epoch"
+JOB_KEY = "lakeward.job"
+TABLE_ID_KEY = "lakeward.table-id"
+FENCE_KEY = "lakeward.fence"
+GENERATION_KEY = "lakeward.generation"
+ROWS_KEY = "lakeward.total-rows"
+REWRITE_KEY = "lakeward.rewrite"
+OFFSETS_KEY = "fluss-offsets"
+OWN_OFFSETS_KEY = "lakeward.offsets"
+"""Offsets of a snapshot in the Fluss setting, where `fluss-offsets` names a file that Fluss deletes after the next
+commit.
+"""
+
+COMMIT_USER_KEY = "commit-user"
+TAG = "lakeward"
+
+
+def encode_keys(
+    table_id: TableId,
+    base: LakeBase,
+    properties: CommitProperties,
+    *,
+    fence_step: int = 0,
+    rows: int | None = None,
+    rewrite_id: RoundId | None = None,
+) -> dict[str, str]:
+    """What a new snapshot on `base` says of itself, but for its offsets. A rewrite copies the round of the base."""
+    keys = {
+        COMMIT_USER_KEY: COMMIT_USER,
+        ROUND_KEY: properties.round_id,
+        EPOCH_KEY: str(properties.epoch),
+        JOB_KEY: properties.job,
+        TABLE_ID_KEY: table_id,
+        FENCE_KEY: str(base.fence + fence_step),
+        GENERATION_KEY: str(properties.generation),
+    }
+    if rows is not None:
+        keys[ROWS_KEY] = str(rows)
+    if rewrite_id is not None:
+        keys[REWRITE_KEY] = rewrite_id
+    return keys
+
+
+def decode_snapshot(
+    summary: Mapping[str, str],
+    *,
+    snapshot_id: SnapshotId,
+    parent_id: SnapshotId | None,
+    committed_at_ms: int,
+    operation: str,
+    offsets: OffsetMap | None,
+    sequence: int = 0,
+) -> LakeSnapshot:
+    """A snapshot as the plug point shows it, ours or not. Numbers that cannot be read count as 0 here."""
+    rows = summary.get(ROWS_KEY, "")
+    return LakeSnapshot(
+        snapshot_id=snapshot_id,
+        parent_id=parent_id,
+        committed_at_ms=committed_at_ms,
+        operation=operation,
+        round_id=RoundId(summary[ROUND_KEY]) if ROUND_KEY in summary else None,
+        offsets=offsets,
+        epoch=_int(summary.get(EPOCH_KEY)),
+        job=summary.get(JOB_KEY, ""),
+        fence=_int(summary.get(FENCE_KEY)),
+        generation=_int(summary.get(GENERATION_KEY)),
+        table_id=TableId(summary[TABLE_ID_KEY]) if TABLE_ID_KEY in summary else None,
+        total_rows=int(rows) if rows.isdigit() else None,
+        sequence=sequence,
+        rewrite_id=RoundId(summary[REWRITE_KEY]) if REWRITE_KEY in summary else None,
+        summary=dict(summary),
+    )
+
+
+def decode_base(
+    summary: Mapping[str, str],
+    *,
+    table: str,
+    snapshot_id: SnapshotId,
+    head: SnapshotId | None,
+    offsets: OffsetMap,
+    token: str | None,
+) -> LakeBase:
+    """What our newest snapshot says that a commit stands on; `token` from `decode_token`. Raises `LakeTampered` for a
+    number that cannot be read."""
+
+    def number(key: str) -> int:
+        text = summary.get(key, "0")
+        if not text.lstrip("-").isdigit():
+            raise LakeTampered(table=table, snapshot=snapshot_id, what=key, reason=f"{text!r} is no number")
+        return int(text)
+
+    return LakeBase(
+        offsets=OffsetMap(offsets),
+        token=token,
+        fence=number(FENCE_KEY),
+        head=head,
+        epoch=Epoch(number(EPOCH_KEY)),
+        generation=number(GENERATION_KEY),
+        record_count=number(ROWS_KEY) if ROWS_KEY in summary else None,
+    )
+
+
+def decode_token(summary: Mapping[str, str], snapshot_id: SnapshotId) -> str:
+    """The round id; the snapshot's own id where a Flink job wrote it."""
+    return summary.get(ROUND_KEY, snapshot_id)
+
+
+def is_of(summary: Mapping[str, str], round_id: RoundId) -> bool:
+    """Does the snapshot tell that this round, or this rewrite, landed? A rewrite copies the id of the round before."""
+    return round_id in (summary.get(ROUND_KEY), summary.get(REWRITE_KEY))
+
+
+def _int(text: str | None) -> int:
+    return int(text) if text is not None and text.lstrip("-").isdigit() else 0
