@@ -28,6 +28,7 @@ from lakeward.model.intent import Intent
 from lakeward.model.ledger import LedgerEntry
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.round import RoundPhases, RoundResult
+from lakeward.model.side import Content, SideName
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.protocol.codec import decode, encode
 from lakeward.protocol.heartbeat import HeartbeatRequest, TableInWork
@@ -67,6 +68,7 @@ PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     OffsetRange: RANGES,
     TableInfo: TABLES,
     TableDescriptor: descriptors(),
+    SideName: st.builds(SideName, st.text("abz-_09", min_size=1), st.sampled_from(Content)),
 }
 
 
