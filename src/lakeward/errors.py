@@ -9,7 +9,7 @@
     JobNotFound, RoundNotFound ├── AlreadyExists               TableAlreadyExists, LakeMismatch, LakeNotEmpty ├──
     Refused                     Unauthorized, Forbidden, IncompatibleVersion, InsecureBinding ├── HotStoreError
     BucketStopped, CorruptBatch, OutOfSequence, DiskFull, Overloaded, PartitionExpired, │
-    DataFolderLocked, DataFolderVersion, WritesPaused, SchemaChanged, SnapshotBusy, │
+    DataFolderLocked, DataFolderVersion, WritesPaused, SchemaChanged, │
     LogTooShort, HotStoreBehind, LogRewritten, KvFailed, FlussError ├── CoordinatorError            FencedEpoch,
     LeaseLost, Superseded, LedgerGap, IllegalTransition, TableBusy ├── CommitError                 CommitConflict,
     CommitUnknown ├── LakeError                   LakeUnavailable, LakeRolledBack, LakeBehind, LakeForeign,
@@ -434,16 +434,6 @@ class KvFailed(HotStoreError):
     )
     folder: str
     what: str
-    reason: str
-
-
-class SnapshotBusy(HotStoreError):
-    code = "snapshot-busy"
-    http_status = 409
-    retryable = True
-    template = "table {table}, bucket {bucket}: {reason}"
-    table: str
-    bucket: str
     reason: str
 
 

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from lakeward.changelog import Fold
 from lakeward.hot.embedded.kv.bucket import KvBucket
 from lakeward.hot.embedded.kv.database import KvResources
-from lakeward.hot.embedded.kv.memorylog import MemoryChangelogLog
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.arrow import to_arrow_schema
@@ -30,6 +29,7 @@ from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.model.types import ArrayType, Int32Type, StringType
 from lakeward.spi.hotadmin import RetentionGuard
 from lakeward.testing.clock import ManualClock
+from lakeward.testing.hots.changelog import MemoryChangelogLog
 
 Key = tuple[int, str]
 Values = tuple[Any, ...]

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakeward.errors import InvalidRows
+from lakeward.hot.embedded.kv.rows import check_not_null
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema, table: str) -> pa.RecordBatch:
@@ -17,7 +17,9 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, table: str) -> pa.RecordBa
         raise InvalidRows(
             table=table, row=0, column=unknown[0], reason=f"no such column; there are {', '.join(schema.names)}"
         )
-    return pa.RecordBatch.from_arrays([_column(batch, f, table) for f in schema], schema=schema)
+    conformed = pa.RecordBatch.from_arrays([_column(batch, f, table) for f in schema], schema=schema)
+    check_not_null(table, conformed)
+    return conformed
 
 
 def _column(batch: pa.RecordBatch, field: pa.Field, table: str) -> pa.Array:
@@ -33,7 +35,4 @@ def _column(batch: pa.RecordBatch, field: pa.Field, table: str) -> pa.Array:
         raise InvalidRows(
             table=table, row=0, column=field.name, reason=f"type {column.type} came, {field.type} is stored"
         )
-    if column.null_count and not field.nullable:
-        row = pc.index(column.is_null(), True).as_py()
-        raise InvalidRows(table=table, row=row, column=field.name, reason="null, and the column is NOT NULL")
     return column

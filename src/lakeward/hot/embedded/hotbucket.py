@@ -11,7 +11,7 @@ from lakeward.errors import BucketStopped
 from lakeward.hot.embedded.kv.bucket import KvBucket, KvOptions
 from lakeward.hot.embedded.log.active import find_mark
 from lakeward.hot.embedded.log.log import BucketLog
-from lakeward.hot.embedded.services import Services
+from lakeward.hot.embedded.services import StoreServices
 from lakeward.model.bucket import Bucket
 from lakeward.model.schema import Schema
 from lakeward.model.table import TableInfo
@@ -21,7 +21,7 @@ class HotBucket:
     """`log` raises `BucketStopped` when the log could not be opened: one damaged bucket stops no other."""
 
     def __init__(
-        self, bucket: Bucket, table: TableInfo, services: Services, folder: Path, opened: BucketLog | Exception
+        self, bucket: Bucket, table: TableInfo, services: StoreServices, folder: Path, opened: BucketLog | Exception
     ) -> None:
         self.bucket, self._table, self._services, self._folder = bucket, table, services, folder
         self._opened = opened

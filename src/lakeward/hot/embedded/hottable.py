@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lakeward.errors import InvalidRequest, LakewardError, PartitionExpired, PartitionNotFound, WritesPaused
+from lakeward.hot.embedded.arrivals import Arrivals
 from lakeward.hot.embedded.hotbucket import HotBucket
 from lakeward.hot.embedded.log.durable import make_folder
 from lakeward.hot.embedded.log.files import LogPlace
 from lakeward.hot.embedded.log.log import BucketLog
 from lakeward.hot.embedded.log.rowshape import RowShape
-from lakeward.hot.embedded.metadb import StoredTable
+from lakeward.hot.embedded.metadb import HotTableState
 from lakeward.hot.embedded.partitions import check_time, is_expired
-from lakeward.hot.embedded.progress import Progress
-from lakeward.hot.embedded.services import Services
+from lakeward.hot.embedded.services import StoreServices
 from lakeward.model.bucket import Bucket, partition_name, partition_values
 from lakeward.model.faults import fault_point
 from lakeward.model.schema import Schema
@@ -30,13 +30,13 @@ _log = logging.getLogger(__name__)
 class HotTable:
     """Thread-safe. A bucket's log is made by the first write to it."""
 
-    def __init__(self, stored: StoredTable, services: Services) -> None:
+    def __init__(self, stored: HotTableState, services: StoreServices) -> None:
         self.info, self._services = stored.info, services
         self.schemas: tuple[Schema, ...] = stored.schemas
         self.shape = RowShape(str(stored.info.path), stored.info.is_pk, stored.schemas)
         self.options = services.options.table(stored.info)
         self.paused = stored.paused
-        self.progress = Progress()
+        self.arrivals = Arrivals()
         self._partitions = dict(stored.partitions)
         self._stopped, self._ends = dict(stored.stopped), dict(stored.ends)
         self._buckets: dict[Bucket, HotBucket] = {}
@@ -141,7 +141,7 @@ class HotTable:
             remote=remote,
             first_offset=self.first_offset(bucket),
             writer_ttl_ms=services.options.writer_ttl_ms,
-            progress=self.progress,
+            arrivals=self.arrivals,
         )
         if log.cut_bytes:
             _log.warning(

@@ -40,7 +40,7 @@ CREATE TABLE IF NOT EXISTS stopped (
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredTable:
+class HotTableState:
     """One table as it was left: `schemas` by id, oldest first; `partitions` name -> id."""
 
     info: TableInfo
@@ -82,11 +82,11 @@ class MetaDb:
             return self._db.execute(query, values).fetchall()
 
     # ---- tables --------------------------------------------------------------------------------------------------
-    def load_tables(self) -> list[StoredTable]:
+    def load_tables(self) -> list[HotTableState]:
         rows = self._rows("SELECT info, paused FROM tables WHERE dropping = 0 ORDER BY path")
         return [self._stored(TableInfo.from_json(json.loads(info)), paused) for info, paused in rows]
 
-    def _stored(self, info: TableInfo, paused: str | None) -> StoredTable:
+    def _stored(self, info: TableInfo, paused: str | None) -> HotTableState:
         key = info.table_id
         schemas = self._rows("SELECT body FROM schemas WHERE table_id = ? ORDER BY schema_id", key)
         partitions = self._rows(
@@ -94,7 +94,7 @@ class MetaDb:
         )
         stopped = self._rows("SELECT bucket, reason FROM stopped WHERE table_id = ?", key)
         ends = self._rows("SELECT bucket, offset FROM ends WHERE table_id = ?", key)
-        return StoredTable(
+        return HotTableState(
             info=info,
             schemas=tuple(Schema.from_json(json.loads(body)) for (body,) in schemas),
             partitions=dict(partitions),

@@ -6,7 +6,7 @@ on.
 from __future__ import annotations
 
 from lakeward.hot.embedded.hottable import HotTable
-from lakeward.hot.embedded.services import Services
+from lakeward.hot.embedded.services import StoreServices
 from lakeward.model.bucket import Bucket
 from lakeward.model.faults import fault_point
 from lakeward.model.offsets import OffsetRange
@@ -16,7 +16,7 @@ _REASON = (
 )
 
 
-def guard_bucket(hot: HotTable, services: Services, bucket: Bucket, lake: int) -> OffsetRange | None:
+def guard_bucket(hot: HotTable, services: StoreServices, bucket: Bucket, lake: int) -> OffsetRange | None:
     """The log goes on at the lake's offset; the gap is returned. A PK table's bucket stops too, and nothing is
     returned: its lake side is mended by a resync, not by a gap. None: all is well.
 

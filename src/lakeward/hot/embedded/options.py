@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lakeward.config import Config, options
 from lakeward.hot.embedded.disk import free_bytes
-from lakeward.hot.embedded.tableoptions import TableOptions
+from lakeward.hot.embedded.logoptions import LogOptions
 from lakeward.model.table import TableInfo
 
 
@@ -36,9 +36,9 @@ class StoreOptions:
         """For tests and small programs: option keys and values."""
         return cls(config=Config().with_arguments(settings), upkeep=upkeep)
 
-    def table(self, table: TableInfo) -> TableOptions:
+    def table(self, table: TableInfo) -> LogOptions:
         d = table.descriptor
-        return TableOptions.of(self.config, str(table.path), d.properties, d.partition_keys)
+        return LogOptions.of(self.config, str(table.path), d.properties, d.partition_keys)
 
     @property
     def remote_uri(self) -> str | None:

@@ -16,7 +16,7 @@ from lakeward.model.clock import Clock
 
 
 @dataclass(frozen=True, kw_only=True)
-class Services:
+class StoreServices:
     """`remote` None: the remote log is switched off."""
 
     folder: DataFolder
@@ -28,7 +28,7 @@ class Services:
     kv: KvResources
 
     @classmethod
-    def open(cls, folder: DataFolder, options: StoreOptions, clock: Clock) -> Services:
+    def open(cls, folder: DataFolder, options: StoreOptions, clock: Clock) -> StoreServices:
         uri = options.remote_uri or default_uri(folder.path)
         return cls(
             folder=folder,

@@ -20,12 +20,12 @@ from lakeward.hot.embedded.hotbucket import HotBucket
 from lakeward.hot.embedded.hottable import HotTable
 from lakeward.hot.embedded.log.appended import Appended, WriterSequence
 from lakeward.hot.embedded.log.log import BucketLog
-from lakeward.hot.embedded.metadb import StoredTable
+from lakeward.hot.embedded.metadb import HotTableState
 from lakeward.hot.embedded.offsetguard import guard_bucket
 from lakeward.hot.embedded.options import StoreOptions
-from lakeward.hot.embedded.services import Services
+from lakeward.hot.embedded.services import StoreServices
 from lakeward.hot.embedded.sizes import TableSizes, measure
-from lakeward.hot.embedded.upkeep import Upkeep
+from lakeward.hot.embedded.upkeep import StoreUpkeep
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock, SystemClock
 from lakeward.model.ids import TableId
@@ -60,7 +60,7 @@ class EmbeddedStore(HotAdmin):
 
     has_prev_offset = True
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: StoreServices) -> None:
         self._services = services
         self._lock = threading.RLock()
         self._tables: dict[TableId, HotTable] = {}
@@ -70,7 +70,7 @@ class EmbeddedStore(HotAdmin):
             self._add(HotTable(stored, services))
         for table in self._tables.values():
             table.open_existing()
-        self.upkeep = Upkeep(self.hot_tables, services)
+        self.upkeep = StoreUpkeep(self.hot_tables, services)
 
     @classmethod
     def open(cls, folder: Path, options: StoreOptions | None = None, clock: Clock | None = None) -> EmbeddedStore:
@@ -80,7 +80,7 @@ class EmbeddedStore(HotAdmin):
         options = options or StoreOptions()
         data = DataFolder.open(Path(folder))
         try:
-            store = cls(Services.open(data, options, clock or SystemClock()))
+            store = cls(StoreServices.open(data, options, clock or SystemClock()))
         except BaseException:
             data.close()
             raise
@@ -124,7 +124,7 @@ class EmbeddedStore(HotAdmin):
             self._services.options.table(table)  # refuses wrong properties before anything changes
             if not self._services.meta.add_table(table):
                 raise TableAlreadyExists(table=str(table.path))
-            stored = StoredTable(info=table, schemas=(table.schema,), partitions={}, stopped={}, ends={})
+            stored = HotTableState(info=table, schemas=(table.schema,), partitions={}, stopped={}, ends={})
             self._add(HotTable(stored, self._services))
 
     def _add(self, hot: HotTable) -> None:
@@ -275,7 +275,7 @@ class EmbeddedStore(HotAdmin):
         def reached() -> bool:
             return any(_has_above(hot, bucket, offset) for bucket, offset in offsets.items())
 
-        return hot.progress.wait_until(reached, timeout_s)
+        return hot.arrivals.wait_until(reached, timeout_s)
 
     # ---- keys ----------------------------------------------------------------------------------------------------
     def lookup(self, table: TableInfo, bucket: Bucket, keys: pa.RecordBatch) -> pa.RecordBatch:

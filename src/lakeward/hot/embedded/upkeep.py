@@ -21,7 +21,7 @@ from lakeward.hot.embedded.hotbucket import HotBucket
 from lakeward.hot.embedded.hottable import HotTable, remote_parts
 from lakeward.hot.embedded.log.retention import plan_drop_local, plan_expiry, plan_upload
 from lakeward.hot.embedded.partitions import plan_precreate
-from lakeward.hot.embedded.services import Services
+from lakeward.hot.embedded.services import StoreServices
 from lakeward.model.faults import fault_point
 from lakeward.model.table import TableInfo
 from lakeward.spi.hotadmin import RetentionGuard
@@ -29,10 +29,10 @@ from lakeward.spi.hotadmin import RetentionGuard
 _log = logging.getLogger(__name__)
 
 
-class Upkeep:
+class StoreUpkeep:
     """`guard` None: nothing is let go of. `failures` holds the last trouble per task, for status pages."""
 
-    def __init__(self, tables: Callable[[], list[HotTable]], services: Services) -> None:
+    def __init__(self, tables: Callable[[], list[HotTable]], services: StoreServices) -> None:
         self._tables, self._services = tables, services
         self.guard: RetentionGuard | None = None
         self.failures: dict[str, str] = {}

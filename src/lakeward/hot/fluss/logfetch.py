@@ -19,7 +19,7 @@ from lakeward.hot.fluss.remotefiles import read_batches, segment_path, split_bat
 from lakeward.hot.fluss.rowbatch import BatchShaper, log_schema
 from lakeward.hot.fluss.servers import FlussServers, LogBucket
 from lakeward.hot.logbatch.codec import check_crc
-from lakeward.hot.logbatch.header import BatchHeader, read_header
+from lakeward.hot.logbatch.header import LogBatchHeader, read_header
 from lakeward.model.schema import Column
 from lakeward.model.table import TableInfo
 
@@ -145,14 +145,14 @@ class LogFetch:
         return wanted or [0]
 
     # ---- answers ---------------------------------------------------------------------------------------------------
-    def _parse(self, answer: Message) -> list[tuple[BatchHeader, pa.Buffer]]:
+    def _parse(self, answer: Message) -> list[tuple[LogBatchHeader, pa.Buffer]]:
         records = answer.get("records")
         if records is None or not len(records):
             return []
         magic_one = self.servers.magic_one
         return [(read_header(b, magic_one=magic_one), b) for b in split_batches(pa.py_buffer(records))]
 
-    def _remote(self, remote: Message, at: int, stop: int) -> Iterator[tuple[BatchHeader, pa.Buffer]]:
+    def _remote(self, remote: Message, at: int, stop: int) -> Iterator[tuple[LogBatchHeader, pa.Buffer]]:
         """Batches of the segments that reach above `at` and begin below `stop`."""
         position, magic_one = remote.get("first_position", 0), self.servers.magic_one
         for segment in remote.get("segments", []):
@@ -168,7 +168,7 @@ class LogFetch:
             position = 0
 
     def _rows(
-        self, shaper: BatchShaper, header: BatchHeader, data: pa.Buffer, start: int, stop: int, *, projected: bool
+        self, shaper: BatchShaper, header: LogBatchHeader, data: pa.Buffer, start: int, stop: int, *, projected: bool
     ) -> Iterator[pa.RecordBatch]:
         if not header.record_count:
             return

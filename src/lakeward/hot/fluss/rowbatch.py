@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeward.hot.logbatch.codec import decode_change_types, decode_records
-from lakeward.hot.logbatch.header import BatchHeader
+from lakeward.hot.logbatch.header import LogBatchHeader
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.change import ChangeType
 from lakeward.model.schema import CHANGE_TYPE, OFFSET, TIMESTAMP, Column, Schema
@@ -61,7 +61,7 @@ class BatchShaper:
         return found
 
     def log_batch(
-        self, header: BatchHeader, data: pa.Buffer, written: pa.Schema, start: int, stop: int
+        self, header: LogBatchHeader, data: pa.Buffer, written: pa.Schema, start: int, stop: int
     ) -> pa.RecordBatch:
         """Records of the batch within `[start, stop)`, with offset, time and change type."""
         rows = decode_records(header, data, written)

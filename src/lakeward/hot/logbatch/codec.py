@@ -13,14 +13,14 @@ import google_crc32c
 import pyarrow as pa
 
 from lakeward.errors import CorruptBatch
-from lakeward.hot.logbatch.header import HEADER_SIZE, NO_SEQUENCE, NO_WRITER, BatchHeader, pack_inner, pack_outer
+from lakeward.hot.logbatch.header import HEADER_SIZE, NO_SEQUENCE, NO_WRITER, LogBatchHeader, pack_inner, pack_outer
 
 _ALIGNMENT = 8
 """Arrow kernels may assume aligned values; IPC aligns to 8 within a message, so the message itself has to be aligned.
 """
 
 
-class Compression(StrEnum):
+class LogCompression(StrEnum):
     NONE = "none"
     LZ4 = "lz4"
     ZSTD = "zstd"
@@ -62,13 +62,15 @@ def encode_batch(
     change_types: bytes | None = None,
     writer_id: int = NO_WRITER,
     sequence: int = NO_SEQUENCE,
-    compression: Compression = Compression.NONE,
+    compression: LogCompression = LogCompression.NONE,
     level: int | None = None,
 ) -> EncodedBatch:
     """`change_types` has one byte per record (`ChangeType`); None makes an append-only batch."""
     if change_types is not None and len(change_types) != batch.num_rows:
         raise ValueError(f"{len(change_types)} change types for {batch.num_rows} records")
-    message = batch.serialize() if compression is Compression.NONE else _serialize_compressed(batch, compression, level)
+    message = (
+        batch.serialize() if compression is LogCompression.NONE else _serialize_compressed(batch, compression, level)
+    )
     inner = pack_inner(
         schema_id=schema_id,
         append_only=change_types is None,
@@ -81,7 +83,7 @@ def encode_batch(
     return EncodedBatch(inner, kinds, message, crc, batch.num_rows)
 
 
-def check_crc(header: BatchHeader, data: pa.Buffer, *, where: str = "log batch", position: int = 0) -> None:
+def check_crc(header: LogBatchHeader, data: pa.Buffer, *, where: str = "log batch", position: int = 0) -> None:
     """`data` is the whole batch. Raises `CorruptBatch`; `where` and `position` only name the place."""
     found = google_crc32c.value(data.slice(header.crc_at, header.size - header.crc_at))
     if found != header.crc:
@@ -90,13 +92,13 @@ def check_crc(header: BatchHeader, data: pa.Buffer, *, where: str = "log batch",
         )
 
 
-def decode_change_types(header: BatchHeader, data: pa.Buffer) -> pa.Buffer | None:
+def decode_change_types(header: LogBatchHeader, data: pa.Buffer) -> pa.Buffer | None:
     """One byte per record, or None for an append-only batch."""
     return None if header.append_only else data.slice(header.records_at, header.record_count)
 
 
 def decode_records(
-    header: BatchHeader, data: pa.Buffer, schema: pa.Schema, columns: Sequence[str] | None = None
+    header: LogBatchHeader, data: pa.Buffer, schema: pa.Schema, columns: Sequence[str] | None = None
 ) -> pa.RecordBatch:
     """The records of a whole batch, `columns` of them. Zero-copy where the body is not compressed and lies aligned.
 
@@ -128,7 +130,7 @@ def _aligned(message: pa.Buffer) -> pa.Buffer:
     return sink.getvalue()
 
 
-def _serialize_compressed(batch: pa.RecordBatch, compression: Compression, level: int | None) -> pa.Buffer:
+def _serialize_compressed(batch: pa.RecordBatch, compression: LogCompression, level: int | None) -> pa.Buffer:
     """`RecordBatch.serialize` takes no options: write a stream and leave out its schema message and end marker."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=_write_options(compression, level)) as writer:
@@ -139,5 +141,5 @@ def _serialize_compressed(batch: pa.RecordBatch, compression: Compression, level
 
 
 @cache
-def _write_options(compression: Compression, level: int | None) -> pa.ipc.IpcWriteOptions:
+def _write_options(compression: LogCompression, level: int | None) -> pa.ipc.IpcWriteOptions:
     return pa.ipc.IpcWriteOptions(compression=pa.Codec(str(compression), compression_level=level), use_threads=False)

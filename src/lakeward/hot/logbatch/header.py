@@ -50,7 +50,7 @@ class MagicOne(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class BatchHeader:
+class LogBatchHeader:
     """One batch as its header tells it. `crc_at` and `records_at` are byte offsets from the batch's first byte."""
 
     base_offset: int
@@ -94,7 +94,7 @@ def peek(data: Readable, position: int) -> tuple[int, int]:
 
 def read_header(
     data: Readable, position: int = 0, *, where: str = "log batch", magic_one: MagicOne = MagicOne.STATISTICS
-) -> BatchHeader:
+) -> LogBatchHeader:
     """The header at `position`. Needs up to 56 bytes there. Raises `CorruptBatch` for what no
     writer can have written.
     """
@@ -141,7 +141,7 @@ def _checked(
     *,
     inner_at: int,
     statistics: bool,
-) -> BatchHeader:
+) -> LogBatchHeader:
     schema_id, attributes, delta, writer, sequence, count = _INNER.unpack_from(data, position + inner_at)
     records_at = inner_at + _INNER.size
     if statistics:
@@ -154,7 +154,7 @@ def _checked(
             position=position,
             reason=f"impossible header: offset {base}, length {length}, {count} records, delta {delta}",
         )
-    return BatchHeader(
+    return LogBatchHeader(
         base,
         size,
         magic,

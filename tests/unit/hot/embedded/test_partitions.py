@@ -11,9 +11,9 @@ import pytest
 
 from lakeward.config.options import TimeUnit
 from lakeward.errors import InvalidRequest, PartitionExpired, PartitionNotFound
+from lakeward.hot.embedded.logoptions import AutoPartition
 from lakeward.hot.embedded.partitions import is_expired, number_now, number_of, plan_precreate, value_of
 from lakeward.hot.embedded.store import EmbeddedStore
-from lakeward.hot.embedded.tableoptions import AutoPartition
 from lakeward.model.bucket import Bucket
 from lakeward.model.table import TableInfo
 from lakeward.testing.clock import ManualClock

@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 
 from lakeward.errors import CorruptBatch
-from lakeward.hot.logbatch.codec import Compression, check_crc, decode_records, encode_batch
+from lakeward.hot.logbatch.codec import LogCompression, check_crc, decode_records, encode_batch
 from lakeward.hot.logbatch.header import read_header
 
 ROWS = pa.record_batch({"a": pa.array(range(100), pa.int64()), "s": pa.array([None, *("text" * 5 for _ in range(99))])})
 
 
-@pytest.mark.parametrize("compression", list(Compression))
+@pytest.mark.parametrize("compression", list(LogCompression))
 @pytest.mark.parametrize("kinds", [None, bytes(i % 4 + 1 for i in range(100))], ids=["append", "changelog"])
-def test_layout_is_what_a_hand_written_reader_expects(compression: Compression, kinds: bytes | None) -> None:
+def test_layout_is_what_a_hand_written_reader_expects(compression: LogCompression, kinds: bytes | None) -> None:
     encoded = encode_batch(ROWS, schema_id=3, change_types=kinds, writer_id=77, sequence=5, compression=compression)
     data = encoded.to_bytes(500, 1234)
     assert len(data) == encoded.size
@@ -32,7 +32,7 @@ def test_layout_is_what_a_hand_written_reader_expects(compression: Compression, 
         body = body[100:]
     assert body[:4] == b"\xff\xff\xff\xff"
     assert pa.ipc.read_record_batch(pa.py_buffer(body), ROWS.schema).equals(ROWS)
-    if compression is not Compression.NONE:
+    if compression is not LogCompression.NONE:
         assert len(data) < encode_batch(ROWS, schema_id=3, change_types=kinds).size
 
 

@@ -22,7 +22,7 @@ from lakeward.hot.embedded.kv.kvoptions import KvOptions
 from lakeward.hot.embedded.kv.put import Put, PutBuilder
 from lakeward.hot.embedded.kv.recovery import Recovery, is_damage
 from lakeward.hot.embedded.kv.rowcodec import RowCodec, StoredRows
-from lakeward.hot.embedded.kv.snapshot import KvSnapshots, StoredSnapshot
+from lakeward.hot.embedded.kv.snapshot import BucketSnapshots, StoredSnapshot
 from lakeward.hot.embedded.kv.structcodec import binary_of
 from lakeward.hot.embedded.log.appended import Appended, WriterSequence
 from lakeward.model.bucket import Bucket
@@ -60,7 +60,7 @@ class KvBucket:
         self._table, self._log, self._clock, self._options = table, log, clock, options or KvOptions()
         self._lock = threading.RLock()
         self._builder = _builder(table, schemas, self._options)
-        self.snapshots = KvSnapshots(
+        self.snapshots = BucketSnapshots(
             folder / "snapshots", str(table.path), resources, clock, self._options.snapshots_retained
         )
         self._recovery = Recovery(str(table.path), str(bucket), folder / "db", log, self.snapshots, resources)

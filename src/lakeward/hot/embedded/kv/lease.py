@@ -21,7 +21,7 @@ class SnapshotLease:
 
 
 class SnapshotLeases:
-    """Leases of one bucket's snapshots, one per holder. Not thread-safe: `KvSnapshots` holds its lock."""
+    """Leases of one bucket's snapshots, one per holder. Not thread-safe: `BucketSnapshots` holds its lock."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path, self._clock = path, clock

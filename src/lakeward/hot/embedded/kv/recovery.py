@@ -14,7 +14,7 @@ from lakeward.errors import BucketStopped, KvFailed
 from lakeward.hot.embedded.kv.changelog_log import ChangelogLog
 from lakeward.hot.embedded.kv.database import KvDatabase, KvResources, KvState
 from lakeward.hot.embedded.kv.put import PutBuilder
-from lakeward.hot.embedded.kv.snapshot import KvSnapshots, StoredSnapshot
+from lakeward.hot.embedded.kv.snapshot import BucketSnapshots, StoredSnapshot
 from lakeward.hot.embedded.log.durable import write_whole
 from lakeward.model.change import ChangeType
 from lakeward.model.faults import fault_point
@@ -29,7 +29,7 @@ class Recovery:
     bucket: str
     folder: Path
     log: ChangelogLog
-    snapshots: KvSnapshots
+    snapshots: BucketSnapshots
     resources: KvResources
 
     def open(self, builder: PutBuilder, *, damaged: bool = False) -> KvDatabase:

@@ -38,7 +38,7 @@ class StoredSnapshot:
     taken_at_ms: int
 
 
-class KvSnapshots:
+class BucketSnapshots:
     """The snapshots of one bucket. Thread-safe."""
 
     def __init__(self, folder: Path, table: str, resources: KvResources, clock: Clock, retained: int = 2) -> None:

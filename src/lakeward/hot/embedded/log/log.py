@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from lakeward.config.options import Fsync
 from lakeward.errors import BucketStopped, CorruptBatch, DiskFull, InvalidRequest, OffsetOutOfRange
+from lakeward.hot.embedded.arrivals import Arrivals
 from lakeward.hot.embedded.disk import DiskReserve
 from lakeward.hot.embedded.log.active import ActiveSegment, MarkFile, SyncedMark
 from lakeward.hot.embedded.log.appended import Appended, WriterSequence
@@ -24,8 +25,7 @@ from lakeward.hot.embedded.log.remote import RemoteLog
 from lakeward.hot.embedded.log.rowshape import RowShape
 from lakeward.hot.embedded.log.segment import index_path, pack_index, remove_files, writers_path
 from lakeward.hot.embedded.log.stored import LocalBytes, iter_batches
-from lakeward.hot.embedded.progress import Progress
-from lakeward.hot.embedded.tableoptions import TableOptions
+from lakeward.hot.embedded.logoptions import LogOptions
 from lakeward.hot.logbatch.codec import EncodedBatch, encode_batch
 from lakeward.hot.logbatch.header import MAX_BATCH_BYTES, NO_SEQUENCE, NO_WRITER
 from lakeward.model.clock import Clock
@@ -43,19 +43,19 @@ class BucketLog:
         self,
         place: LogPlace,
         shape: RowShape,
-        options: TableOptions,
+        options: LogOptions,
         *,
         clock: Clock,
         reserve: DiskReserve,
         remote: RemoteLog | None = None,
         first_offset: int = 0,
         writer_ttl_ms: int = 7 * 86_400_000,
-        progress: Progress | None = None,
+        arrivals: Arrivals | None = None,
     ) -> None:
         """Opens or makes the log. Raises `CorruptBatch`, and leaves the files alone then."""
         self.place, self.shape, self.options = place, shape, options
         self._clock, self._reserve, self._writer_ttl_ms = clock, reserve, writer_ttl_ms
-        self._progress = progress or Progress()
+        self._arrivals = arrivals or Arrivals()
         recovered = recover(place.folder, place.bucket, first_offset, options.index_bytes)
         self.cut_bytes = recovered.cut_bytes
         self.appended_bytes = 0
@@ -70,7 +70,7 @@ class BucketLog:
         base = recovered.active.base
         self._mark = SyncedMark(base, 0, base)
         self._group = GroupCommit(
-            self._flush, recovered.active.stop if recovered.is_synced else base, self._progress.tell
+            self._flush, recovered.active.stop if recovered.is_synced else base, self._arrivals.tell
         )
         self.sync()
         (place.folder / CLEAN).unlink(missing_ok=True)
@@ -222,7 +222,7 @@ class BucketLog:
         if self.options.fsync is Fsync.ALWAYS:
             self._group.wait(stop)
         else:
-            self._progress.tell()
+            self._arrivals.tell()
 
     def may_acknowledge(self, stop: int) -> bool:
         """`wait_synced` would return at once."""

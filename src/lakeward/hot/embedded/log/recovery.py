@@ -38,7 +38,7 @@ from lakeward.hot.embedded.log.segment import (
 )
 from lakeward.hot.embedded.log.stored import LocalBytes, iter_batches
 from lakeward.hot.embedded.log.writers import WriterTable
-from lakeward.hot.logbatch.header import BatchHeader
+from lakeward.hot.logbatch.header import LogBatchHeader
 
 WRITERS_MAGIC = b"LWW1"
 CLEAN = "clean"
@@ -157,7 +157,7 @@ class _Scan:
             finally:
                 source.close()
 
-    def _record(self, header: BatchHeader) -> None:
+    def _record(self, header: LogBatchHeader) -> None:
         self.writers.record(
             header.writer_id, header.sequence, Appended(header.base_offset, header.next_offset, header.timestamp_ms)
         )
@@ -179,7 +179,7 @@ class _Scan:
             source.close()
         return Segment(base, stop, good, first_at, last_at), index, good < size
 
-    def _check_chain(self, path: Path, position: int, header: BatchHeader, due: int) -> None:
+    def _check_chain(self, path: Path, position: int, header: LogBatchHeader, due: int) -> None:
         if header.base_offset != due:
             raise CorruptBatch(
                 where=str(path), position=position, reason=f"offset {header.base_offset} where {due} is due"

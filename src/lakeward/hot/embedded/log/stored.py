@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lakeward.errors import CorruptBatch
 from lakeward.hot.logbatch.codec import check_crc
-from lakeward.hot.logbatch.header import HEADER_SIZE, BatchHeader, peek, read_header
+from lakeward.hot.logbatch.header import HEADER_SIZE, LogBatchHeader, peek, read_header
 
 CHUNK_BYTES = 4 << 20
 """Read at once; many small batches cost one system call, a big one is read as a whole."""
@@ -27,7 +27,7 @@ class StoredBatch(NamedTuple):
     """`data` is the whole batch, its memory shared with its neighbours in the chunk."""
 
     position: int
-    header: BatchHeader
+    header: LogBatchHeader
     data: pa.Buffer
 
 

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from lakeward.errors import InvalidRequest, InvalidRows
+from lakeward.errors import InvalidRequest
 from lakeward.hot.embedded.log.appended import WriterSequence
 from lakeward.hot.embedded.serve.acks import Acknowledger, Pending
 from lakeward.hot.embedded.serve.budget import MemoryBudget
@@ -21,7 +21,6 @@ from lakeward.hot.embedded.serve.gate import CallGate
 from lakeward.hot.embedded.serve.putplan import plan_put
 from lakeward.hot.embedded.serve.tables import find_table
 from lakeward.model.bucket import Bucket
-from lakeward.model.nestednulls import find_nested_null
 from lakeward.protocol.flight import BatchHeader, PutCommand, PutKind, from_bytes
 
 
@@ -44,24 +43,9 @@ class PutStream:
                 with ExitStack() as inside:
                     inside.enter_context(self.gate.inside())
                     with self.budget.hold(batch.get_total_buffer_size(), self.what):
-                        self._check(batch)
+                        batch.validate(full=True)  # peers are not trusted: nothing malformed is ever stored
                         put = self._store(header.bucket, self.plan.padded(batch), self._writer(header))
                     acks.add(put, inside.pop_all().close)
-
-    def _check(self, batch: pa.RecordBatch) -> None:
-        """Peers are not trusted: buffers are walked once, so that nothing malformed is ever stored."""
-        batch.validate(full=True)
-        for index in self.plan.required:
-            column = batch.column(index)
-            if column.null_count:
-                raise self._refuse(column.is_null().index(pa.scalar(True)).as_py(), index, "null in a NOT NULL column")
-        for index, column in enumerate(batch.columns):
-            row = find_nested_null(column)
-            if row is not None:
-                raise self._refuse(row, index, "a null inside, where its type has none")
-
-    def _refuse(self, row: int, index: int, reason: str) -> InvalidRows:
-        return InvalidRows(table=str(self.command.table), row=row, column=self.plan.schema[index].name, reason=reason)
 
     def _writer(self, header: BatchHeader) -> WriterSequence | None:
         if self.command.writer is None or header.sequence is None:

@@ -16,12 +16,11 @@ from lakeward.protocol.flight import PutCommand, PutKind
 
 @dataclass(frozen=True, kw_only=True)
 class PutPlan:
-    """`schema` is what batches have; `required` the indexes of NOT NULL columns; `columns` those of a partial upsert.
+    """`schema` is what batches have; `columns` those of a partial upsert.
 
     `padding` are columns that the peer does not know yet: an append gets nulls there."""
 
     schema: pa.Schema
-    required: tuple[int, ...]
     columns: tuple[str, ...] | None
     padding: tuple[pa.Field, ...] = ()
 
@@ -39,13 +38,12 @@ def plan_put(table: TableInfo, command: PutCommand, sent: pa.Schema) -> PutPlan:
     names = _names(known, command)
     schema = row_schema(table, names)
     _check_schema(table, schema, sent)
-    required = tuple(i for i, name in enumerate(names) if not table.schema.column(name).type.nullable)
     columns, padding = command.columns, ()
     if known is not table and command.kind is PutKind.UPSERT:
         columns = names  # a column that the writer does not know keeps its value
     elif known is not table and command.kind is PutKind.APPEND:
         padding = tuple(row_schema(table))[len(names) :]
-    return PutPlan(schema=schema, required=required, columns=columns, padding=padding)
+    return PutPlan(schema=schema, columns=columns, padding=padding)
 
 
 def _names(known: TableInfo, command: PutCommand) -> tuple[str, ...]:

@@ -14,7 +14,6 @@ import pytest
 from lakeward.hot.embedded.kv.bucket import KvBucket
 from lakeward.hot.embedded.kv.database import KvResources
 from lakeward.hot.embedded.kv.kvoptions import KvOptions
-from lakeward.hot.embedded.kv.memorylog import MemoryChangelogLog
 from lakeward.hot.embedded.log.appended import Appended, WriterSequence
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.bucket import Bucket
@@ -24,6 +23,7 @@ from lakeward.model.schema import Column, Schema
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.model.types import Int32Type, Int64Type, StringType
 from lakeward.testing.clock import ManualClock
+from lakeward.testing.hots.changelog import MemoryChangelogLog
 
 Row = dict[str, Any]
 

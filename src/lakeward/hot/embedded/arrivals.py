@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 
-class Progress:
+class Arrivals:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._waiters = 0

@@ -10,17 +10,17 @@ from datetime import timedelta
 from lakeward.config import Config, check_properties, options
 from lakeward.config.options import Fsync, TimeUnit
 from lakeward.hot.embedded.log.index import INTERVAL_BYTES
-from lakeward.hot.logbatch.codec import Compression
+from lakeward.hot.logbatch.codec import LogCompression
 
 _DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableOptions:
+class LogOptions:
     """`ttl_ms` 0: rows are kept for ever. `auto_partition` None: partitions come and go by call and by write only."""
 
     fsync: Fsync = Fsync.ALWAYS
-    compression: Compression = Compression.NONE
+    compression: LogCompression = LogCompression.NONE
     compression_level: int | None = None
     segment_bytes: int = 64 << 20
     index_bytes: int = INTERVAL_BYTES
@@ -32,7 +32,7 @@ class TableOptions:
     @classmethod
     def of(
         cls, config: Config, table: str, properties: Mapping[str, str], partition_keys: tuple[str, ...] = ()
-    ) -> TableOptions:
+    ) -> LogOptions:
         """Raises `InvalidOptionValue`, `UnknownOption`, `InvalidTable`."""
         c = check_properties(table, properties, partition_keys, config)
         kind = c.get(options.TABLE_LOG_ARROW_COMPRESSION_TYPE)
@@ -40,7 +40,7 @@ class TableOptions:
         ttl = c.get(options.TABLE_LOG_TTL)
         return cls(
             fsync=c.get(options.TABLE_LOG_FSYNC),
-            compression=Compression(str(kind).removesuffix("_frame")),
+            compression=LogCompression(str(kind).removesuffix("_frame")),
             compression_level=level if kind is options.Compression.ZSTD else None,
             segment_bytes=c.get(options.LOG_SEGMENT_FILE_SIZE),
             index_bytes=c.get(options.LOG_INDEX_INTERVAL_SIZE),
