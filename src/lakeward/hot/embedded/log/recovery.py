@@ -31,6 +31,7 @@ from lakeward.hot.embedded.log.segment import (
     list_bases,
     load_segment,
     log_path,
+    lost_bytes,
     pack_index,
     remove_files,
     unpack_index,
@@ -61,7 +62,8 @@ def recover(folder: Path, bucket: str, first_offset: int, index_bytes: int = INT
     """Opens the log in `folder`, or makes an empty one that begins at `first_offset`.
 
     Raises `CorruptBatch` for damage in what was fsynced; nothing is changed then."""
-    bases = list_bases(folder)
+    bases, mark = list_bases(folder), find_mark(folder)
+    _check_files(folder, bases, mark, first_offset)
     if not bases:
         make_folder(folder)
         active = ActiveSegment.create(folder, first_offset, 0, index_bytes)
@@ -70,7 +72,7 @@ def recover(folder: Path, bucket: str, first_offset: int, index_bytes: int = INT
     clean = _find_clean(folder, bases, index_bytes)
     if clean is not None:
         return _reopen(folder, bucket, bases, *clean)
-    return _Scan(folder, bucket, bases, find_mark(folder), index_bytes).run()
+    return _Scan(folder, bucket, bases, mark, index_bytes).run()
 
 
 def save_clean(folder: Path, active: ActiveSegment, writers: WriterTable) -> None:
@@ -91,6 +93,22 @@ def _pack_clean(active: ActiveSegment, writers: WriterTable) -> bytes:
     return seal(WRITERS_MAGIC, len(index).to_bytes(8, "little") + index + body)
 
 
+def _check_files(folder: Path, bases: Sequence[int], mark: SyncedMark | None, first_offset: int) -> None:
+    """Every segment that the mark says was on disk is there: retention takes the oldest first and never the last, and
+    one that is dropped empty has a later one behind it. Raises `CorruptBatch`."""
+    if mark is None:
+        return
+    first, last = (bases[0], bases[-1]) if bases else (0, -1)
+    is_last = mark.base > last and (bool(bases) or mark.offset > first_offset)
+    if mark.base not in bases and (is_last or (mark.base > first and mark.position)):
+        raise lost_bytes(folder, mark.base, 0, mark.position)
+    for path in folder.glob("*.index"):
+        base = int(path.stem)
+        body = find_file(path, INDEX_MAGIC) if first < base < mark.base and base not in bases else None
+        if body is not None and (synced := unpack_index(body)[0].size):
+            raise lost_bytes(folder, base, 0, synced)
+
+
 def _find_clean(folder: Path, bases: Sequence[int], index_bytes: int) -> tuple[Segment, SparseIndex, bytes] | None:
     body = find_file(folder / CLEAN, WRITERS_MAGIC)
     if body is None:
@@ -99,7 +117,10 @@ def _find_clean(folder: Path, bases: Sequence[int], index_bytes: int) -> tuple[S
     inner = find_sealed(INDEX_MAGIC, body[8 : 8 + size])
     assert inner is not None, "sealed twice, so damage shows outside"
     segment, index = unpack_index(inner, index_bytes)
-    if segment.base != bases[-1] or segment.size != log_path(folder, segment.base).stat().st_size:
+    there = log_path(folder, segment.base).stat().st_size if segment.base in bases else None
+    if there is not None and there < segment.size:
+        raise lost_bytes(folder, segment.base, there, segment.size)
+    if segment.base != bases[-1] or segment.size != there:
         return None
     return segment, index, body[8 + size :]
 
@@ -177,6 +198,8 @@ class _Scan:
             self._refuse_damage(base, good, size, error)
         finally:
             source.close()
+        if self.mark is not None and base == self.mark.base and good < self.mark.position:
+            raise lost_bytes(self.folder, base, good, self.mark.position)
         return Segment(base, stop, good, first_at, last_at), index, good < size
 
     def _check_chain(self, path: Path, position: int, header: LogBatchHeader, due: int) -> None:
@@ -205,10 +228,11 @@ class _Scan:
 
 
 def _usable_mark(mark: SyncedMark | None, bases: Sequence[int]) -> SyncedMark | None:
-    """One whose segment has gone to the remote tier since says nothing of those that are left."""
+    """One whose segment has gone since (to the remote tier, or dropped empty) says nothing of those above it."""
     if mark is None or mark.base in bases:
         return mark
-    return SyncedMark(bases[0], 0, bases[0]) if mark.base < bases[0] else None
+    above = next(base for base in bases if base > mark.base)
+    return SyncedMark(above, 0, above)
 
 
 def _has_batch_behind(path: Path, good: int, size: int) -> bool:

@@ -7,6 +7,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+from lakeward.errors import CorruptBatch
 from lakeward.hot.embedded.log.durable import find_file, seal, write_whole
 from lakeward.hot.embedded.log.index import INTERVAL_BYTES, SparseIndex
 from lakeward.hot.embedded.log.stored import LocalBytes, iter_batches
@@ -54,13 +55,24 @@ def unpack_index(body: bytes, interval_bytes: int = INTERVAL_BYTES) -> tuple[Seg
 
 
 def load_segment(folder: Path, base: int) -> tuple[Segment, SparseIndex]:
-    """From the index file, or from the headers in the log file when that does not fit. Raises `CorruptBatch`."""
+    """From the index file, or from the headers in the log file when that does not fit. Raises `CorruptBatch`, also
+    when the file is shorter than it was: those bytes were on disk."""
     body = find_file(index_path(folder, base), INDEX_MAGIC)
     if body is not None:
         segment, index = unpack_index(body)
-        if segment.base == base and segment.size == log_path(folder, base).stat().st_size:
+        size = log_path(folder, base).stat().st_size
+        if segment.base == base and size < segment.size:
+            raise lost_bytes(folder, base, size, segment.size)
+        if segment.base == base and size == segment.size:
             return segment, index
     return rebuild_index(folder, base)
+
+
+def lost_bytes(folder: Path, base: int, size: int, synced: int) -> CorruptBatch:
+    """What was on disk once is not there any more: other rows would get the offsets of those that are gone."""
+    path = log_path(folder, base)
+    there = f"the file ends at byte {size}" if path.exists() else "the file is missing"
+    return CorruptBatch(where=str(path), position=size, reason=f"{there}, and {synced} bytes of it were on disk")
 
 
 def rebuild_index(folder: Path, base: int) -> tuple[Segment, SparseIndex]:

@@ -11,6 +11,7 @@ import pytest
 from lakeward.errors import BucketStopped, FaultInjected, OutOfSequence
 from lakeward.hot.embedded.log.appended import WriterSequence
 from lakeward.hot.embedded.log.segment import list_bases, log_path, writers_path
+from lakeward.hot.embedded.log.stored import LocalBytes, iter_batches
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.table import TableInfo
 from lakeward.testing.faults import Faults
@@ -137,6 +138,68 @@ def test_damage_in_the_last_batch_is_no_torn_tail_once_it_was_on_disk(
     with pytest.raises(BucketStopped):
         again.append(table, B0, rows(2))
     assert path.read_bytes() == damaged
+
+
+def _rolled(yard: Yard, store: EmbeddedStore, table: TableInfo, segments: int = 3) -> int:
+    """Appends until there are so many segments, all on disk; returns the end."""
+    while len(list_bases(log_folder(yard.folder, table))) < segments:
+        end = store.append(table, B0, rows(1)).stop
+    store.freeze(table)
+    return end
+
+
+def _batch_size(path: Path) -> int:
+    source = LocalBytes(path)
+    try:
+        return next(iter_batches(source, 0, path.stat().st_size)).header.size
+    finally:
+        source.close()
+
+
+@pytest.mark.parametrize("stop", ["killed", "orderly"])
+@pytest.mark.parametrize(
+    "loss", ["a batch of the last", "the last", "a batch of a closed one", "a closed one", "all of them"]
+)
+def test_bytes_that_were_on_disk_and_are_gone_are_damage_and_no_offset_is_given_twice(
+    yard: Yard, store: EmbeddedStore, table: TableInfo, loss: str, stop: str
+) -> None:
+    end = _rolled(yard, store, table)
+    if stop == "orderly":
+        store.close()
+    folder = log_folder(yard.crash(store), table)
+    bases = list_bases(folder)
+    hit = {"a batch of the last": bases[-1:], "the last": bases[-1:], "all of them": bases}.get(loss, bases[1:2])
+    for base in hit:
+        path = log_path(folder, base)
+        if loss.startswith("a batch"):
+            with path.open("r+b") as file:
+                file.truncate(path.stat().st_size - _batch_size(path))
+        else:
+            path.unlink()
+    again = reopen(yard, store, folder.parents[4])
+    assert list(again.stopped_buckets(table)) == [B0]
+    with pytest.raises(BucketStopped, match=rf"{log_path(folder, hit[-1]).name if len(hit) == 1 else 'log'}.*on disk"):
+        again.append(table, B0, rows(9))
+    assert end > 0
+
+
+@pytest.mark.parametrize("closed", [1, 3])
+def test_a_skip_cut_off_before_its_mark_is_no_damage(
+    yard: Yard, store: EmbeddedStore, table: TableInfo, closed: int
+) -> None:
+    """The empty segment that the mark names is gone then, and a later one is there."""
+    end = _rolled(yard, store, table, closed)
+    found = store.hot_table(table).find_bucket(B0)
+    assert found is not None
+    found.log.roll()
+    found.log.sync()
+    with Faults() as faults:
+        faults.arm("hotlog.before-fsync")
+        with pytest.raises(FaultInjected):
+            found.log.skip_to(end + 10)
+        again = reopen(yard, store, yard.crash(store))
+    assert again.append(table, B0, rows(5)).start == end + 10
+    assert len(read(again, table)) == end + 1
 
 
 def test_damage_found_by_a_reader_is_named(yard: Yard, store: EmbeddedStore, table: TableInfo) -> None:
