@@ -12,6 +12,7 @@ from lakeward.config.config import Config
 from lakeward.config.kinds import render_duration
 from lakeward.config.option import Scope
 from lakeward.errors import InvalidAlter, InvalidTable
+from lakeward.model.newtable import FIXED
 
 
 def check_properties(
@@ -32,6 +33,10 @@ def check_alter(table: str, changes: Mapping[str, str | None]) -> None:
     """Refuses changes of properties that are fixed when a table is created. Raises `InvalidAlter`, `UnknownOption`."""
     Config().for_table({key: value for key, value in changes.items() if value is not None})
     for key in changes:
+        if key in FIXED:
+            raise InvalidAlter(
+                table=table, change=key, reason=f"the {FIXED[key]} is fixed when the table is created; make a new one"
+            )
         option = options.ALL.get(key)
         if option is not None and option.scope is Scope.TABLE and not option.alterable:
             raise InvalidAlter(table=table, change=f"property {key}", reason="it is fixed when the table is created")

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any, TypeVar
+from dataclasses import is_dataclass
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from fastapi import Request
 from fastapi.responses import JSONResponse
@@ -15,14 +16,31 @@ from lakeward.protocol.codec import decode, encode
 T = TypeVar("T")
 
 
-async def read_message(request: Request, kind: type[T]) -> T:
-    """The request's body as a message. Raises `InvalidRequest` naming what does not fit."""
+async def read_message(request: Request, kind: type[T], *, exact: bool = False) -> T:
+    """The request's body as a message. Raises `InvalidRequest` naming what does not fit; `exact`: also a field that
+    the message does not have, where skipping it would report a success that changed nothing."""
     raw = await request.body()
     try:
         body = json.loads(raw)
     except (ValueError, UnicodeDecodeError) as error:
         raise InvalidRequest(what=f"body of {request.method} {request.url.path}", reason=f"no JSON: {error}") from error
+    if exact:
+        check_fields(kind, body, kind.__name__)
     return decode(kind, body)
+
+
+def check_fields(kind: Any, body: Any, where: str) -> None:
+    """Raises `InvalidRequest` for a field that the message, or one inside it, does not have."""
+    if isinstance(body, list):
+        for element in body:
+            check_fields(next(iter(get_args(kind)), Any), element, where)
+    if not is_dataclass(kind) or not isinstance(body, dict):
+        return
+    hints = get_type_hints(kind)
+    for name, value in body.items():
+        if name not in hints:
+            raise InvalidRequest(what=f"{where}.{name}", reason=f"no such field; there are {', '.join(hints)}")
+        check_fields(hints[name], value, f"{where}.{name}")
 
 
 def answer(message: Any, *, status: int = 200) -> JSONResponse:

@@ -49,6 +49,10 @@ class HotAdmin(ABC):
     def create_table(self, table: TableInfo) -> None:
         """Raises `TableAlreadyExists`. A crash leaves the table made or not made."""
 
+    def check_table(self, table: TableInfo) -> None:
+        """Before anything is made anywhere. Raises what `create_table` would for a table that the store cannot hold."""
+        return
+
     @abstractmethod
     def alter_table(self, table: TableInfo) -> None:
         """Replaces the descriptor (schema grown, properties changed). Raises `TableNotFound`, `InvalidAlter`."""

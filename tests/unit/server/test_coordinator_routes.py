@@ -214,3 +214,22 @@ def test_a_read_plan_is_leased_renewed_and_released(world: CoordinatorWorld, doo
     for _ in range(2):
         assert door.ask("DELETE", release, role="read").status_code == 204
     assert door.ask("POST", renew, role="read").json()["code"] == "snapshot-gone"
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ({"bucket_count": 9}, "AlterTable.bucket_count"),
+        ({"add_columns": [{"name": "x", "type": "INT", "default": 5}]}, "AlterTable.add_columns.default"),
+    ],
+)
+def test_a_field_that_a_change_does_not_have_is_refused(
+    door: Door, world: CoordinatorWorld, body: dict[str, Any], named: str
+) -> None:
+    world.create()
+    answer = door.ask("PATCH", f"{routes.TABLES}/{PATH}", body)
+    assert (answer.status_code, answer.json()["facts"]["what"]) == (400, named), answer.text
+    descriptor = world.hot.load_table(PATH).descriptor.to_json()
+    wrong = {"path": "db.other", "descriptor": {**descriptor, "buckets": 9}}
+    answer = door.ask("POST", routes.TABLES, wrong)
+    assert (answer.status_code, answer.json()["facts"]["what"]) == (400, "CreateTable.descriptor.buckets"), answer.text

@@ -16,6 +16,7 @@ from lakeward.coordinator.coordinator import Coordinator
 from lakeward.coordinator.options import TableOptions, read_table_options
 from lakeward.errors import InvalidAlter, InvalidRequest, LakeForeign, TableAlreadyExists, TableNotFound
 from lakeward.model.ids import TableId, new_table_id
+from lakeward.model.newtable import check_new_columns, check_new_table
 from lakeward.model.schema import Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.protocol.operate import AdoptTable
@@ -43,6 +44,8 @@ class Federation:
                 if request.if_not_exists:
                     return TableAnswer(table=found, created=False, warnings=self._coordinator.warnings(found.path))
                 raise TableAlreadyExists(table=str(request.path))
+            if not request.adopt:
+                check_new_table(str(request.path), request.descriptor)
             descriptor, options = self._complete(request.path, request.descriptor)
             table = TableInfo(
                 path=request.path,
@@ -50,6 +53,7 @@ class Federation:
                 descriptor=descriptor,
                 created_at_ms=self._board.clock.now_ms(),
             )
+            self._hot.check_table(table)
             if options.enabled:
                 table = self._create_in_lake(table, options, request.adopt)
             elif request.adopt:
@@ -141,6 +145,7 @@ class Federation:
     def _altered(self, table: TableInfo, change: AlterTable) -> TableInfo:
         descriptor = table.descriptor
         columns = [Column.from_json(c) for c in change.add_columns]
+        check_new_columns(str(table.path), descriptor.schema.columns, columns)
         for column in columns:
             if not column.type.nullable:
                 raise InvalidAlter(

@@ -92,6 +92,14 @@ class HotBucket:
         if isinstance(self._opened, BucketLog):
             self._opened.close()
 
+    def abandon(self) -> None:
+        """Closes without putting anything to disk: its files will be removed."""
+        with self._kv_lock:
+            if self._kv is not None:
+                self._kv.abandon()
+        if isinstance(self._opened, BucketLog):
+            self._opened.abandon()
+
 
 def _by_id(schemas: Sequence[Schema]) -> Mapping[int, Schema]:
     return {s.schema_id: s for s in schemas}

@@ -7,6 +7,7 @@ import logging
 import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 from lakeward.errors import InvalidRequest, LakewardError, PartitionExpired, PartitionNotFound, WritesPaused
@@ -208,7 +209,7 @@ class HotTable:
             ends = {}
             for bucket in [b for b in self._buckets if b.partition == name]:
                 hot = self._buckets.pop(bucket)
-                hot.close()  # first, so that no put comes after its end was noted
+                hot.abandon()  # first, so that no put comes after its end was noted
                 ends[bucket] = max(hot.known_end(), self.first_offset(bucket))
             self._services.meta.mark_partition_dropping(self.info.table_id, name, ends)
             for bucket, end in ends.items():
@@ -252,9 +253,16 @@ class HotTable:
             self.stop_bucket(bucket, None)
 
     def close(self) -> None:
+        with self._lock, ExitStack() as each:
+            for bucket in self._buckets.values():
+                each.callback(bucket.close)
+            self._buckets.clear()
+
+    def abandon(self) -> None:
+        """Closes without putting anything to disk: its files will be removed."""
         with self._lock:
             for bucket in self._buckets.values():
-                bucket.close()
+                bucket.abandon()
             self._buckets.clear()
 
 

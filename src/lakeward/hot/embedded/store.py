@@ -119,9 +119,12 @@ class EmbeddedStore(HotAdmin):
         return found
 
     # ---- tables --------------------------------------------------------------------------------------------------
+    def check_table(self, table: TableInfo) -> None:
+        self._services.options.table(table)
+
     def create_table(self, table: TableInfo) -> None:
         with self._lock:
-            self._services.options.table(table)  # refuses wrong properties before anything changes
+            self.check_table(table)
             if not self._services.meta.add_table(table):
                 raise TableAlreadyExists(table=str(table.path))
             stored = HotTableState(info=table, schemas=(table.schema,), partitions={}, stopped={}, ends={})
@@ -139,11 +142,11 @@ class EmbeddedStore(HotAdmin):
             hot.alter(table)
 
     def drop_table(self, path: TablePath) -> None:
-        with self._lock:
+        with self._lock:  # until its files are closed: `finish_drops` of another thread waits for that
             hot = self.hot_table(self.load_table(path))
             self._services.meta.mark_table_dropping(hot.info.table_id)
             del self._tables[hot.info.table_id], self._by_path[path]
-        hot.close()
+            hot.abandon()
         self.upkeep.finish_drops()
 
     def load_table(self, path: TablePath) -> TableInfo:

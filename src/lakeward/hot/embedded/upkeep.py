@@ -36,6 +36,7 @@ class StoreUpkeep:
         self._tables, self._services = tables, services
         self.guard: RetentionGuard | None = None
         self.failures: dict[str, str] = {}
+        self._dropping = threading.Lock()
         self._ending = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -128,14 +129,16 @@ class StoreUpkeep:
     def finish_drops(self) -> None:
         """Removes the files of dropped tables and partitions; what the remote tier keeps back is tried again."""
         meta = self._services.meta
-        for info in meta.dropping_tables():
-            self._guarded(f"drop {info.path} {info.table_id}", partial(self._remove_table, info))
-        tables = {t.info.table_id: t for t in self._tables()}
-        for table_id, partition_id in meta.dropping_partitions():
-            if table_id in tables:
-                self._guarded(
-                    f"drop partition {partition_id}", partial(tables[table_id].remove_partition_files, partition_id)
-                )
+        with self._dropping:
+            dropped = meta.dropping_tables()
+            tables = {t.info.table_id: t for t in self._tables()}  # waits for a drop that still closes its files
+            for info in dropped:
+                self._guarded(f"drop {info.path} {info.table_id}", partial(self._remove_table, info))
+            for table_id, partition_id in meta.dropping_partitions():
+                if table_id in tables:
+                    self._guarded(
+                        f"drop partition {partition_id}", partial(tables[table_id].remove_partition_files, partition_id)
+                    )
 
     def _remove_table(self, info: TableInfo) -> None:
         fault_point("hotlog.before-drop-table", table=str(info.path))

@@ -7,12 +7,13 @@ from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, Response
 
+from lakeward.model.schema import Column
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role
 from lakeward.protocol.routes import TABLE, TABLES
 from lakeward.protocol.tables import AlterTable, CreateTable, TableAnswer
 from lakeward.server.auth import require
-from lakeward.server.messages import answer, described, read_message
+from lakeward.server.messages import answer, check_fields, described, read_message
 from lakeward.server.services import Services
 
 
@@ -29,7 +30,7 @@ def router(services: Services) -> APIRouter:
     @made.post(TABLES, dependencies=may_change, status_code=201, openapi_extra=described(CreateTable))
     async def create_table(request: Request) -> JSONResponse:
         """Makes a table, in the lake first where it has one."""
-        message = await read_message(request, CreateTable)
+        message = await read_message(request, CreateTable, exact=True)
         made_table = await run_in_threadpool(services.federation.create, message)
         return answer(made_table, status=201 if made_table.created else 200)
 
@@ -41,7 +42,9 @@ def router(services: Services) -> APIRouter:
     @made.patch(TABLE, dependencies=may_change, openapi_extra=described(AlterTable))
     async def alter_table(table: str, request: Request) -> JSONResponse:
         """Adds nullable columns at the end; sets or removes properties."""
-        message = await read_message(request, AlterTable)
+        message = await read_message(request, AlterTable, exact=True)
+        for column in message.add_columns:
+            check_fields(Column, column, "AlterTable.add_columns")
         return answer(await run_in_threadpool(services.federation.alter, TablePath.parse(table), message))
 
     @made.delete(TABLE, dependencies=may_change, status_code=204)

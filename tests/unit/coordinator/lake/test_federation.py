@@ -10,6 +10,7 @@ from lakeward.bucketing import assign_buckets
 from lakeward.errors import (
     InvalidAlter,
     InvalidRequest,
+    InvalidTable,
     LakeMetadataGone,
     LakeMismatch,
     LakeNotEmpty,
@@ -22,7 +23,7 @@ from lakeward.model.offsets import OffsetMap
 from lakeward.model.schema import Column, Schema
 from lakeward.model.state import TableState
 from lakeward.model.table import BucketFunction, TableDescriptor, TablePath
-from lakeward.model.types import Int32Type, Int64Type, StringType
+from lakeward.model.types import DataType, Float64Type, Int32Type, Int64Type, StringType
 from lakeward.protocol.operate import AdoptTable, RepairChoice
 from lakeward.protocol.tables import AlterTable, CreateTable
 from lakeward.testing.world import B0, PATH, CoordinatorWorld
@@ -64,6 +65,32 @@ def test_a_mismatch_is_a_diff_and_leaves_the_hot_store_alone(world: CoordinatorW
         world.federation.create(CreateTable(path=PATH, descriptor=other))
     assert "column id" in caught.value.diff
     assert world.hot.list_tables() == []
+
+
+@pytest.mark.parametrize(
+    ("key", "columns"), [("k", {"k": Float64Type(nullable=False)}), ("", {"v": Int32Type(), "V": Int32Type()})]
+)
+def test_a_table_that_engines_cannot_read_is_refused_before_the_lake_is_asked(
+    world: CoordinatorWorld, key: str, columns: dict[str, DataType]
+) -> None:
+    schema = Schema(columns=tuple(Column(name=n, type=t) for n, t in columns.items()))
+    wrong = TableDescriptor(schema=schema, primary_key=(key,) if key else ())
+    with pytest.raises(InvalidTable):
+        world.federation.create(CreateTable(path=PATH, descriptor=wrong))
+    assert not world.lake.catalog().exists(PATH)
+
+
+def test_an_alter_that_would_change_nothing_or_break_engines_is_refused(world: CoordinatorWorld) -> None:
+    table = world.create().table
+    name = table.schema.names[0].upper()
+    for change, wrong in (
+        (AlterTable(properties={"bucket.num": "9"}), InvalidAlter),
+        (AlterTable(properties={"bucket.key": "id"}), InvalidAlter),
+        (AlterTable(add_columns=({"name": name, "type": "INT"},)), InvalidTable),
+    ):
+        with pytest.raises(wrong):
+            world.federation.alter(PATH, change)
+    assert world.hot.load_table(PATH) == table
 
 
 def test_drop_never_touches_the_lake_and_a_new_life_never_takes_old_offsets(world: CoordinatorWorld) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from lakeward.model.sqltype import parse_type
 from lakeward.model.table import TableInfo
 from lakeward.spi.hotadmin import Waiting
 from lakeward.testing.faults import Faults
+from lakeward.testing.waiting import wait_until
 from tests.unit.hot.embedded.yard import B0, Yard, read, rows
 
 
@@ -75,6 +77,21 @@ def test_a_drop_cut_off_is_completed_at_the_next_start(yard: Yard, store: Embedd
     again = yard.open(crashed)
     assert again.list_tables() == []
     assert not list((crashed / "tables").iterdir())
+
+
+def test_upkeep_beside_a_drop_removes_no_file_that_is_being_closed(yard: Yard, store: EmbeddedStore) -> None:
+    table = yard.table(properties={"table.log.fsync": "never"})
+    store.create_table(table)
+    store.append(table, B0, rows(1))
+    with Faults() as faults, ThreadPoolExecutor(2) as pool:
+        closing = faults.arm("hotlog.before-fsync", "pause")
+        dropped = pool.submit(store.drop_table, table.path)
+        wait_until(lambda: dropped.done() or closing.is_reached())
+        store.upkeep.finish_drops()
+        closing.release()
+        dropped.result()
+    assert (store.list_tables(), store.upkeep.failures) == ([], {})
+    assert not list((yard.folder / "tables").iterdir())
 
 
 def test_a_drop_does_not_wait_for_the_remote_tier(yard: Yard, store: EmbeddedStore) -> None:

@@ -301,12 +301,23 @@ class BucketLog:
             self.sync()
             save_clean(self.place.folder, self.files.view.active, self._writers)
         finally:
-            with self._lock:
-                self._closed = True
-            self._group.drain()
-            self._mark_file.close()
-            for segment in (*self._retired, self.files.view.active):
-                segment.close()
+            self._close_files()
+
+    def abandon(self) -> None:
+        """Closes without putting anything to disk. Safe to repeat."""
+        with self._lock:
+            if self._closing:
+                return
+            self._closing = True
+        self._close_files()
+
+    def _close_files(self) -> None:
+        with self._lock:
+            self._closed = True
+        self._group.drain()
+        self._mark_file.close()
+        for segment in (*self._retired, self.files.view.active):
+            segment.close()
 
     # ---- reading -------------------------------------------------------------------------------------------------
     def read(

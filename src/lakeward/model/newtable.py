@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a new table or column may not be, though tables that were made before the rule go on as they are. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from lakeward.errors import InvalidTable
+from lakeward.model.schema import SYSTEM_COLUMNS, Column
+from lakeward.model.table import TableDescriptor
+from lakeward.model.types import ArrayType, DataType, Float32Type, Float64Type, MapType, RowType
+
+_NO_KEY = (Float32Type, Float64Type, ArrayType, MapType, RowType)
+FIXED = {"bucket.num": "bucket count", "bucket.key": "bucket key"}
+"""Written like properties in Fluss's WITH, and no properties: as one of them they would change nothing."""
+
+
+def check_new_table(table: str, descriptor: TableDescriptor) -> None:
+    """Raises `InvalidTable`."""
+    for name in descriptor.primary_key:
+        kind = descriptor.schema.column(name).type
+        if isinstance(kind, _NO_KEY):
+            reason = f"a {kind} cannot be a key: it has no one spelling per value, and Iceberg allows none in a key"
+            raise InvalidTable(table=table, field="primary key", value=name, reason=reason)
+    for key in FIXED.keys() & descriptor.properties.keys():
+        raise InvalidTable(
+            table=table, field="property", value=key, reason=f"it is no property: give it as the table's {FIXED[key]}"
+        )
+    check_new_columns(table, (), descriptor.schema.columns)
+
+
+def check_new_columns(table: str, there: Sequence[Column], added: Sequence[Column]) -> None:
+    """Names that engines which compare without case would take for one: the columns that are there clash only with
+    `added` ones. Raises `InvalidTable`."""
+    folded = {name.lower(): name for name in (*SYSTEM_COLUMNS, *(c.name for c in there))}
+    _check_names(table, "column", [c.name for c in added], folded)
+    for column in added:
+        _check_nested(table, column.name, column.type)
+
+
+def _check_nested(table: str, where: str, kind: DataType) -> None:
+    if isinstance(kind, RowType):
+        _check_names(table, f"field of {where}", [f.name for f in kind.fields], {})
+        for field in kind.fields:
+            _check_nested(table, f"{where}.{field.name}", field.type)
+    elif isinstance(kind, ArrayType):
+        _check_nested(table, where, kind.element)
+    elif isinstance(kind, MapType):
+        _check_nested(table, where, kind.key)
+        _check_nested(table, where, kind.value)
+
+
+def _check_names(table: str, field: str, names: Iterable[str], folded: dict[str, str]) -> None:
+    for name in names:
+        if (other := folded.setdefault(name.lower(), name)) != name:
+            reason = f"it differs from {other} in case alone, and Spark and other engines take both for one"
+            raise InvalidTable(table=table, field=field, value=name, reason=reason)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a new table may not be; columns that are there already refuse no other change."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakeward.errors import InvalidTable
+from lakeward.model.newtable import check_new_columns, check_new_table
+from lakeward.model.schema import Column, Schema
+from lakeward.model.sqltype import parse_type
+from lakeward.model.table import TableDescriptor
+
+
+def columns(**typed: str) -> tuple[Column, ...]:
+    return tuple(Column(name=name, type=parse_type(kind)) for name, kind in typed.items())
+
+
+@pytest.mark.parametrize("kind", ["FLOAT", "DOUBLE", "ARRAY<INT>", "MAP<INT, INT>", "ROW<a INT>"])
+def test_a_key_of_a_type_without_one_spelling_per_value_is_refused(kind: str) -> None:
+    schema = Schema(columns=columns(id="INT NOT NULL", k=f"{kind} NOT NULL"))
+    with pytest.raises(InvalidTable, match=r"db\.t: primary key 'k': .*cannot be a key"):
+        check_new_table("db.t", TableDescriptor(schema=schema, primary_key=("id", "k"), bucket_keys=("id",)))
+    check_new_table("db.t", TableDescriptor(schema=schema, primary_key=("id",)))
+
+
+@pytest.mark.parametrize(
+    ("typed", "wrong"),
+    [
+        ({"v": "INT", "V": "INT"}, "V"),
+        ({"v": "INT", "__Offset": "INT"}, "__Offset"),
+        ({"v": "ROW<a INT, A INT>"}, "A"),
+        ({"v": "ARRAY<MAP<INT, ROW<b ROW<c INT, C INT>>>>"}, "C"),
+    ],
+)
+def test_names_that_differ_in_case_alone_are_refused_at_every_depth(typed: dict[str, str], wrong: str) -> None:
+    with pytest.raises(InvalidTable, match=f"'{wrong}'.*in case alone"):
+        check_new_table("db.t", TableDescriptor(schema=Schema(columns=columns(**typed))))
+
+
+def test_a_table_that_has_such_names_takes_other_columns() -> None:
+    there = columns(v="INT", V="INT")
+    check_new_columns("db.t", there, columns(w="INT"))
+    for added in (columns(W="INT", w="INT"), columns(ID="INT")):
+        with pytest.raises(InvalidTable, match="in case alone"):
+            check_new_columns("db.t", (*there, *columns(id="INT")), added)
+
+
+@pytest.mark.parametrize("key", ["bucket.num", "bucket.key"])
+def test_what_is_no_property_is_not_taken_for_one(key: str) -> None:
+    with pytest.raises(InvalidTable, match=f"'{key}': it is no property"):
+        check_new_table("db.t", TableDescriptor(schema=Schema(columns=columns(v="INT")), properties={key: "9"}))
