@@ -36,6 +36,9 @@ from lakeward.spi.hotadmin import HotAdmin, RetentionGuard, Waiting
 
 _log = logging.getLogger(__name__)
 
+MAX_PUT_ROWS = 1 << 20
+"""Bytes alone bound nothing: 16 MB hold 10^8 booleans, and whoever reads them needs 32 bytes more for each."""
+
 
 @dataclass(frozen=True)
 class PendingAppend:
@@ -187,6 +190,7 @@ class EmbeddedStore(HotAdmin):
         hot = self.hot_table(table)
         if hot.info.is_pk:
             raise InvalidRequest(what=f"append to {table.path}", reason="it has a primary key: use upsert or delete")
+        _check_rows(f"append to {table.path}", batch)
         log = hot.bucket_for_write(bucket).log
         schema_id = hot.shape.newest.schema_id
         rows = conform(batch, hot.shape.stored(schema_id), str(table.path))
@@ -213,7 +217,7 @@ class EmbeddedStore(HotAdmin):
         columns: Sequence[str] | None = None,
         writer: WriterSequence | None = None,
     ) -> PendingAppend:
-        found = self._bucket_for_put(table, bucket, "upsert")
+        found = self._bucket_for_put(table, bucket, batch, "upsert")
         return PendingAppend(found.log, found.kv(self.hot_table(table).schemas).begin_upsert(batch, columns, writer))
 
     def delete(
@@ -225,12 +229,13 @@ class EmbeddedStore(HotAdmin):
     def begin_delete(
         self, table: TableInfo, bucket: Bucket, keys: pa.RecordBatch, writer: WriterSequence | None = None
     ) -> PendingAppend:
-        found = self._bucket_for_put(table, bucket, "delete")
+        found = self._bucket_for_put(table, bucket, keys, "delete")
         return PendingAppend(found.log, found.kv(self.hot_table(table).schemas).begin_delete(keys, writer))
 
-    def _bucket_for_put(self, table: TableInfo, bucket: Bucket, what: str) -> HotBucket:
+    def _bucket_for_put(self, table: TableInfo, bucket: Bucket, batch: pa.RecordBatch, what: str) -> HotBucket:
         hot = self.hot_table(table)
         self._check_pk(hot, what)
+        _check_rows(f"{what} on {table.path}", batch)
         return hot.bucket_for_write(bucket)
 
     def _check_pk(self, hot: HotTable, what: str) -> None:
@@ -357,6 +362,12 @@ class EmbeddedStore(HotAdmin):
     def sizes(self) -> Sequence[TableSizes]:
         """Bytes and segments of both tiers per table, for metrics."""
         return [measure(t) for t in self.hot_tables()]
+
+
+def _check_rows(what: str, batch: pa.RecordBatch) -> None:
+    if batch.num_rows > MAX_PUT_ROWS:
+        reason = f"the batch has {batch.num_rows:,} rows, at most {MAX_PUT_ROWS:,} are taken; send smaller ones"
+        raise InvalidRequest(what=what, reason=reason)
 
 
 def _has_above(hot: HotTable, bucket: Bucket, offset: int) -> bool:

@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from itertools import chain
 
 import pyarrow as pa
 
@@ -341,7 +342,8 @@ class BucketLog:
         if stop > self.synced_end and not unsynced:
             self._group.wait(stop)
         reader = self.shape.reader(planned or self.shape.newest, columns)
-        return (reader.shape(b, start, stop) for b in self.files.read_stored(start, stop) if b.header.record_count)
+        stored = (b for b in self.files.read_stored(start, stop) if b.header.record_count)
+        return chain.from_iterable(reader.shape(b, start, stop) for b in stored)
 
     def first_offset_at(self, at_ms: int) -> int:
         """The first offset of a batch at or after that time; the synced end when there is none."""

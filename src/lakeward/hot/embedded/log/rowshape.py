@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +11,14 @@ import pyarrow as pa
 from lakeward.errors import CorruptBatch, InvalidRequest, SchemaChanged
 from lakeward.hot.embedded.log.stored import StoredBatch
 from lakeward.hot.logbatch.codec import decode_change_types, decode_records
+from lakeward.hot.logbatch.header import LogBatchHeader
 from lakeward.model.arrow import to_arrow_schema
+from lakeward.model.change import ChangeType
 from lakeward.model.schema import CHANGE_TYPE, OFFSET, PREV_OFFSET, TIMESTAMP, Schema
+
+READ_ROWS = 1 << 17
+"""Of a stored batch in one piece: the system columns of a record take 32 bytes, so 4 MB. Batches from before rows were
+capped at a put may hold 10^8 of them in 16 MB."""
 
 TIMESTAMP_TYPE = pa.timestamp("ms", tz="UTC")
 PREV_OFFSET_FIELD = pa.field(PREV_OFFSET, pa.int64())
@@ -74,22 +80,24 @@ class RowReader:
         last = [PREV_OFFSET_FIELD] if shape.is_pk else []
         self.schema = pa.schema([*self._fields, *SYSTEM_FIELDS, *last])
 
-    def shape(self, stored: StoredBatch, start: int, stop: int) -> pa.RecordBatch:
-        """The records of a stored batch with offsets in `[start, stop)`. Raises `SchemaChanged`, `CorruptBatch`."""
+    def shape(self, stored: StoredBatch, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        """The records of a stored batch with offsets in `[start, stop)`, a huge one in slices. Raises `SchemaChanged`,
+        `CorruptBatch`."""
         header = stored.header
         low, high = max(start - header.base_offset, 0), min(stop - header.base_offset, header.record_count)
-        rows = self._decode(stored)
+        rows, kinds = self._decode(stored), decode_change_types(header, stored.data)
         places = self._shape.places(header.schema_id)
-        arrays = [
-            rows.column(places[i]) if i in places else pa.nulls(rows.num_rows, f.type)
-            for i, f in zip(self._ids, self._fields, strict=True)
-        ]
-        if self._shape.is_pk:
-            arrays.append(rows.column(PREV_OFFSET))
-        if (low, high) != (0, header.record_count):
-            arrays = [a.slice(low, high - low) for a in arrays]
-        user, last = (arrays[:-1], arrays[-1:]) if self._shape.is_pk else (arrays, [])
-        return pa.RecordBatch.from_arrays([*user, *_system_columns(stored, low, high), *last], schema=self.schema)
+        while low < high:
+            stop_at = _slice_end(kinds, low, high)
+            part = rows if (low, stop_at) == (0, rows.num_rows) else rows.slice(low, stop_at - low)
+            arrays = [
+                part.column(places[i]) if i in places else pa.nulls(part.num_rows, f.type)
+                for i, f in zip(self._ids, self._fields, strict=True)
+            ]
+            last = [part.column(PREV_OFFSET)] if self._shape.is_pk else []
+            system = _system_columns(header, kinds, low, stop_at)
+            yield pa.RecordBatch.from_arrays([*arrays, *system, *last], schema=self.schema)
+            low = stop_at
 
     def _decode(self, stored: StoredBatch) -> pa.RecordBatch:
         header = stored.header
@@ -110,11 +118,16 @@ class RowReader:
         return decode_records(header, stored.data, schema)
 
 
-def _system_columns(stored: StoredBatch, low: int, high: int) -> list[pa.Array]:
-    header, count = stored.header, high - low
+def _slice_end(kinds: pa.Buffer | None, low: int, high: int) -> int:
+    """Where a slice from `low` on ends: an update's two records stay together, so that no reader stops between them."""
+    end = min(low + READ_ROWS, high)
+    return end + 1 if kinds is not None and end < high and kinds[end - 1] == ChangeType.UPDATE_BEFORE else end
+
+
+def _system_columns(header: LogBatchHeader, kinds: pa.Buffer | None, low: int, high: int) -> list[pa.Array]:
+    count = high - low
     offsets = np.arange(header.base_offset + low, header.base_offset + high, dtype=np.int64)
     times = np.full(count, header.timestamp_ms, dtype=np.int64)
-    kinds = decode_change_types(header, stored.data)
     if kinds is None:
         kinds, low = pa.py_buffer(np.zeros(count, dtype=np.int8)), 0
     return [

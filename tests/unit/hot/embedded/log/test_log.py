@@ -11,8 +11,9 @@ import pytest
 
 from lakeward.errors import BucketStopped, InvalidRequest, InvalidRows, OffsetOutOfRange
 from lakeward.hot.embedded.log.log import BucketLog
+from lakeward.hot.embedded.log.rowshape import READ_ROWS
 from lakeward.hot.embedded.log.segment import index_path, list_bases
-from lakeward.hot.embedded.store import EmbeddedStore
+from lakeward.hot.embedded.store import MAX_PUT_ROWS, EmbeddedStore
 from lakeward.model.change import ChangeType
 from lakeward.model.schema import CHANGE_TYPE, OFFSET, TIMESTAMP
 from lakeward.model.table import TableInfo
@@ -287,3 +288,32 @@ def test_readers_beside_writers_rolls_and_uploads(yard: Yard, store: EmbeddedSto
         assert all(f.result(60) > 0 for f in readers)
     assert store.upkeep.failures == {}
     assert store.sizes()[0].remote_segments > 3
+
+
+def test_a_put_of_too_many_rows_is_refused_and_a_stored_one_is_read_in_slices(yard: Yard, store: EmbeddedStore) -> None:
+    table = yard.table(columns={"flag": "BOOLEAN"})
+    store.create_table(table)
+    store.append(table, B0, pa.record_batch({"flag": pa.array([True])}))
+    with pytest.raises(InvalidRequest, match="1,048,577 rows, at most 1,048,576"):
+        store.append(table, B0, pa.record_batch({"flag": pa.nulls(MAX_PUT_ROWS + 1, pa.bool_())}))
+    count = 2 * READ_ROWS + 9
+    log_of(store, table).append(pa.record_batch({"flag": pa.nulls(count, pa.bool_())}))
+    log_of(store, table).sync()
+    batches = list(store.read_log(table, B0, 3, count - 2))
+    assert [b.num_rows for b in batches] == [READ_ROWS, READ_ROWS, count - 5 - 2 * READ_ROWS]
+    offsets = [o for b in batches for o in (b.column(OFFSET)[0].as_py(), b.column(OFFSET)[-1].as_py())]
+    assert offsets == [3, READ_ROWS + 2, READ_ROWS + 3, 2 * READ_ROWS + 2, 2 * READ_ROWS + 3, count - 3]
+
+
+def test_a_slice_never_ends_between_the_two_records_of_an_update(yard: Yard, store: EmbeddedStore) -> None:
+    table = yard.table(columns={"id": "BIGINT NOT NULL", "flag": "BOOLEAN"}, primary_key=("id",))
+    store.create_table(table)
+    keys = pa.array(range(READ_ROWS // 2 + 1), pa.int64())
+    for flag in (True, False):
+        flags = pa.array([flag] * len(keys))
+        store.upsert(table, B0, pa.record_batch({"id": keys, "flag": flags}))
+    end = store.freeze(table)[B0].end
+    assert [b.num_rows for b in store.read_log(table, B0, len(keys) + 1, end)] == [READ_ROWS + 1]
+    batches = list(store.read_log(table, B0, len(keys), end))
+    assert [b.num_rows for b in batches] == [READ_ROWS, 2]
+    assert {int(b.column(CHANGE_TYPE)[-1].as_py()) for b in batches} == {ChangeType.UPDATE_AFTER}
