@@ -8,7 +8,7 @@
     TableNotFound, PartitionNotFound, SnapshotGone, OffsetOutOfRange, PluginNotFound, │
     JobNotFound, RoundNotFound ├── AlreadyExists               TableAlreadyExists, LakeMismatch, LakeNotEmpty ├──
     Refused                     Unauthorized, Forbidden, IncompatibleVersion, InsecureBinding ├── HotStoreError
-    BucketStopped, CorruptBatch, OutOfSequence, DiskFull, Overloaded, PartitionExpired, │
+    BucketStopped (BucketUnavailable), CorruptBatch, OutOfSequence, DiskFull, Overloaded, PartitionExpired, │
     DataFolderLocked, DataFolderVersion, WritesPaused, SchemaChanged, │
     LogTooShort, HotStoreBehind, LogRewritten, KvFailed, FlussError ├── CoordinatorError            FencedEpoch,
     LeaseLost, Superseded, LedgerGap, IllegalTransition, TableBusy ├── CommitError                 CommitConflict,
@@ -335,6 +335,12 @@ class BucketStopped(HotStoreError):
     bucket: str
     what: str
     reason: str
+
+
+class BucketUnavailable(BucketStopped):
+    code = "bucket-unavailable"
+    retryable = True
+    template = "table {table}, bucket {bucket} takes no {what} now: {reason}; it is tried again at the next call"
 
 
 class CorruptBatch(HotStoreError):

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from lakeward.errors import DiskFull
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 _LOOK_AGAIN = 16
 """Between two looks at the disk at most a 16th of the reserve is written."""

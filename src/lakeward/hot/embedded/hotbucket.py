@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from lakeward.errors import BucketStopped
+from lakeward.errors import BucketStopped, BucketUnavailable, DiskFull, LakewardError
+from lakeward.hot.embedded.disk import DISK_FULL
 from lakeward.hot.embedded.kv.bucket import KvBucket, KvOptions
 from lakeward.hot.embedded.log.active import find_mark
 from lakeward.hot.embedded.log.log import BucketLog
@@ -16,26 +18,49 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.schema import Schema
 from lakeward.model.table import TableInfo
 
+_log = logging.getLogger(__name__)
+
 
 class HotBucket:
-    """`log` raises `BucketStopped` when the log could not be opened: one damaged bucket stops no other."""
+    """`log` raises `BucketStopped` when the log could not be opened: one damaged bucket stops no other. Damage is kept;
+    anything else may be over by the next call, which tries again."""
 
     def __init__(
-        self, bucket: Bucket, table: TableInfo, services: StoreServices, folder: Path, opened: BucketLog | Exception
+        self, bucket: Bucket, table: TableInfo, services: StoreServices, folder: Path, open_log: Callable[[], BucketLog]
     ) -> None:
         self.bucket, self._table, self._services, self._folder = bucket, table, services, folder
-        self._opened = opened
+        self._open_log, self._open_lock = open_log, threading.Lock()
+        self._opened: BucketLog | Exception = OSError("not opened yet")
         self._kv: KvBucket | None = None
         self._kv_lock = threading.Lock()
         self._oldest: tuple[int, int | None] = (-1, None)
+        self.retry()
+
+    def retry(self) -> None:
+        """Opens the log unless it is open or damaged. Tells of a failure once."""
+        with self._open_lock:
+            if isinstance(self._opened, BucketLog) or _is_damage(self._opened):
+                return
+            try:
+                self._opened = self._open_log()
+            except (LakewardError, OSError) as error:
+                if str(error) != str(self._opened):
+                    _log.error("table %s, bucket %s is stopped: %s", self._table.path, self.bucket, error)
+                self._opened = error
 
     @property
     def log(self) -> BucketLog:
+        if not isinstance(self._opened, BucketLog):
+            self.retry()
         if isinstance(self._opened, BucketLog):
             return self._opened
-        raise BucketStopped(
-            table=str(self._table.path), bucket=str(self.bucket), what="reads or writes", reason=str(self._opened)
-        )
+        raise self._refusal(self._opened)
+
+    def _refusal(self, error: Exception) -> LakewardError:
+        if isinstance(error, OSError) and error.errno in DISK_FULL:
+            return DiskFull(where=str(self._folder), free_bytes=0, reserve_bytes=0)
+        kind = BucketStopped if _is_damage(error) else BucketUnavailable
+        return kind(table=str(self._table.path), bucket=str(self.bucket), what="reads or writes", reason=str(error))
 
     @property
     def failure(self) -> Exception | None:
@@ -47,7 +72,7 @@ class HotBucket:
         return self._opened.stopped if isinstance(self._opened, BucketLog) else str(self._opened)
 
     def kv(self, schemas: Sequence[Schema]) -> KvBucket:
-        """Opens it at first, which may roll it forward. Raises `BucketStopped`."""
+        """Its files are opened when they are needed, which may roll it forward. Raises `BucketStopped`."""
         with self._kv_lock:
             if self._kv is None:
                 self._kv = KvBucket(
@@ -59,6 +84,7 @@ class HotBucket:
                     resources=self._services.kv,
                     clock=self._services.clock,
                     options=KvOptions.of(self._services.options.config),
+                    open_files=self._services.open_files,
                 )
             return self._kv
 
@@ -99,6 +125,10 @@ class HotBucket:
                 self._kv.abandon()
         if isinstance(self._opened, BucketLog):
             self._opened.abandon()
+
+
+def _is_damage(error: Exception) -> bool:
+    return isinstance(error, LakewardError) and not error.retryable
 
 
 def _by_id(schemas: Sequence[Schema]) -> Mapping[int, Schema]:

@@ -8,9 +8,10 @@ import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
-from lakeward.errors import InvalidRequest, LakewardError, PartitionExpired, PartitionNotFound, WritesPaused
+from lakeward.errors import InvalidRequest, PartitionExpired, PartitionNotFound, WritesPaused
 from lakeward.hot.embedded.arrivals import Arrivals
 from lakeward.hot.embedded.hotbucket import HotBucket
 from lakeward.hot.embedded.log.durable import make_folder
@@ -63,6 +64,7 @@ class HotTable:
 
     def find_bucket(self, bucket: Bucket) -> HotBucket | None:
         """None: nothing was ever written to it. Raises `PartitionNotFound`, `InvalidRequest` for one that cannot be."""
+        self._services.open_files.make_room()
         found = self._buckets.get(bucket)
         if found is None:
             self._check_name(bucket)
@@ -75,6 +77,7 @@ class HotTable:
         if self.paused is not None:
             raise WritesPaused(table=str(self.info.path), reason=self.paused)
         self._check_expired(bucket.partition)
+        self._services.open_files.make_room()
         found = self._buckets.get(bucket)
         return found if found is not None else self.make_bucket(bucket)
 
@@ -115,18 +118,13 @@ class HotTable:
 
     def _open(self, bucket: Bucket) -> HotBucket:
         folder = self._bucket_folder(bucket)
-        opened: BucketLog | Exception
-        try:
-            opened = self._open_log(bucket, folder)
-        except (LakewardError, OSError) as error:
-            _log.error("table %s, bucket %s is stopped: %s", self.info.path, bucket, error)
-            opened = error
-        hot = HotBucket(bucket, self.info, self._services, folder, opened)
+        hot = HotBucket(bucket, self.info, self._services, folder, partial(self._open_log, bucket, folder))
         self._buckets[bucket] = hot
         return hot
 
     def _open_log(self, bucket: Bucket, folder: Path) -> BucketLog:
         services, place = self._services, LogPlace(folder=folder / "log", table=str(self.info.path), bucket=str(bucket))
+        fault_point("hotlog.open", bucket=bucket)
         make_folder(place.folder)
         remote = None
         if services.remote is not None:
@@ -143,6 +141,7 @@ class HotTable:
             first_offset=self.first_offset(bucket),
             writer_ttl_ms=services.options.writer_ttl_ms,
             arrivals=self.arrivals,
+            open_files=services.open_files,
         )
         if log.cut_bytes:
             _log.warning(

@@ -26,6 +26,8 @@ class StoreOptions:
     """The data folder came from a copy: ask the remote tier how far the log once was."""
 
     free_bytes: Callable[[Path], int] = free_bytes
+    handles: int | None = None
+    """Files that buckets may keep open together; None: half of what the process may."""
 
     @classmethod
     def of(cls, config: Config) -> StoreOptions:

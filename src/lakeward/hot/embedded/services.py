@@ -11,6 +11,7 @@ from lakeward.hot.embedded.disk import DiskReserve
 from lakeward.hot.embedded.kv.database import KvResources
 from lakeward.hot.embedded.log.remote import RemoteTier, default_uri
 from lakeward.hot.embedded.metadb import MetaDb
+from lakeward.hot.embedded.openfiles import OpenFiles, default_budget
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.model.clock import Clock
 
@@ -26,9 +27,11 @@ class StoreServices:
     reserve: DiskReserve
     remote: RemoteTier | None
     kv: KvResources
+    open_files: OpenFiles
 
     @classmethod
     def open(cls, folder: DataFolder, options: StoreOptions, clock: Clock) -> StoreServices:
+        handles = options.handles or default_budget()
         uri = options.remote_uri or default_uri(folder.path)
         return cls(
             folder=folder,
@@ -37,5 +40,6 @@ class StoreServices:
             clock=clock,
             reserve=DiskReserve(folder.path, options.reserve_bytes, options.free_bytes),
             remote=RemoteTier(uri) if options.remote_log else None,
-            kv=KvResources(options.config.get(option.KV_BLOCK_CACHE_SIZE)),
+            kv=KvResources(options.config.get(option.KV_BLOCK_CACHE_SIZE), table_handles=max(16, handles // 8)),
+            open_files=OpenFiles(handles),
         )

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lakeward.errors import InvalidRequest, OffsetOutOfRange, TableAlreadyExists, TableNotFound
+from lakeward.errors import InvalidRequest, InvalidTable, OffsetOutOfRange, TableAlreadyExists, TableNotFound
 from lakeward.hot.embedded.alter import check_altered
 from lakeward.hot.embedded.conform import conform
 from lakeward.hot.embedded.datafolder import DataFolder
 from lakeward.hot.embedded.hotbucket import HotBucket
 from lakeward.hot.embedded.hottable import HotTable
+from lakeward.hot.embedded.kv.bucket import lookup_nothing
 from lakeward.hot.embedded.log.appended import Appended, WriterSequence
 from lakeward.hot.embedded.log.log import BucketLog
 from lakeward.hot.embedded.metadb import HotTableState
@@ -123,7 +124,17 @@ class EmbeddedStore(HotAdmin):
 
     # ---- tables --------------------------------------------------------------------------------------------------
     def check_table(self, table: TableInfo) -> None:
+        """Also against the limit of open files: a table that is written to as a whole has two open in each bucket."""
         self._services.options.table(table)
+        most = self._services.open_files.budget // 2
+        if table.descriptor.bucket_count > most:
+            reason = (
+                f"this server may keep files of {most} buckets open: let it open more (`ulimit -n`, LimitNOFILE), "
+                f"or make fewer buckets"
+            )
+            raise InvalidTable(
+                table=str(table.path), field="bucket count", value=str(table.descriptor.bucket_count), reason=reason
+            )
 
     def create_table(self, table: TableInfo) -> None:
         with self._lock:
@@ -290,7 +301,9 @@ class EmbeddedStore(HotAdmin):
         """The rows of those keys that are there, with `__offset` and `__timestamp`."""
         hot = self.hot_table(table)
         self._check_pk(hot, "lookup")
-        found = hot.find_bucket(bucket) or hot.make_bucket(bucket)
+        found = hot.find_bucket(bucket)
+        if found is None:
+            return lookup_nothing(table, {s.schema_id: s for s in hot.schemas}, keys)
         return found.kv(hot.schemas).lookup(keys, table.schema.names)
 
     def take_snapshot(self, table: TableInfo, bucket: Bucket, holder: str) -> KvSnapshot | None:

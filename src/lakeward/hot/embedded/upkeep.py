@@ -48,6 +48,7 @@ class StoreUpkeep:
             (self.expire, self._seconds(options.LOG_RETENTION_CHECK_INTERVAL)),
             (self.tend_partitions, self._seconds(options.AUTO_PARTITION_CHECK_INTERVAL)),
             (self.tend_keys, 1.0),
+            (self.tend_files, 5.0),
         ]
         for name, tasks in (("fsync", [(self.flush, self._seconds(options.LOG_FSYNC_INTERVAL))]), ("upkeep", slow)):
             thread = threading.Thread(target=self._run, args=(tasks,), name=f"lakeward-{name}", daemon=True)
@@ -214,8 +215,15 @@ class StoreUpkeep:
                 return False
         return True
 
+    def tend_files(self) -> None:
+        """Closes what nobody uses, and opens what could not be opened."""
+        self._guarded("open files", self._services.open_files.close_unused)
+        for table in self._tables():
+            for bucket in table.opened():
+                bucket.retry()
+
     def tend_keys(self) -> None:
-        """KV snapshots on their interval; only where KV is open: the others did not change."""
+        """KV snapshots on their interval; only where KV was used: the others did not change."""
         for table in self._tables():
             if table.info.is_pk:
                 self._each_bucket(

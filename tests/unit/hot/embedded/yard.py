@@ -47,11 +47,17 @@ class Yard:
         self.settings: dict[str, object] = {"log.segment.file-size": "4kb"}
         self.free: Callable[[Path], int] = lambda _: 1 << 40
         self.restored = False
+        self.handles: int | None = None
         self._copies = 0
         self._stores: list[EmbeddedStore] = []
 
     def open(self, folder: Path | None = None) -> EmbeddedStore:
-        options = replace(StoreOptions.with_settings(self.settings), free_bytes=self.free, restored=self.restored)
+        options = replace(
+            StoreOptions.with_settings(self.settings),
+            free_bytes=self.free,
+            restored=self.restored,
+            handles=self.handles,
+        )
         store = EmbeddedStore.open(folder or self.folder, options, self.clock)
         self._stores.append(store)
         return store

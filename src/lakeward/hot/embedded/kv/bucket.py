@@ -9,6 +9,7 @@ again.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,11 +21,12 @@ from lakeward.hot.embedded.kv.changelog_log import ChangelogLog
 from lakeward.hot.embedded.kv.database import KvDatabase, KvResources
 from lakeward.hot.embedded.kv.kvoptions import KvOptions
 from lakeward.hot.embedded.kv.put import Put, PutBuilder
-from lakeward.hot.embedded.kv.recovery import Recovery, is_damage
+from lakeward.hot.embedded.kv.recovery import ORIGIN, Recovery, is_damage
 from lakeward.hot.embedded.kv.rowcodec import RowCodec, StoredRows
 from lakeward.hot.embedded.kv.snapshot import BucketSnapshots, StoredSnapshot
 from lakeward.hot.embedded.kv.structcodec import binary_of
 from lakeward.hot.embedded.log.appended import Appended, WriterSequence
+from lakeward.hot.embedded.openfiles import OpenFiles, default_budget
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock
 from lakeward.model.faults import fault_point
@@ -34,6 +36,7 @@ from lakeward.spi.hot import KvSnapshot
 
 __all__ = ["KvBucket", "KvOptions"]
 
+_DATABASE = "db"
 _SCAN_ROWS = 8192
 """Rows of a snapshot decoded at once: about a megabyte."""
 
@@ -55,20 +58,24 @@ class KvBucket:
         resources: KvResources,
         clock: Clock,
         options: KvOptions | None = None,
+        open_files: OpenFiles | None = None,
     ) -> None:
-        self.bucket = bucket
+        """Opens no file: the first call that needs one does."""
+        self.bucket, self._folder = bucket, folder / _DATABASE
+        self._open_files = open_files or OpenFiles(default_budget())
+        self.used_at, self._users, self._pins = 0.0, 0, threading.Lock()
         self._table, self._log, self._clock, self._options = table, log, clock, options or KvOptions()
         self._lock = threading.RLock()
         self._builder = _builder(table, schemas, self._options)
         self.snapshots = BucketSnapshots(
             folder / "snapshots", str(table.path), resources, clock, self._options.snapshots_retained
         )
-        self._recovery = Recovery(str(table.path), str(bucket), folder / "db", log, self.snapshots, resources)
+        self.snapshots.drop_above(log.end)
+        self._recovery = Recovery(str(table.path), str(bucket), self._folder, log, self.snapshots, resources)
         self._unflushed = 0
         self._closed = False
         self._damaged = False
         self._database: KvDatabase | None = None
-        self._heal("opening")
         self._snapshot_due = clock.monotonic() + self._options.snapshot_interval_s
 
     # ---- puts --------------------------------------------------------------------------------------------------------
@@ -140,14 +147,22 @@ class KvBucket:
         put.
         """
         builder = self._builder
-        with self._noting_damage():
-            found = builder.find(keys, self._open_database("lookups").get)
+        if self._is_new():
+            return builder.codec.decode_batch(builder.find(keys, _find_none), columns)
+        with self._noting_damage(), self._using("lookups") as database:
+            found = builder.find(keys, database.get)
         return builder.codec.decode_batch(found, columns)
+
+    def _is_new(self) -> bool:
+        """Nothing was ever put here: no reason to make a database."""
+        made = self._database is not None or any((self._folder.with_name(n)).exists() for n in (_DATABASE, ORIGIN))
+        return not made and self._log.start == self._log.end and self.snapshots.newest() is None
 
     @property
     def rows(self) -> int:
         """Live rows."""
-        return self._open_database("counting").state.rows
+        with self._using("counting") as database:
+            return database.state.rows
 
     # ---- snapshots ---------------------------------------------------------------------------------------------------
     def take_snapshot(self, holder: str) -> KvSnapshot | None:
@@ -205,13 +220,14 @@ class KvBucket:
         """Most of what a checkpoint flushes, before it holds up puts."""
         if self._unflushed > _SETTLE_BYTES:
             self._log.sync()
-            self._open_database("snapshots").flush()
+            with self._using("snapshots") as database:
+                database.flush()
 
     def _fresh_snapshot(self) -> StoredSnapshot | None:
-        database = self._in_step("snapshots")
         newest = self.snapshots.newest()
-        if database.state.applied == 0 or (newest is not None and newest.log_offset == database.state.applied):
+        if self._log.end == 0 or (newest is not None and newest.log_offset == self._log.end):
             return newest
+        database = self._in_step("snapshots")
         # the offset it stands for must be one that a power cut does not take back
         self._log.sync()
         made = self.snapshots.add(database.state, database.checkpoint)
@@ -249,15 +265,50 @@ class KvBucket:
         except (KvFailed, OSError):
             self._stop()
 
+    # ---- file handles ------------------------------------------------------------------------------------------------
+    @property
+    def handles(self) -> int:
+        database = self._database
+        return 0 if database is None else database.handles
+
+    def close_idle(self) -> bool:
+        """As `openfiles.Closable`."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            database = self._database
+            if database is not None and self._unflushed:
+                self._flush(database, wait=True)
+            with self._pins:
+                if self._users:
+                    return False
+                closing, self._database = self._database, None
+            self._let_go(closing)
+            return True
+        finally:
+            self._lock.release()
+
+    @contextmanager
+    def _using(self, what: str) -> Iterator[KvDatabase]:
+        """The database, which stays open meanwhile. For calls that do not hold the lock."""
+        with self._pins:
+            self._users += 1
+        try:
+            yield self._open_database(what)
+        finally:
+            with self._pins:
+                self._users -= 1
+
     def _in_step(self, what: str) -> KvDatabase:
         """The database, which holds exactly the log. The lock is held."""
+        self.used_at = time.monotonic()
         database = self._database
         if database is None or database.state.applied != self._log.end:
             return self._heal(what)
         return database
 
     def _open_database(self, what: str) -> KvDatabase:
-        database = self._database
+        database, self.used_at = self._database, time.monotonic()
         if database is not None:
             return database
         with self._lock:
@@ -272,6 +323,7 @@ class KvBucket:
             self._damaged = False
         except (KvFailed, OSError) as error:
             raise self._stopped(what, str(error)) from error
+        self._open_files.add(self)
         return self._database
 
     @contextmanager
@@ -289,12 +341,26 @@ class KvBucket:
     def _stop(self) -> None:
         """No call gets through before log and KV agree again."""
         database, self._database = self._database, None
+        self._let_go(database)
+
+    def _let_go(self, database: KvDatabase | None) -> None:
+        self._open_files.remove(self)
         if database is not None:
             with suppress(KvFailed):
                 database.close()
 
     def _stopped(self, what: str, reason: str) -> BucketStopped:
         return BucketStopped(table=str(self._table.path), bucket=str(self.bucket), what=what, reason=reason)
+
+
+def _find_none(keys: list[bytes]) -> list[bytes | None]:
+    return [None] * len(keys)
+
+
+def lookup_nothing(table: TableInfo, schemas: Mapping[int, Schema], keys: pa.RecordBatch) -> pa.RecordBatch:
+    """What a lookup answers of a bucket that nothing was ever written to. Raises `InvalidRows`."""
+    builder = PutBuilder(str(table.path), RowCodec(schemas), table.descriptor.primary_key, with_before_images=False)
+    return builder.codec.decode_batch(builder.find(keys, _find_none), table.schema.names)
 
 
 def _builder(table: TableInfo, schemas: Mapping[int, Schema], options: KvOptions) -> PutBuilder:

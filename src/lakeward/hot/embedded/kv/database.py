@@ -38,6 +38,10 @@ STATE_KEY = b""
 _FIRST_KEY = b"\x00"
 _STATE = struct.Struct("<Hqqqq")
 _STATE_VERSION = 1
+_OWN_HANDLES = 6
+"""LOG, LOCK, MANIFEST, a write-ahead log that stays empty, and the folder twice."""
+
+_TABLE_HANDLES = 128
 _MEMTABLE_BYTES = 64 << 20
 """Above what a bucket writes between two flushes of its own, which make the log durable first."""
 
@@ -74,8 +78,12 @@ class KvState:
 class KvResources:
     """Memory that all buckets of a store share: the block cache, and a bound on all memtables together."""
 
-    def __init__(self, cache_bytes: int = 64 << 20, memtable_bytes: int = 128 << 20) -> None:
+    def __init__(
+        self, cache_bytes: int = 64 << 20, memtable_bytes: int = 128 << 20, table_handles: int = _TABLE_HANDLES
+    ) -> None:
+        """`table_handles`: how many of its table files one database keeps open."""
         self.cache = Cache(cache_bytes)
+        self.table_handles = min(table_handles, _TABLE_HANDLES)
         self.memtables = WriteBufferManager(memtable_bytes, False)
 
     def options(self) -> Options:
@@ -91,7 +99,7 @@ class KvResources:
         options.set_memtable_prefix_bloom_ratio(0.006)
         options.set_memtable_whole_key_filtering(True)
         options.set_compression_type(DBCompressionType.lz4())
-        options.set_max_open_files(128)
+        options.set_max_open_files(self.table_handles)
         options.set_keep_log_file_num(1)
         options.set_max_log_file_size(1 << 20)
         options.set_stats_dump_period_sec(0)
@@ -104,7 +112,7 @@ class KvDatabase:
     """Reads are safe from several threads; writes come from one at a time."""
 
     def __init__(self, path: Path, resources: KvResources, *, read_only: bool = False) -> None:
-        self.path = path
+        self.path, self._table_handles = path, resources.table_handles
         self._no_wal = WriteOptions()
         self._no_wal.disable_wal = True
         with self._guarded("opening"):
@@ -117,6 +125,10 @@ class KvDatabase:
             except BaseException:
                 self._db.close()  # else its lock would stand in the way of the next attempt
                 raise
+            self.handles = self._count_handles()
+
+    def _count_handles(self) -> int:
+        return _OWN_HANDLES + min(len(self._db.live_files()), self._table_handles)
 
     def get(self, keys: list[bytes]) -> list[bytes | None]:
         with self._guarded("reading"):
@@ -156,6 +168,7 @@ class KvDatabase:
         with self._guarded("flushing"):
             fault_point("kv.flush", path=self.path)
             self._db.flush(wait)
+            self.handles = self._count_handles()
 
     def checkpoint(self, path: Path) -> None:
         """A copy by hard links, of everything written before the call."""

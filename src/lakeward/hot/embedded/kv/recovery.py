@@ -20,6 +20,8 @@ from lakeward.model.change import ChangeType
 from lakeward.model.faults import fault_point
 from lakeward.model.schema import CHANGE_TYPE, OFFSET, TIMESTAMP
 
+ORIGIN = "origin"
+
 
 @dataclass(frozen=True)
 class Recovery:
@@ -88,7 +90,7 @@ class Recovery:
         was.
 
         Noted when KV is first made, before anything is put: retention takes no record before there is a snapshot."""
-        path = self.folder.with_name("origin")
+        path = self.folder.with_name(ORIGIN)
         if self.log.start == self.log.end and not self.snapshots.all():
             write_whole(path, str(self.log.start).encode())
         return int(path.read_bytes()) if path.exists() else 0

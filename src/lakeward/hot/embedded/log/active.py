@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import os
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from lakeward.hot.embedded.log.durable import find_file, seal
 from lakeward.hot.embedded.log.index import INTERVAL_BYTES, SparseIndex
+from lakeward.hot.embedded.log.reopened import ReopenedFile
 from lakeward.hot.embedded.log.segment import Segment, log_path
 
 MARK_MAGIC = b"LWM1"
@@ -30,18 +32,15 @@ def find_mark(folder: Path) -> SyncedMark | None:
     return None if body is None or len(body) != _MARK.size else SyncedMark(*_MARK.unpack(body))
 
 
-class MarkFile:
+class MarkFile(ReopenedFile):
     def __init__(self, folder: Path) -> None:
-        self._fd = os.open(folder / "synced", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        super().__init__(folder / "synced", os.O_WRONLY | os.O_CREAT)
 
     def write(self, mark: SyncedMark) -> None:
-        os.pwrite(self._fd, seal(MARK_MAGIC, _MARK.pack(*mark)), 0)
-
-    def close(self) -> None:
-        os.close(self._fd)
+        os.pwrite(self.fd, seal(MARK_MAGIC, _MARK.pack(*mark)), 0)
 
 
-class ActiveSegment:
+class ActiveSegment(ReopenedFile):
     """Not thread-safe: the bucket's append lock guards it. Readers open the file themselves."""
 
     def __init__(self, folder: Path, segment: Segment, index: SparseIndex) -> None:
@@ -49,10 +48,11 @@ class ActiveSegment:
         self.first_at_ms, self.last_at_ms = segment.first_at_ms, segment.last_at_ms
         self.index = index
         self.path = log_path(folder, segment.base)
-        self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        super().__init__(self.path, os.O_RDWR)
 
     @classmethod
     def create(cls, folder: Path, base: int, at_ms: int, index_bytes: int = INTERVAL_BYTES) -> ActiveSegment:
+        log_path(folder, base).touch()
         return cls(folder, Segment(base, base, 0, 0, at_ms), SparseIndex(index_bytes))
 
     def write(self, parts: list[Any], size: int, offsets: int, timestamp_ms: int) -> None:
@@ -61,7 +61,8 @@ class ActiveSegment:
         try:
             self._write_all(parts, size)
         except OSError:
-            os.ftruncate(self.fd, self.size)
+            with suppress(OSError):
+                os.ftruncate(self.fd, self.size)
             raise
         self.index.add(self.stop, self.size, timestamp_ms)
         self.size += size
@@ -78,6 +79,3 @@ class ActiveSegment:
 
     def facts(self) -> Segment:
         return Segment(self.base, self.stop, self.size, self.first_at_ms, self.last_at_ms)
-
-    def close(self) -> None:
-        os.close(self.fd)

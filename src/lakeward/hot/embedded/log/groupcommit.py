@@ -30,6 +30,19 @@ class GroupCommit:
             if self._lead(offset):
                 self._run()
 
+    def between(self, run: Callable[[], bool]) -> bool:
+        """Runs this while no flush does; False when one is under way."""
+        with self._changed:
+            if self._flushing:
+                return False
+            self._flushing = True
+        try:
+            return run()
+        finally:
+            with self._changed:
+                self._flushing = False
+                self._changed.notify_all()
+
     def drain(self) -> None:
         """Returns when no flush is under way."""
         with self._changed:

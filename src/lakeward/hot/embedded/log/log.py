@@ -3,19 +3,19 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import threading
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from itertools import chain
 
 import pyarrow as pa
 
 from lakeward.config.options import Fsync
-from lakeward.errors import BucketStopped, CorruptBatch, DiskFull, InvalidRequest, OffsetOutOfRange
+from lakeward.errors import BucketStopped, BucketUnavailable, CorruptBatch, DiskFull, InvalidRequest, OffsetOutOfRange
 from lakeward.hot.embedded.arrivals import Arrivals
-from lakeward.hot.embedded.disk import DiskReserve
+from lakeward.hot.embedded.disk import DISK_FULL, DiskReserve
 from lakeward.hot.embedded.log.active import ActiveSegment, MarkFile, SyncedMark
 from lakeward.hot.embedded.log.appended import Appended, WriterSequence
 from lakeward.hot.embedded.log.durable import sync_file, sync_folder, write_whole
@@ -27,14 +27,13 @@ from lakeward.hot.embedded.log.rowshape import RowShape
 from lakeward.hot.embedded.log.segment import index_path, pack_index, remove_files, writers_path
 from lakeward.hot.embedded.log.stored import LocalBytes, iter_batches
 from lakeward.hot.embedded.logoptions import LogOptions
+from lakeward.hot.embedded.openfiles import OpenFiles, default_budget
 from lakeward.hot.logbatch.codec import EncodedBatch, encode_batch
 from lakeward.hot.logbatch.header import MAX_BATCH_BYTES, NO_SEQUENCE, NO_WRITER
 from lakeward.model.clock import Clock
 from lakeward.model.faults import fault_point
 from lakeward.model.schema import Schema
 from lakeward.spi.hot import LogBounds
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class BucketLog:
@@ -52,11 +51,14 @@ class BucketLog:
         first_offset: int = 0,
         writer_ttl_ms: int = 7 * 86_400_000,
         arrivals: Arrivals | None = None,
+        open_files: OpenFiles | None = None,
     ) -> None:
         """Opens or makes the log. Raises `CorruptBatch`, and leaves the files alone then."""
         self.place, self.shape, self.options = place, shape, options
         self._clock, self._reserve, self._writer_ttl_ms = clock, reserve, writer_ttl_ms
         self._arrivals = arrivals or Arrivals()
+        self._open_files = open_files or OpenFiles(default_budget())
+        self.used_at = 0.0
         recovered = recover(place.folder, place.bucket, first_offset, options.index_bytes)
         self.cut_bytes = recovered.cut_bytes
         self.appended_bytes = 0
@@ -66,14 +68,14 @@ class BucketLog:
         self._last_at_ms = _newest_time(recovered)
         self._retired: list[ActiveSegment] = []
         self._stopped: str | None = None
-        self._closing = self._closed = self._doubtful = False
+        self._closing = self._closed = self._doubtful = self._is_open = False
         self._mark_file = MarkFile(place.folder)
         base = recovered.active.base
         self._mark = SyncedMark(base, 0, base)
         self._group = GroupCommit(
             self._flush, recovered.active.stop if recovered.is_synced else base, self._arrivals.tell
         )
-        self.sync()
+        self.close_idle()
         (place.folder / CLEAN).unlink(missing_ok=True)
 
     # ---- where it stands -----------------------------------------------------------------------------------------
@@ -145,6 +147,7 @@ class BucketLog:
 
     def _append(self, encoded: EncodedBatch, timestamp_ms: int | None, writer: WriterSequence | None) -> Appended:
         self._reserve.take(encoded.size)
+        self._use()
         active = self.files.view.active
         if active.size and active.size + encoded.size > self.options.segment_bytes:
             active = self._roll(active.stop)
@@ -159,7 +162,7 @@ class BucketLog:
         return appended
 
     def _write(self, active: ActiveSegment, encoded: EncodedBatch, appended: Appended) -> None:
-        try:
+        with self._passing("writing failed"):
             fault_point("hotlog.before-write", bucket=self.place.bucket, offset=appended.start)
             active.write(
                 encoded.parts(appended.start, appended.timestamp_ms),
@@ -167,25 +170,18 @@ class BucketLog:
                 encoded.offset_count,
                 appended.timestamp_ms,
             )
-        except OSError as error:
-            if error.errno in _FULL:
-                raise DiskFull(where=str(self.place.folder), free_bytes=0, reserve_bytes=0) from error
-            raise self._stop(f"writing failed: {error}") from error
 
     def _roll(self, base: int) -> ActiveSegment:
         """A new active segment from offset `base` on. The old one is fsynced by the next flush, which every
         acknowledgement waits for anyway. A crash in between leaves an empty segment or none."""
         old, folder = self.files.view.active, self.place.folder
         fault_point("hotlog.roll", bucket=self.place.bucket, offset=base)
-        try:
+        with self._passing("a new segment could not be made"):
+            fault_point("hotlog.roll-files", bucket=self.place.bucket)
             self._writers.forget_before(self._last_at_ms - self._writer_ttl_ms)
             save_writers(folder, base, self._writers)
             write_whole(index_path(folder, old.base), pack_index(old.facts(), old.index), sync=False)
             active = ActiveSegment.create(folder, base, self._last_at_ms, self.options.index_bytes)
-        except OSError as error:
-            if error.errno in _FULL:
-                raise DiskFull(where=str(folder), free_bytes=0, reserve_bytes=0) from error
-            raise self._stop(f"a new segment could not be made: {error}") from error
         self._retired.append(old)
         self.files.remember(old.base, old.index)
         self.files.view = LocalView((*self.files.view.closed, old.facts()), active)
@@ -213,7 +209,10 @@ class BucketLog:
 
     def _drop_empty(self, active: ActiveSegment) -> None:
         self.files.view = self.files.view.without([active.base])
+        self._retired.remove(active)
+        active.close()
         remove_files(self.place.folder, active.base)
+        sync_folder(self.place.folder)
 
     # ---- the disk ------------------------------------------------------------------------------------------------
     def wait_synced(self, stop: int) -> None:
@@ -241,6 +240,9 @@ class BucketLog:
             size, stop = active.size, active.stop
             if self._closed:
                 raise self._refusal("it is closed")
+            with self._passing("the segment could not be opened"):
+                self._use()
+                active.fd  # noqa: B018 - opened here, as an append beside the flush would open it too
         try:
             fault_point("hotlog.before-fsync", bucket=self.place.bucket)
             if self._doubtful:
@@ -256,9 +258,38 @@ class BucketLog:
             raise self._refusal(reason) from error
         fault_point("hotlog.after-fsync", bucket=self.place.bucket)
         self._mark = SyncedMark(active.base, size, stop)
-        self._mark_file.write(self._mark)
+        with suppress(OSError):  # an older mark claims less, and the next flush writes a newer one
+            self._mark_file.write(self._mark)
         self._close_retired(retired)
         return stop
+
+    # ---- file handles --------------------------------------------------------------------------------------------
+    @property
+    def handles(self) -> int:
+        return 2
+
+    def _use(self) -> None:
+        """The active segment and the mark are open from here until `close_idle`."""
+        self.used_at = time.monotonic()
+        if not self._is_open:
+            self._is_open = True
+            self._open_files.add(self)
+
+    def close_idle(self) -> bool:
+        """As `openfiles.Closable`. Raises `BucketStopped` when it cannot be put to disk."""
+        self.sync()
+        return self._group.between(self._let_go)
+
+    def _let_go(self) -> bool:
+        with self._lock:
+            active = self.files.view.active
+            if self._retired or active.stop != self._group.synced:
+                return False
+            self._is_open = False
+            self._open_files.remove(self)
+            active.close()
+            self._mark_file.close()
+            return True
 
     def _close_retired(self, retired: Sequence[ActiveSegment]) -> None:
         with self._lock:
@@ -277,9 +308,17 @@ class BucketLog:
                 for batch in iter_batches(source, start, stop):
                     os.pwrite(segment.fd, batch.data, batch.position)
 
-    def _stop(self, reason: str) -> BucketStopped:
-        self._stopped = reason
-        return self._refusal(reason)
+    @contextmanager
+    def _passing(self, what: str) -> Iterator[None]:
+        """An error of the system that may be over at the next call; nothing of what was tried counts."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno in DISK_FULL:
+                raise DiskFull(where=str(self.place.folder), free_bytes=0, reserve_bytes=0) from error
+            raise BucketUnavailable(
+                table=self.place.table, bucket=self.place.bucket, what="writes", reason=f"{what}: {error}"
+            ) from error
 
     def stop(self, reason: str | None) -> None:
         """Refuses writes with this reason until it is called with None. Reads go on."""
@@ -316,6 +355,7 @@ class BucketLog:
         with self._lock:
             self._closed = True
         self._group.drain()
+        self._open_files.remove(self)
         self._mark_file.close()
         for segment in (*self._retired, self.files.view.active):
             segment.close()

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
 
-from lakeward.errors import BucketStopped, InvalidRequest, InvalidRows, OffsetOutOfRange
+from lakeward.errors import BucketStopped, BucketUnavailable, InvalidRequest, InvalidRows, OffsetOutOfRange
 from lakeward.hot.embedded.log.log import BucketLog
 from lakeward.hot.embedded.log.rowshape import READ_ROWS
 from lakeward.hot.embedded.log.segment import index_path, list_bases
@@ -226,20 +227,20 @@ def test_a_failed_fsync_is_no_acknowledgement_and_heals(yard: Yard, store: Embed
     assert [i for _, i in read(store, table)] == [1, 2, 2, 3]
 
 
-def test_a_failed_write_leaves_nothing(yard: Yard, store: EmbeddedStore) -> None:
+@pytest.mark.parametrize("point", ["hotlog.before-write", "hotlog.roll-files"])
+@pytest.mark.parametrize("code", [errno.EIO, errno.EMFILE])
+def test_a_write_that_fails_leaves_nothing_and_the_next_one_is_taken(
+    yard: Yard, store: EmbeddedStore, point: str, code: int
+) -> None:
     table = yard.table()
     store.create_table(table)
-    store.append(table, B0, rows(1))
+    store.append(table, B0, rows(1, text="x" * 3000))
     with Faults() as faults:
-        faults.arm("hotlog.before-write", error=lambda: OSError(5, "I/O error"))
-        with pytest.raises(BucketStopped, match="I/O error"):
-            store.append(table, B0, rows(2))
-    with pytest.raises(BucketStopped):
-        store.append(table, B0, rows(2))
-    assert read(store, table) == [(0, 1)]
-    assert store.stopped_buckets(table) == {B0: "writing failed: [Errno 5] I/O error"}
-    store.close()
-    store = yard.open()
+        faults.arm(point, error=lambda: OSError(code, "it will pass"))
+        with pytest.raises(BucketUnavailable, match=r"it will pass.*tried again") as caught:
+            store.append(table, B0, rows(2, text="x" * 3000))
+    assert caught.value.retryable
+    assert (read(store, table), store.stopped_buckets(table)) == ([(0, 1)], {})
     assert store.append(table, B0, rows(2)).start == 1
 
 

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 
 import pytest
 
-from lakeward.errors import BucketStopped, FaultInjected, OutOfSequence
+from lakeward.errors import BucketStopped, BucketUnavailable, DiskFull, FaultInjected, OutOfSequence
 from lakeward.hot.embedded.log.appended import WriterSequence
 from lakeward.hot.embedded.log.segment import list_bases, log_path, writers_path
 from lakeward.hot.embedded.log.stored import LocalBytes, iter_batches
@@ -313,3 +314,27 @@ def test_a_bucket_whose_files_cannot_be_opened_stops_alone(yard: Yard, store: Em
     with pytest.raises(BucketStopped, match="Is a directory"):
         again.append(table, B0, rows(2))
     assert again.append(other, B0, rows(2)).start == 1
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("healed_by", ["a put", "upkeep"])
+def test_an_error_that_passes_stops_no_bucket(
+    yard: Yard, store: EmbeddedStore, table: TableInfo, code: int, healed_by: str
+) -> None:
+    """At its first opening, and at a start."""
+    with Faults() as faults:
+        faults.arm("hotlog.open", error=lambda: OSError(code, "it will pass"), times=None)
+        with pytest.raises(DiskFull if code == errno.ENOSPC else BucketUnavailable) as caught:
+            store.append(table, B0, rows(1))
+        assert caught.value.retryable
+        assert (list(store.stopped_buckets(table)), store.sizes()[0].stopped_buckets) == ([B0], 1)
+    if healed_by == "upkeep":
+        store.upkeep.tend_files()
+        assert store.stopped_buckets(table) == {}
+    assert store.append(table, B0, rows(1)).start == 0
+    store.close()
+    with Faults() as faults:
+        faults.arm("hotlog.open", error=lambda: OSError(code, "it will pass"))
+        again = yard.open()
+    assert list(again.stopped_buckets(table)) == [B0]
+    assert again.append(table, B0, rows(2)).start == 1
