@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import is_dataclass
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar
 
 from fastapi import Request
 from fastapi.responses import JSONResponse
@@ -24,23 +23,22 @@ async def read_message(request: Request, kind: type[T], *, exact: bool = False) 
         body = json.loads(raw)
     except (ValueError, UnicodeDecodeError) as error:
         raise InvalidRequest(what=f"body of {request.method} {request.url.path}", reason=f"no JSON: {error}") from error
+    message = decode(kind, body)
     if exact:
-        check_fields(kind, body, kind.__name__)
-    return decode(kind, body)
+        check_fields(body, encode(message), kind.__name__)
+    return message
 
 
-def check_fields(kind: Any, body: Any, where: str) -> None:
-    """Raises `InvalidRequest` for a field that the message, or one inside it, does not have."""
-    if isinstance(body, list):
-        for element in body:
-            check_fields(next(iter(get_args(kind)), Any), element, where)
-    if not is_dataclass(kind) or not isinstance(body, dict):
-        return
-    hints = get_type_hints(kind)
-    for name, value in body.items():
-        if name not in hints:
-            raise InvalidRequest(what=f"{where}.{name}", reason=f"no such field; there are {', '.join(hints)}")
-        check_fields(hints[name], value, f"{where}.{name}")
+def check_fields(body: Any, known: Any, where: str) -> None:
+    """Raises `InvalidRequest` for a field that was sent and is not there any more once the message is spelled again."""
+    if isinstance(body, list) and isinstance(known, list):
+        for sent, kept in zip(body, known, strict=False):
+            check_fields(sent, kept, where)
+    elif isinstance(body, dict) and isinstance(known, dict):
+        for name, sent in body.items():
+            if name not in known:
+                raise InvalidRequest(what=f"{where}.{name}", reason=f"no such field; there are {', '.join(known)}")
+            check_fields(sent, known[name], f"{where}.{name}")
 
 
 def answer(message: Any, *, status: int = 200) -> JSONResponse:

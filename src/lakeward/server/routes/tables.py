@@ -44,7 +44,7 @@ def router(services: Services) -> APIRouter:
         """Adds nullable columns at the end; sets or removes properties."""
         message = await read_message(request, AlterTable, exact=True)
         for column in message.add_columns:
-            check_fields(Column, column, "AlterTable.add_columns")
+            check_fields(column, Column.from_json(column).to_json(), "AlterTable.add_columns")
         return answer(await run_in_threadpool(services.federation.alter, TablePath.parse(table), message))
 
     @made.delete(TABLE, dependencies=may_change, status_code=204)
