@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,7 @@ from lakeward.protocol.codec import encode
 if TYPE_CHECKING:
     from lakeward.spi.hot import HotPlugin
     from lakeward.verify import Certificate
+    from lakeward.verify.table import Checked
 
 
 def register(app: typer.Typer) -> None:
@@ -29,6 +31,11 @@ def verify(
     deep: Annotated[
         bool, typer.Option("--deep", help="Compare the rows themselves with the hot store, where it still has them.")
     ] = False,
+    sample: Annotated[
+        float,
+        typer.Option("--sample", min=0.0, max=1.0, help="With --deep: the share of rows whose values are compared."),
+    ] = 1.0,
+    seed: Annotated[int, typer.Option("--seed", help="Which sample; the same seed picks the same rows.")] = 0,
     spark: Annotated[
         str | None, typer.Option("--spark", help="Run the checks on this Spark master, for big tables.")
     ] = None,
@@ -55,14 +62,40 @@ def verify(
             from lakeward.verify.spark import spark_runner
 
             runner = spark_runner(spark, plugin)
-        certificates = [_certificate(path, partial(verify_table, plugin, deep=deep, run=runner)) for path in paths]
+        check = partial(verify_table, plugin, deep=deep or sample < 1, sample=sample, seed=seed, run=runner)
+        with _progress() as show:
+            certificates = [_certificate(path, partial(check, progress=partial(show, path))) for path in paths]
     if as_json:
         print_json([{**encode(c), "totals": c.totals, "holds": c.holds} for c in certificates])
     else:
         for certificate in certificates:
             print_certificate(certificate)
+        if len(certificates) > 1:
+            print(_summary(certificates))
     if not all(c.holds for c in certificates):
         raise typer.Exit(1)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[TablePath, Checked], None]]:
+    """A line on standard error while buckets are checked; silent where that is no terminal."""
+    from rich.console import Console
+
+    console = Console(file=sys.stderr)
+    with console.status("verifying") if console.is_terminal else nullcontext() as status:
+
+        def show(path: TablePath, checked: Checked) -> None:
+            if status is not None:
+                status.update(f"{path}: {checked.buckets:,} of {checked.of:,} buckets, {checked.rows:,} rows")
+
+        yield show
+
+
+def _summary(certificates: Sequence[Certificate]) -> str:
+    broken = [c.table for c in certificates if not c.holds]
+    rows = sum(c.rows for c in certificates)
+    verdict = "all hold" if not broken else f"{len(broken)} DO NOT HOLD: {', '.join(broken)}"
+    return f"{len(certificates)} tables, {rows:,} rows: {verdict}"
 
 
 @contextmanager

@@ -83,7 +83,7 @@ def without_replaced_mixed(batch: pa.RecordBatch, folds: Iterable[TailFold], tab
         if folded.keys is not None:
             batch = _without_keys(batch, folded.keys, descriptor.primary_key)
             continue
-        own = _rows_of(batch, folded.bucket, descriptor.partition_keys)
+        own = rows_of(batch, folded.bucket, descriptor.partition_keys)
         gone = own & folded.replaced.mask(batch.column(OFFSET).to_numpy(zero_copy_only=False))
         batch = batch.filter(pa.array(~gone)) if gone.any() else batch
     return batch
@@ -94,7 +94,8 @@ def replacing(folds: Mapping[Bucket, TailFold]) -> dict[Bucket, TailFold]:
     return {b: f for b, f in folds.items() if f.replaced or (f.keys is not None and f.keys.num_rows)}
 
 
-def _rows_of(batch: pa.RecordBatch, bucket: Bucket, partition_keys: Sequence[str]) -> np.ndarray:
+def rows_of(batch: pa.RecordBatch, bucket: Bucket, partition_keys: Sequence[str]) -> np.ndarray:
+    """Which rows of a batch of several buckets are this one's, by its `__bucket` and partition columns."""
     own: np.ndarray = np.asarray(batch.column(BUCKET).to_numpy(zero_copy_only=False) == bucket.number, np.bool_)
     for name, text in zip(partition_keys, partition_values(bucket.partition), strict=True):
         same = pc.equal(batch.column(name), pa.scalar(text).cast(batch.column(name).type))

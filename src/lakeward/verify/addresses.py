@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetRange
@@ -42,7 +43,14 @@ class AddressCount:
         self._stop = stop
         self._blocks: dict[int, npt.NDArray[np.uint8]] = {}
         self._doubled, self._outside = _Tally(), _Tally()
+        self._nameless = 0
         self.rows = 0
+
+    def see_column(self, offsets: pa.Array) -> None:
+        """A row without an offset is none of ours."""
+        self.rows += offsets.null_count
+        self._nameless += offsets.null_count
+        self.see(offsets.drop_null().to_numpy(zero_copy_only=False))
 
     def see(self, offsets: Offsets) -> None:
         self.rows += len(offsets)
@@ -88,7 +96,11 @@ class AddressCount:
             (FindingKind.DUPLICATE, self._doubled, "offsets are in the lake more than once"),
             (FindingKind.STRAY, stray, "offsets are in the lake and should not be"),
         )
-        return [_finding(kind, bucket, tally, words) for kind, tally, words in parts if tally.count]
+        found = [_finding(kind, bucket, tally, words) for kind, tally, words in parts if tally.count]
+        if self._nameless:
+            words = f"{self._nameless} rows carry no offset: another engine wrote them"
+            found.append(Finding(kind=FindingKind.STRAY, bucket=bucket, count=self._nameless, words=words))
+        return found
 
 
 def _by_block(offsets: Offsets) -> Iterable[tuple[int, tuple[Offsets, slice]]]:

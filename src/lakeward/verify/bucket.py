@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakeward.errors import BucketStopped, LakeError, NotFound, SnapshotGone
 from lakeward.model.offsets import OffsetRange
@@ -18,6 +17,7 @@ from lakeward.spi.lake import LakeFile, LakeReader
 from lakeward.verify.addresses import AddressCount
 from lakeward.verify.certificate import SHOWN, BucketReport, Finding, FindingKind
 from lakeward.verify.keyed import check_keyed
+from lakeward.verify.lakerows import count_rows, gather_rows
 from lakeward.verify.rows import altered_offsets
 from lakeward.verify.spill import WindowSpill
 from lakeward.verify.task import BucketTask, Part, altered, as_table
@@ -31,69 +31,65 @@ def check_bucket(task: BucketTask, hot: HotStore, lake: LakeReader) -> BucketRep
 
     Raises `SnapshotGone` when another engine expired the snapshot meanwhile, and what the hot store raises when it is
     away."""
-    count = AddressCount(task.committed)
-    part = _or_unreadable(task, lambda: _check(task, hot, lake, count))
+    part = _or_unreadable(task, lambda: _check(task, hot, lake))
     files = _or_none(lambda: lake.files(task.snapshot_id, task.bucket)) if part.findings else ()
     return BucketReport(
         bucket=task.bucket,
         range=OffsetRange(0, task.committed),
-        rows=count.rows,
+        rows=part.rows,
         compared=part.compared,
         findings=tuple(_with_files(f, files) for f in part.findings),
         beyond=part.beyond,
     )
 
 
-def _check(task: BucketTask, hot: HotStore, lake: LakeReader, count: AddressCount) -> Part:
-    for batch in lake.scan(task.snapshot_id, columns=[OFFSET], buckets=[task.bucket]):
-        count.see(batch.column(OFFSET).to_numpy(zero_copy_only=False))
-    check = _check_keyed if task.table.is_pk else _check_log
-    return check(task, hot, lake, count)
-
-
-def _check_keyed(task: BucketTask, hot: HotStore, lake: LakeReader, count: AddressCount) -> Part:
+def _check(task: BucketTask, hot: HotStore, lake: LakeReader) -> Part:
+    check = _check_foreign if not task.committed else check_keyed if task.table.is_pk else _check_log
     try:
-        return check_keyed(task, hot, lake, count)
+        return check(task, hot, lake)
     except SnapshotGone:
         raise
     except HOT_GONE as error:
-        return Part(beyond=(task.not_checked("live rows", str(error)),))
+        count = count_rows(task, lake, AddressCount(task.committed))
+        found = () if task.table.is_pk else tuple(count.check_ranges(task.bucket, task.expected))
+        what = "live rows" if task.table.is_pk else "values"
+        return Part(findings=found, rows=count.rows, beyond=(task.not_checked(what, str(error)),))
 
 
-def _check_log(task: BucketTask, hot: HotStore, lake: LakeReader, count: AddressCount) -> Part:
-    found = Part(findings=tuple(count.check_ranges(task.bucket, task.expected)))
-    if not task.deep:
-        return found
-    if task.bounds is None:
-        return replace(found, beyond=(task.not_checked("values", "the hot store has no such bucket any more"),))
-    try:
-        return _compare_log(
-            task, OffsetRange(task.bounds.start, max(task.bounds.start, task.bounds.end)), hot, lake, found
-        )
-    except SnapshotGone:
-        raise
-    except HOT_GONE as error:
-        return replace(found, beyond=(task.not_checked("values", str(error)),))
+def _check_foreign(task: BucketTask, hot: HotStore, lake: LakeReader) -> Part:
+    """No round was here: whatever lies there came from another engine."""
+    count = count_rows(task, lake, AddressCount(0))
+    return Part(findings=tuple(count.check_ranges(task.bucket, ())), rows=count.rows)
 
 
-def _compare_log(task: BucketTask, kept: OffsetRange, hot: HotStore, lake: LakeReader, found: Part) -> Part:
+def _check_log(task: BucketTask, hot: HotStore, lake: LakeReader) -> Part:
+    count = AddressCount(task.committed)
+    if task.deep and task.bounds is not None:
+        kept = OffsetRange(task.bounds.start, max(task.bounds.start, task.bounds.end))
+        return _compare_log(task, kept, hot, lake, count)
+    count_rows(task, lake, count)
+    beyond = (task.not_checked("values", "the hot store has no such bucket any more"),) if task.deep else ()
+    return Part(findings=tuple(count.check_ranges(task.bucket, task.expected)), rows=count.rows, beyond=beyond)
+
+
+def _compare_log(task: BucketTask, kept: OffsetRange, hot: HotStore, lake: LakeReader, count: AddressCount) -> Part:
     """Value by value what the log still keeps of the committed range: each side is read once, and compared window by
     window.
     """
     different: list[Offsets] = []
-    compared, stop = 0, min(task.committed, kept.stop)
-    starts = range(kept.start, stop, task.window_rows)
-    with WindowSpill(starts) as lake_rows:
-        for batch in _lake_rows(task, lake, OffsetRange(kept.start, max(kept.start, stop))):
-            lake_rows.add(batch)
-        for number, at in enumerate(starts):
-            window = OffsetRange(at, min(at + task.window_rows, stop))
+    compared, stop, names = 0, min(task.committed, kept.stop), list(task.table.schema.names)
+    whole = [(at, min(at + task.window_rows, stop)) for at in range(kept.start, stop, task.window_rows)]
+    windows = task.sampled(whole)
+    with WindowSpill([start for start, _ in windows]) as lake_rows:
+        gather_rows(task, lake, windows, count, lake_rows)
+        for number, window in enumerate(windows):
             held = _or_empty(lake_rows.take(number))
-            offsets, rows = altered_offsets(_hot_rows(task, hot, window), held, list(task.table.schema.names))
+            offsets, rows = altered_offsets(_hot_rows(task, hot, OffsetRange(*window)), held, names)
             compared += rows
             different.append(offsets)
     return Part(
-        findings=(*found.findings, *altered(task.bucket, different)),
+        findings=(*count.check_ranges(task.bucket, task.expected), *altered(task.bucket, different)),
+        rows=count.rows,
         compared=compared,
         beyond=tuple(_beyond_log(task, kept)),
     )
@@ -112,13 +108,6 @@ def _hot_rows(task: BucketTask, hot: HotStore, window: OffsetRange) -> pa.Table:
     names = [*task.table.schema.names, OFFSET]
     batches = [b.select(names) for b in hot.read_log(task.table, task.bucket, window.start, window.stop)]
     return _or_empty(as_table(batches))
-
-
-def _lake_rows(task: BucketTask, lake: LakeReader, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """The filter spares files and row groups; what comes beside it is for the caller to drop."""
-    inside = (pc.field(OFFSET) >= wanted.start) & (pc.field(OFFSET) < wanted.stop)
-    names = [*task.table.schema.names, OFFSET]
-    return lake.scan(task.snapshot_id, columns=names, filter=inside, buckets=[task.bucket])
 
 
 def _or_empty(table: pa.Table | None) -> pa.Table:

@@ -24,6 +24,7 @@ from lakeward.model.schema import OFFSET
 from lakeward.spi.hot import HotStore
 from lakeward.spi.lake import LakeReader
 from lakeward.verify.certificate import SHOWN, Finding, FindingKind
+from lakeward.verify.lakerows import read_lake
 from lakeward.verify.rows import altered_offsets
 from lakeward.verify.task import BucketTask, Part
 
@@ -40,25 +41,26 @@ class _Expected:
 
 def check_by_key(task: BucketTask, hot: HotStore, lake: LakeReader) -> Part:
     """Raises what the hot store raises."""
-    return compare_by_key(task, hot, lake.scan(task.snapshot_id, columns=_names(task), buckets=[task.bucket]))
+    return compare_by_key(task, hot, read_lake(task, lake, _names(task)))
 
 
 def compare_by_key(task: BucketTask, hot: HotStore, found: Iterable[pa.RecordBatch]) -> Part:
     """`found`: the lake's rows of the bucket."""
-    if task.bounds is None:
-        return Part(beyond=(task.not_checked("live rows", "the hot store has no such bucket any more"),))
     names, holder = _names(task), f"verify-{uuid4()}"
+    there = _table(task, names, found)
+    if task.bounds is None:
+        why = "the hot store has no such bucket any more"
+        return Part(rows=there.num_rows, beyond=(task.not_checked("live rows", why),))
     try:
         snapshot = hot.take_snapshot(task.table, task.bucket, holder)
         if snapshot is None and task.bounds.start > 0:
-            return Part(
-                beyond=(task.not_checked("live rows", "no KV snapshot can be read, and the log no longer begins at 0"),)
-            )
+            why = "no KV snapshot can be read, and the log no longer begins at 0"
+            return Part(rows=there.num_rows, beyond=(task.not_checked("live rows", why),))
         held = _table(task, names, [] if snapshot is None else hot.read_snapshot(task.table, snapshot, names))
         expected = _expected(task, hot, names, held, 0 if snapshot is None else snapshot.log_offset)
     finally:
         hot.release_snapshots(task.table, holder)
-    return _compare(task, expected, _table(task, names, found))
+    return _compare(task, expected, there)
 
 
 def _names(task: BucketTask) -> list[str]:
@@ -126,7 +128,7 @@ def _compare(task: BucketTask, expected: _Expected, found: pa.Table) -> Part:
             )
     lost = len(np.unique(unknown))
     beyond = (task.not_checked(f"{lost} keys replaced since", "no before-images in the changelog"),) if lost else ()
-    return Part(findings=tuple(findings), compared=compared, beyond=beyond)
+    return Part(findings=tuple(findings), rows=found.num_rows, compared=compared, beyond=beyond)
 
 
 def _finding(task: BucketTask, kind: FindingKind, ids: Offsets, rows: pa.Table, numbers: Ids, words: str) -> Finding:

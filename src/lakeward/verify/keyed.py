@@ -5,7 +5,7 @@ KV of now.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from uuid import uuid4
 
 import numpy as np
@@ -20,26 +20,30 @@ from lakeward.spi.hot import HotStore, KvSnapshot
 from lakeward.spi.lake import LakeReader
 from lakeward.verify.addresses import AddressCount, expected_live
 from lakeward.verify.bykey import check_by_key
+from lakeward.verify.lakerows import count_rows, gather_rows
 from lakeward.verify.rows import altered_offsets
 from lakeward.verify.spill import WindowSpill
-from lakeward.verify.task import BucketTask, Part, altered
+from lakeward.verify.task import BucketTask, Part, Window, altered
 
 
-def check_keyed(task: BucketTask, hot: HotStore, lake: LakeReader, count: AddressCount) -> Part:
+def check_keyed(task: BucketTask, hot: HotStore, lake: LakeReader) -> Part:
     """From a KV snapshot taken now and the changelog between the committed offset and it. Raises what the hot store
     raises.
     """
     if not hot.has_prev_offset:
         return check_by_key(task, hot, lake)
-    holder = f"verify-{uuid4()}"
+    holder, count = f"verify-{uuid4()}", AddressCount(task.committed)
     try:
         snapshot = hot.take_snapshot(task.table, task.bucket, holder)
         if snapshot is None or not snapshot.has_offsets or snapshot.log_offset < task.committed:
+            count_rows(task, lake, count)
             why = "the hot store has no KV snapshot with offsets at or above the committed offset"
-            return Part(beyond=(task.not_checked("live rows", why),))
+            return Part(rows=count.rows, beyond=(task.not_checked("live rows", why),))
         live = _live(task, hot, snapshot)
-        found = Part(findings=tuple(count.check_set(task.bucket, live)))
-        return _compare(task, hot, lake, snapshot, live, found) if task.deep else found
+        if task.deep:
+            return _compare(task, hot, lake, snapshot, live, count)
+        count_rows(task, lake, count)
+        return Part(findings=tuple(count.check_set(task.bucket, live)), rows=count.rows)
     finally:
         hot.release_snapshots(task.table, holder)
 
@@ -55,23 +59,24 @@ def _live(task: BucketTask, hot: HotStore, snapshot: KvSnapshot) -> OffsetSet:
 
 
 def _compare(
-    task: BucketTask, hot: HotStore, lake: LakeReader, snapshot: KvSnapshot, live: OffsetSet, found: Part
+    task: BucketTask, hot: HotStore, lake: LakeReader, snapshot: KvSnapshot, live: OffsetSet, count: AddressCount
 ) -> Part:
     """Value by value: KV, changelog and lake are read once each, and compared a window of live rows at a time."""
     different: list[Offsets] = []
     compared, lost = 0, 0
-    names = list(task.table.schema.names)
-    starts = live.values[:: task.window_rows]
+    names, values = list(task.table.schema.names), live.values
+    firsts = range(0, len(values), task.window_rows)
+    windows = task.sampled([(int(values[at]), int(values[at:][: task.window_rows][-1]) + 1) for at in firsts])
+    starts = [start for start, _ in windows]
+    chosen = live if task.sample >= 1 else _within(live, windows)
     with WindowSpill(starts) as held, WindowSpill(starts) as there:
-        for batch in _held(task, hot, snapshot, live):
+        for batch in _held(task, hot, snapshot, chosen):
             held.add(batch)
-        for batch in lake.scan(task.snapshot_id, columns=[*names, OFFSET], buckets=[task.bucket]):
-            there.add(batch)
-        for number in range(len(starts)):
+        gather_rows(task, lake, windows, count, there)
+        for number, window in enumerate(windows):
             ours, theirs = held.take(number), there.take(number)
-            lost += len(live.values[number * task.window_rows :][: task.window_rows]) - (
-                0 if ours is None else ours.num_rows
-            )
+            low, high = np.searchsorted(values, window)
+            lost += int(high - low) - (0 if ours is None else ours.num_rows)
             if ours is not None and theirs is not None:
                 offsets, rows = altered_offsets(ours, theirs, names)
                 different.append(offsets)
@@ -81,7 +86,13 @@ def _compare(
         if lost > 0
         else ()
     )
-    return Part(findings=(*found.findings, *altered(task.bucket, different)), compared=compared, beyond=beyond)
+    findings = (*count.check_set(task.bucket, live), *altered(task.bucket, different))
+    return Part(findings=findings, rows=count.rows, compared=compared, beyond=beyond)
+
+
+def _within(live: OffsetSet, windows: Sequence[Window]) -> OffsetSet:
+    bounds = np.searchsorted(live.values, np.array(windows, np.int64).reshape(-1, 2))
+    return OffsetSet(np.concatenate([live.values[:0], *(live.values[low:high] for low, high in bounds)]))
 
 
 def _held(task: BucketTask, hot: HotStore, snapshot: KvSnapshot, live: OffsetSet) -> Iterator[pa.RecordBatch]:

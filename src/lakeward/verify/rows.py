@@ -11,6 +11,9 @@ import pyarrow.compute as pc
 from lakeward.model.offsetset import Offsets
 from lakeward.model.schema import OFFSET
 
+Mask = npt.NDArray[np.bool_]
+_CANONICAL_NAN = {2: 0x7E00, 4: 0x7FC00000, 8: 0x7FF8000000000000}
+
 
 def altered_offsets(hot: pa.Table, lake: pa.Table, columns: list[str]) -> tuple[Offsets, int]:
     """Offsets present on both sides whose values differ, and how many rows were compared."""
@@ -37,15 +40,69 @@ def _unique(table: pa.Table) -> pa.Table:
     return table if len(first) == table.num_rows else table.take(pa.array(first))
 
 
-def _same(a: pa.Array, b: pa.Array) -> npt.NDArray[np.bool_]:
+def _same(a: pa.Array, b: pa.Array) -> Mask:
+    """Row by row, at every depth. Floats by their bits; lists and maps in their order."""
+    a_null, b_null = _nulls(a), _nulls(b)
+    kind = a.type
+    if not pa.types.is_nested(kind):
+        same = _same_values(a, b)
+    elif pa.types.is_struct(kind):
+        same, others = np.ones(len(a), np.bool_), b.flatten()
+        for field, values in zip(kind, a.flatten(), strict=True):
+            same &= _same(values, others[b.type.get_field_index(field.name)])
+    else:
+        same = _same_lists(a, b, ~a_null & ~b_null)
+    matching: Mask = np.where(a_null | b_null, a_null & b_null, same)
+    return matching
+
+
+def _same_lists(a: pa.Array, b: pa.Array, valid: Mask) -> Mask:
+    """Where both are as long, their elements are told apart in one go."""
+    a_sizes, b_sizes = _sizes(a), _sizes(b)
+    same: Mask = valid & (a_sizes == b_sizes)
+    rows = np.flatnonzero(same)
+    left, right = (_elements(x.take(pa.array(rows))) for x in (a, b))
+    owners = np.repeat(rows, a_sizes[rows])
+    for ours, theirs in zip(left, right, strict=True):
+        same[owners[~_same(ours, theirs)]] = False
+    return same
+
+
+def _elements(lists: pa.Array) -> tuple[pa.Array, ...]:
+    return (lists.keys, lists.items) if pa.types.is_map(lists.type) else (lists.flatten(),)
+
+
+def _same_values(a: pa.Array, b: pa.Array) -> Mask:
     if a.type != b.type:
-        b = pc.cast(b, a.type)
-    if pa.types.is_nested(a.type):
-        return np.array([x == y for x, y in zip(a.to_pylist(), b.to_pylist(), strict=True)], np.bool_)
-    equal = pc.fill_null(pc.equal(a, b), False)
-    equal = pc.or_(equal, pc.and_(pc.is_null(a), pc.is_null(b)))
+        a, b = _one_type(a, b)
     if pa.types.is_floating(a.type):
-        nan = pc.and_(pc.fill_null(pc.is_nan(a), False), pc.fill_null(pc.is_nan(b), False))
-        equal = pc.or_(equal, nan)
-    mask: npt.NDArray[np.bool_] = equal.to_numpy(zero_copy_only=False)
+        return _same_bits(a, b)
+    equal: Mask = pc.fill_null(pc.equal(a, b), False).to_numpy(zero_copy_only=False)
+    return equal
+
+
+def _one_type(a: pa.Array, b: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """The lake has one integer type where we have three, and microseconds for all times. A value of the lake that the
+    hot store's type cannot hold was altered: then the wider type compares."""
+    try:
+        return a, pc.cast(b, a.type)
+    except pa.ArrowInvalid:
+        return pc.cast(a, b.type), b
+
+
+def _same_bits(hot: pa.Array, lake: pa.Array) -> Mask:
+    """-0.0 is not 0.0. A NaN keeps its payload in our files; engines on the JVM write the canonical NaN for any."""
+    width = hot.type.bit_width // 8
+    ours, theirs = (x.fill_null(0).to_numpy().view(f"<u{width}") for x in (hot, lake))
+    same: Mask = (ours == theirs) | (np.isnan(ours.view(f"<f{width}")) & (theirs == _CANONICAL_NAN[width]))
+    return same
+
+
+def _nulls(values: pa.Array) -> Mask:
+    mask: Mask = values.is_null().to_numpy(zero_copy_only=False)
     return mask
+
+
+def _sizes(values: pa.Array) -> npt.NDArray[np.int64]:
+    sizes: npt.NDArray[np.int64] = np.diff(values.offsets.to_numpy()).astype(np.int64)
+    return sizes

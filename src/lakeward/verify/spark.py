@@ -96,4 +96,7 @@ def _task(body: dict[str, Any]) -> BucketTask:
         expected=tuple(OffsetRange(*pair) for pair in body["expected"]),
         bounds=None if bounds is None else LogBounds(**bounds),
         deep=body["deep"],
+        mixed=body["mixed"],
+        sample=body["sample"],
+        seed=body["seed"],
     )

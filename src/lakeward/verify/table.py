@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakeward.errors import LakeError, LakeRolledBack, SchemaChanged, SnapshotGone
@@ -12,12 +12,14 @@ from lakeward.model.clock import Clock, SystemClock
 from lakeward.model.ids import SnapshotId
 from lakeward.model.ledger import LedgerEntry
 from lakeward.model.offsets import OffsetMap
+from lakeward.model.schema import BUCKET
 from lakeward.model.table import TablePath
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.read.arrow import OpenRead, ReadRequest, open_read
 from lakeward.read.plan import ReadMode
+from lakeward.read.tail import rows_of
 from lakeward.spi.hot import HotPlugin
-from lakeward.spi.lake import LakeReader, LakeSnapshot, LakeStorage
+from lakeward.spi.lake import LakeFile, LakeReader, LakeSnapshot, LakeStorage
 from lakeward.spi.registry import load_lake
 from lakeward.verify.bucket import check_bucket
 from lakeward.verify.certificate import SHOWN, BucketReport, Certificate, Finding, FindingKind
@@ -46,6 +48,24 @@ now.
 """
 
 
+@dataclass(frozen=True)
+class Depth:
+    """How deep: `values` are compared with the hot store, of a share `sample` of the rows that `seed` picks."""
+
+    values: bool = False
+    sample: float = 1.0
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Checked:
+    """How far a verification has come."""
+
+    buckets: int
+    of: int
+    rows: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Ground:
     """What a certificate stands on: a snapshot under a read lease and the ledger as it was before that was taken."""
@@ -55,7 +75,7 @@ class _Ground:
     storage: LakeStorage
     lake: LakeReader
     grouped: Grouped
-    deep: bool
+    depth: Depth
 
     @property
     def snapshot_id(self) -> SnapshotId | None:
@@ -71,16 +91,21 @@ def verify_table(
     path: TablePath,
     *,
     deep: bool = False,
+    sample: float = 1.0,
+    seed: int = 0,
     run: BucketRunner | None = None,
     clock: Clock | None = None,
     open_storage: StorageOpener | None = None,
+    progress: Callable[[Checked], None] | None = None,
 ) -> Certificate:
     """The certificate. Raises only what keeps it from being made (no such table, no server, no lake).
 
-    Takes no table lease and stops no round: it reads a snapshot and a log range that a read lease keeps."""
+    Takes no table lease and stops no round: it reads a snapshot and a log range that a read lease keeps. `progress`
+    hears of each bucket that is done."""
+    depth, tell = Depth(deep, sample, seed), progress or (lambda _checked: None)
     for attempt in range(ATTEMPTS):
         try:
-            return _attempt(plugin, path, deep, run, clock or SystemClock(), open_storage or _open_storage)
+            return _attempt(plugin, path, depth, run, clock or SystemClock(), open_storage or _open_storage, tell)
         except (SnapshotGone, SchemaChanged):
             if attempt == ATTEMPTS - 1:
                 raise
@@ -88,11 +113,16 @@ def verify_table(
 
 
 def _attempt(
-    plugin: HotPlugin, path: TablePath, deep: bool, run: BucketRunner | None, clock: Clock, open_storage: StorageOpener
+    plugin: HotPlugin,
+    path: TablePath,
+    depth: Depth,
+    run: BucketRunner | None,
+    clock: Clock,
+    open_storage: StorageOpener,
+    tell: Callable[[Checked], None],
 ) -> Certificate:
-    entries = newest_generation(
-        plugin.coordinator().ledger(path)
-    )  # before the lake is read: it may only fall behind meanwhile
+    # Before the lake is read: it may only fall behind meanwhile.
+    entries = newest_generation(plugin.coordinator().ledger(path))
     storages: list[LakeStorage] = []
 
     def open_lake(plan: ReadPlan) -> LakeReader | None:
@@ -104,17 +134,23 @@ def _attempt(
     opened = open_read(plugin, ReadRequest(path=path, mode=ReadMode.LAKE), open_lake)
     with opened.lease:
         if opened.lake is None:
-            return _empty(opened, deep, clock)
+            return _empty(opened, depth.values, clock)
         ground = _Ground(
-            plugin=plugin, opened=opened, storage=storages[-1], lake=opened.lake, grouped=by_bucket(entries), deep=deep
+            plugin=plugin,
+            opened=opened,
+            storage=storages[-1],
+            lake=opened.lake,
+            grouped=by_bucket(entries),
+            depth=depth,
         )
-        return _certify(ground, run or _one_by_one(ground), clock)
+        return _certify(ground, run or _one_by_one(ground), clock, tell)
 
 
-def _certify(ground: _Ground, run: BucketRunner, clock: Clock) -> Certificate:
+def _certify(ground: _Ground, run: BucketRunner, clock: Clock, tell: Callable[[Checked], None]) -> Certificate:
     retained = ground.lake.snapshots()
     findings = [*_check_head(ground.lake), *_check_ledger(ground, retained)]
-    reports = tuple(run(_tasks(ground)))
+    tasks, foreign = _tasks(ground)
+    reports = tuple(_told(run(tasks), len(tasks), tell))
     orphans = _orphans(ground)
     ground.opened.lease.check()
     table = ground.opened.table
@@ -122,9 +158,9 @@ def _certify(ground: _Ground, run: BucketRunner, clock: Clock) -> Certificate:
         table=str(table.path),
         table_id=table.table_id,
         snapshot_id=ground.snapshot_id,
-        deep=ground.deep,
+        deep=ground.depth.values,
         buckets=reports,
-        findings=tuple(findings),
+        findings=(*findings, *foreign),
         beyond=tuple(b for r in reports for b in r.beyond),
         orphan_files=orphans[0],
         orphan_bytes=orphans[1],
@@ -149,23 +185,60 @@ def _check_ledger(ground: _Ground, retained: Sequence[LakeSnapshot]) -> list[Fin
     return [*found, *check_against_lake(ground.grouped, ground.held), *check_snapshots(ground.grouped, retained)]
 
 
-def _tasks(ground: _Ground) -> list[BucketTask]:
-    """A bucket is checked up to where the ledger or the lake says it was committed, whichever is higher."""
-    if ground.snapshot_id is None:
-        return []
-    bounds = ground.opened.hot.freeze(ground.opened.table)
-    return [
+def _told(reports: Iterable[BucketReport], count: int, tell: Callable[[Checked], None]) -> Iterator[BucketReport]:
+    rows = 0
+    for number, report in enumerate(reports, 1):
+        rows += report.rows
+        tell(Checked(number, count, rows))
+        yield report
+
+
+def _tasks(ground: _Ground) -> tuple[list[BucketTask], list[Finding]]:
+    """A bucket is checked up to where the ledger or the lake says it was committed, whichever is higher; one that only
+    the lake's files name, up to nothing. Beside them what rows of no bucket tell."""
+    if ground.snapshot_id is None or ground.opened.pinned is None:
+        return [], []
+    table, depth = ground.opened.table, ground.depth
+    bounds = ground.opened.hot.freeze(table)
+    try:
+        files = ground.opened.pinned.files(ground.snapshot_id)
+    except LakeError:
+        files = ()  # each bucket's check will say it
+    committed = dict(ground.held.raised(ledger_ends(ground.grouped)))
+    unknown = {f.bucket for f in files if f.bucket is not None} - committed.keys()
+    mixed = [f for f in files if f.bucket is None]
+    tasks = [
         BucketTask(
-            table=ground.opened.table,
+            table=table,
             bucket=bucket,
             snapshot_id=ground.snapshot_id,
-            committed=committed,
-            expected=tuple(expected_ranges(ground.grouped.get(bucket, ()), committed)),
+            committed=stop,
+            expected=tuple(expected_ranges(ground.grouped.get(bucket, ()), stop)),
             bounds=bounds.get(bucket),
-            deep=ground.deep,
+            deep=depth.values,
+            mixed=bool(mixed),
+            sample=depth.sample,
+            seed=depth.seed,
         )
-        for bucket, committed in ground.held.raised(ledger_ends(ground.grouped)).items()
+        for bucket, stop in (*committed.items(), *((b, 0) for b in sorted(unknown)))
     ]
+    return tasks, _homeless(ground, mixed, [t.bucket for t in tasks]) if mixed else []
+
+
+def _homeless(ground: _Ground, mixed: Sequence[LakeFile], buckets: Sequence[Bucket]) -> list[Finding]:
+    """Rows of files that do not say their bucket, and whose own columns name none of ours either."""
+    assert ground.snapshot_id is not None
+    assert ground.opened.pinned is not None
+    keys, rows = ground.opened.table.descriptor.partition_keys, 0
+    columns = [*keys, BUCKET]
+    try:
+        for _, batch in ground.opened.pinned.scan_buckets(ground.snapshot_id, columns=columns, buckets=[None]):
+            rows += batch.num_rows - sum(int(rows_of(batch, b, keys).sum()) for b in buckets)
+    except LakeError as error:
+        return [Finding(kind=FindingKind.UNREADABLE, words=str(error))]
+    files = tuple(f.path for f in mixed)[:SHOWN]
+    words = f"{rows} rows belong to no bucket: another engine wrote them"
+    return [Finding(kind=FindingKind.STRAY, words=words, count=rows, files=files)] if rows else []
 
 
 def _notes(ground: _Ground, retained: Sequence[LakeSnapshot]) -> Iterable[str]:
@@ -178,10 +251,16 @@ def _notes(ground: _Ground, retained: Sequence[LakeSnapshot]) -> Iterable[str]:
             f"{len(gone)} snapshots of ours are no longer in the lake's history (expired, or removed by somebody): "
             f"{names}"
         )
+    if ground.depth.values and ground.depth.sample < 1:
+        yield (
+            f"values were compared of a sample of {ground.depth.sample:.3%} of the rows, seed {ground.depth.seed}; "
+            f"every row was counted"
+        )
 
 
 def _one_by_one(ground: _Ground) -> BucketRunner:
-    return lambda tasks: [check_bucket(task, ground.opened.hot, ground.lake) for task in tasks]
+    lake = ground.opened.pinned or ground.lake
+    return lambda tasks: (check_bucket(task, ground.opened.hot, lake) for task in tasks)
 
 
 def _open_storage(plan: ReadPlan) -> LakeStorage:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,12 +23,18 @@ WINDOW_BYTES = 128 << 20
 
 MIN_ROW_BYTES = 32.0
 
+SLICES = 100
+"""A bucket is cut into about so many pieces before a sample is taken of them."""
+
+Window = tuple[int, int]
+"""Offsets `[start, stop)` that are compared at a time."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class BucketTask:
     """`expected`: ranges a log table's bucket must hold; unused for PK tables. `bounds` None: the hot side has no such
-    bucket.
-    """
+    bucket. `mixed`: the snapshot has files that do not say their bucket. `sample`: the share of rows whose values are
+    compared; all of them are counted."""
 
     table: TableInfo
     bucket: Bucket
@@ -37,11 +44,24 @@ class BucketTask:
     bounds: LogBounds | None
     deep: bool
     window_bytes: int = WINDOW_BYTES
+    mixed: bool = False
+    sample: float = 1.0
+    seed: int = 0
 
     @property
     def window_rows(self) -> int:
         estimate = MIN_ROW_BYTES if self.bounds is None else max(MIN_ROW_BYTES, self.bounds.bytes_per_row)
         return max(1, int(self.window_bytes / estimate))
+
+    def sampled(self, windows: Sequence[Window]) -> list[Window]:
+        """Those whose values are compared: all, or at least one that the seed picks."""
+        if self.sample >= 1 or not windows:
+            return list(windows)
+        slices = [part for window in windows for part in _cut(window, SLICES // len(windows) + 1)]
+        chosen = random.Random(f"{self.seed} {self.bucket}").sample(  # noqa: S311 - a sample, not a secret
+            range(len(slices)), max(1, round(len(slices) * self.sample))
+        )
+        return [slices[at] for at in sorted(chosen)]
 
     def not_checked(self, what: str, why: str) -> str:
         return f"bucket {self.bucket}: {what} ({why})"
@@ -50,8 +70,14 @@ class BucketTask:
 @dataclass(frozen=True, kw_only=True)
 class Part:
     findings: tuple[Finding, ...] = ()
+    rows: int = 0
     compared: int = 0
     beyond: tuple[str, ...] = ()
+
+
+def _cut(window: Window, pieces: int) -> list[Window]:
+    step = max(1, -(-(window[1] - window[0]) // pieces))
+    return [(at, min(at + step, window[1])) for at in range(window[0], window[1], step)]
 
 
 def altered(bucket: Bucket, parts: Sequence[Offsets]) -> list[Finding]:

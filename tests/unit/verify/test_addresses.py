@@ -55,3 +55,10 @@ def test_rows_are_compared_by_offset_with_nulls_nans_and_nested_values() -> None
     lake = pa.table({"__offset": [4, 3, 2, 9], "a": [4.5, None, float("nan"), 0.0], "l": [[4], None, [2], [0]]})
     different, compared = altered_offsets(hot, lake, ["a", "l"])
     assert (different.tolist(), compared) == ([4], 3)
+
+
+def test_rows_without_an_offset_are_strays() -> None:
+    count = AddressCount(2)
+    count.see_column(pa.array([0, None, 1, None], pa.int64()))
+    (found,) = count.check_ranges(B, [OffsetRange(0, 2)])
+    assert (count.rows, found.kind, found.count) == (4, FindingKind.STRAY, 2)

@@ -22,7 +22,7 @@ from lakeward.lake.iceberg.meta.summary import SummaryReader, summary_of
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.kept import Kept
 from lakeward.lake.iceberg.scan.scan import Scan, same_rows
-from lakeward.lake.iceberg.scan.snapshotfiles import plan_files
+from lakeward.lake.iceberg.scan.snapshotfiles import PlannedFile, plan_files
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.offsets import OffsetMap
@@ -43,6 +43,7 @@ class IcebergLakeReader(LakeReader):
     def __init__(self, connection: IcebergConnection, table: TableInfo, loaded: Table | None = None) -> None:
         """`loaded`: answers come from this table, and the catalog is not asked again."""
         self._connection, self._table, self._loaded = connection, table, loaded
+        self._plans: dict[int, list[PlannedFile]] = {}
 
     def load(self) -> Table:
         return self._loaded if self._loaded is not None else self._connection.load(self._table.path)
@@ -120,8 +121,16 @@ class IcebergLakeReader(LakeReader):
         table = self.load()
         snapshot = self._snapshot(table.metadata, snapshot_id)
         with lake_errors(str(self._table.path), "list files of"):
+            return [f.describe() for f in self._plan(table, snapshot) if bucket is None or f.bucket == bucket]
+
+    def _plan(self, table: Table, snapshot: Snapshot) -> list[PlannedFile]:
+        """A pinned reader keeps what it planned: a check of 45 buckets would match files and deletes 45 times."""
+        planned = self._plans.get(snapshot.snapshot_id)
+        if planned is None:
             planned = plan_files(table.metadata, table.io, snapshot, self._table.descriptor.partition_keys)
-            return [f.describe() for f in planned if bucket is None or f.bucket == bucket]
+            if self._loaded is not None:
+                self._plans[snapshot.snapshot_id] = planned
+        return planned
 
     def scan(
         self,
@@ -148,7 +157,7 @@ class IcebergLakeReader(LakeReader):
         scan = Scan(table, self._table, names, filter, without)
         wanted = None if buckets is None else set(buckets)
         with _missing_files(str(self._table.path), snapshot_id), lake_errors(str(self._table.path), "scan"):
-            yield from scan.batches(snapshot, wanted)
+            yield from scan.batches(self._plan(table, snapshot), wanted)
 
     def deleted_offsets(self, file: LakeFile) -> OffsetSet | None:
         """Kept per file and set of deletes: neither ever changes."""

@@ -61,19 +61,17 @@ class Scan:
         self._filters = DeleteFilter(table.io, self._schema)
 
     def batches(
-        self, snapshot: Snapshot, buckets: set[Bucket | None] | None
+        self, planned: Iterable[PlannedFile], buckets: set[Bucket | None] | None
     ) -> Iterator[tuple[Bucket | None, pa.RecordBatch]]:
         """Each with the bucket of its file; None where the file does not say."""
-        files = [f for f in self._files(snapshot) if buckets is None or f.bucket in buckets]
+        files = [f for f in planned if (buckets is None or f.bucket in buckets) and self._may_hold(f)]
         groups = list(_grouped(files))
         if len(groups) == 1:
             return self._of_files(groups[0])
         return read_ahead([partial(self._of_files, g) for g in groups])
 
-    def _files(self, snapshot: Snapshot) -> Iterator[PlannedFile]:
-        for planned in plan_files(self._table.metadata, self._table.io, snapshot, self._info.descriptor.partition_keys):
-            if self._bounds is None or self._bounds.may_hold(self._schema, planned.file):
-                yield planned
+    def _may_hold(self, planned: PlannedFile) -> bool:
+        return self._bounds is None or self._bounds.may_hold(self._schema, planned.file)
 
     def _of_files(self, files: Sequence[PlannedFile]) -> Iterator[tuple[Bucket | None, pa.RecordBatch]]:
         return ((planned.bucket, batch) for planned in files for batch in self._file_batches(planned))
@@ -172,7 +170,8 @@ def same_rows(table: Table, info: TableInfo, one: Snapshot, other: Snapshot) -> 
 def _extent(table: Table, info: TableInfo, snapshot: Snapshot) -> dict[tuple[object, ...], tuple[int, int]]:
     keys = (*info.descriptor.partition_keys, BUCKET)
     found: dict[tuple[object, ...], tuple[int, int]] = {}
-    for _, batch in Scan(table, info, (*keys, OFFSET), None).batches(snapshot, None):
+    planned = plan_files(table.metadata, table.io, snapshot, info.descriptor.partition_keys)
+    for _, batch in Scan(table, info, (*keys, OFFSET), None).batches(planned, None):
         grouped = pa.Table.from_batches([batch]).group_by(list(keys)).aggregate([(OFFSET, "count"), (OFFSET, "max")])
         for row in grouped.to_pylist():
             key = tuple(row[k] for k in keys)
