@@ -35,6 +35,15 @@ class TestMemoryLake(LakeContract):
         foreign(lake, table).roll_back(snapshot_id)
 
 
+class TestMemoryLakeThatMergesByKey(TestMemoryLake):
+    """It takes the changes as they are (`DeleteEncoding.NATIVE`)."""
+
+    @pytest.fixture
+    def lake(self, request: pytest.FixtureRequest) -> Iterator[LakeStorage]:
+        yield load_lake("memory", {"name": request.node.nodeid, "deletes": "native"})
+        forget_lake(request.node.nodeid)
+
+
 def foreign(lake: LakeStorage, table: TableInfo) -> ForeignEngine:
     assert isinstance(lake, MemoryLakeStorage)
     return ForeignEngine(lake.lake, table.path)

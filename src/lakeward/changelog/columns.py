@@ -58,3 +58,14 @@ def keep_rows(batch: pa.RecordBatch, keep: Mask) -> pa.RecordBatch:
     dropped = [name for name in (CHANGE_TYPE, PREV_OFFSET) if name in batch.schema.names]
     lean = batch.drop_columns(dropped) if dropped else batch
     return lean if keep.all() else lean.filter(pa.array(keep))
+
+
+def without_prev(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Changes as a format that merges by key takes them."""
+    return batch.drop_columns([PREV_OFFSET]) if PREV_OFFSET in batch.schema.names else batch
+
+
+def with_change(batch: pa.RecordBatch, change: ChangeType) -> pa.RecordBatch:
+    """Rows that stand for one kind of change each."""
+    kinds = pa.array(np.full(batch.num_rows, int(change), np.int8))
+    return without_prev(keep_rows(batch, np.ones(batch.num_rows, np.bool_))).append_column(CHANGE_TYPE, kinds)

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a lake format can do, as data: callers ask here and never look at the format's name."""
+"""What a lake format can do, as data: callers ask here and never look at the format's name. What a table needs and its
+format lacks is refused here, before anything is created or changed.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 
+from lakeward.errors import InvalidTable
+from lakeward.model.table import TableDescriptor, TablePath
+
 
 class DeleteEncoding(StrEnum):
-    NONE = "none"
     POSITIONS = "positions"
     """Rows are named by file and position: needs `__prev_offset`."""
 
@@ -16,13 +20,14 @@ class DeleteEncoding(StrEnum):
     """Rows are named by key: for changelogs without `__prev_offset`."""
 
     NATIVE = "native"
-    """The format merges by key itself (Paimon, Hudi): the writer is handed the changes."""
+    """The format merges by key itself (Paimon, Hudi): the writer is handed the changes (`LakeWriter.write_changes`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LakeCapabilities:
-    upserts: bool
     delete_encodings: frozenset[DeleteEncoding]
+    """Empty: rows are only ever added, and tables with a primary key are refused."""
+
     one_writer_per_bucket: bool
     """A bucket's range may not be cut into sub-splits (Paimon's sequence numbers)."""
 
@@ -30,9 +35,49 @@ class LakeCapabilities:
     """A commit can demand an exact head. Without it a zombie cannot be fenced, and the plugin is refused."""
 
     tags: bool
+    """Our newest snapshot is tagged by its own commit, which keeps it from expiry. The contract suite holds a format to
+    it."""
+
     add_column: bool
     partitions: bool
     composite_bucket_key: bool
     snapshot_expiry: bool
-    system_columns: bool = True
-    """`__bucket`, `__offset`, `__timestamp` are stored with each row."""
+
+    @property
+    def upserts(self) -> bool:
+        return bool(self.delete_encodings)
+
+    def encoding(self, *, has_prev_offset: bool) -> DeleteEncoding | None:
+        """How changes of a hot store reach this format; None: not at all."""
+        order = [DeleteEncoding.POSITIONS] if has_prev_offset else []
+        order += [DeleteEncoding.EQUALITY, DeleteEncoding.NATIVE]
+        return next((e for e in order if e in self.delete_encodings), None)
+
+
+def check_table(
+    format: str,
+    capabilities: LakeCapabilities,
+    path: TablePath,
+    descriptor: TableDescriptor,
+    *,
+    has_prev_offset: bool = True,
+) -> None:
+    """Called when a table is created, or its lake switched on. Raises `InvalidTable`."""
+
+    def refuse(field: str, value: str, what: str) -> InvalidTable:
+        return InvalidTable(table=str(path), field=field, value=value, reason=f"the lake format {format} has no {what}")
+
+    if descriptor.is_pk and capabilities.encoding(has_prev_offset=has_prev_offset) is None:
+        what = "upserts" if not capabilities.upserts else "way to replace rows of this hot store"
+        raise refuse("primary_key", ", ".join(descriptor.primary_key), what)
+    if descriptor.partition_keys and not capabilities.partitions:
+        raise refuse("partition_keys", ", ".join(descriptor.partition_keys), "partitions")
+    if len(descriptor.bucket_keys) > 1 and not capabilities.composite_bucket_key:
+        raise refuse("bucket_keys", ", ".join(descriptor.bucket_keys), "bucket keys of several columns")
+
+
+def check_added_columns(format: str, capabilities: LakeCapabilities, path: TablePath, columns: list[str]) -> None:
+    """Called when columns are added. Raises `InvalidTable`."""
+    if columns and not capabilities.add_column:
+        reason = f"the lake format {format} cannot add columns"
+        raise InvalidTable(table=str(path), field="add_columns", value=", ".join(columns), reason=reason)

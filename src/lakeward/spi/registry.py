@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 
-from lakeward.errors import PluginNotFound
+from lakeward.errors import InvalidConfig, PluginNotFound
 from lakeward.spi.hot import HotPlugin
 from lakeward.spi.lake import LakeStorage
 
@@ -15,9 +15,12 @@ HOT_GROUP = "lakeward.hot"
 
 
 def load_lake(name: str, options: Mapping[str, str]) -> LakeStorage:
-    """The lake plugin of that name with its options. Raises `PluginNotFound`."""
+    """The lake plugin of that name with its options. Raises `PluginNotFound`, `InvalidConfig`."""
     storage = _find("lake", LAKE_GROUP, name).load()(options)
     assert isinstance(storage, LakeStorage), f"{name} gave {type(storage).__name__}, no LakeStorage"
+    if not storage.capabilities.conditional_commit:
+        reason = "it cannot commit on an exact head, so that a round that lost its lease could not be refused"
+        raise InvalidConfig(where=f"datalake.format = {name}", reason=reason)
     return storage
 
 

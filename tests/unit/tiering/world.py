@@ -330,12 +330,14 @@ class World:
         target_bytes: int = 1 << 20,
         clock: Clock | None = None,
         small: int = 1 << 20,
+        lake: Mapping[str, str] | None = None,
     ) -> None:
+        """`lake`: options of the memory lake."""
         self.table = table or make_table()
         self.store = ListStore(self.table)
         self.coordinator = BookCoordinator(self.table)
         self.lake_name = f"world-{uuid.uuid4()}"
-        self.lake: LakeStorage = load_memory({"name": self.lake_name})
+        self.lake: LakeStorage = load_memory({"name": self.lake_name, **(lake or {})})
         self.lake.catalog().create(self.table)
         self.clock = clock or SystemClock()
         plugin = ListPlugin(self)

@@ -21,6 +21,7 @@ from lakeward.model.schema import Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.protocol.operate import AdoptTable
 from lakeward.protocol.tables import AlterTable, CreateTable, TableAnswer
+from lakeward.spi.capabilities import check_added_columns, check_table
 from lakeward.spi.lake import LakeCatalog
 
 
@@ -81,9 +82,14 @@ class Federation:
             descriptor, properties=properties, bucket_function=choose_function(options.format, descriptor)
         )
         check_bucket_keys(completed)
-        if options.format is not None:
-            self._catalog(options).check_descriptor(path, completed)
+        self._check_fits(path, completed, options)
         return completed, options
+
+    def _check_fits(self, path: TablePath, descriptor: TableDescriptor, options: TableOptions) -> None:
+        """Can the table exist in its lake format? Raises `InvalidTable`, `UnsupportedType`, `UnsupportedBucketKey`."""
+        if options.format is not None:
+            check_table(options.format, self._board.lakes(options.format).capabilities, path, descriptor)
+            self._catalog(options).check_descriptor(path, descriptor)
 
     def _create_in_lake(self, table: TableInfo, options: TableOptions, adopt: bool) -> TableInfo:
         catalog = self._catalog(options)
@@ -159,12 +165,16 @@ class Federation:
     def _alter_lake(self, table: TableInfo, options: TableOptions, change: AlterTable) -> None:
         catalog = self._catalog(options)
         if change.add_columns:
+            assert options.format is not None
+            names = [str(c["name"]) for c in change.add_columns]
+            check_added_columns(options.format, self._board.lakes(options.format).capabilities, table.path, names)
             catalog.add_columns(table, [Column.from_json(c) for c in change.add_columns])
         if change.properties:
             catalog.set_properties(table, _mutable(change.properties))
 
     def _enable_lake(self, table: TableInfo, options: TableOptions) -> None:
         """A lake table that this very table filled before is taken again; anybody else's is refused."""
+        self._check_fits(table.path, table.descriptor, options)
         catalog = self._catalog(options)
         owner = catalog.table_id(table.path) if catalog.exists(table.path) else None
         if owner is not None and owner != table.table_id:

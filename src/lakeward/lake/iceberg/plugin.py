@@ -17,7 +17,6 @@ from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
 from lakeward.spi.lake import LakeStorage, WriteTask
 
 CAPABILITIES = LakeCapabilities(
-    upserts=True,
     delete_encodings=frozenset({DeleteEncoding.POSITIONS, DeleteEncoding.EQUALITY}),
     one_writer_per_bucket=False,
     conditional_commit=True,

@@ -5,10 +5,17 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from lakeward.errors import CommitConflict, CommitUnknown, FaultInjected, LakewardError, ReplacedRowMissing
+from lakeward.errors import (
+    CommitConflict,
+    CommitUnknown,
+    FaultInjected,
+    InvalidRequest,
+    LakewardError,
+    ReplacedRowMissing,
+)
 from lakeward.lake.memory.expiry import plan_expiry
 from lakeward.lake.memory.reconcile import ancestors, describe, load_base
 from lakeward.lake.memory.rows import count_live, find_positions, live_mask
@@ -21,6 +28,7 @@ from lakeward.model.offsetset import OffsetSet
 from lakeward.model.round import LakeBase
 from lakeward.model.table import TableInfo
 from lakeward.model.versioned import pack, unpack
+from lakeward.spi.capabilities import DeleteEncoding
 from lakeward.spi.commit import CommitProperties, Committable, Precondition
 from lakeward.spi.lake import LakeCommitter
 from lakeward.spi.lakefile import LakeSnapshot
@@ -30,8 +38,13 @@ PAYLOAD_KIND, VERSION = "memory-committable", 1
 
 
 class MemoryLakeCommitter(LakeCommitter):
-    def __init__(self, lake: MemoryLake, table: TableInfo) -> None:
-        self._lake, self._info = lake, table
+    def __init__(
+        self,
+        lake: MemoryLake,
+        table: TableInfo,
+        encodings: Set[DeleteEncoding] = frozenset({DeleteEncoding.POSITIONS}),
+    ) -> None:
+        self._lake, self._info, self._encodings = lake, table, encodings
         lake.table(table.path)
 
     def begin(self, round_id: RoundId) -> bytes:
@@ -56,6 +69,8 @@ class MemoryLakeCommitter(LakeCommitter):
         *,
         fence_step: int = 0,
     ) -> Committable:
+        if any(replaced.values()) and DeleteEncoding.POSITIONS not in self._encodings:
+            raise InvalidRequest(what=f"replaced rows of {self._info.path}", reason="this lake merges by key")
         if back := properties.breach(base):
             raise CommitConflict(table=str(self._info.path), round_id=properties.round_id, reason=back, lost=True)
         with self._lake.lock:

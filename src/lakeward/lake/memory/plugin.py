@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 
-from lakeward.errors import UnknownOption
+from lakeward.errors import InvalidConfig, UnknownOption
 from lakeward.lake.memory.catalog import MemoryLakeCatalog
 from lakeward.lake.memory.committer import MemoryLakeCommitter
 from lakeward.lake.memory.maintenance import MemoryLakeMaintenance
@@ -27,7 +28,6 @@ from lakeward.spi.lake import (
 
 NAME = "memory"
 CAPABILITIES = LakeCapabilities(
-    upserts=True,
     delete_encodings=frozenset({DeleteEncoding.POSITIONS, DeleteEncoding.EQUALITY}),
     one_writer_per_bucket=False,
     conditional_commit=True,
@@ -38,25 +38,27 @@ CAPABILITIES = LakeCapabilities(
     snapshot_expiry=True,
 )
 
+NATIVE = replace(CAPABILITIES, delete_encodings=frozenset({DeleteEncoding.NATIVE}), one_writer_per_bucket=True)
+"""With option `deletes = native`: it merges by key itself, as Paimon does."""
+
 _lakes: dict[str, MemoryLake] = {}
 _lock = threading.Lock()
 
 
 class MemoryLakeStorage(LakeStorage):
     name = NAME
-    capabilities = CAPABILITIES
 
-    def __init__(self, lake: MemoryLake) -> None:
-        self.lake = lake
+    def __init__(self, lake: MemoryLake, capabilities: LakeCapabilities = CAPABILITIES) -> None:
+        self.lake, self.capabilities = lake, capabilities
 
     def catalog(self) -> LakeCatalog:
         return MemoryLakeCatalog(self.lake)
 
     def open_writer(self, task: WriteTask) -> LakeWriter:
-        return MemoryLakeWriter(self.lake, task)
+        return MemoryLakeWriter(self.lake, task, self.capabilities.delete_encodings)
 
     def open_committer(self, table: TableInfo) -> LakeCommitter:
-        return MemoryLakeCommitter(self.lake, table)
+        return MemoryLakeCommitter(self.lake, table, self.capabilities.delete_encodings)
 
     def open_reader(self, table: TableInfo) -> LakeReader:
         return MemoryLakeReader(self.lake, table)
@@ -66,11 +68,15 @@ class MemoryLakeStorage(LakeStorage):
 
 
 def load(options: Mapping[str, str]) -> LakeStorage:
-    """The entry point. `name` (default `default`) picks the lake."""
-    unknown = sorted(set(options) - {"name"})
+    """The entry point. `name` (default `default`) picks the lake, `deletes = native` how it takes changes."""
+    unknown = sorted(set(options) - {"name", "deletes"})
     if unknown:
         raise UnknownOption(where="datalake.memory", key=unknown[0], nearest="name")
-    return MemoryLakeStorage(shared_lake(options.get("name", "default")))
+    deletes = options.get("deletes", "positions")
+    if deletes not in ("positions", "native"):
+        raise InvalidConfig(where="datalake.memory.deletes", reason=f"{deletes!r} is not one of positions, native")
+    lake = shared_lake(options.get("name", "default"))
+    return MemoryLakeStorage(lake, NATIVE if deletes == "native" else CAPABILITIES)
 
 
 def shared_lake(name: str) -> MemoryLake:

@@ -3,28 +3,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from lakeward.changelog.columns import adds_row
 from lakeward.errors import InvalidRequest, LakeSchemaBroken, LakeTableGone
 from lakeward.lake.memory.table import DataFile, KeyDeletes, MemoryLake, MemoryTable
 from lakeward.model.faults import fault_point
-from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
+from lakeward.model.schema import BUCKET, CHANGE_TYPE, OFFSET, TIMESTAMP
 from lakeward.model.versioned import pack, unpack
+from lakeward.spi.capabilities import DeleteEncoding
 from lakeward.spi.lake import LakeWriter, WriteTask
 
 HANDLE_KIND, RESULT_KIND, VERSION = "memory-handle", "memory-write-result", 1
 
 
 class MemoryLakeWriter(LakeWriter):
-    def __init__(self, lake: MemoryLake, task: WriteTask) -> None:
+    def __init__(self, lake: MemoryLake, task: WriteTask, encodings: Set[DeleteEncoding]) -> None:
+        self._encodings = encodings
         _, handle, _ = unpack(HANDLE_KIND, VERSION, task.handle)
         self._lake, self._task, self._handle = lake, task, handle
         self._table = _find_table(lake, task, handle)
         self._chunks: list[pa.Table] = []
         self._keys: list[pa.Table] = []
+        self._changes: list[pa.Table] = []
         self._last = -1
         split = task.split
         self._name = (
@@ -50,7 +55,24 @@ class MemoryLakeWriter(LakeWriter):
         fault_point("lake.wrote-batch", path=self._name)
 
     def delete_keys(self, batch: pa.RecordBatch) -> None:
+        self._check_encoding(DeleteEncoding.EQUALITY)
         self._keys.append(pa.table(batch).select(self._handle["primary_key"]))
+        self._store()
+
+    def write_changes(self, batch: pa.RecordBatch) -> None:
+        """Of each key the last change stays. All keys seen take away what older snapshots have of them."""
+        self._check_encoding(DeleteEncoding.NATIVE)
+        self._changes += [pa.table(batch)] if batch.num_rows else []
+        key = self._handle["primary_key"]
+        last = {tuple(row[k] for k in key): row for t in self._changes for row in t.to_pylist()}
+        rows = [r for r in last.values() if adds_row(np.array([r[CHANGE_TYPE]], np.int8))[0]]
+        kept = pa.concat_tables(self._changes, promote_options="default").drop_columns([CHANGE_TYPE])
+        self._keys = [pa.table({k: [values[i] for values in last] for i, k in enumerate(key)}).cast(_of(kept, key))]
+        self._chunks = []
+        self._last = -1
+        ordered = pa.Table.from_pylist([{n: r.get(n) for n in kept.column_names} for r in rows], kept.schema)
+        for chunk in ordered.sort_by(OFFSET).to_batches():
+            self.write(chunk)
         self._store()
 
     def complete(self) -> bytes | None:
@@ -66,6 +88,10 @@ class MemoryLakeWriter(LakeWriter):
 
     def abort(self) -> None:
         self._chunks, self._keys = [], []
+
+    def _check_encoding(self, encoding: DeleteEncoding) -> None:
+        if encoding not in self._encodings:
+            raise InvalidRequest(what=f"deletes of {self._task.split}", reason=f"this lake takes none as {encoding}")
 
     def _store(self) -> None:
         """Puts what there is into storage: after each batch, so that a writer that dies leaves a file behind."""
@@ -91,6 +117,10 @@ class MemoryLakeWriter(LakeWriter):
         if offsets[0] <= self._last or (np.diff(offsets) <= 0).any():
             raise InvalidRequest(what=f"rows of {self._task.split}", reason="their offsets do not ascend")
         self._last = int(offsets[-1])
+
+
+def _of(table: pa.Table, names: list[str]) -> pa.Schema:
+    return pa.schema([table.schema.field(n) for n in names])
 
 
 def _find_table(lake: MemoryLake, task: WriteTask, handle: dict[str, Any]) -> MemoryTable:

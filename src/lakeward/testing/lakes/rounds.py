@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakeward.changelog import Fold
+from lakeward.changelog.columns import without_prev
 from lakeward.model.bucket import Bucket, partition_values
 from lakeward.model.ids import RoundId, SnapshotId, new_round_id
 from lakeward.model.offsets import OffsetRange
@@ -18,6 +19,7 @@ from lakeward.model.round import LakeBase
 from lakeward.model.schema import BUCKET, OFFSET
 from lakeward.model.split import LogSplit
 from lakeward.model.table import TableInfo
+from lakeward.spi.capabilities import DeleteEncoding
 from lakeward.spi.lake import CommitProperties, Committable, LakeSnapshot, LakeStorage, Precondition, WriteTask
 from lakeward.testing.scripted_log import Row, ScriptedLog
 
@@ -51,8 +53,8 @@ class LakeRound:
         return self.stops.get(bucket, self.base.offsets.get(bucket, 0))
 
     def write(self, bucket: Bucket, stop: int | None = None, *, batches: int = 1, attempt: int = 0) -> LakeRound:
-        """Writes the next sub-split of a bucket: from where the last one stopped up to `stop` (default: the
-        log's end).
+        """Writes the next sub-split of a bucket: from where the last one stopped up to `stop` (default: the log's end),
+        folded where the format takes positions, as changes where it merges by key itself.
         """
         start, stop = self.start(bucket), self.log.end(bucket) if stop is None else stop
         fold = Fold(start, stop)
@@ -63,6 +65,11 @@ class LakeRound:
             fold.see(part)
         fold.seal()
         writer = self.lake.open_writer(self.task(bucket, start, stop, attempt))
+        if self.table.is_pk and self.lake.capabilities.encoding(has_prev_offset=True) is DeleteEncoding.NATIVE:
+            for part in parts:
+                writer.write_changes(without_prev(part))
+            self.take(bucket, stop, writer.complete())
+            return self
         for part in parts:
             live = fold.live(part)
             if live.num_rows:

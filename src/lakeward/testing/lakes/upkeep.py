@@ -85,7 +85,7 @@ class UpkeepContract(LakeSuite):
             f.path for f in lake.open_reader(log.table).files(done.reader.load_base().head or SnapshotId(""))
         } <= upkeep.references()
 
-    @needs("upserts", "positions")
+    @needs("upserts")
     def test_delete_files_are_referenced_too(self, lake: LakeStorage) -> None:
         log = self.make_log(lake, primary_key=("id",))
         log.upsert(B0, row(1), row(2))
@@ -168,7 +168,7 @@ class UpkeepContract(LakeSuite):
         assert lake.open_reader(log.table).load_base().offsets == log.ends()
         assert lake_rows(lake, log.table) == log.expected(log.ends())
 
-    @needs("snapshot_expiry", "upserts", "positions", "tags")
+    @needs("snapshot_expiry", "upserts", "tags")
     def test_expiry_deletes_files_that_only_it_referenced(self, lake: LakeStorage) -> None:
         log, ids = self._three_rounds(lake, primary_key=("id",))
         self.foreign_rewrite(lake, log.table)
@@ -185,7 +185,7 @@ class UpkeepContract(LakeSuite):
         LakeRound.plan(lake, log).run()
         assert lake_rows(lake, log.table) == log.expected(log.ends())
 
-    @needs("snapshot_expiry", "upserts", "positions", "tags")
+    @needs("snapshot_expiry", "upserts", "tags")
     def test_a_round_takes_old_snapshots_out_with_its_own_commit(self, lake: LakeStorage) -> None:
         log, _ = self._three_rounds(lake, primary_key=("id",))
         self.foreign_rewrite(lake, log.table)
@@ -217,7 +217,7 @@ class UpkeepContract(LakeSuite):
         assert (totals.rows, totals.data_files, totals.delete_files, totals.snapshots) == (3, 3, 0, 3)
         assert totals.bytes > 0
 
-    @needs("snapshot_expiry", "upserts", "positions", "tags")
+    @needs("snapshot_expiry", "upserts", "tags")
     def test_no_referenced_file_is_ever_deleted(self, lake: LakeStorage) -> None:
         """Rounds, leftovers, foreign rewrites, expiry and sweeps in turn; every retained snapshot stays readable."""
         log = self.make_log(

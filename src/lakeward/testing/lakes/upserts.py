@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from lakeward.changelog.columns import without_prev
 from lakeward.errors import CommitConflict, ReplacedRowMissing
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsetset import OffsetSet
@@ -23,14 +24,17 @@ PK: dict[str, Any] = {"primary_key": ("id",)}
 
 
 class UpsertContract(LakeSuite):
-    @needs("upserts", "positions")
+    @needs("upserts")
     def test_upserts_and_deletes_over_rounds_equal_a_dict(self, lake: LakeStorage) -> None:
         log, chance = self.make_log(lake, **PK), random.Random(5)  # noqa: S311 - a test's script
         for _ in range(8):
             change_randomly(log, chance, 12)
             made = LakeRound.plan(lake, log)
             for bucket in (B0, B1):
-                write_in_sub_splits(made, bucket, chance)
+                if lake.capabilities.one_writer_per_bucket:
+                    made.write(bucket)
+                else:
+                    write_in_sub_splits(made, bucket, chance)
             snapshot = made.commit()
             assert snapshot.offsets == log.ends()
             assert lake_rows(lake, log.table) == log.expected(log.ends())
@@ -84,7 +88,7 @@ class UpsertContract(LakeSuite):
         assert made.results == []
         assert lake_rows(lake, log.table) == []
 
-    @needs("upserts", "positions", "conditional_commit")
+    @needs("upserts", "conditional_commit")
     def test_files_rewritten_by_others_are_resolved_again(self, lake: LakeStorage) -> None:
         log, chance = self.make_log(lake, **PK), random.Random(6)  # noqa: S311 - a test's script
         change_randomly(log, chance, 30)
@@ -116,7 +120,7 @@ class UpsertContract(LakeSuite):
         assert failed.value.offset == 3
         assert lake_rows(lake, log.table) == log.expected({B0: 1})
 
-    @needs("upserts", "positions", "partitions")
+    @needs("upserts", "partitions")
     def test_equal_keys_in_two_partitions_are_two_rows(self, lake: LakeStorage) -> None:
         eu, us = Bucket("eu", 0), Bucket("us", 0)
         columns = {"id": "BIGINT NOT NULL", "name": "STRING", "amount": "DECIMAL(10, 2)", "region": "STRING NOT NULL"}
@@ -127,6 +131,26 @@ class UpsertContract(LakeSuite):
         log.delete(eu, row(1, region="eu"))
         log.upsert(us, row(1, "new", region="us"))
         LakeRound.plan(lake, log).run()
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+    @needs("upserts", "native")
+    def test_of_changes_of_one_key_the_last_counts(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake, **PK)
+        log.upsert(B0, row(1), row(2), row(3))
+        made = LakeRound.plan(lake, log)
+        writer = lake.open_writer(made.task(B0, 0, 3))
+        writer.write_changes(without_prev(log.batch(B0, 0, 3)))
+        made.take(B0, 3, writer.complete())
+        made.commit()
+        start = log.end(B0)
+        log.upsert(B0, row(2, "new"), row(2, "newer"), row(4))
+        log.delete(B0, row(3), row(4), row(9))
+        made = LakeRound.plan(lake, log)
+        writer = lake.open_writer(made.task(B0, start, log.end(B0)))
+        for at in range(start, log.end(B0)):
+            writer.write_changes(without_prev(log.batch(B0, at, at + 1)))
+        made.take(B0, log.end(B0), writer.complete())
+        made.commit()
         assert lake_rows(lake, log.table) == log.expected(log.ends())
 
     @needs("upserts", "equality")

@@ -13,15 +13,17 @@ import numpy as np
 import pyarrow as pa
 
 from lakeward.changelog import Fold, KeyedFold
-from lakeward.changelog.columns import keep_rows, offsets_of
+from lakeward.changelog.columns import keep_rows, offsets_of, with_change, without_prev
 from lakeward.errors import LakewardError, SplitFailed
+from lakeward.model.change import ChangeType
 from lakeward.model.clock import Clock, SystemClock
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.outcome import WriteOutcome
-from lakeward.model.schema import OFFSET
+from lakeward.model.schema import OFFSET, TIMESTAMP
 from lakeward.model.split import LogSplit, SnapshotSplit, Split
+from lakeward.spi.capabilities import DeleteEncoding, check_table
 from lakeward.spi.hot import HotStore, KvSnapshot
 from lakeward.spi.lake import LakeStorage, LakeWriter, WriteTask
 from lakeward.tiering.plugins import PluginCache
@@ -151,9 +153,24 @@ class _SplitWriter:
         return _Written(split.stop)
 
     def _write_changes(self, split: LogSplit, reader: LogReader) -> _Written:
-        if self._store.has_prev_offset:
-            return self._write_folded(split, reader)
-        return self._write_keyed(split, reader)
+        match self._encoding():
+            case DeleteEncoding.POSITIONS:
+                return self._write_folded(split, reader)
+            case DeleteEncoding.EQUALITY:
+                return self._write_keyed(split, reader)
+            case DeleteEncoding.NATIVE:
+                return self._write_native(split, reader)
+
+    def _encoding(self) -> DeleteEncoding:
+        """Raises `InvalidTable` for a lake that cannot take this hot store's changes."""
+        table, has_prev = self._order.table, self._store.has_prev_offset
+        found = self._lake.capabilities.encoding(has_prev_offset=has_prev)
+        if found is None:
+            check_table(
+                self._lake.name, self._lake.capabilities, table.path, table.descriptor, has_prev_offset=has_prev
+            )
+        assert found is not None
+        return found
 
     def _write_folded(self, split: LogSplit, reader: LogReader) -> _Written:
         """The stop is fixed between the passes; what records above it replaced is not in the fold."""
@@ -178,6 +195,14 @@ class _SplitWriter:
             self._write(fold.live(batch))
         return _Written(stop)
 
+    def _write_native(self, split: LogSplit, reader: LogReader) -> _Written:
+        """Every change as it is: the format merges by key."""
+        for batch in reader.read(split.start, split.stop):
+            self._hand_over(without_prev(batch))
+            if self._signal.is_due() and (stop := next_offset(batch)) < split.stop:
+                return _Written(stop)
+        return _Written(split.stop)
+
     def _see(self, split: LogSplit, batches: Iterable[pa.RecordBatch], fold: Fold | KeyedFold) -> int:
         """Pass one; returns the stop, which is short when the split came due on the way."""
         for batch in batches:
@@ -193,7 +218,9 @@ class _SplitWriter:
         """
         snapshot = KvSnapshot(bucket=split.bucket, snapshot_id=split.snapshot_id, log_offset=split.log_offset)
         head = self._order.compare_with
-        if not self._store.has_prev_offset:
+        if self._encoding() is DeleteEncoding.NATIVE:
+            return self._write_native_snapshot(split, snapshot, head)
+        if self._encoding() is DeleteEncoding.EQUALITY:
             return self._write_keyed_snapshot(split, snapshot, head)
         present, replaced = (OffsetSet(), OffsetSet()) if head is None else self._compare(snapshot, head)
         read = [0]
@@ -213,6 +240,18 @@ class _SplitWriter:
         read = [0]
         for batch in self._checked(self._store.read_snapshot(self._order.table, snapshot), read):
             self._write(batch)
+        return _Written(split.stop, OffsetSet(), read[0])
+
+    def _write_native_snapshot(self, split: SnapshotSplit, snapshot: KvSnapshot, head: SnapshotId | None) -> _Written:
+        """Rows of the bucket that the lake has are deleted first, then those of the snapshot come, in offset order."""
+        if head is not None:
+            names = [*self._order.table.descriptor.primary_key, OFFSET, TIMESTAMP]
+            for batch in self._lake.open_reader(self._order.table).scan(head, columns=names, buckets=[split.bucket]):
+                self._signal.check()
+                self._hand_over(with_change(batch, ChangeType.DELETE))
+        read = [0]
+        for batch in sort_by_offset(self._checked(self._store.read_snapshot(self._order.table, snapshot), read)):
+            self._hand_over(with_change(batch, ChangeType.INSERT))
         return _Written(split.stop, OffsetSet(), read[0])
 
     def _without(self, snapshot: KvSnapshot, present: OffsetSet) -> Iterator[pa.RecordBatch]:
@@ -250,6 +289,12 @@ class _SplitWriter:
                 )
             )
         return self._writer
+
+    def _hand_over(self, changes: pa.RecordBatch) -> None:
+        if changes.num_rows:
+            self._open_writer().write_changes(changes)
+            self._rows += changes.num_rows
+        fault_point("split.batch", table=str(self._order.table.path), split=str(self._split), rows=self._rows)
 
     def _write(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows:
