@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which data files a compaction rewrites, and why: pure, printable (design.md 13.1).
+
+A file's class is the power of the fan-in that its live rows reach. Neighbours in offset order are merged when together
+they reach a class above each of them, so every merge lifts every row it writes by a class at least: a row is rewritten
+at most log_fan-in(rows of a full file / rows of a round) times, whatever sizes come in whatever order. Rows, not bytes,
+are counted: they add up exactly, while eight files of one row are hardly larger as one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+from typing import Any
+
+from lakeward.model.bucket import Bucket
+from lakeward.spi.lake import LakeFile
+
+OPEN_BYTES = 1_000_000
+"""What opening a file costs a reader, in bytes that it could have scanned: 10 ms at 100 MB/s."""
+
+DELETED_ROW_BYTES = 100
+"""What a deleted row costs a reader: it is read, looked up and dropped."""
+
+
+class Why(StrEnum):
+    MERGE = "merge"
+    """Small neighbours become a larger file."""
+
+    PURGE = "purge"
+    """Too many of its rows are deleted, or too many deletes by key lie on it."""
+
+    PACK = "pack"
+    """Nothing came to this bucket for a while: what is left is packed once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompactionPolicy:
+    """`quiet_sequence`: a bucket without anything younger than this snapshot's number is packed."""
+
+    fan_in: int = 8
+    target_bytes: int = 128 * 1024 * 1024
+    max_deleted: float = 0.2
+    quiet_sequence: int = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizedFile:
+    """A data file with what of it is alive. A delete file that names several data files counts for each by its rows."""
+
+    file: LakeFile
+    deleted: int
+
+    @property
+    def rows(self) -> int:
+        return self.file.record_count - self.deleted
+
+    @property
+    def bytes(self) -> int:
+        """Of its live rows."""
+        return self.file.size_bytes * self.rows // max(1, self.file.record_count)
+
+    @property
+    def keyed(self) -> int:
+        """Deletes by key that every reader of this file reads as well."""
+        return sum(d.content == "equality" for d in self.file.deletes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedGroup:
+    """Files of one bucket that become one, in offset order."""
+
+    bucket: Bucket
+    files: tuple[SizedFile, ...]
+    why: Why
+
+    @property
+    def bytes(self) -> int:
+        """What is read; about what is written, but for the deleted rows."""
+        return sum(f.file.size_bytes for f in self.files)
+
+    @property
+    def rows(self) -> int:
+        return sum(f.rows for f in self.files)
+
+    @property
+    def deleted(self) -> int:
+        return sum(f.deleted for f in self.files)
+
+    @property
+    def saved_files(self) -> int:
+        """Data and delete files that a reader of these rows no longer opens."""
+        deletes = {d.path for f in self.files for d in f.file.deletes}
+        return len(self.files) + len(deletes) - (1 if self.rows else 0)
+
+    @property
+    def worth(self) -> float:
+        """Bytes of reading that every scan saves, per byte that is rewritten."""
+        return (self.saved_files * OPEN_BYTES + self.deleted * DELETED_ROW_BYTES) / max(1, self.bytes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompactionPlan:
+    """Groups, the most worthwhile first; `most_files`: of any bucket."""
+
+    groups: tuple[PlannedGroup, ...] = ()
+    files: int = 0
+    most_files: int = 0
+
+    @property
+    def saved_files(self) -> int:
+        """The debt: files that need not be there."""
+        return sum(g.saved_files for g in self.groups)
+
+    @property
+    def bytes(self) -> int:
+        return sum(g.bytes for g in self.groups)
+
+    def within(self, bytes: int) -> tuple[PlannedGroup, ...]:
+        """The groups that one compaction rewrites: the best of them, up to so many bytes, one at least."""
+        chosen: list[PlannedGroup] = []
+        for group in self.groups:
+            if chosen and sum(g.bytes for g in chosen) + group.bytes > bytes:
+                break
+            chosen.append(group)
+        return tuple(chosen)
+
+
+def plan_compaction(files: Iterable[LakeFile], policy: CompactionPolicy) -> CompactionPlan:
+    """`files` are those of one snapshot. Files that tell no bucket (others wrote them under another spec) are left."""
+    buckets: dict[Bucket, list[LakeFile]] = defaultdict(list)
+    for file in files:
+        if file.bucket is not None:
+            buckets[file.bucket].append(file)
+    groups = [g for bucket, found in buckets.items() for g in _plan_bucket(bucket, _sized(found), policy)]
+    groups.sort(key=lambda g: (-g.worth, g.bucket, g.files[0].file.path))
+    sizes = [len(found) for found in buckets.values()]
+    return CompactionPlan(groups=tuple(groups), files=sum(sizes), most_files=max(sizes, default=0))
+
+
+def describe_compaction(plan: CompactionPlan) -> list[dict[str, Any]]:
+    """One plain row per group, for `lakeward maintain --explain`."""
+    return [
+        {
+            "bucket": str(g.bucket),
+            "why": str(g.why),
+            "files": len(g.files),
+            "rows": g.rows,
+            "deleted_rows": g.deleted,
+            "saves_files": g.saved_files,
+            "rewrites_bytes": g.bytes,
+        }
+        for g in plan.groups
+    ]
+
+
+def _sized(files: Sequence[LakeFile]) -> list[SizedFile]:
+    """In offset order; files whose offsets nobody knows come last."""
+    named: dict[str, int] = defaultdict(int)
+    for file in files:
+        for delete in file.deletes:
+            named[delete.path] += file.record_count
+    sized = [SizedFile(file=f, deleted=_deleted(f, named)) for f in files]
+    return sorted(sized, key=lambda s: (s.file.offsets is None, s.file.offsets and s.file.offsets.start, s.file.path))
+
+
+def _deleted(file: LakeFile, named: dict[str, int]) -> int:
+    by_position = [d for d in file.deletes if d.content != "equality"]
+    shares = (d.record_count * file.record_count / max(1, named[d.path]) for d in by_position)
+    return min(file.record_count, round(sum(shares)))
+
+
+def _plan_bucket(bucket: Bucket, files: list[SizedFile], policy: CompactionPolicy) -> Iterator[PlannedGroup]:
+    is_quiet = max(n for f in files for n in _sequences(f.file)) <= policy.quiet_sequence
+    taken: set[str] = set()
+    for run in _runs(files, lambda f: _is_open(f, policy)):
+        for part in _packs(run, policy) if is_quiet else _merges(run, _top_class(run, policy.fan_in), policy):
+            taken.update(f.file.path for f in part)
+            yield PlannedGroup(bucket=bucket, files=tuple(part), why=Why.PACK if is_quiet else Why.MERGE)
+    for f in files:
+        if f.file.path not in taken and _is_worn(f, policy):
+            yield PlannedGroup(bucket=bucket, files=(f,), why=Why.PURGE)
+
+
+def _sequences(file: LakeFile) -> Iterator[int]:
+    yield file.sequence
+    yield from (d.sequence for d in file.deletes)
+
+
+def _is_open(f: SizedFile, policy: CompactionPolicy) -> bool:
+    """Still to grow: below half of the target, so that two neighbours fit into one file."""
+    return f.file.offsets is not None and f.bytes * 2 < policy.target_bytes
+
+
+def _is_worn(f: SizedFile, policy: CompactionPolicy) -> bool:
+    """Deletes by key lie on every older file of a bucket: as many as the fan-in are waited for, else each of them would
+    have all files rewritten."""
+    return f.deleted > policy.max_deleted * f.file.record_count or f.keyed >= policy.fan_in
+
+
+def _packs(run: list[SizedFile], policy: CompactionPolicy) -> Iterator[list[SizedFile]]:
+    return (part for part in _cut(run, policy.target_bytes) if len(part) > 1 or part[0].file.deletes)
+
+
+def _merges(run: list[SizedFile], power: int, policy: CompactionPolicy) -> Iterator[list[SizedFile]]:
+    """Neighbours below a class that reach it together; the highest class first, as what it takes is merged once."""
+    if power < 1:
+        return
+    floor = policy.fan_in**power
+    for window in _runs(run, lambda f: f.rows < floor):
+        *full, last = _cut(window, policy.target_bytes)
+        yield from full
+        if _rows(last) >= floor:
+            yield last
+        else:
+            yield from _merges(last, power - 1, policy)
+
+
+def _top_class(run: list[SizedFile], fan_in: int) -> int:
+    power = 0
+    while fan_in ** (power + 1) <= _rows(run):
+        power += 1
+    return power
+
+
+def _rows(files: Iterable[SizedFile]) -> int:
+    return sum(f.rows for f in files)
+
+
+def _runs(files: Iterable[SizedFile], belongs: Callable[[SizedFile], bool]) -> Iterator[list[SizedFile]]:
+    """Neighbours that all belong."""
+    return (list(run) for fits, run in groupby(files, belongs) if fits)
+
+
+def _cut(run: list[SizedFile], bytes: int) -> list[list[SizedFile]]:
+    """Parts of at most so many bytes. All but the last hold at least half of it: two neighbours below that fit."""
+    parts: list[list[SizedFile]] = [[]]
+    size = 0
+    for f in run:
+        if size + f.bytes > bytes:
+            parts.append([])
+            size = 0
+        parts[-1].append(f)
+        size += f.bytes
+    return parts
