@@ -5,8 +5,8 @@
     ├── InvalidConfig           UnknownOption, InvalidOptionValue │   ├── InvalidTable, UnsupportedType,
     UnsupportedBucketKey, InvalidAlter │   ├── InvalidRows             row, column, reason │   ├── InvalidRequest
     malformed HTTP, Flight or plan input │   └── SparkUnsupported, JavaNotFound, UnsafeLake ├── NotFound
-    TableNotFound, PartitionNotFound, SnapshotGone, OffsetOutOfRange, PluginNotFound, │
-    JobNotFound, RoundNotFound ├── AlreadyExists               TableAlreadyExists, LakeMismatch, LakeNotEmpty ├──
+    TableNotFound, SideNotFound, PartitionNotFound, SnapshotGone, OffsetOutOfRange, PluginNotFound
+    ├── AlreadyExists               TableAlreadyExists, LakeMismatch, LakeNotEmpty ├──
     Refused                     Unauthorized, Forbidden, IncompatibleVersion, InsecureBinding ├── HotStoreError
     BucketStopped (BucketUnavailable), CorruptBatch, OutOfSequence, DiskFull, Overloaded, PartitionExpired, │
     DataFolderLocked, DataFolderVersion, WritesPaused, SchemaChanged, │
@@ -210,6 +210,14 @@ class TableNotFound(NotFound):
     table: str
 
 
+class SideNotFound(NotFound):
+    code = "side-not-found"
+    template = "table {table} has no side {side}; it has {sides}"
+    table: str
+    side: str
+    sides: str
+
+
 class PartitionNotFound(NotFound):
     code = "partition-not-found"
     template = "table {table} has no partition {partition}"
@@ -243,18 +251,6 @@ class PluginNotFound(NotFound):
     kind: str
     name: str
     installed: str
-
-
-class JobNotFound(NotFound):
-    code = "job-not-found"
-    template = "no tiering job is called {job!r}; `lakeward jobs` shows those that registered"
-    job: str
-
-
-class RoundNotFound(NotFound):
-    code = "round-not-found"
-    template = "there is no round {round_id}"
-    round_id: str
 
 
 class AlreadyExists(LakewardError):

@@ -28,11 +28,12 @@ from lakeward.lake.iceberg.meta.manifests import FileKey, file_key, load_entries
 from lakeward.lake.iceberg.scan.snapshotfiles import DeleteEntry
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import RoundId, SnapshotId, new_round_id
-from lakeward.model.intent import Intent, IntentKind
+from lakeward.model.intent import Intent
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.round import LakeBase
 from lakeward.model.schema import OFFSET, TIMESTAMP
+from lakeward.model.side import COMPACT
 from lakeward.model.split import LogSplit
 from lakeward.spi.lake import CommitProperties, Committable, Precondition, WriteTask
 
@@ -125,7 +126,7 @@ class Compaction:
                 token=self.base.token,
                 fence=self.base.fence,
                 recorded_at_ms=self.stage.clock.now_ms(),
-                kind=IntentKind.COMPACTION,
+                kind=COMPACT,
             )
         )
 

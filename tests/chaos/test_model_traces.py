@@ -16,7 +16,8 @@ import pytest
 
 from lakeward.coordinator.state.readleases import ReadLeases
 from lakeward.model.expiry import ExpiringSnapshot
-from lakeward.model.ids import SnapshotId, TableId
+from lakeward.model.ids import SnapshotId
+from lakeward.model.side import SideId
 from lakeward.model.table import TablePath
 from lakeward.testing.faults import Faults
 from tests.chaos.plays import Trace, play
@@ -347,9 +348,7 @@ def test_a_lost_database_leaves_orphans_to_a_sweep(tmp_path: Path, faults: Fault
 class WeakLeases(ReadLeases):
     """Expiry that marks nothing where leases are kept."""
 
-    def mark(
-        self, table_id: TableId, snapshots: Iterable[ExpiringSnapshot], token: str | None = None
-    ) -> list[SnapshotId]:
+    def mark(self, side: SideId, snapshots: Iterable[ExpiringSnapshot], token: str | None = None) -> list[SnapshotId]:
         return [s.snapshot_id for s in snapshots]
 
 
@@ -377,7 +376,7 @@ def test_expiry_and_read_leases_exclude_each_other(tmp_path: Path, faults: Fault
         expiry = threading.Thread(target=coordinator.upkeep.expire, args=(record,), daemon=True)
         expiry.start()
         pause.wait_reached()
-        leased = coordinator.leases.take(record.table_id, old, {}, 60.0)
+        leased = coordinator.leases.take(record.id, old, {}, 60.0)
         pause.release()
         expiry.join(20)
         gone = old not in {s.snapshot_id for s in stage.lake.open_reader(record.info).snapshots()}

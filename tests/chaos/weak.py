@@ -285,7 +285,7 @@ class WeakCoordinator(LocalCoordinator):
     def committed(self, path: TablePath) -> Committed:
         """Without `never_behind` it does not say what it knows."""
         found = super().committed(path)
-        return replace(found, offsets=OffsetMap(), round_id=None) if self.weak.off("never_behind") else found
+        return replace(found, offsets=OffsetMap(), token=None) if self.weak.off("never_behind") else found
 
     def check_lease(self, check: LeaseCheck) -> LeaseVerdict:
         verdict = super().check_lease(check)
@@ -294,7 +294,7 @@ class WeakCoordinator(LocalCoordinator):
     def commit(self, report: CommitReport) -> CommitAnswer:
         answer = super().commit(report)
         if self.weak.off("coord_monotone"):
-            self.world.coordinator.board.tables[report.table_id].committed = report.offsets
+            self.world.coordinator.board.tables[report.table_id].first.committed = report.offsets
         return answer
 
 

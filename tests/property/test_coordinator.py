@@ -26,6 +26,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from lakeward.coordinator.kinds import KINDS
+from lakeward.coordinator.kinds.kind import Kind
+from lakeward.coordinator.state.board import STANDS
+from lakeward.coordinator.state.record import LakeSide
 from lakeward.errors import (
     CommitConflict,
     IllegalTransition,
@@ -42,6 +46,7 @@ from lakeward.model.ids import InstanceId, JobName, RoundId, TableId, new_round_
 from lakeward.model.ledger import LedgerKind
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.round import LakeBase
+from lakeward.model.side import COMPACT, TIER, SideId, WorkKind
 from lakeward.model.state import TableState
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.commit import CommitReport, CommittedRange
@@ -64,8 +69,25 @@ SLOTS = 2
 ENABLED = "table.datalake.enabled"
 
 
+Key = tuple[TableId, WorkKind]
+
+
+class Tidying(Kind):
+    """A second kind, for sides that have something in the lake."""
+
+    name = COMPACT
+
+    def is_due(self, side: LakeSide) -> bool:
+        return bool(side.committed)
+
+    def limit_ms(self, side: LakeSide) -> int:
+        return 1_000
+
+
 @dataclass
 class Round:
+    """A piece of work of either kind. A compaction adds no offsets and needs no lake here: what counts is its lease."""
+
     table: HandedOut
     info: TableInfo
     round_id: RoundId | None = None
@@ -84,7 +106,8 @@ class Instance:
 
     name: JobName
     instance: InstanceId
-    rounds: dict[TableId, Round] = field(default_factory=dict)
+    kinds: tuple[WorkKind, ...] = (TIER, COMPACT)
+    rounds: dict[Key, Round] = field(default_factory=dict)
     over: list[Round] = field(default_factory=list)
 
 
@@ -94,9 +117,11 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self.ids = contextlib.ExitStack()
         self.ids.enter_context(repeatable_ids())
         self.folder = Path(tempfile.mkdtemp(prefix="coordinator-"))
-        self.world = CoordinatorWorld(self.folder, sync=False, lease_s=30.0, sweep_s=5.0, quarantine_after=3)
+        self.world = CoordinatorWorld(
+            self.folder, sync=False, kinds=(*KINDS, Tidying), lease_s=30.0, sweep_s=5.0, quarantine_after=3
+        )
         self.instances: list[Instance] = []
-        self.epochs: dict[TableId, int] = {}
+        self.epochs: dict[Key, int] = {}
         self.offsets: dict[TableId, tuple[int, int]] = {}
         self.lake_ends: dict[TableId, int] = {}
         self.surprised: set[TableId] = set()
@@ -169,8 +194,8 @@ class CoordinatorMachine(RuleBasedStateMachine):
             for _, work in self._rounds():
                 work.forgotten = True
             # What is left is the lake: epochs and offsets begin there again.
-            for table_id in list(self.epochs):
-                self.epochs[table_id] = self._lake_epoch(table_id)
+            for table_id, kind in list(self.epochs):
+                self.epochs[table_id, kind] = self._lake_epoch(table_id) if kind == TIER else 0
             self.offsets.clear()
 
     @rule()
@@ -180,17 +205,18 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self.world.coordinator.upkeep.run()
 
     # ---- jobs ----
-    @rule(data=st.data(), name=st.sampled_from(["job-1", "job-2"]), dies=st.booleans())
-    def change_jobs(self, data: st.DataObject, name: str, dies: bool) -> None:
-        """One dies without a word, or one starts: under a new name, or under one that is taken."""
+    @rule(data=st.data(), name=st.sampled_from(["job-1", "job-2"]), dies=st.booleans(), old=st.booleans())
+    def change_jobs(self, data: st.DataObject, name: str, dies: bool, old: bool) -> None:
+        """One dies without a word, or one starts: under a new name, or under one that is taken; it may be of a version
+        that knows rounds only."""
         if dies and len(self.instances) > 1:
             self.instances.remove(data.draw(st.sampled_from(self.instances)))
         else:
-            self._new_instance(name)
+            self._new_instance(name, (TIER,) if old else (TIER, COMPACT))
 
-    def _new_instance(self, name: str) -> Instance:
+    def _new_instance(self, name: str, kinds: tuple[WorkKind, ...] = (TIER, COMPACT)) -> Instance:
         self.made += 1
-        made = Instance(JobName(name), InstanceId(f"i{self.made}"))
+        made = Instance(JobName(name), InstanceId(f"i{self.made}"), kinds)
         self.instances.append(made)
         return made
 
@@ -201,7 +227,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
     def _beat(self, job: Instance, room: int) -> None:
         working = tuple(
-            TableInWork(table_id=r.table.table_id, epoch=r.table.epoch, round_id=r.round_id)
+            TableInWork(table_id=r.table.table_id, kind=r.table.kind, epoch=r.table.epoch, round_id=r.round_id)
             for r in job.rounds.values()
         )
         answer = self._send(job, tiering=working, room=room)
@@ -209,22 +235,26 @@ class CoordinatorMachine(RuleBasedStateMachine):
             return
         for verdict in answer.verdicts:
             if verdict.verdict not in (Verdict.OK, Verdict.FORCE_FINISH):
-                job.over.append(job.rounds.pop(verdict.table_id))
+                job.over.append(job.rounds.pop((verdict.table_id, verdict.kind)))
         for table in answer.tables:
             self._handed(job, table)
 
     def _handed(self, job: Instance, table: HandedOut) -> None:
-        assert table.epoch > self.epochs.get(table.table_id, 0), "an epoch is handed out once"
-        assert table.epoch > self._lake_epoch(table.table_id) or table.table_id in self.surprised, (
-            "and lies above the lake's"
-        )
-        self.epochs[table.table_id] = table.epoch
-        job.rounds[table.table_id] = Round(table=table, info=self.world.hot.load_table(table.path))
+        key = (table.table_id, table.kind)
+        assert table.kind in job.kinds, "a job is handed what it knows"
+        assert key not in job.rounds or job.rounds[key].forgotten, "two of one kind on one side never"
+        assert table.epoch > self.epochs.get(key, 0), "an epoch is handed out once"
+        if table.kind == TIER:
+            above = table.epoch > self._lake_epoch(table.table_id)
+            assert above or table.table_id in self.surprised, "and lies above the lake's"
+        event(f"{table.kind} was handed out")
+        self.epochs[key] = table.epoch
+        job.rounds[key] = Round(table=table, info=self.world.hot.load_table(table.path))
 
     def _send(self, job: Instance, **more: Any) -> Any:
         try:
             return self.world.coordinator.heartbeat(
-                HeartbeatRequest(job=job.name, instance=job.instance, slots=SLOTS, **more)
+                HeartbeatRequest(job=job.name, instance=job.instance, slots=SLOTS, kinds=job.kinds, **more)
             )
         except Superseded:
             # An honest one exits; its rounds live on as a zombie's.
@@ -242,7 +272,6 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self.world.clock.advance(19)
         self._beat(job, SLOTS)
         for work in list(job.rounds.values()):
-            event("a round was handed out")
             if steps > 1:
                 self._plan(job, work)
             if steps > 2:
@@ -276,6 +305,9 @@ class CoordinatorMachine(RuleBasedStateMachine):
             self._fail(job, work, data.draw(st.booleans()), times)
 
     def _plan(self, job: Instance, work: Round) -> None:
+        if work.table.kind == COMPACT:
+            work.round_id = new_round_id()
+            return
         try:
             base = self.world.lake.open_reader(work.info).load_base()
             bounds = self.world.hot.bounds(work.info)
@@ -290,6 +322,9 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
     def _commit_to_lake(self, job: Instance, work: Round, check: bool) -> None:
         """Without the check: a zombie, or a job that does not care. The lake must not."""
+        if work.table.kind == COMPACT:
+            work.landed = work.round_id is not None and (not check or self._holds(job, work))
+            return
         if work.base is None or work.round_id is None or work.landed or work.stop <= work.base.offsets.get(B0, 0):
             return
         if check and not self._holds(job, work):
@@ -321,14 +356,22 @@ class CoordinatorMachine(RuleBasedStateMachine):
             job=job.name,
             instance=job.instance,
             table_id=work.table.table_id,
+            kind=work.table.kind,
             epoch=work.table.epoch,
             round_id=work.round_id,
         )
         return self.world.coordinator.check_lease(check).held
 
     def _report(self, job: Instance, work: Round) -> None:
-        assert work.base is not None
         assert work.round_id is not None
+        if work.table.kind == COMPACT:
+            side = self._side(work)
+            before = None if side is None else (side.committed, side.token, side.generation, side.tier.epoch)
+            self._commit(job, work, work.round_id, OffsetMap({B0: 10**6}), (), LedgerKind.ROUND)
+            after = None if side is None else (side.committed, side.token, side.generation, side.tier.epoch)
+            assert before == after, "a compaction moves no offset"
+            return
+        assert work.base is not None
         start = work.base.offsets.get(B0, 0)
         ranges = (CommittedRange(bucket=B0, range=OffsetRange(start, work.stop), rows=work.stop - start),)
         self._commit(job, work, work.round_id, OffsetMap({B0: work.stop}), ranges, LedgerKind.ROUND)
@@ -352,6 +395,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
             offsets=offsets,
             ranges=ranges,
             kind=kind,
+            work=work.table.kind,
         )
         try:
             before = self.world.coordinator.commit(report)
@@ -363,27 +407,44 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
     def _finish(self, job: Instance, work: Round, force: bool, times: int) -> None:
         done = TableFinished(
-            table_id=work.table.table_id, epoch=work.table.epoch, round_id=work.round_id, force_finished=force
+            table_id=work.table.table_id,
+            kind=work.table.kind,
+            epoch=work.table.epoch,
+            round_id=work.round_id,
+            force_finished=force,
         )
         for _ in range(times):
-            self._send(job, finished=(done,))
+            self._send_end(job, work, finished=(done,))
         self._end(job, work)
 
     def _fail(self, job: Instance, work: Round, given_back: bool, times: int) -> None:
         failed = TableFailed(
             table_id=work.table.table_id,
+            kind=work.table.kind,
             epoch=work.table.epoch,
             round_id=work.round_id,
             error={"code": "lake-unavailable", "message": "down"},
             given_back=given_back,
         )
         for _ in range(times):
-            self._send(job, failed=(failed,))
+            self._send_end(job, work, failed=(failed,))
         self._end(job, work)
 
+    def _send_end(self, job: Instance, work: Round, **ended: Any) -> None:
+        """However work of one kind ends, leases of the other stand."""
+        side = self._side(work)
+        others = [] if side is None else [w for w, _ in side.leases() if w.kind != work.table.kind]
+        if self._send(job, **ended) is not None:
+            assert (
+                side is None
+                or [w for w, _ in side.leases() if w.kind != work.table.kind] == others
+                or (side.state in STANDS)
+            ), "the end of one kind of work leaves the other alone"
+
     def _end(self, job: Instance, work: Round) -> None:
-        if job.rounds.get(work.table.table_id) is work:
-            job.over.append(job.rounds.pop(work.table.table_id))
+        key = (work.table.table_id, work.table.kind)
+        if job.rounds.get(key) is work:
+            job.over.append(job.rounds.pop(key))
 
     @precondition(lambda self: bool(self.instances))
     @rule(
@@ -413,54 +474,59 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
     # ---- what always holds ----
     @invariant()
-    def one_holder_per_table(self) -> None:
-        holders: dict[TableId, set[InstanceId]] = {}
+    def one_holder_per_side_and_kind(self) -> None:
+        holders: dict[Key, set[InstanceId]] = {}
         for job in self.instances:
             for work in (*job.rounds.values(), *job.over):
-                record = self.world.coordinator.board.tables.get(work.table.table_id)
-                lease = None if record is None else record.lease
-                if lease is not None and (lease.job, lease.instance) == (job.name, job.instance) and record is not None:
-                    holders.setdefault(work.table.table_id, set()).add(job.instance)
+                side = self._side(work)
+                for held, lease in side.leases(job.name) if side is not None else ():
+                    if held.kind == work.table.kind and lease.instance == job.instance:
+                        holders.setdefault((work.table.table_id, held.kind), set()).add(job.instance)
         assert all(len(h) == 1 for h in holders.values())
+        sides = self.world.coordinator.board.sides()
         for name in {j.name for j in self.instances}:
-            held = [
-                r for r in self.world.coordinator.board.tables.values() if r.lease is not None and r.lease.job == name
-            ]
-            assert len(held) <= SLOTS, "a job holds no more tables than it has slots"
+            assert sum(1 for s in sides for _ in s.leases(name)) <= SLOTS, "a job holds no more than it has slots"
+        if any(len(list(s.leases())) > 1 for s in sides):
+            event("a round and a compaction of one side at once")
 
     @invariant()
     def epochs_and_offsets_never_go_back(self) -> None:
-        for record in self.world.coordinator.board.tables.values():
-            assert record.epoch >= self.epochs.get(record.table_id, 0) or not record.lake_seen
-            generation, offset = self.offsets.get(record.table_id, (0, 0))
-            now = record.committed.get(B0, 0)
-            assert record.generation > generation or now >= offset
-            self.offsets[record.table_id] = (record.generation, now)
+        for side in self.world.coordinator.board.sides():
+            for work in side.works.values():
+                assert work.epoch >= self.epochs.get((side.table_id, work.kind), 0) or not side.lake_seen
+            generation, offset = self.offsets.get(side.table_id, (0, 0))
+            now = side.committed.get(B0, 0)
+            assert side.generation > generation or now >= offset
+            self.offsets[side.table_id] = (side.generation, now)
 
     @invariant()
     def the_ledger_is_without_gap_or_overlap(self) -> None:
         board = self.world.coordinator.board
-        for record in board.tables.values():
+        for side in board.sides():
             end = 0
-            for _, entry in board.store.load_ledger(record.table_id):
-                if entry.generation == record.generation and entry.kind is not LedgerKind.GAP:
+            for _, entry in board.store.load_ledger(side.id):
+                if entry.generation == side.generation and entry.kind is not LedgerKind.GAP:
                     assert entry.range.start == end, f"{entry} does not begin at {end}"
                     end = entry.range.stop
-            assert end == record.committed.get(B0, 0)
+            assert end == side.committed.get(B0, 0)
 
     @invariant()
     def retention_believes_the_lake_alone(self) -> None:
-        for record in self.world.coordinator.board.tables.values():
-            offset = self.world.coordinator.retention.lake_offset(record.table_id, B0)
-            assert offset is None or offset <= self.lake_ends.get(record.table_id, 0)
+        for table_id in self.world.coordinator.board.tables:
+            offset = self.world.coordinator.retention.lake_offset(table_id, B0)
+            assert offset is None or offset <= self.lake_ends.get(table_id, 0)
 
     @invariant()
-    def only_tiering_tables_are_leased(self) -> None:
-        for record in self.world.coordinator.board.tables.values():
-            assert (record.lease is not None) == (record.state is TableState.TIERING)
-            assert record.state is not TableState.DISABLED or not record.options.enabled
+    def rounds_are_leased_in_tiering_and_nothing_where_work_stands(self) -> None:
+        for side in self.world.coordinator.board.sides():
+            assert (side.tier.lease is not None) == (side.state is TableState.TIERING)
+            assert side.state not in STANDS or not any(side.leases())
+            assert side.state is not TableState.DISABLED or not side.options.enabled
 
     # ---- help ----
+    def _side(self, work: Round) -> LakeSide | None:
+        return self.world.coordinator.board.side(SideId(work.table.table_id))
+
     def _rounds(self) -> list[tuple[Instance, Round]]:
         """Every round that somebody may still go on with."""
         return [(j, r) for j in self.instances for r in (*j.rounds.values(), *j.over)]

@@ -15,7 +15,7 @@ from lakeward.errors import InvalidRequest
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.codec import encode
-from lakeward.protocol.operate import AdoptTable, RepairChoice, ResyncTable
+from lakeward.protocol.operate import AdoptTable, ResyncChoice, ResyncTable
 
 if TYPE_CHECKING:
     from lakeward.client import Client
@@ -189,7 +189,7 @@ def resync(
     """The next round makes lake and hot store meet again, after either was restored or rolled back.
 
     Example: lakeward table resync shop.orders"""
-    choice = RepairChoice.GAP if gap else RepairChoice.RESYNC
+    choice = ResyncChoice.GAP if gap else ResyncChoice.RESYNC
     with open_client(server) as client:
         path = routes.RESYNC.format(table=TablePath.parse(table))
         body = client.server.ask("POST", path, encode(ResyncTable(choice=choice)), repeatable=False)

@@ -4,9 +4,11 @@ lake while it holds the lock."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from lakeward.coordinator.desk import Desk
+from lakeward.coordinator.kinds import KINDS
+from lakeward.coordinator.kinds.kind import Kind
 from lakeward.coordinator.lake.commits import Commits
 from lakeward.coordinator.lake.expiry import Expiry
 from lakeward.coordinator.lake.lakes import Lakes
@@ -28,6 +30,7 @@ from lakeward.coordinator.upkeep import Upkeep
 from lakeward.model.clock import Clock
 from lakeward.model.ids import LeaseId, RoundId, SnapshotId, TableId
 from lakeward.model.intent import Intent
+from lakeward.model.side import DEFAULT_SIDE, TIER, SideId, SideName, WorkKind
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
@@ -37,7 +40,7 @@ from lakeward.protocol.operate import (
     CoordinatorStatus,
     LedgerAnswer,
     QueueEntry,
-    RepairChoice,
+    ResyncChoice,
     TierNowAnswer,
 )
 from lakeward.protocol.readplan import ReadPlan
@@ -56,9 +59,10 @@ class Coordinator:
         lakes: Callable[[str], LakeStorage],
         clock: Clock,
         options: CoordinatorOptions | None = None,
+        kinds: Sequence[type[Kind]] = KINDS,
     ) -> None:
         self.board = Board(store, hot, lakes, clock, options or CoordinatorOptions())
-        self.schedule = Schedule(self.board)
+        self.schedule = Schedule(self.board, kinds)
         self.desk = Desk(self.board, self.schedule)
         self.commits = Commits(self.board)
         self.intents = BoardIntents(self.board)
@@ -71,7 +75,7 @@ class Coordinator:
         self.views = StatusDesk(self.board, self.schedule, self.lakes)
         self.forecast = Forecast(self.board, self.schedule)
         self.expiry = Expiry(self.board, self.leases, self.views)
-        self.upkeep = Upkeep(self.board, self.schedule, self.lakes, self.expiry, self.intents, self.views, self.commits)
+        self.upkeep = Upkeep(self.board, self.schedule, self.lakes, self.expiry, self.views, self.commits)
 
     def open(self) -> None:
         """Loads the state, meets it with the hot store's tables, and checks the lakes. Raises `InvalidConfig`."""
@@ -112,14 +116,14 @@ class Coordinator:
     def check_lease(self, check: LeaseCheck) -> LeaseVerdict:
         return self.expiry.grant(check, self.desk.check_lease(check))
 
-    def committed(self, path: TablePath) -> Committed:
-        return self.commits.committed(path)
+    def committed(self, path: TablePath, side: SideName | None = None) -> Committed:
+        return self.commits.committed(path, side)
 
     def commit(self, report: CommitReport) -> CommitAnswer:
         return self.commits.commit(report)
 
-    def knows_round(self, table_id: TableId, round_id: RoundId) -> bool:
-        return self.commits.knows_round(table_id, round_id)
+    def knows_round(self, table_id: TableId, round_id: RoundId, side: SideName = DEFAULT_SIDE) -> bool:
+        return self.commits.knows_round(SideId(table_id, side), round_id)
 
     def record_intent(self, intent: Intent) -> None:
         self.intents.record(intent)
@@ -128,8 +132,10 @@ class Coordinator:
         self.intents.abandon(round_id)
 
     # ---- readers ----
-    def read_plan(self, path: TablePath, *, lease_s: float = 60.0, at_least: str | None = None) -> ReadPlan:
-        return self.plans.plan(path, lease_s=lease_s, at_least=at_least)
+    def read_plan(
+        self, path: TablePath, *, lease_s: float = 60.0, at_least: str | None = None, side: SideName | None = None
+    ) -> ReadPlan:
+        return self.plans.plan(path, side, lease_s=lease_s, at_least=at_least)
 
     def renew_read(self, lease_id: LeaseId, lease_s: float, snapshot_id: SnapshotId | None = None) -> None:
         self.leases.renew(lease_id, lease_s, snapshot_id)
@@ -154,14 +160,14 @@ class Coordinator:
     def tick(self) -> None:
         self.schedule.tick()
 
-    def read_lake(self, path: TablePath) -> bool:
+    def read_lake(self, path: TablePath, side: SideName | None = None) -> bool:
         with self.board.lock:
-            record = self.board.find(path)
-        return self.lakes.read(record)
+            found = self.board.find(path, side)
+        return self.lakes.read(found)
 
     def read_lakes(self) -> int:
         """Reads the lake side of every table that was not read since start; returns how many answered."""
-        return sum(self.lakes.read(record) for record in self.lakes.unseen())
+        return sum(self.lakes.read(side) for side in self.lakes.unseen())
 
     # ---- for people --------------------------------------------------------------------------------------------------
     def status(self) -> CoordinatorStatus:
@@ -173,40 +179,45 @@ class Coordinator:
     def admission(self, query: AdmissionQuery) -> AdmissionAnswer:
         return self.forecast.answer(query)
 
-    def table_status(self, path: TablePath) -> TableStatus:
-        return self.views.table(path)
-
-    def table_figures(self) -> dict[TableId, dict[str, float]]:
-        return self.views.table_figures()
+    def table_status(self, path: TablePath, side: SideName | None = None) -> TableStatus:
+        return self.views.table(path, side)
 
     def jobs(self) -> list[JobStatus]:
         return self.views.jobs()
 
-    def rounds(self, path: TablePath | None = None, limit: int = 100) -> list[RoundStatus]:
-        return self.views.rounds(path, limit)
+    def rounds(
+        self,
+        path: TablePath | None = None,
+        limit: int = 100,
+        side: SideName | None = None,
+        kind: WorkKind | None = None,
+    ) -> list[RoundStatus]:
+        return self.views.rounds(path, limit, side, kind)
 
     def queue(self) -> list[QueueEntry]:
         return self.views.queue()
 
-    def ledger(self, path: TablePath, limit: int = 1_000, before: int | None = None) -> LedgerAnswer:
-        return self.views.ledger(path, limit, before)
+    def ledger(
+        self, path: TablePath, limit: int = 1_000, before: int | None = None, side: SideName | None = None
+    ) -> LedgerAnswer:
+        return self.views.ledger(path, limit, before, side)
 
-    def explain(self, path: TablePath) -> LagExplanation:
-        last = next(iter(self.views.rounds(path, 1)), None)
+    def explain(self, path: TablePath, side: SideName | None = None) -> LagExplanation:
+        last = next(iter(self.views.rounds(path, 1, side, TIER)), None)
         with self.board.lock:
-            record = self.board.find(path)
-            self.board.look(record)  # what was written since the last tick waits too
-            return explain(record, self.board.clock.now_ms(), last, self.views.is_served(record))
+            found = self.board.find(path, side)
+            self.board.look(found)  # what was written since the last tick waits too
+            return explain(found, self.board.clock.now_ms(), last, self.views.is_served(found))
 
     # ---- for operators -----------------------------------------------------------------------------------------------
-    def pause(self, path: TablePath) -> None:
-        self.operations.pause(path)
+    def pause(self, path: TablePath, side: SideName | None = None) -> None:
+        self.operations.pause(path, side)
 
-    def resume(self, path: TablePath) -> None:
-        self.operations.resume(path)
+    def resume(self, path: TablePath, side: SideName | None = None) -> None:
+        self.operations.resume(path, side)
 
-    def ask_now(self, path: TablePath) -> Asked:
-        return self.operations.ask_now(path)
+    def ask_now(self, path: TablePath, side: SideName | None = None) -> Asked:
+        return self.operations.ask_now(path, side)
 
     def check_asked(self, asked: Asked, limit_s: float | None = None) -> TierNowAnswer | None:
         """None before the lake has it; `TimedOut` at the limit."""
@@ -215,8 +226,8 @@ class Coordinator:
             self.operations.check_limit(asked, self.operations.limit(limit_s))
         return done
 
-    def tier_now(self, path: TablePath, limit_s: float | None = None) -> TierNowAnswer:
-        return self.operations.tier_now(path, limit_s)
+    def tier_now(self, path: TablePath, limit_s: float | None = None, side: SideName | None = None) -> TierNowAnswer:
+        return self.operations.tier_now(path, limit_s, side)
 
-    def repair(self, path: TablePath, choice: RepairChoice) -> None:
-        self.operations.repair(path, choice)
+    def resync(self, path: TablePath, choice: ResyncChoice, side: SideName | None = None) -> None:
+        self.operations.resync(path, choice, side)

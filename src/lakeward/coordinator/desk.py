@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from lakeward.coordinator.schedule.backoff import backoff_ms
+from lakeward.coordinator.kinds.kind import Kind
 from lakeward.coordinator.schedule.estimate import RoundSample
 from lakeward.coordinator.schedule.schedule import Schedule
-from lakeward.coordinator.state.board import Board
+from lakeward.coordinator.state.board import STANDS, Board
 from lakeward.coordinator.state.jobs import JobRecord
-from lakeward.coordinator.state.record import Lease, TableRecord
-from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, TableId
+from lakeward.coordinator.state.record import LakeSide
+from lakeward.coordinator.state.work import Lease, Work
+from lakeward.model.ids import InstanceId, JobName, RoundId
 from lakeward.model.round import RoundPhases, RoundResult
-from lakeward.model.state import TableState
+from lakeward.model.side import SideId
 from lakeward.protocol.heartbeat import (
     HandedOut,
     HeartbeatAnswer,
@@ -26,13 +27,12 @@ from lakeward.protocol.heartbeat import (
 )
 from lakeward.protocol.views import RoundStatus
 
-_S = TableState
-_NO_WORK = frozenset({_S.PAUSED, _S.QUARANTINED, _S.DISABLED})
+Reported = TableInWork | TableFinished | TableFailed | LeaseCheck
 
 
 class Desk:
     def __init__(self, board: Board, schedule: Schedule) -> None:
-        self._board, self._schedule = board, schedule
+        self._board, self._schedule, self._kinds = board, schedule, schedule.kinds
 
     # ---- heartbeat ----
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
@@ -71,150 +71,126 @@ class Desk:
         return job
 
     def _give_back_all(self, job: JobName, reason: str) -> None:
-        for record in self._board.tables.values():
-            if record.lease is not None and record.lease.job == job:
-                self._board.enter(record, _S.PENDING, reason)
+        for side in self._board.sides():
+            for work, _ in side.leases(job):
+                self._kinds[work.kind].give_back(side, work, reason)
 
     def _hand_out(self, job: JobRecord, request: HeartbeatRequest) -> list[HandedOut]:
-        held = sum(1 for r in self._board.tables.values() if r.lease is not None and r.lease.job == job.name)
-        room = min(request.room, max(0, job.slots - held))
-        return self._schedule.hand_out(job, room) if room > 0 else []
+        """A job gets the kinds that it knows; what one kind leaves of its room is the next one's."""
+        held = sum(1 for side in self._board.sides() for _ in side.leases(job.name))
+        room, granted = min(request.room, job.slots - held), list[HandedOut]()
+        for kind in self._kinds.values():
+            if kind.name in job.kinds and len(granted) < room:
+                granted += [self._grant(kind, side, job) for side in kind.choose(job.pool, room - len(granted))]
+        return granted
+
+    def _grant(self, kind: Kind, side: LakeSide, job: JobRecord) -> HandedOut:
+        now, work = self._board.clock.monotonic(), side.work(kind.name)
+        waited_ms = kind.begin(side, work)
+        work.lease = Lease(
+            job=job.name,
+            instance=job.instance,
+            granted_at_ms=self._board.clock.now_ms(),
+            waited_ms=waited_ms,
+            backlog_bytes=side.waiting.bytes,
+            until=now + kind.lease_s,
+            granted_at=now,
+        )
+        self._board.touch(side)
+        return kind.handed_out(side, work, work.lease)
 
     def _next_beat_ms(self, job: JobRecord, room: int) -> int:
         """Sooner when something may start here before the next ordinary beat."""
         beat_ms = int(1_000 * self._board.options.beat_s)
         return beat_ms if room <= 0 else max(100, int(min(beat_ms, self._schedule.next_ms(job.pool))))
 
-    # ---- one table of a beat ----
-    def _held(self, request: HeartbeatRequest, table_id: TableId, epoch: Epoch) -> tuple[TableRecord, Lease] | str:
-        return self._find_lease(request.job, request.instance, table_id, epoch)
-
-    def _find_lease(
-        self, job: JobName, instance: InstanceId, table_id: TableId, epoch: Epoch
-    ) -> tuple[TableRecord, Lease] | str:
-        """The record and its lease if this instance holds it under this epoch; else the reason why not, in words."""
-        record = self._board.tables.get(table_id)
-        if record is None:
+    # ---- one piece of work of a beat ----
+    def _held(self, job: JobName, instance: InstanceId, said: Reported) -> tuple[LakeSide, Work, Lease] | str:
+        """The side and its lease if this instance holds it under this epoch; else the reason why not, in words."""
+        side = self._board.side(_side_id(said))
+        if side is None:
             return "the table was dropped"
-        if record.state in _NO_WORK:
-            return f"the table is {record.state}: {record.reason or 'by call'}"
-        if record.lease is None:
-            return (
-                f"nobody holds the lease, epoch {record.epoch} is {record.state}: "
-                f"{record.reason or 'it was given back'}"
-            )
-        if (record.lease.job, record.lease.instance) != (job, instance):
-            return f"epoch {record.epoch} is leased to job {record.lease.job}, instance {record.lease.instance}"
-        if record.epoch != epoch:
-            return f"epoch {epoch} is not current, {record.epoch} is"
-        return record, record.lease
+        if side.state in STANDS:
+            return f"the table is {side.state}: {side.reason or 'by call'}"
+        work = side.works.get(said.kind)
+        if work is None or work.lease is None:
+            why = side.reason or "it was given back"
+            return f"nobody holds the lease, epoch {work.epoch if work else 0} is {side.state}: {why}"
+        if (work.lease.job, work.lease.instance) != (job, instance):
+            return f"epoch {work.epoch} is leased to job {work.lease.job}, instance {work.lease.instance}"
+        if work.epoch != said.epoch:
+            return f"epoch {said.epoch} is not current, {work.epoch} is"
+        return side, work, work.lease
 
-    def _refusal(self, table_id: TableId, reason: str, round_id: RoundId | None) -> TableVerdict:
-        record = self._board.tables.get(table_id)
-        verdict = Verdict.FENCED
-        if record is None:
-            verdict = Verdict.DROPPED
-        elif record.state in _NO_WORK:
-            verdict = Verdict.PAUSED
-        return TableVerdict(table_id=table_id, verdict=verdict, reason=reason, round_id=round_id)
+    def _refuse(self, said: Reported, reason: str) -> TableVerdict:
+        side = self._board.side(_side_id(said))
+        if side is None:
+            return _verdict(said, Verdict.DROPPED, reason)
+        return _verdict(said, Verdict.PAUSED if side.state in STANDS else Verdict.FENCED, reason)
 
     def _renew(self, request: HeartbeatRequest, table: TableInWork) -> TableVerdict:
-        held = self._held(request, table.table_id, table.epoch)
+        held = self._held(request.job, request.instance, table)
         if isinstance(held, str):
-            return self._refusal(table.table_id, held, table.round_id)
-        record, lease = held
-        now = self._board.clock.monotonic()
-        lease.until, lease.progress = now + self._board.options.lease_s, table.progress
-        if not self._bind(record, lease, table.round_id):
-            return self._refusal(table.table_id, f"this lease went on with round {lease.round_id}", table.round_id)
-        limit = record.options.round_limit_ms
-        over = 1_000 * (now - lease.granted_at) > limit
-        reason = f"the round has taken longer than its limit of {limit} ms" if over else ""
-        verdict = Verdict.FORCE_FINISH if over else Verdict.OK
-        return TableVerdict(table_id=table.table_id, verdict=verdict, reason=reason, round_id=table.round_id)
+            return self._refuse(table, held)
+        side, _, lease = held
+        kind, now = self._kinds[table.kind], self._board.clock.monotonic()
+        lease.until, lease.progress = now + kind.lease_s, table.progress
+        if not self._bind(side, lease, table.round_id):
+            return self._refuse(table, f"this lease went on with round {lease.round_id}")
+        limit = kind.limit_ms(side)
+        if 1_000 * (now - lease.granted_at) > limit:
+            return _verdict(table, Verdict.FORCE_FINISH, f"the round has taken longer than its limit of {limit} ms")
+        return _verdict(table, Verdict.OK)
 
-    def _bind(self, record: TableRecord, lease: Lease, round_id: RoundId | None) -> bool:
-        """A lease may go on with a new round (after a lost race), never back to an older one."""
-        if round_id is None or round_id == lease.round_id:
-            return True
-        if round_id in lease.past_rounds:
-            return False
-        if lease.round_id is not None:
-            lease.past_rounds.append(lease.round_id)
-        lease.round_id = round_id
-        self._board.touch(record)
-        return True
+    def _bind(self, side: LakeSide, lease: Lease, round_id: RoundId | None) -> bool:
+        before = lease.round_id
+        bound = lease.bind(round_id)
+        if lease.round_id != before:
+            self._board.touch(side)
+        return bound
 
     def _end(self, request: HeartbeatRequest, ended: TableFinished | TableFailed) -> TableVerdict:
-        record = self._board.tables.get(ended.table_id)
-        if record is not None and record.last_finish == (ended.epoch, request.instance):
-            return TableVerdict(
-                table_id=ended.table_id, verdict=Verdict.OK, reason="recorded before", round_id=ended.round_id
-            )
-        held = self._held(request, ended.table_id, ended.epoch)
+        side = self._board.side(_side_id(ended))
+        work = None if side is None else side.works.get(ended.kind)
+        if work is not None and work.last_finish == (ended.epoch, request.instance):
+            return _verdict(ended, Verdict.OK, "recorded before")
+        held = self._held(request.job, request.instance, ended)
         if isinstance(held, str):
-            return self._refusal(ended.table_id, held, ended.round_id)
+            return self._refuse(ended, held)
+        held[1].last_finish = (ended.epoch, request.instance)
         if isinstance(ended, TableFinished):
-            self._record_finish(*held, ended, request)
+            self._record_finish(*held, ended)
         else:
-            self._record_failure(*held, ended, request)
-        return TableVerdict(table_id=ended.table_id, verdict=Verdict.OK, round_id=ended.round_id)
+            self._record_failure(*held, ended)
+        return _verdict(ended, Verdict.OK)
 
-    def _record_finish(
-        self, record: TableRecord, lease: Lease, finished: TableFinished, request: HeartbeatRequest
-    ) -> None:
-        board = self._board
-        duration_ms = 1_000 * (board.clock.monotonic() - lease.granted_at)
-        record.last_finish = (finished.epoch, request.instance)
-        record.last_tiered_at_ms, record.last_duration_ms = board.clock.now_ms(), int(duration_ms)
-        record.caught_up_at_ms = max(record.caught_up_at_ms, finished.caught_up_at_ms or 0)
-        record.failures_in_a_row, record.error = 0, None
+    def _record_finish(self, side: LakeSide, work: Work, lease: Lease, finished: TableFinished) -> None:
+        duration_ms = 1_000 * (self._board.clock.monotonic() - lease.granted_at)
+        work.last_duration_ms = int(duration_ms)
+        work.forgive()
         if finished.result is not None:
-            record.estimate = record.estimate.with_sample(
-                RoundSample(duration_ms=duration_ms, backlog_bytes=lease.backlog_bytes)
-            )
-            record.lake.rows = finished.result.lake_rows if finished.result.lake_rows is not None else record.lake.rows
-            record.lake.bytes = (
-                finished.result.lake_bytes if finished.result.lake_bytes is not None else record.lake.bytes
-            )
-            self._store_round(record, lease, "force-finished" if finished.force_finished else "done", finished.result)
-        board.enter(record, _S.TIERED)
-        board.enter(record, _S.PENDING if finished.force_finished else _S.SCHEDULED)
-        board.look(record)
-        if record.asked is not None and (record.covers(record.asked) or record.waiting.oldest_at_ms is None):
-            record.asked = None
+            sample = RoundSample(duration_ms=duration_ms, backlog_bytes=lease.backlog_bytes)
+            work.estimate = work.estimate.with_sample(sample)
+            outcome = "force-finished" if finished.force_finished else "done"
+            self._store_round(side, work, lease, outcome, finished.result)
+        self._kinds[work.kind].finished(side, work, finished)
 
-    def _record_failure(
-        self, record: TableRecord, lease: Lease, failed: TableFailed, request: HeartbeatRequest
-    ) -> None:
-        board = self._board
-        record.last_finish = (failed.epoch, request.instance)
-        reason = str(failed.error.get("message") or failed.error.get("code") or "no reason given")
+    def _record_failure(self, side: LakeSide, work: Work, lease: Lease, failed: TableFailed) -> None:
+        kind, reason = self._kinds[work.kind], str(failed.error.get("message") or failed.error.get("code") or "")
+        reason = reason or "no reason given"
         if failed.given_back:
-            board.enter(record, _S.PENDING, f"given back by job {lease.job}: {reason}")
+            kind.give_back(side, work, f"given back by job {lease.job}: {reason}")
             return
-        record.failures += 1
-        record.failures_in_a_row += 1
-        record.error = failed.error
-        self._store_round(record, lease, "failed", None, failed)
-        board.enter(record, _S.FAILED, reason)
-        if record.failures_in_a_row >= board.options.quarantine_after:
-            board.enter(
-                record, _S.QUARANTINED, f"{record.failures_in_a_row} rounds failed in a row, the last one: {reason}"
-            )
-            return
-        wait = backoff_ms(
-            record.failures_in_a_row,
-            first_s=board.options.backoff_s,
-            limit_s=board.options.backoff_limit_s,
-            jitter=board.options.backoff_jitter,
-            seed=f"{board.options.seed}/{record.table_id}",
-        )
-        board.retry_after(record, wait)
+        work.failures += 1
+        work.failures_in_a_row += 1
+        work.error = failed.error
+        self._store_round(side, work, lease, "failed", None, failed)
+        kind.failed(side, work, reason)
 
     def _store_round(
         self,
-        record: TableRecord,
+        side: LakeSide,
+        work: Work,
         lease: Lease,
         outcome: str,
         result: RoundResult | None,
@@ -224,8 +200,10 @@ class Desk:
         phases = result.phases if result is not None else RoundPhases()
         status = RoundStatus(
             round_id=(result.round_id if result is not None else None) or lease.round_id or RoundId(""),
-            path=record.info.path,
-            epoch=record.epoch,
+            path=side.info.path,
+            side=side.name,
+            kind=work.kind,
+            epoch=work.epoch,
             job=lease.job,
             outcome=outcome,
             started_at_ms=lease.granted_at_ms,
@@ -238,8 +216,8 @@ class Desk:
             files=0 if result is None else result.files,
             error=None if failed is None else failed.error,
         )
-        record.totals.add(status)
-        self._board.add_round(record.table_id, status)
+        work.totals.add(status)
+        self._board.add_round(side, status)
 
     # ---- lease check ----
     def check_lease(self, check: LeaseCheck) -> LeaseVerdict:
@@ -248,11 +226,21 @@ class Desk:
             job = self._board.jobs.get(check.job)
             if job is not None and check.instance in job.past:
                 return LeaseVerdict(held=False, reason=f"instance {check.instance} was replaced by {job.instance}")
-            held = self._find_lease(check.job, check.instance, check.table_id, check.epoch)
+            held = self._held(check.job, check.instance, check)
             if isinstance(held, str):
                 return LeaseVerdict(held=False, reason=held)
-            record, lease = held
-            if not self._bind(record, lease, check.round_id):
+            side, work, lease = held
+            if not self._bind(side, lease, check.round_id):
                 return LeaseVerdict(held=False, reason=f"this lease went on with round {lease.round_id}")
-            lease.until = self._board.clock.monotonic() + self._board.options.lease_s
+            lease.until = self._board.clock.monotonic() + self._kinds[work.kind].lease_s
             return LeaseVerdict(held=True)
+
+
+def _side_id(said: Reported) -> SideId:
+    return SideId(said.table_id, said.side)
+
+
+def _verdict(said: Reported, verdict: Verdict, reason: str = "") -> TableVerdict:
+    return TableVerdict(
+        table_id=said.table_id, side=said.side, kind=said.kind, verdict=verdict, reason=reason, round_id=said.round_id
+    )

@@ -17,11 +17,11 @@ from lakeward.coordinator.schedule.schedule import Schedule
 from lakeward.coordinator.show.status import StatusDesk
 from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.intents import BoardIntents
-from lakeward.coordinator.state.record import TableRecord
+from lakeward.coordinator.state.record import LakeSide
 from lakeward.errors import LakewardError
 from lakeward.lake.orphans import OrphanOptions, OrphanRemoval, OrphanReport
-from lakeward.model.ids import TableId
 from lakeward.model.round import LakeBase
+from lakeward.model.side import SideId
 from lakeward.model.state import TableState
 
 log = logging.getLogger(__name__)
@@ -38,13 +38,12 @@ class Upkeep:
         schedule: Schedule,
         lakes: Lakes,
         expiry: Expiry,
-        intents: BoardIntents,
         status: StatusDesk,
         commits: Commits,
     ) -> None:
         self._board, self._schedule, self._lakes, self._expiry = board, schedule, lakes, expiry
-        self._intents, self._status, self._commits = intents, status, commits
-        self._swept_at: dict[TableId, float] = {}
+        self._status, self._commits = status, commits
+        self._swept_at: dict[SideId, float] = {}
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -79,10 +78,10 @@ class Upkeep:
     # ---- one round ----
     def read_lakes(self) -> None:
         """Tables whose lake was not read since start, then those whose offsets retention waits for."""
-        for record in [*self._lakes.unseen(), *self._lakes.unconfirmed()]:
+        for side in [*self._lakes.unseen(), *self._lakes.unconfirmed()]:
             if self._stop.is_set():
                 return
-            self._lakes.read(record)
+            self._lakes.read(side)
 
     def run(self) -> None:
         self._expiry.leases.sweep()
@@ -93,83 +92,83 @@ class Upkeep:
     def remove_orphans(self) -> None:
         self._each(self.remove_orphans_of)
 
-    def _each(self, work: Callable[[TableRecord], int], also: Callable[[TableRecord], bool] = lambda _: False) -> None:
+    def _each(self, work: Callable[[LakeSide], int], also: Callable[[LakeSide], bool] = lambda _: False) -> None:
         with self._board.lock:
-            seen = [r for r in self._board.tables.values() if r.options.enabled and r.lake_seen]
-            records = [r for r in seen if r.options.maintained or also(r)]
-        for record in records:
+            seen = [s for s in self._board.sides() if s.options.enabled and s.lake_seen]
+            sides = [s for s in seen if s.options.maintained or also(s)]
+        for side in sides:
             if self._stop.is_set():
                 return
-            self._try(record, work)
+            self._try(side, work)
 
-    def _try(self, record: TableRecord, work: Callable[[TableRecord], int]) -> None:
+    def _try(self, side: LakeSide, work: Callable[[LakeSide], int]) -> None:
         """Trouble with one table's lake is noted and keeps no other from its upkeep."""
         try:
-            work(record)
+            work(side)
         except LakewardError as error:
-            log.warning("upkeep of %s: %s", record.name, error)
+            log.warning("upkeep of %s: %s", side.label, error)
 
-    def expire(self, record: TableRecord) -> int:
-        return self._expiry.run(record)
+    def expire(self, side: LakeSide) -> int:
+        return self._expiry.run(side)
 
-    def remove_orphans_of(self, record: TableRecord) -> int:
+    def remove_orphans_of(self, side: LakeSide) -> int:
         """By intents each time; once in a long while by listing everything, in case intents were lost. Returns the
         bytes freed.
         """
-        storage = self._board.lake_of(record)
+        storage = self._board.lake_of(side)
         if storage is None:
             return 0
         options = self._board.options
         removal = OrphanRemoval(
             storage,
-            record.info,
+            side.info,
             clock=self._board.clock,
             options=OrphanOptions(
                 grace_ms=int(1_000 * options.orphan_grace_s), max_age_ms=int(1_000 * options.round_max_age_s)
             ),
-            hold=lambda: self.hold(record),
-            adopt=lambda base: self._adopt(record, base),
+            hold=lambda: self.hold(side),
+            adopt=lambda base: self._adopt(side, base),
         )
-        report = removal.by_intents(self._intents)
-        self._count(record, report)
+        report = removal.by_intents(BoardIntents(self._board, side.name))
+        self._count(side, report)
         now = self._board.clock.monotonic()
-        swept = self._swept_at.setdefault(record.table_id, now)
+        swept = self._swept_at.setdefault(side.id, now)
         if now - swept < options.sweep_all_s:
             return report.bytes
-        self._swept_at[record.table_id] = now
+        self._swept_at[side.id] = now
         swept_report = removal.sweep()
-        self._count(record, swept_report)
+        self._count(side, swept_report)
         return report.bytes + swept_report.bytes
 
     @contextmanager
-    def hold(self, record: TableRecord) -> Iterator[bool]:
-        """While it lasts nobody gets the table; False when a round has it already."""
+    def hold(self, side: LakeSide) -> Iterator[bool]:
+        """While it lasts nobody gets the side; False when somebody works on it already."""
         with self._board.lock:
-            is_idle = record.lease is None
-            record.held += is_idle
+            is_idle = not any(side.leases())
+            side.held += is_idle
         try:
             yield is_idle
         finally:
             with self._board.lock:
-                record.held -= is_idle
+                side.held -= is_idle
 
-    def _adopt(self, record: TableRecord, base: LakeBase) -> None:
+    def _adopt(self, side: LakeSide, base: LakeBase) -> None:
         with self._board.change():
-            self._commits.adopt_base(record, base)
+            self._commits.adopt_base(side, base)
 
-    def _count(self, record: TableRecord, report: OrphanReport) -> None:
+    def _count(self, side: LakeSide, report: OrphanReport) -> None:
         with self._board.lock:
             self._status.counters["orphanBytesReclaimed"] += report.bytes
             self._status.counters["orphanFilesRemoved"] += report.files
         if report.fenced:
-            self._lakes.read(record)
+            self._lakes.read(side)
 
     def prune(self) -> None:
         board, now_ms = self._board, self._board.clock.now_ms()
         with board.lock, board.store.transaction():
             board.store.merge_ledger(now_ms - int(1_000 * board.options.ledger_kept_s))
             board.store.prune_rounds(board.options.rounds_kept)
-            board.store.forget_tables(TableState.DROPPED, now_ms - int(1_000 * board.options.ledger_kept_s))
+            board.store.forget_sides(TableState.DROPPED, now_ms - int(1_000 * board.options.ledger_kept_s))
             now = board.clock.monotonic()
             for job in [j for j in board.jobs.values() if now - j.seen > board.options.jobs_kept_s]:
                 board.store.forget_job(job.name)

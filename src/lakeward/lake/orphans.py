@@ -16,8 +16,9 @@ from lakeward.errors import CommitConflict, CommitUnknown, LakeRolledBack
 from lakeward.model.clock import Clock
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import RoundId, new_round_id
-from lakeward.model.intent import Intent, IntentKind, IntentState
+from lakeward.model.intent import Intent, IntentState
 from lakeward.model.round import LakeBase
+from lakeward.model.side import COMPACT
 from lakeward.model.table import TableInfo
 from lakeward.spi.intents import IntentStore
 from lakeward.spi.lake import LakeStorage, StoredFile
@@ -165,6 +166,6 @@ class OrphanRemoval:
 
 def is_stopped(intent: Intent, base: LakeBase) -> bool:
     """Can this intent's writer no longer commit? A compaction re-bases over rounds: only a higher fence stops it."""
-    if intent.kind is IntentKind.COMPACTION:
+    if intent.kind == COMPACT:
         return base.fence > intent.fence
     return base.token != intent.token

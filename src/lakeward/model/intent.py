@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lakeward.model.ids import RoundId, TableId
-from lakeward.model.side import DEFAULT_SIDE, SideName
+from lakeward.model.side import COMPACT, DEFAULT_SIDE, TIER, SideName, WorkKind
 
 
 class IntentState(StrEnum):
@@ -16,9 +16,8 @@ class IntentState(StrEnum):
     COMMITTED = "committed"
 
 
-class IntentKind(StrEnum):
-    ROUND = "round"
-    COMPACTION = "compaction"
+_OLD_NAMES = {"round": TIER, "compaction": COMPACT}
+"""What kinds were called before there were kinds of work; jobs and stored intents of then still say it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +30,9 @@ class Intent:
     token: str | None
     fence: int
     recorded_at_ms: int
-    kind: IntentKind = IntentKind.ROUND
+    kind: WorkKind = TIER
     state: IntentState = IntentState.OPEN
     side: SideName = DEFAULT_SIDE
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", _OLD_NAMES.get(self.kind, self.kind))

@@ -9,13 +9,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NewType
+from typing import NamedTuple, NewType
+
+from lakeward.model.ids import TableId
 
 WorkKind = NewType("WorkKind", str)
 """A kind of work's name. Kinds are registered by name where they run, so this is no closed list."""
 
 TIER = WorkKind("tier")
 """Bring the side up to date: a round."""
+
+COMPACT = WorkKind("compact")
+"""Rewrite files of the side so that readers have less to do."""
 
 
 class Content(StrEnum):
@@ -47,3 +52,18 @@ class SideName:
 
 DEFAULT_SIDE = SideName()
 """The one side of a table whose server has one lake."""
+
+
+class SideId(NamedTuple):
+    """Names a side among all: what state, leases, ledger and intents are kept by."""
+
+    table_id: TableId
+    name: SideName = DEFAULT_SIDE
+
+    def __str__(self) -> str:
+        return f"{self.table_id}/{self.name}"
+
+    @classmethod
+    def parse(cls, text: str) -> SideId:
+        table_id, _, name = text.partition("/")
+        return cls(TableId(table_id), SideName.parse(name))

@@ -38,7 +38,7 @@ def encode(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {name: encode(getattr(value, f.name)) for f in dataclasses.fields(value) for name in _names(f)}
     if isinstance(value, Mapping):
         return {str(k): encode(v) for k, v in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -111,11 +111,18 @@ def _decode_dataclass(kind: type, body: Any, where: str) -> Any:
     values = _expect(dict, body, where)
     hints, given = _hints(kind), {}
     for f in dataclasses.fields(kind):
-        if f.name in values:
-            given[f.name] = _decode(hints[f.name], values[f.name], f"{where}.{f.name}")
+        name = next((n for n in _names(f) if n in values), None)
+        if name is not None:
+            given[f.name] = _decode(hints[f.name], values[name], f"{where}.{name}")
         elif f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
             raise InvalidRequest(what=f"{where}.{f.name}", reason="the field is missing")
     return kind(**given)
+
+
+def _names(f: dataclasses.Field[Any]) -> tuple[str, ...]:
+    """As the field is called, and as older peers call it (`metadata={"was": ...}`): both are sent, either is read."""
+    was = f.metadata.get("was")
+    return (f.name,) if was is None else (f.name, was)
 
 
 @cache

@@ -6,10 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lakeward.model.bucket import Bucket
-from lakeward.model.ids import NO_EPOCH, Epoch, InstanceId, JobName, RoundId, SnapshotId, TableId
+from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, SnapshotId, TableId
 from lakeward.model.ledger import LedgerKind
 from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.side import DEFAULT_SIDE, SideName
+from lakeward.model.side import DEFAULT_SIDE, TIER, SideName, WorkKind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +42,8 @@ class CommitReport:
     lake_delete_files: int | None = None
     lake_snapshots: int | None = None
     side: SideName = DEFAULT_SIDE
+    work: WorkKind = TIER
+    """Work of another kind adds no offsets: it is remembered as known, with the figures of the lake after it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +56,10 @@ class CommitAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class Committed:
+    """`token`: the newest round that the lake has."""
+
     table_id: TableId
     offsets: OffsetMap = field(default_factory=OffsetMap)
-    round_id: RoundId | None = None
+    token: str | None = field(default=None, metadata={"was": "round_id"})
     generation: int = 0
-    epoch: Epoch = NO_EPOCH
-    resync: bool = False
+    side: SideName = DEFAULT_SIDE

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What operators ask of the coordinator and what it answers: status, queue, tier-now, repairs, admission."""
+"""What operators ask of the coordinator and what it answers: status, queue, tier-now, resyncs, admission."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from enum import StrEnum
 from lakeward.model.ids import Epoch, TableId
 from lakeward.model.ledger import LedgerEntry
 from lakeward.model.offsets import OffsetMap
+from lakeward.model.side import DEFAULT_SIDE, SideName
 from lakeward.model.state import TableState
 from lakeward.model.table import TableDescriptor, TablePath
 from lakeward.protocol.views import JobStatus, TableStatus
@@ -34,7 +35,7 @@ class CoordinatorStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class QueueEntry:
-    """A table that waits for a slot, or will: `starts_at_ms` is when it must start to keep its freshness."""
+    """A side that waits for a slot, or will: `starts_at_ms` is when it must start to keep its freshness."""
 
     path: TablePath
     state: TableState
@@ -47,6 +48,7 @@ class QueueEntry:
     slack_ms: int | None = None
     waits_since_ms: int | None = None
     retry_at_ms: int | None = None
+    side: SideName = DEFAULT_SIDE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +60,7 @@ class LedgerAnswer:
     committed: OffsetMap
     entries: tuple[LedgerEntry, ...] = ()
     next_before: int | None = None
+    side: SideName = DEFAULT_SIDE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +73,7 @@ class TierNowAnswer:
     took_ms: int = 0
 
 
-class RepairChoice(StrEnum):
+class ResyncChoice(StrEnum):
     RESYNC = "resync"
     GAP = "gap"
 
@@ -81,7 +84,7 @@ class ResyncTable:
     neither.
     """
 
-    choice: RepairChoice = RepairChoice.RESYNC
+    choice: ResyncChoice = ResyncChoice.RESYNC
 
 
 @dataclass(frozen=True, kw_only=True)

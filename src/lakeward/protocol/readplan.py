@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import LeaseId, SnapshotId
 from lakeward.model.offsets import OffsetMap, OffsetRange
+from lakeward.model.side import DEFAULT_SIDE, SideName
 from lakeward.model.table import TableInfo
 
 
@@ -38,3 +39,4 @@ class ReadPlan:
     lake_format: str | None = None
     lake_options: Mapping[str, str] = field(default_factory=dict)
     has_prev_offset: bool = True
+    side: SideName = DEFAULT_SIDE

@@ -11,14 +11,32 @@ from typing import Any
 from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, SnapshotId, TableId
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.round import RoundPhases
+from lakeward.model.side import DEFAULT_SIDE, TIER, SideName, WorkKind
 from lakeward.model.state import TableState
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import Progress
 
 
 @dataclass(frozen=True, kw_only=True)
+class WorkStatus:
+    """One kind of work on a side. `job` holds it now; None: nobody does."""
+
+    kind: WorkKind
+    epoch: Epoch
+    job: JobName | None = None
+    round_id: RoundId | None = None
+    since_ms: int | None = None
+    progress: Progress | None = None
+    failures: int = 0
+    failures_in_a_row: int = 0
+    last_duration_ms: int | None = None
+    retry_at_ms: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class TableStatus:
-    """One table's tiering state now. `lag_ms`: how long the oldest waiting row has waited; 0 when nothing waits."""
+    """One side of a table now. State, epoch, job, failures and durations are those of its rounds; `work` has every
+    kind. `lag_ms`: how long the oldest waiting row has waited; 0 when nothing waits."""
 
     path: TablePath
     table_id: TableId
@@ -32,7 +50,9 @@ class TableStatus:
     deadline_at_ms: int | None = None
     slack_ms: int | None = None
     job: JobName | None = None
-    last_round: RoundId | None = None
+    token: str | None = field(default=None, metadata={"was": "last_round"})
+    """The newest round that the lake has."""
+
     last_tiered_at_ms: int | None = None
     last_duration_ms: int | None = None
     failures: int = 0
@@ -47,6 +67,8 @@ class TableStatus:
     lake_delete_files: int | None = None
     lake_snapshots: int | None = None
     generation: int = 0
+    side: SideName = DEFAULT_SIDE
+    work: tuple[WorkStatus, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,11 +84,12 @@ class JobStatus:
     working_on: tuple[TablePath, ...] = ()
     progress: dict[str, Progress] = field(default_factory=dict)
     expected: bool = False
+    kinds: tuple[WorkKind, ...] = (TIER,)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoundStatus:
-    """A round that ended, with its phases."""
+    """A round that ended, with its phases; of any kind of work."""
 
     round_id: RoundId
     path: TablePath
@@ -82,6 +105,8 @@ class RoundStatus:
     bytes_written: int = 0
     files: int = 0
     error: dict[str, Any] | None = None
+    side: SideName = DEFAULT_SIDE
+    kind: WorkKind = TIER
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,3 +118,4 @@ class LagExplanation:
     parts_ms: dict[str, int]
     words: str
     committed: OffsetMap = field(default_factory=OffsetMap)
+    side: SideName = DEFAULT_SIDE

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 
 from lakeward.hot.embedded.sizes import TableSizes
 from lakeward.model.ids import TableId
+from lakeward.model.side import SideId, WorkKind
 from lakeward.model.table import TablePath
 from lakeward.server.services import Services
 
@@ -51,7 +52,7 @@ SERVER_FIGURES = (
     Figure("orphanFilesRemoved", "Files removed by orphan removal since the server started.", counter=True),
     Figure("expiredBytesReclaimed", "Bytes freed by snapshot expiry since the server started.", counter=True),
 )
-TABLE_FIGURES = (
+SIDE_FIGURES = (
     Figure("tierLag", "Milliseconds since the last accepted finish; -1 before the first. Fluss: tierLag."),
     Figure(
         "tierDuration",
@@ -74,15 +75,18 @@ TABLE_FIGURES = (
     Figure("deadlineMisses", "Deadlines that passed before the lake had the row.", counter=True),
     Figure("waitingRows", "Rows the lake does not have yet."),
     Figure("waitingBytes", "Bytes of log the lake does not have yet."),
+    Figure("fileCount", "Data files of the lake table; -1 unknown."),
+    Figure("deleteFileCount", "Delete files of the lake table; -1 unknown."),
+    Figure("snapshotCount", "Snapshots the lake table keeps; -1 unknown."),
+)
+SIDE_LABELS = ("database", "table", "tableId", "side")
+WORK_FIGURES = (
     Figure("roundsEnded", "Rounds that ended, failed ones included, since the server started.", counter=True),
     Figure("rowsOut", "Rows that rounds wrote into the lake since the server started.", counter=True),
     Figure("deletesOut", "Rows that rounds deleted in the lake since the server started.", counter=True),
     Figure("bytesOut", "Bytes that rounds wrote into the lake since the server started.", counter=True),
     Figure("queueWaitSeconds", "Seconds that rounds waited for a slot since the server started.", counter=True),
     Figure("commitSeconds", "Seconds that rounds spent in their commit since the server started.", counter=True),
-    Figure("fileCount", "Data files of the lake table; -1 unknown."),
-    Figure("deleteFileCount", "Delete files of the lake table; -1 unknown."),
-    Figure("snapshotCount", "Snapshots the lake table keeps; -1 unknown."),
 )
 HOT_FIGURES = (
     (
@@ -107,21 +111,41 @@ class ServerCollector(Collector):
         status = self._services.coordinator.status()
         for figure in SERVER_FIGURES:
             yield figure.family((), [((), status.figures.get(figure.name, 0))])
-        yield from table_metrics(
-            {t.table_id: t.path for t in status.tables}, self._services.coordinator.table_figures()
-        )
+        paths, views = {t.table_id: t.path for t in status.tables}, self._services.coordinator.views
+        yield from side_metrics(paths, views.side_figures())
+        yield from work_metrics(paths, views.work_figures())
         yield from hot_metrics(self._services.store.sizes())
         yield JOB_LIVE.family(("job", "pool"), [((j.name, j.pool), float(j.live)) for j in status.jobs])
 
 
-def table_metrics(
-    paths: Mapping[TableId, TablePath], figures: Mapping[TableId, Mapping[str, float]]
-) -> Iterator[Metric]:
+Paths = Mapping[TableId, TablePath]
+
+
+def side_metrics(paths: Paths, figures: Mapping[SideId, Mapping[str, float]]) -> Iterator[Metric]:
     """A table that was dropped between the two questions is left out."""
-    known = [((paths[i].database, paths[i].table, str(i)), values) for i, values in figures.items() if i in paths]
-    for figure in TABLE_FIGURES:
-        rows = [(labels, values[figure.name]) for labels, values in known if figure.name in values]
-        yield figure.family(("database", "table", "tableId"), rows)
+    known = [(_labels(paths, side), values) for side, values in figures.items() if side.table_id in paths]
+    yield from _families(SIDE_FIGURES, SIDE_LABELS, known)
+
+
+def work_metrics(paths: Paths, figures: Mapping[tuple[SideId, WorkKind], Mapping[str, float]]) -> Iterator[Metric]:
+    known = [
+        ((*_labels(paths, side), str(kind)), values)
+        for (side, kind), values in figures.items()
+        if side.table_id in paths
+    ]
+    yield from _families(WORK_FIGURES, (*SIDE_LABELS, "kind"), known)
+
+
+def _labels(paths: Paths, side: SideId) -> tuple[str, ...]:
+    path = paths[side.table_id]
+    return path.database, path.table, side.table_id, str(side.name)
+
+
+def _families(
+    figures: Iterable[Figure], labels: Iterable[str], known: Sequence[tuple[tuple[str, ...], Mapping[str, float]]]
+) -> Iterator[Metric]:
+    for figure in figures:
+        yield figure.family(labels, [(row, values[figure.name]) for row, values in known if figure.name in values])
 
 
 def hot_metrics(sizes: Iterable[TableSizes]) -> Iterator[Metric]:

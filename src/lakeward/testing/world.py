@@ -5,11 +5,14 @@ speak.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from lakeward.coordinator.coordinator import Coordinator
+from lakeward.coordinator.kinds import KINDS
+from lakeward.coordinator.kinds.kind import Kind
 from lakeward.coordinator.lake.federation import Federation
 from lakeward.coordinator.options import CoordinatorOptions
 from lakeward.coordinator.state.statestore import StateStore
@@ -20,6 +23,7 @@ from lakeward.model.ledger import LedgerKind
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.round import RoundResult
 from lakeward.model.schema import Column, Schema
+from lakeward.model.side import TIER, WorkKind
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.model.types import Int64Type, StringType
 from lakeward.protocol.commit import CommitReport, CommittedRange
@@ -44,9 +48,17 @@ B0 = Bucket("", 0)
 class CoordinatorWorld:
     """One server's worth of parts; `restart` throws away everything but the files."""
 
-    def __init__(self, folder: Path, lake: LakeStorage | None = None, *, sync: bool = True, **options: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        lake: LakeStorage | None = None,
+        *,
+        sync: bool = True,
+        kinds: Sequence[type[Kind]] = KINDS,
+        **options: Any,
+    ) -> None:
         self.folder, self.lake = folder, lake or load_lake("memory", {"name": str(folder)})
-        self.sync = sync
+        self.sync, self.kinds = sync, kinds
         self.clock = ManualClock()
         self.hot = MemoryHotAdmin(self.clock)
         if isinstance(self.lake, MemoryLakeStorage):
@@ -57,7 +69,7 @@ class CoordinatorWorld:
 
     def _open(self) -> Coordinator:
         store = StateStore.open(self.folder / "state.db", sync=self.sync)
-        coordinator = Coordinator(store, self.hot, lambda name: self.lake, self.clock, self.options)
+        coordinator = Coordinator(store, self.hot, lambda name: self.lake, self.clock, self.options, self.kinds)
         coordinator.open()
         return coordinator
 
@@ -91,8 +103,15 @@ class CoordinatorWorld:
         )
         return self.federation.create(CreateTable(path=TablePath("db", name), descriptor=descriptor, adopt=adopt))
 
-    def job(self, name: str = "job", instance: str = "i1", slots: int = 4, pool: str = "default") -> ScriptedJob:
-        return ScriptedJob(self, JobName(name), InstanceId(instance), slots, pool)
+    def job(
+        self,
+        name: str = "job",
+        instance: str = "i1",
+        slots: int = 4,
+        pool: str = "default",
+        kinds: tuple[WorkKind, ...] = (TIER,),
+    ) -> ScriptedJob:
+        return ScriptedJob(self, JobName(name), InstanceId(instance), slots, pool, kinds)
 
     def commit_to_lake(
         self, table: TableInfo, stop: int, epoch: int = 1, round_id: RoundId | None = None, generation: int = 0
@@ -112,12 +131,21 @@ class CoordinatorWorld:
 class ScriptedJob:
     """What a tiering job says, in short."""
 
-    def __init__(self, world: CoordinatorWorld, name: JobName, instance: InstanceId, slots: int, pool: str) -> None:
-        self.world, self.name, self.instance, self.slots, self.pool = world, name, instance, slots, pool
+    def __init__(
+        self,
+        world: CoordinatorWorld,
+        name: JobName,
+        instance: InstanceId,
+        slots: int,
+        pool: str,
+        kinds: tuple[WorkKind, ...],
+    ) -> None:
+        self.world, self.name, self.instance = world, name, instance
+        self.slots, self.pool, self.kinds = slots, pool, kinds
 
     def beat(self, room: int = 0, **more: Any) -> HeartbeatAnswer:
         request = HeartbeatRequest(
-            job=self.name, instance=self.instance, slots=self.slots, pool=self.pool, room=room, **more
+            job=self.name, instance=self.instance, slots=self.slots, pool=self.pool, kinds=self.kinds, room=room, **more
         )
         return self.world.coordinator.heartbeat(request)
 
@@ -126,7 +154,11 @@ class ScriptedJob:
 
     def work(self, table: HandedOut, round_id: str | None = None) -> HeartbeatAnswer:
         item = TableInWork(
-            table_id=table.table_id, epoch=table.epoch, round_id=None if round_id is None else RoundId(round_id)
+            table_id=table.table_id,
+            side=table.side,
+            kind=table.kind,
+            epoch=table.epoch,
+            round_id=None if round_id is None else RoundId(round_id),
         )
         return self.beat(tiering=(item,))
 
@@ -156,6 +188,8 @@ class ScriptedJob:
         )
         item = TableFinished(
             table_id=table.table_id,
+            side=table.side,
+            kind=table.kind,
             epoch=table.epoch,
             round_id=None if round_id is None else RoundId(round_id),
             result=done,
@@ -166,5 +200,12 @@ class ScriptedJob:
 
     def fail(self, table: HandedOut, given_back: bool = False, code: str = "lake-unavailable") -> HeartbeatAnswer:
         error = {"code": code, "message": f"{code} happened", "facts": {}}
-        item = TableFailed(table_id=TableId(table.table_id), epoch=table.epoch, error=error, given_back=given_back)
+        item = TableFailed(
+            table_id=TableId(table.table_id),
+            side=table.side,
+            kind=table.kind,
+            epoch=table.epoch,
+            error=error,
+            given_back=given_back,
+        )
         return self.beat(failed=(item,))

@@ -39,7 +39,7 @@ def test_a_silent_job_loses_its_table_after_the_lease_without_a_failure(world: C
     world.clock.advance(121)
     world.coordinator.tick()
     record = world.coordinator.board.find(PATH)
-    assert (record.state, record.epoch, record.failures) == (S.PENDING, table.epoch + 1, 0)
+    assert (record.state, record.tier.epoch, record.tier.failures) == (S.PENDING, table.epoch + 1, 0)
     (verdict,) = world.job().work(table).verdicts
     assert verdict.verdict is Verdict.FENCED
     assert "silent for 120 s" in verdict.reason
@@ -77,8 +77,8 @@ def test_a_lost_file_takes_epochs_and_ledger_from_the_lake(world: CoordinatorWor
     table = start_round(world, world.job())
     world.commit_to_lake(info, 10, epoch=41)
     world.restart(lose_file=True)
-    committed = world.coordinator.committed(PATH)
-    assert (dict(committed.offsets.to_json()["offsets"]), committed.epoch) == ({"": [[0, 10]]}, 41)
+    side = world.coordinator.board.find(PATH)
+    assert (dict(side.committed.to_json()["offsets"]), side.tier.epoch) == ({"": [[0, 10]]}, 41)
     (entry,) = world.coordinator.ledger(PATH).entries
     assert (str(entry.kind), str(entry.range)) == ("adopted", "[0, 10)")
     world.hot.append(PATH)
@@ -118,7 +118,7 @@ def test_a_round_over_its_limit_is_told_to_finish_and_goes_straight_back(world: 
     assert [v.verdict for v in job.work(table).verdicts] == [Verdict.FORCE_FINISH]
     job.finish(table, force=True)
     record = world.coordinator.board.find(PATH)
-    assert (record.state, record.epoch) == (S.PENDING, table.epoch + 1)
+    assert (record.state, record.tier.epoch) == (S.PENDING, table.epoch + 1)
 
 
 def test_a_lease_goes_on_with_a_new_round_and_never_back_to_the_old_one(world: CoordinatorWorld) -> None:
@@ -159,7 +159,7 @@ def test_a_lost_race_is_no_failure(world: CoordinatorWorld) -> None:
     table = start_round(world, job)
     job.fail(table, given_back=True)
     record = world.coordinator.board.find(PATH)
-    assert (record.state, record.failures, record.failures_in_a_row) == (S.PENDING, 0, 0)
+    assert (record.state, record.tier.failures, record.tier.failures_in_a_row) == (S.PENDING, 0, 0)
 
 
 def test_back_off_doubles_up_to_its_limit_and_repeats_with_its_seed() -> None:

@@ -10,8 +10,9 @@ import pytest
 from lakeward.errors import ReadTooFarAhead, SnapshotGone, TableBusy, TimedOut
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import LeaseId, RoundId
-from lakeward.model.intent import Intent, IntentKind
+from lakeward.model.intent import Intent
 from lakeward.model.offsets import OffsetMap
+from lakeward.model.side import TIER, SideId
 from lakeward.model.state import TableState
 from lakeward.protocol.heartbeat import Verdict
 from lakeward.protocol.operate import AdmissionQuery
@@ -142,7 +143,7 @@ def test_a_read_plan_holds_its_snapshot_and_log_until_it_ends(world: Coordinator
     assert (plan.snapshot_id, plan.offsets) == (snapshot, OffsetMap({B0: 4}))
     assert [(t.bucket, t.range.start, t.range.stop) for t in plan.tails] == [(B0, 4, 10)]
     assert world.coordinator.retention.held_from(table.table_id, B0) == 4
-    assert world.coordinator.leases.mark(table.table_id, [ExpiringSnapshot(snapshot_id=snapshot)]) == [], (
+    assert world.coordinator.leases.mark(SideId(table.table_id), [ExpiringSnapshot(snapshot_id=snapshot)]) == [], (
         "a leased snapshot cannot be marked"
     )
     world.restart()
@@ -155,7 +156,7 @@ def test_a_read_plan_holds_its_snapshot_and_log_until_it_ends(world: Coordinator
     with pytest.raises(SnapshotGone):
         world.coordinator.renew_read(plan.lease_id, 60)
     assert world.coordinator.retention.held_from(table.table_id, B0) is None
-    assert world.coordinator.leases.mark(table.table_id, [ExpiringSnapshot(snapshot_id=snapshot)]) == [snapshot]
+    assert world.coordinator.leases.mark(SideId(table.table_id), [ExpiringSnapshot(snapshot_id=snapshot)]) == [snapshot]
     with pytest.raises(TableBusy):
         world.coordinator.read_plan(PATH)
 
@@ -204,7 +205,7 @@ def test_orphans_go_after_the_grace_behind_a_fence_and_not_under_a_lease(world: 
         token=base.token,
         fence=base.fence,
         recorded_at_ms=world.clock.now_ms(),
-        kind=IntentKind.ROUND,
+        kind=TIER,
     )
     world.coordinator.record_intent(intent)
     world.coordinator.record_intent(intent)
@@ -224,7 +225,7 @@ def test_orphans_go_after_the_grace_behind_a_fence_and_not_under_a_lease(world: 
     assert figures["orphanBytesReclaimed"] > 0
     after = world.lake.open_reader(table).load_base()
     assert after.fence == base.fence + 1
-    assert world.coordinator.committed(PATH).round_id == after.token, "the coordinator knows its own fence"
+    assert world.coordinator.committed(PATH).token == after.token, "the coordinator knows its own fence"
 
 
 def write_file(world: CoordinatorWorld, handle: bytes, round_id: RoundId) -> None:

@@ -46,7 +46,7 @@ def test_repeating_finish_and_fail_changes_nothing(world: CoordinatorWorld) -> N
         (verdict,) = job.finish(table).verdicts
         assert (verdict.verdict, verdict.reason) == (Verdict.OK, "recorded before")
         assert [v.verdict for v in job.fail(table).verdicts] == [Verdict.OK]
-    assert world.coordinator.board.find(PATH).failures == 0
+    assert world.coordinator.board.find(PATH).tier.failures == 0
 
 
 def test_commit_is_idempotent_contiguous_and_forward_only(world: CoordinatorWorld) -> None:
@@ -90,4 +90,4 @@ def test_a_new_instance_supersedes_at_once_and_the_old_one_is_told(world: Coordi
         round_id=RoundId("r"),
     )
     assert not world.coordinator.check_lease(check).held
-    assert world.coordinator.board.find(PATH).failures == 0
+    assert world.coordinator.board.find(PATH).tier.failures == 0

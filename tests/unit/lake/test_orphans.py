@@ -15,10 +15,11 @@ from lakeward.lake.memory.table import MemoryLake
 from lakeward.lake.orphans import OrphanOptions, OrphanRemoval
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import new_round_id, new_table_id
-from lakeward.model.intent import Intent, IntentKind
+from lakeward.model.intent import Intent
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.round import LakeBase
 from lakeward.model.schema import Column, Schema
+from lakeward.model.side import COMPACT, TIER, WorkKind
 from lakeward.model.sqltype import parse_type
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.testing import Faults, ManualClock
@@ -60,7 +61,7 @@ class World:
         self.intents.record(self.intent(made))
         return made
 
-    def intent(self, made: LakeRound, kind: IntentKind = IntentKind.ROUND) -> Intent:
+    def intent(self, made: LakeRound, kind: WorkKind = TIER) -> Intent:
         return intent_of(made, self.clock.now_ms(), kind)
 
     def write_and_stop(self, *ids: int) -> LakeRound:
@@ -282,7 +283,7 @@ def test_a_compaction_is_stopped_by_a_fence_alone(world: World) -> None:
     """A round in between does not stop a compaction, so it does not free its files either."""
     world.log.upsert(B0, {"id": 1})
     planned = LakeRound.plan(world.lake, world.log).write(B0)
-    world.intents.record(world.intent(planned, IntentKind.COMPACTION))
+    world.intents.record(world.intent(planned, COMPACT))
     world.clock.advance(GRACE_S + 1)
     world.plan().run()
     world.is_leased = True

@@ -151,7 +151,7 @@ def test_history_is_leased_and_says_what_is_kept(world: InProcessLakeward, clock
 
 
 def result_table(world: InProcessLakeward) -> Any:
-    return world.store.load_table(TablePath.parse("db.t")).table_id
+    return world.coordinator.board.find(TablePath.parse("db.t")).id
 
 
 def test_a_result_that_is_forgotten_does_not_hold_its_lease_for_ever(

@@ -194,6 +194,20 @@ def test_what_people_see(world: CoordinatorWorld, door: Door) -> None:
     assert answer.feasible
 
 
+@pytest.mark.parametrize(
+    ("method", "route"),
+    [("GET", r) for r in (routes.TABLE_STATUS, routes.EXPLAIN, routes.COMMITTED, routes.LEDGER, routes.READ_PLAN)]
+    + [("POST", r) for r in (routes.PAUSE, routes.RESUME)],
+)
+def test_a_side_may_be_named(world: CoordinatorWorld, door: Door, method: str, route: str) -> None:
+    world.create()
+    assert door.ask(method, path_of(route), side="default").json()["side"] == "default"
+    assert door.ask(method, path_of(route)).json()["side"] == "default"
+    unknown = door.ask(method, path_of(route), side="other:changelog")
+    assert (unknown.status_code, unknown.json()["code"]) == (404, "side-not-found")
+    assert door.ask(method, path_of(route), side="default:heap").json()["code"] == "invalid-request"
+
+
 def test_operators_over_http(world: CoordinatorWorld, door: Door) -> None:
     world.create()
     world.hot.append(PATH, 3)

@@ -247,7 +247,7 @@ class BookCoordinator(CoordinatorClient):
         self.offsets = OffsetMap()
         self.rounds: list[CommitReport] = []
         self.intents: dict[RoundId, Intent] = {}
-        self.last_round: RoundId | None = None
+        self.token: RoundId | None = None
         self.generation = 0
         self.holder: Epoch | None = Epoch(1)
         self.before_check: Callable[[], None] = lambda: None
@@ -264,7 +264,7 @@ class BookCoordinator(CoordinatorClient):
 
     def committed(self, path: TablePath) -> Committed:
         return Committed(
-            table_id=self.table.table_id, offsets=self.offsets, round_id=self.last_round, generation=self.generation
+            table_id=self.table.table_id, offsets=self.offsets, token=self.token, generation=self.generation
         )
 
     def commit(self, report: CommitReport) -> CommitAnswer:
@@ -279,7 +279,7 @@ class BookCoordinator(CoordinatorClient):
                 )
         self.offsets = report.offsets if report.generation > self.generation else self.offsets.raised(report.offsets)
         self.generation = max(self.generation, report.generation)
-        self.last_round = report.round_id
+        self.token = report.round_id
         self.rounds.append(report)
         return CommitAnswer(first=True, offsets=self.offsets)
 

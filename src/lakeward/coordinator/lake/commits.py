@@ -3,18 +3,19 @@
 
 from __future__ import annotations
 
-from copy import copy
+from dataclasses import replace
 
 from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.ledger import LedgerChange, LedgerState, plan_commit
-from lakeward.coordinator.state.record import TableRecord
+from lakeward.coordinator.state.record import LakeSide
 from lakeward.errors import LakeBehind, TableNotFound
 from lakeward.model.bucket import Bucket
-from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, TableId
+from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId
 from lakeward.model.intent import IntentState
 from lakeward.model.ledger import LedgerEntry, LedgerKind
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.round import LakeBase
+from lakeward.model.side import TIER, SideId, SideName
 from lakeward.model.table import TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 
@@ -25,82 +26,84 @@ class Commits:
     def __init__(self, board: Board) -> None:
         self._board = board
 
-    def committed(self, path: TablePath) -> Committed:
+    def committed(self, path: TablePath, name: SideName | None = None) -> Committed:
         with self._board.lock:
-            record = self._board.find(path)
+            side = self._board.find(path, name)
             return Committed(
-                table_id=record.table_id,
-                offsets=record.committed,
-                round_id=record.last_round,
-                generation=record.generation,
-                epoch=record.epoch,
-                resync=record.repair is not None,
+                table_id=side.table_id,
+                side=side.name,
+                offsets=side.committed,
+                token=side.token,
+                generation=side.generation,
             )
 
-    def knows_round(self, table_id: TableId, round_id: RoundId) -> bool:
+    def knows_round(self, side: SideId, round_id: RoundId) -> bool:
         with self._board.lock:
-            return self._board.store.is_known_round(table_id, round_id)
+            return self._board.store.is_known_round(side, round_id)
 
     def commit(self, report: CommitReport) -> CommitAnswer:
         """Idempotent per round. A report that no log can explain is held against the lake first."""
         self._check_against_lake(report)
         with self._board.change():
-            record = self._record(report.table_id)
-            if self._board.store.is_known_round(report.table_id, report.round_id) and report.kind is LedgerKind.ROUND:
-                return CommitAnswer(first=False, offsets=record.committed)
-            return CommitAnswer(first=self._apply(record, report), offsets=record.committed)
+            side = self._side(report)
+            if self._board.store.is_known_round(side.id, report.round_id) and report.kind is LedgerKind.ROUND:
+                return CommitAnswer(first=False, offsets=side.committed)
+            return CommitAnswer(first=self._apply(side, report), offsets=side.committed)
 
-    def _record(self, table_id: TableId) -> TableRecord:
-        record = self._board.tables.get(table_id)
-        if record is None:
-            raise TableNotFound(table=f"with id {table_id}")
-        return record
+    def _side(self, report: CommitReport) -> LakeSide:
+        side = self._board.side(SideId(report.table_id, report.side))
+        if side is None:
+            raise TableNotFound(table=f"with id {report.table_id}")
+        return side
 
-    def _apply(self, record: TableRecord, report: CommitReport) -> bool:
-        """True if this told us something new. Ledger, offsets and record go to disk together, then memory follows."""
+    def _apply(self, side: LakeSide, report: CommitReport) -> bool:
+        """True if this told us something new. Ledger, offsets and side go to disk together, then memory follows."""
         board, now_ms = self._board, self._board.clock.now_ms()
-        change = plan_commit(self._ledger_state(record), report, now_ms)
-        fresh = bool(change.entries) or not board.store.is_known_round(report.table_id, report.round_id)
-        after = self._after(record, report, change, fresh=fresh)
+        change = self._plan(side, report, now_ms)
+        fresh = bool(change.entries) or not board.store.is_known_round(side.id, report.round_id)
+        new_generation = change.generation > side.generation
+        after = side.copy()
+        self._take(after, report, change, fresh=fresh)
         with board.store.transaction():
             board.store.append_ledger(change.entries)
-            board.store.add_known_round(report.table_id, report.round_id, now_ms)
-            board.store.save_offsets(record.table_id, change.offsets)
+            board.store.add_known_round(side.id, report.round_id, now_ms)
+            board.store.save_offsets(side.id, change.offsets)
             board.store.set_intent_state(report.round_id, IntentState.COMMITTED)
             board.save(after)
-        repaired = after.generation > record.generation
-        vars(record).update(vars(after))
-        board.look(record)
-        if repaired:
-            board.hot.lift_stops(record.info)
+        self._take(side, report, change, fresh=fresh)
+        board.look(side)
+        if new_generation:
+            board.hot.lift_stops(side.info)
         return fresh
 
-    def _after(self, record: TableRecord, report: CommitReport, change: LedgerChange, *, fresh: bool) -> TableRecord:
-        """The record as it is once the report is on disk."""
-        after = copy(record)
-        if change.generation > record.generation:
-            after.repair, after.broken, after.confirmed, after.confirmed_at = None, None, OffsetMap(), None
-        after.committed, after.generation = change.offsets, change.generation
-        after.last_round = report.round_id if fresh else record.last_round
-        after.epoch = Epoch(max(record.epoch, report.epoch)) if record.lease is None else record.epoch
-        after.lake = copy(record.lake)
-        self._take_figures(after, report)
-        return after
+    def _plan(self, side: LakeSide, report: CommitReport, now_ms: int) -> LedgerChange:
+        if report.work != TIER:
+            return LedgerChange(entries=(), offsets=side.committed, generation=side.generation)
+        return plan_commit(self._ledger_state(side), report, now_ms)
 
-    def _take_figures(self, record: TableRecord, report: CommitReport) -> None:
-        for name in ("rows", "bytes", "files", "delete_files", "snapshots"):
-            value = getattr(report, f"lake_{name}")
-            if value is not None:
-                setattr(record.lake, name, value)
+    def _take(self, side: LakeSide, report: CommitReport, change: LedgerChange, *, fresh: bool) -> None:
+        """What the report changes; done to a copy for the disk first."""
+        if change.generation > side.generation:
+            side.resync, side.broken, side.confirmed, side.confirmed_at = None, None, OffsetMap(), None
+        side.committed, side.generation = change.offsets, change.generation
+        if report.work == TIER:
+            side.token = report.round_id if fresh else side.token
+            if side.tier.lease is None:
+                side.tier.epoch = Epoch(max(side.tier.epoch, report.epoch))
+        self._take_figures(side, report)
 
-    def _ledger_state(self, record: TableRecord) -> LedgerState:
-        bounds = self._board.hot.bounds(record.info)
+    def _take_figures(self, side: LakeSide, report: CommitReport) -> None:
+        told = {n: getattr(report, f"lake_{n}") for n in vars(side.lake)}
+        side.lake = replace(side.lake, **{n: v for n, v in told.items() if v is not None})
+
+    def _ledger_state(self, side: LakeSide) -> LedgerState:
+        bounds = self._board.hot.bounds(side.info)
         return LedgerState(
-            name=record.name,
-            offsets=record.committed,
-            generation=record.generation,
-            repairing=record.repair is not None,
-            repair_offsets=record.repair_offsets,
+            name=side.label,
+            offsets=side.committed,
+            generation=side.generation,
+            resyncing=side.resync is not None,
+            resync_offsets=side.resync_offsets,
             log_starts={b: v.start for b, v in bounds.items()},
         )
 
@@ -108,42 +111,37 @@ class Commits:
         """Offsets above the log's end or a new generation are believed only when the lake itself says so: a job may be
         wrong, and what is recorded here lets the hot store forget rows."""
         with self._board.lock:
-            record = self._record(report.table_id)
-            storage = self._board.lake_of(record)
-            ends = {b: v.end for b, v in self._board.hot.bounds(record.info).items()}
-            odd = [
-                b for b, offset in report.offsets.items() if offset > max(ends.get(b, 0), record.committed.get(b, 0))
-            ]
-            if storage is None or not (odd or report.generation > record.generation):
+            side = self._side(report)
+            storage = self._board.lake_of(side)
+            ends = {b: v.end for b, v in self._board.hot.bounds(side.info).items()}
+            odd = [b for b, offset in report.offsets.items() if offset > max(ends.get(b, 0), side.committed.get(b, 0))]
+            if storage is None or not (odd or report.generation > side.generation):
                 return
-        base = storage.open_reader(record.info).load_base()
+        base = storage.open_reader(side.info).load_base()
         for bucket in odd or report.offsets:
             if base.offsets.get(bucket, 0) < report.offsets[bucket] or base.generation < report.generation:
                 raise LakeBehind(
-                    table=record.name,
+                    table=side.label,
                     bucket=str(bucket),
                     lake_offset=base.offsets.get(bucket, 0),
                     committed=report.offsets[bucket],
                 )
 
     # ---- what the coordinator saw itself ----
-    def adopt_base(self, record: TableRecord, base: LakeBase) -> bool:
+    def adopt_base(self, side: LakeSide, base: LakeBase) -> bool:
         """Under `change()`: takes over what the lake holds beyond the ledger; true if that was anything."""
-        if base.epoch > record.epoch:
-            record.epoch = base.epoch
-            self._board.touch(record)
+        if base.epoch > side.tier.epoch:
+            side.tier.epoch = base.epoch
+            self._board.touch(side)
         if base.token is None:
             return False
-        moved = base.token != record.last_round and not self._board.store.is_known_round(
-            record.table_id, RoundId(base.token)
-        )
-        ahead = base.generation > record.generation or any(
-            o > record.committed.get(b, -1) for b, o in base.offsets.items()
-        )
+        moved = base.token != side.token and not self._board.store.is_known_round(side.id, RoundId(base.token))
+        ahead = base.generation > side.generation or any(o > side.committed.get(b, -1) for b, o in base.offsets.items())
         if not ahead and not moved:
             return False
         report = CommitReport(
-            table_id=record.table_id,
+            table_id=side.table_id,
+            side=side.name,
             round_id=RoundId(base.token),
             snapshot_id=base.head,
             epoch=base.epoch,
@@ -151,28 +149,29 @@ class Commits:
             instance=InstanceId(""),
             offsets=base.offsets,
             kind=LedgerKind.ADOPTED,
-            generation=max(base.generation, record.generation),
+            generation=max(base.generation, side.generation),
         )
-        if base.generation > record.generation + 1:
-            record.generation = base.generation - 1
-        self._apply(record, report)
+        if base.generation > side.generation + 1:
+            side.generation = base.generation - 1
+        self._apply(side, report)
         return True
 
-    def record_gaps(self, record: TableRecord, gaps: dict[Bucket, OffsetRange], why: str) -> None:
+    def record_gaps(self, side: LakeSide, gaps: dict[Bucket, OffsetRange], why: str) -> None:
         """Under `change()`: offsets that no row has: the log went on above them."""
         now_ms = self._board.clock.now_ms()
         entries = [
             LedgerEntry(
-                table_id=record.table_id,
+                table_id=side.table_id,
+                side=side.name,
                 bucket=bucket,
                 range=gap,
                 round_id=RoundId(f"gap-{why}-{now_ms}"),
                 snapshot_id=None,
-                epoch=record.epoch,
+                epoch=side.tier.epoch,
                 job=COORDINATOR,
                 kind=LedgerKind.GAP,
                 rows=0,
-                generation=record.generation,
+                generation=side.generation,
                 committed_at_ms=now_ms,
             )
             for bucket, gap in gaps.items()

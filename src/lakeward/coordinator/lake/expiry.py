@@ -8,7 +8,8 @@ from dataclasses import replace
 from lakeward.coordinator.show.status import StatusDesk
 from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.readleases import ReadLeases
-from lakeward.coordinator.state.record import TableRecord
+from lakeward.coordinator.state.record import LakeSide
+from lakeward.model.side import SideId
 from lakeward.protocol.heartbeat import LeaseCheck, LeaseVerdict
 from lakeward.spi.lake import Expired, LakeMaintenance, LakeStorage
 
@@ -26,57 +27,57 @@ class Expiry:
         if not verdict.held or not check.expirable:
             return verdict
         with self._board.lock:
-            record = self._board.tables.get(check.table_id)
-            if record is None or not record.options.maintained:
+            side = self._board.side(SideId(check.table_id, check.side))
+            if side is None or not side.options.maintained:
                 return verdict
-            return replace(verdict, expire=tuple(self.leases.mark(check.table_id, check.expirable, check.token or "")))
+            return replace(verdict, expire=tuple(self.leases.mark(side.id, check.expirable, check.token or "")))
 
     # ---- upkeep ----
-    def is_pending(self, record: TableRecord) -> bool:
+    def is_pending(self, side: LakeSide) -> bool:
         """Is there something to finish, also when expiry was switched off since?"""
-        return bool(self.leases.marked(record.table_id))
+        return bool(self.leases.marked(side.id))
 
-    def run(self, record: TableRecord) -> int:
+    def run(self, side: LakeSide) -> int:
         """Returns the bytes freed."""
-        storage = self._board.lake_of(record)
+        storage = self._board.lake_of(side)
         if storage is None or not storage.capabilities.snapshot_expiry:
             return 0
-        maintenance = storage.open_maintenance(record.info)
-        freed = self._finish(record, maintenance)
-        if record.options.maintained and not self._has_rounds(record):
-            freed += self._expire(record, maintenance)
-        self._lift(record, storage)
+        maintenance = storage.open_maintenance(side.info)
+        freed = self._finish(side, maintenance)
+        if side.options.maintained and not self._has_rounds(side):
+            freed += self._expire(side, maintenance)
+        self._lift(side, storage)
         with self._board.lock:
             self._status.counters["expiredBytesReclaimed"] += freed
         return freed
 
-    def _finish(self, record: TableRecord, maintenance: LakeMaintenance) -> int:
+    def _finish(self, side: LakeSide, maintenance: LakeMaintenance) -> int:
         """Deletes the files of marked snapshots that have left the lake, then their marks."""
-        marks = self.leases.marked(record.table_id)
+        marks = self.leases.marked(side.id)
         done = maintenance.delete_expired([m.snapshot for m in marks]) if marks else Expired()
-        self.leases.unmark(record.table_id, done.snapshots)
+        self.leases.unmark(side.id, done.snapshots)
         return done.bytes
 
-    def _has_rounds(self, record: TableRecord) -> bool:
+    def _has_rounds(self, side: LakeSide) -> bool:
         """Rounds take snapshots out with their own commits; a commit of ours beside them would only be one more."""
         with self._board.lock:
-            if record.lease is not None:
+            if side.tier.lease is not None:
                 return True
-            pause_ms = max(2 * record.options.freshness_ms, int(1_000 * self._board.options.upkeep_s))
-            last = record.last_tiered_at_ms
+            pause_ms = max(2 * side.options.freshness_ms, int(1_000 * self._board.options.upkeep_s))
+            last = side.last_tiered_at_ms
             return last is not None and self._board.clock.now_ms() - last < pause_ms
 
-    def _expire(self, record: TableRecord, maintenance: LakeMaintenance) -> int:
-        marked = self.leases.mark(record.table_id, maintenance.expirable(self._board.clock.now_ms()))
+    def _expire(self, side: LakeSide, maintenance: LakeMaintenance) -> int:
+        marked = self.leases.mark(side.id, maintenance.expirable(self._board.clock.now_ms()))
         if not marked:
             return 0
         freed = maintenance.expire(marked)
-        return freed + self._finish(record, maintenance)
+        return freed + self._finish(side, maintenance)
 
-    def _lift(self, record: TableRecord, storage: LakeStorage) -> None:
+    def _lift(self, side: LakeSide, storage: LakeStorage) -> None:
         """Marks of snapshots that stayed after all (the round failed, a tag was put on them) go once the commit that
         may take them out can no longer land: the lake's token is another, or no round was ever granted them."""
-        marks = self.leases.marked(record.table_id)
+        marks = self.leases.marked(side.id)
         if marks:
-            token = storage.open_reader(record.info).load_base().token
-            self.leases.lift(record.table_id, [m for m in marks if m.token != (token or "")])
+            token = storage.open_reader(side.info).load_base().token
+            self.leases.lift(side.id, [m for m in marks if m.token != (token or "")])

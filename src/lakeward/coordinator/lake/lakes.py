@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from lakeward.coordinator.lake.commits import Commits
 from lakeward.coordinator.state.board import Board
-from lakeward.coordinator.state.record import TableRecord
+from lakeward.coordinator.state.record import LakeSide
 from lakeward.errors import (
     InvalidConfig,
     LakeBehind,
@@ -48,7 +48,7 @@ class Lakes:
 
     def _formats(self) -> list[str]:
         with self._board.lock:
-            formats = {r.options.format for r in self._board.tables.values() if r.options.enabled}
+            formats = {s.options.format for s in self._board.sides() if s.options.enabled}
         if self._board.options.lake_enabled:
             formats.add(self._board.options.lake_format)
         return sorted(f for f in formats if f is not None)
@@ -64,101 +64,95 @@ class Lakes:
 
     def pause_restored(self) -> None:
         """A restored folder may be behind its lake: no writes to a table before its lake has said where it stands."""
-        for record in self.unseen():
-            self._board.hot.pause_writes(
-                record.info, "the data folder was restored, and its lake has not been read yet"
-            )
+        for side in self.unseen():
+            self._board.hot.pause_writes(side.info, "the data folder was restored, and its lake has not been read yet")
 
-    def unseen(self) -> list[TableRecord]:
-        """Tables whose lake was not read since start: overdue ones first."""
+    def unseen(self) -> list[LakeSide]:
+        """Sides whose lake was not read since start: overdue ones first."""
         with self._board.lock:
-            rows = [r for r in self._board.tables.values() if not r.lake_seen and r.options.enabled]
+            rows = [s for s in self._board.sides() if not s.lake_seen and s.options.enabled]
         return sorted(rows, key=lambda r: r.last_tiered_at_ms or 0)
 
-    def unconfirmed(self) -> list[TableRecord]:
-        """Tables with reported offsets that retention may not use yet."""
+    def unconfirmed(self) -> list[LakeSide]:
+        """Sides with reported offsets that retention may not use yet."""
         now, every = self._board.clock.monotonic(), self._board.options.confirm_s
         with self._board.lock:
-            rows = [
-                r
-                for r in self._board.tables.values()
-                if r.options.enabled and r.lake_seen and r.confirmed != r.committed
-            ]
-            return [r for r in rows if r.confirmed_at is None or now - r.confirmed_at >= every]
+            rows = [s for s in self._board.sides() if s.options.enabled and s.lake_seen and s.confirmed != s.committed]
+            return [s for s in rows if s.confirmed_at is None or now - s.confirmed_at >= every]
 
-    def read(self, record: TableRecord) -> bool:
+    def read(self, side: LakeSide) -> bool:
         """Reads one table's lake side and takes it over; false when it did not answer or does not fit (kept in the
-        record).
+        side).
         """
-        storage = self._board.lake_of(record)
+        storage = self._board.lake_of(side)
         if storage is None:
             return False
         with self._board.lock:
-            before, generation = record.committed, record.generation
+            before, generation = side.committed, side.generation
         try:
-            base = storage.open_reader(record.info).load_base()
-            self._take(record, base)
+            base = storage.open_reader(side.info).load_base()
+            self._take(side, base)
             if base.generation == generation:
-                check_not_behind(record.name, before, base)
+                check_not_behind(side.label, before, base)
         except LakewardError as error:
-            self._note(record, error)
+            self._note(side, error)
             return False
         return True
 
-    def _take(self, record: TableRecord, base: LakeBase) -> None:
-        ends = {b: v.end for b, v in self._board.hot.bounds(record.info).items()}
-        lost = [b for b, offset in base.offsets.items() if offset > ends.get(b, 0)] if record.info.is_pk else []
-        gaps = self._board.hot.guard_offsets(record.info, base.offsets)
+    def _take(self, side: LakeSide, base: LakeBase) -> None:
+        ends = {b: v.end for b, v in self._board.hot.bounds(side.info).items()}
+        lost = [b for b, offset in base.offsets.items() if offset > ends.get(b, 0)] if side.info.is_pk else []
+        gaps = self._board.hot.guard_offsets(side.info, base.offsets)
         with self._board.change():
-            if self._board.tables.get(record.table_id) is not record:
+            if not self._board.is_current(side):
                 return
-            self._commits.adopt_base(record, base)
+            self._commits.adopt_base(side, base)
             if gaps:
-                self._commits.record_gaps(record, dict(gaps), "restored")
-            self._board.hot.pause_writes(record.info, None)
-            record.lake_seen, record.lake_error = True, None
-            record.confirmed_at = self._board.clock.monotonic()
-            record.confirmed = base.offsets
-            self._board.look(record)
+                self._commits.record_gaps(side, dict(gaps), "restored")
+            self._board.hot.pause_writes(side.info, None)
+            side.lake_seen, side.lake_error = True, None
+            side.confirmed_at = self._board.clock.monotonic()
+            side.confirmed = base.offsets
+            self._board.look(side)
             if lost:
                 self._break(
-                    record,
+                    side,
                     f"bucket {lost[0]}: the lake holds offset {base.offsets[lost[0]]}, the log ended at "
                     f"{ends.get(lost[0], 0)}",
                 )
-            self._check_reach(record)
+            self._check_reach(side)
 
-    def _check_reach(self, record: TableRecord) -> None:
+    def _check_reach(self, side: LakeSide) -> None:
         """The lake was off for longer than the log is kept: rows between the two are in
         neither. An operator chooses.
         """
-        starts = {b: v.start for b, v in self._board.hot.bounds(record.info).items()}
-        short = [b for b, offset in record.committed.items() if starts.get(b, 0) > offset]
+        starts = {b: v.start for b, v in self._board.hot.bounds(side.info).items()}
+        short = [b for b, offset in side.committed.items() if starts.get(b, 0) > offset]
         if short:
             first = short[0]
             self._break(
-                record,
-                f"bucket {first}: the lake ends at {record.committed[first]} and the log begins at {starts[first]}",
+                side,
+                f"bucket {first}: the lake ends at {side.committed[first]} and the log begins at {starts[first]}",
             )
 
-    def _break(self, record: TableRecord, why: str) -> None:
+    def _break(self, side: LakeSide, why: str) -> None:
         """Pauses the table until an operator chooses how lake and log meet again."""
-        if record.repair is not None or record.broken is not None or record.state is _S.DISABLED:
+        if side.resync is not None or side.broken is not None or side.state is _S.DISABLED:
             return
-        choice = "resync it from a KV snapshot" if record.info.is_pk else "accept the gap"
-        record.broken = f"{why}; {choice} with `lakeward table resync {record.name}`"
-        if record.state is not _S.PAUSED:
-            self._board.enter(record, _S.PAUSED, record.broken)
-        self._board.touch(record)
+        choice = "resync it from a KV snapshot" if side.info.is_pk else "accept the gap"
+        side.broken = f"{why}; {choice} with `lakeward table resync {side.label}`"
+        if side.state is not _S.PAUSED:
+            self._board.enter(side, _S.PAUSED, side.broken)
+        self._board.touch(side)
 
-    def _note(self, record: TableRecord, error: LakewardError) -> None:
+    def _note(self, side: LakeSide, error: LakewardError) -> None:
         with self._board.change():
-            record.lake_error = to_wire(error)
-            if isinstance(error, LakeMetadataGone) and not record.lake_seen:
+            side.lake_error = to_wire(error)
+            if isinstance(error, LakeMetadataGone) and not side.lake_seen:
                 # A restored catalog: the lake may hold offsets that this log would give to other rows.
-                self._board.hot.pause_writes(record.info, str(error))
+                self._board.hot.pause_writes(side.info, str(error))
             if isinstance(error, LakeError) and not isinstance(error, LakeUnavailable):
-                record.reason = str(error)
+                side.reason = str(error)
 
 
 def check_not_behind(name: str, committed: OffsetMap, base: LakeBase) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.readleases import ReadLeases
+from lakeward.coordinator.state.record import LakeSide
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import TableId
 from lakeward.spi.hotadmin import RetentionGuard
@@ -15,20 +16,20 @@ class BoardRetention(RetentionGuard):
         self._board, self._leases = board, leases
 
     def lake_offset(self, table_id: TableId, bucket: Bucket) -> int | None:
+        """Of the slowest side that is on."""
         with self._board.lock:
             record = self._board.tables.get(table_id)
-            if record is None or not record.lake_seen:
-                return None
-            confirmed = record.confirmed.get(bucket)
-            return None if confirmed is None else min(confirmed, record.committed.get(bucket, 0))
+            offsets = [_offset(side, bucket) for side in record.sides.values()] if record is not None else []
+            known = [offset for offset in offsets if offset is not None]
+            return min(known) if known and len(known) == len(offsets) else None
 
     def held_from(self, table_id: TableId, bucket: Bucket) -> int | None:
         """The lowest offset of a read lease, and, while a round runs, the offset it started from."""
         with self._board.lock:
             held = [self._leases.held_from(table_id, bucket)]
             record = self._board.tables.get(table_id)
-            if record is not None and record.lease is not None:
-                held.append(record.committed.get(bucket, 0))
+            sides = record.sides.values() if record is not None else ()
+            held += [side.committed.get(bucket, 0) for side in sides if side.tier.lease is not None]
             return min((h for h in held if h is not None), default=None)
 
     def lake_enabled(self, table_id: TableId) -> bool:
@@ -36,3 +37,10 @@ class BoardRetention(RetentionGuard):
         with self._board.lock:
             record = self._board.tables.get(table_id)
             return record is None or record.options.enabled
+
+
+def _offset(side: LakeSide, bucket: Bucket) -> int | None:
+    if not side.lake_seen:
+        return None
+    confirmed = side.confirmed.get(bucket)
+    return None if confirmed is None else min(confirmed, side.committed.get(bucket, 0))

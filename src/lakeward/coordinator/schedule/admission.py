@@ -37,21 +37,18 @@ class Forecast:
     def _tables(self, query: AdmissionQuery) -> list[SimTable]:
         """Measured tables of the pool with what the question changes, and those that exist only in the question."""
         with self._board.lock:
-            known = {
-                r.name: r for r in self._board.tables.values() if r.options.enabled and r.options.pool == query.pool
-            }
+            known = {s.label: s for s in self._board.sides() if s.options.enabled and s.options.pool == query.pool}
             names = {**dict.fromkeys(known), **dict.fromkeys(query.freshness_ms), **dict.fromkeys(query.round_ms)}
             found = []
             for name in names:
-                record = known.get(name)
-                freshness = query.freshness_ms.get(name, record.options.freshness_ms if record else 180_000)
-                measured = (
-                    record.estimate.typical_ms(unknown_round_ms(freshness)) if record else unknown_round_ms(freshness)
-                )
+                side = known.get(name)
+                freshness = query.freshness_ms.get(name, side.options.freshness_ms if side else 180_000)
+                unknown = unknown_round_ms(freshness)
+                measured = side.tier.estimate.typical_ms(unknown) if side else unknown
                 round_ms = query.round_ms.get(name, measured)
                 if freshness <= 0 or round_ms <= 0:
                     raise InvalidRequest(what=f"admission of {name}", reason="freshness and duration are above 0 ms")
-                priority = record.options.priority if record else 0
+                priority = side.options.priority if side else 0
                 found.append(SimTable(name=name, freshness_ms=freshness, round_ms=round_ms, priority=priority))
         return found
 

@@ -75,6 +75,9 @@ class PoolLoad:
     slots: int
     demands: Sequence[Demand]
     running: Sequence[Running] = ()
+    others: Sequence[float] = ()
+    """When the slots come free that work of other kinds has taken."""
+
     margin_share: float = 0.1
     margin_ms: float = 500.0
 
@@ -86,7 +89,12 @@ class PoolLoad:
 
     @property
     def free(self) -> int:
-        return max(0, self.slots - len(self.running))
+        return max(0, self.slots - len(self.running) - len(self.others))
+
+    @property
+    def busy_until(self) -> list[float]:
+        """When each slot that is taken should come free."""
+        return [max(end, self.now_ms) for end in (*[r.ends_ms for r in self.running], *self.others)]
 
     @cached_property
     def shapes(self) -> list[tuple[float, float]]:

@@ -19,7 +19,7 @@ from heapq import heapify, heappop, heappush
 from lakeward.coordinator.schedule.load import Demand, PoolLoad, Row, Running
 from lakeward.coordinator.schedule.lookahead import Job, worst_miss
 
-__all__ = ["Demand", "PoolLoad", "Running", "plan_due", "plan_latest_starts", "plan_starts"]
+__all__ = ["Demand", "PoolLoad", "Running", "plan_due", "plan_latest_starts", "plan_starts", "spares_slot"]
 
 TRIES = 8
 """Slots looked at for one round: those behind are fuller still."""
@@ -47,7 +47,7 @@ def plan_due(load: PoolLoad) -> tuple[list[str], float | None]:
 def plan_latest_starts(load: PoolLoad) -> dict[str, float]:
     """Table -> when its round should start at the latest, all waiting rounds considered together."""
     rows, slots = load.rows, max(1, load.slots)
-    busy = sorted((max(r.ends_ms, load.now_ms) for r in load.running), reverse=True)[:slots]
+    busy = sorted(load.busy_until, reverse=True)[:slots]
     layout = _Layout([*busy, *[load.now_ms] * (slots - len(busy))])
     allowed = _slots_allowed(load, slots)
     starts: dict[str, float] = {}
@@ -139,9 +139,18 @@ def plan_starts(load: PoolLoad, room: int, also: frozenset[str] | None = None) -
     return [*_pick(load, rows, free), *nothing][:free]
 
 
+def spares_slot(load: PoolLoad, for_ms: float, ends: Sequence[float] = ()) -> bool:
+    """Can a slot do without deadlines for so long? `ends`: when slots come free that were given away since."""
+    taken, inside = [*load.busy_until, *ends], load.now_ms + for_ms
+    if len(taken) >= load.slots:
+        return False
+    jobs = [*[_as_job(load, r) for r in load.rows], *[_next_job(load, r) for r in load.running]]
+    return worst_miss(load.now_ms, load.slots, [*taken, inside], jobs, inside) <= 1
+
+
 def _pick(load: PoolLoad, rows: list[Row], free: int) -> list[str]:
     waiting = {r.key: _as_job(load, r) for r in rows if not r.demand.suspect}
-    ends = [max(r.ends_ms, load.now_ms) for r in load.running]
+    ends = load.busy_until
     coming = [_next_job(load, r) for r in load.running]
     picked: list[str] = []
     refused = 0
@@ -189,7 +198,7 @@ def _aged_priority(load: PoolLoad, row: Row) -> int:
 def is_overloaded(load: PoolLoad, rows: Sequence[Row] | None = None) -> bool:
     """Would a waiting round be late even if they all ran now, earliest deadline first?"""
     slots = max(1, load.slots)
-    busy = sorted(max(r.ends_ms, load.now_ms) for r in load.running)[:slots]
+    busy = sorted(load.busy_until)[:slots]
     ends = [*[load.now_ms] * (slots - len(busy)), *busy]
     rows = load.rows if rows is None else rows
     for row in sorted((r for r in rows if not r.demand.suspect), key=lambda r: r.deadline_ms):

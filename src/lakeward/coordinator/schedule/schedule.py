@@ -6,23 +6,24 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from lakeward.coordinator.kinds.kind import Kind
 from lakeward.coordinator.schedule.estimate import unknown_round_ms
 from lakeward.coordinator.schedule.load import Demand, PoolLoad, Running
 from lakeward.coordinator.schedule.planner import plan_due, plan_starts
 from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.jobs import JobRecord
-from lakeward.coordinator.state.record import Lease, TableRecord
-from lakeward.model.ids import TableId
+from lakeward.coordinator.state.record import LakeSide
+from lakeward.coordinator.state.work import Lease
 from lakeward.model.offsets import OffsetMap
+from lakeward.model.side import TIER, SideId, WorkKind
 from lakeward.model.state import TableState
-from lakeward.protocol.heartbeat import HandedOut
 from lakeward.spi.hotadmin import Waiting
 
 _S = TableState
-_WAITS = frozenset({_S.SCHEDULED, _S.PENDING, _S.FAILED})
+_LOOKED_AT = frozenset({_S.SCHEDULED, _S.PENDING, _S.FAILED, _S.TIERING})
 
 
 REPLANNED_TABLES = 200
@@ -60,8 +61,11 @@ def _plan(load: PoolLoad) -> PoolPlan:
 
 
 class Schedule:
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Board, kinds: Iterable[type[Kind]]) -> None:
         self._board = board
+        self.kinds = {kind.name: kind(board, self) for kind in kinds}
+        """What is handed out, those with more say first."""
+
         self._ticking = threading.Lock()
         self.has_thread = False
         """Ticks come by themselves, so no heartbeat has to make one."""
@@ -85,7 +89,7 @@ class Schedule:
         """Heartbeats go on meanwhile: backlogs are asked and plans are made without the board's lock."""
         with self._ticking:
             self._look()
-            pools = {r.options.pool for r in list(self._board.tables.values())}
+            pools = {t.options.pool for t in list(self._board.tables.values())}
             for pool, plan in {pool: _plan(self.load(pool)) for pool in pools}.items():
                 self._apply(pool, plan, pause_s=BREATH_S)
 
@@ -93,66 +97,66 @@ class Schedule:
         board = self._board
         self._ticked_at = board.clock.monotonic()
         with board.lock:
-            asked = [
-                (r, r.info, r.committed) for r in board.tables.values() if r.state in _WAITS or r.state is _S.TIERING
-            ]
+            asked = [(s, s.info, s.committed) for s in board.sides() if s.state in _LOOKED_AT]
         for first in range(0, len(asked), LOOKED_AT_ONCE):
             if first:
                 time.sleep(BREATH_S)
             part = asked[first : first + LOOKED_AT_ONCE]
-            self._see([(r, board.hot.waiting(info, committed), committed) for r, info, committed in part])
-        seen = {r.table_id for r, _, _ in asked}
+            self._see([(s, board.hot.waiting(info, committed), committed) for s, info, committed in part])
+        seen = {s.id for s, _, _ in asked}
         with board.change():
-            for record in board.tables.values():
-                if record.table_id not in seen:
-                    self._count_miss(record)
+            for side in board.sides():
+                if side.id not in seen:
+                    self._count_miss(side)
             self._sweep()
             self._retry_failed()
 
-    def _see(self, fresh: Sequence[tuple[TableRecord, Waiting, OffsetMap]]) -> None:
+    def _see(self, fresh: Sequence[tuple[LakeSide, Waiting, OffsetMap]]) -> None:
         with self._board.change():
-            for record, waiting, committed in fresh:
-                if record.committed is committed:
-                    record.see(waiting, self._ticked_at)
-                self._count_miss(record)
+            for side, waiting, committed in fresh:
+                if side.committed is committed:
+                    side.see(waiting, self._ticked_at)
+                self._count_miss(side)
 
-    def _count_miss(self, record: TableRecord) -> None:
+    def _count_miss(self, side: LakeSide) -> None:
         """Once for each oldest row that waited too long, whatever state the table is in."""
-        oldest = record.waiting.oldest_at_ms
-        if oldest is None or record.counted_oldest_ms == oldest:
+        oldest = side.waiting.oldest_at_ms
+        if oldest is None or side.counted_oldest_ms == oldest:
             return
-        deadline = self.deadline_ms(record)
+        deadline = self.deadline_ms(side)
         if deadline is not None and deadline < self._board.clock.now_ms():
-            record.counted_oldest_ms = oldest
-            record.misses += 1
-            self._board.touch(record)
+            side.counted_oldest_ms = oldest
+            side.misses += 1
+            self._board.touch(side)
 
-    def deadline_ms(self, record: TableRecord) -> int | None:
+    def deadline_ms(self, side: LakeSide) -> int | None:
         """When the oldest waiting row breaks the freshness, in today's wall time; None: nothing waits, or the lake is
         off.
         """
-        if record.waiting.oldest_at_ms is None or not record.options.enabled:
+        if side.waiting.oldest_at_ms is None or not side.options.enabled:
             return None
         now_ms = self._board.clock.now_ms()
-        lag = record.lag_ms(now_ms, self._board.clock.monotonic())
-        return None if lag is None else now_ms - lag + record.options.freshness_ms
+        lag = side.lag_ms(now_ms, self._board.clock.monotonic())
+        return None if lag is None else now_ms - lag + side.options.freshness_ms
 
     def _sweep(self) -> None:
+        """Leases that ran out are given back."""
         now = self._board.clock.monotonic()
         if now - self._swept_at < self._board.options.sweep_s:
             return
         self._swept_at = now
-        for record in self._board.tables.values():
-            if record.state is _S.TIERING and record.lease is not None and now >= record.lease.until:
-                self._board.enter(
-                    record, _S.PENDING, f"job {record.lease.job} was silent for {self._board.options.lease_s:g} s"
-                )
+        for side in self._board.sides():
+            for work, lease in side.leases():
+                if now >= lease.until:
+                    kind = self.kinds[work.kind]
+                    kind.give_back(side, work, f"job {lease.job} was silent for {kind.lease_s:g} s")
 
     def _retry_failed(self) -> None:
         now = self._board.clock.monotonic()
-        for record in self._board.tables.values():
-            if record.state is _S.FAILED and record.lake_seen and (record.retry_at is None or record.retry_at <= now):
-                self._board.enter(record, _S.PENDING, record.reason)
+        for side in self._board.sides():
+            retry_at = side.tier.retry_at
+            if side.state is _S.FAILED and side.lake_seen and (retry_at is None or retry_at <= now):
+                self._board.enter(side, _S.PENDING, side.reason)
 
     def _apply(self, pool: str, plan: PoolPlan, *, pause_s: float = 0.0) -> None:
         """A plan is made without the lock: what changed meanwhile is left alone."""
@@ -170,73 +174,83 @@ class Schedule:
 
     def _queue(self, due: Iterable[str]) -> None:
         for key in due:
-            record = self._board.tables.get(TableId(key))
-            if record is not None and record.state is _S.SCHEDULED:
-                self._board.enter(record, _S.PENDING)
+            side = self._board.side(SideId.parse(key))
+            if side is not None and side.state is _S.SCHEDULED:
+                self._board.enter(side, _S.PENDING)
 
     # ---- what the planner sees ----
     def load(self, pool: str) -> PoolLoad:
-        """The lock may be held or not: a record that changes meanwhile is seen as it was or as it is."""
-        board, now_ms = self._board, self._board.clock.now_ms()
-        records = [r for r in list(board.tables.values()) if r.options.pool == pool]
+        """The lock may be held or not: a side that changes meanwhile is seen as it was or as it is."""
+        board = self._board
+        sides = [s for s in board.sides() if s.options.pool == pool]
+        leased = [(s, work, lease) for s in sides for work, lease in s.leases()]
         return PoolLoad(
-            now_ms=now_ms,
+            now_ms=board.clock.now_ms(),
             slots=sum(j.slots for j in self.live_jobs(pool)),
-            demands=[self._demand(r) for r in records if self._is_demand(r)],
-            running=[self._running(r, lease) for r in records if (lease := r.lease) is not None],
+            demands=[self._demand(s) for s in sides if self._is_demand(s)],
+            running=[self._running(s, lease) for s, work, lease in leased if work.kind == TIER],
+            others=[
+                self._started_ms(lease) + self.kinds[work.kind].expected_ms(s)
+                for s, work, lease in leased
+                if work.kind != TIER
+            ],
             margin_share=board.options.margin_share,
             margin_ms=1_000 * board.options.margin_s,
         )
 
-    def live_jobs(self, pool: str | None = None) -> Iterable[JobRecord]:
+    def live_jobs(self, pool: str | None = None, kind: WorkKind = TIER) -> list[JobRecord]:
+        """Those that take work of this kind."""
         now, lease_s = self._board.clock.monotonic(), self._board.options.lease_s
-        return [j for j in list(self._board.jobs.values()) if j.is_live(now, lease_s) and pool in (None, j.pool)]
+        jobs = [j for j in list(self._board.jobs.values()) if j.is_live(now, lease_s) and kind in j.kinds]
+        return [j for j in jobs if pool in (None, j.pool)]
 
-    def _is_demand(self, record: TableRecord) -> bool:
-        if record.held:
+    def _is_demand(self, side: LakeSide) -> bool:
+        if side.held:
             return False
-        if record.state is _S.PENDING:
+        if side.state is _S.PENDING:
             return True
-        if record.state is not _S.SCHEDULED or not record.lake_seen:
+        if side.state is not _S.SCHEDULED or not side.lake_seen:
             return False
-        return record.asked_now or record.repair is not None or record.waiting.oldest_at_ms is not None
+        return side.asked is not None or side.resync is not None or side.waiting.oldest_at_ms is not None
 
-    def _demand(self, record: TableRecord) -> Demand:
+    def _demand(self, side: LakeSide) -> Demand:
         return Demand(
-            key=record.table_id,
-            deadline_ms=self.deadline_ms(record),
-            round_ms=self.round_ms(record),
-            freshness_ms=record.options.freshness_ms,
-            priority=record.options.priority,
-            queued=record.state is _S.PENDING,
-            urgent=record.asked_now or record.repair is not None,
-            suspect=record.failures_in_a_row > 0,
+            key=str(side.id),
+            deadline_ms=self.deadline_ms(side),
+            round_ms=self.round_ms(side),
+            freshness_ms=side.options.freshness_ms,
+            priority=side.options.priority,
+            queued=side.state is _S.PENDING,
+            urgent=side.asked is not None or side.resync is not None,
+            suspect=side.tier.failures_in_a_row > 0,
         )
 
-    def _running(self, record: TableRecord, lease: Lease) -> Running:
-        round_ms = record.estimate.round_ms(lease.backlog_bytes, unknown_round_ms(record.options.freshness_ms))
-        started = self._board.clock.now_ms() - 1_000 * (self._board.clock.monotonic() - lease.granted_at)
+    def _running(self, side: LakeSide, lease: Lease) -> Running:
+        round_ms = side.tier.estimate.round_ms(lease.backlog_bytes, unknown_round_ms(side.options.freshness_ms))
+        started = self._started_ms(lease)
         return Running(
-            key=record.table_id,
+            key=str(side.id),
             started_ms=started,
             ends_ms=started + round_ms,
             round_ms=round_ms,
-            freshness_ms=record.options.freshness_ms,
+            freshness_ms=side.options.freshness_ms,
         )
 
-    def round_ms(self, record: TableRecord) -> float:
-        return record.estimate.round_ms(record.waiting.bytes, unknown_round_ms(record.options.freshness_ms))
+    def _started_ms(self, lease: Lease) -> float:
+        return self._board.clock.now_ms() - 1_000 * (self._board.clock.monotonic() - lease.granted_at)
+
+    def round_ms(self, side: LakeSide) -> float:
+        return side.tier.estimate.round_ms(side.waiting.bytes, unknown_round_ms(side.options.freshness_ms))
 
     # ---- handing out ----
-    def hand_out(self, job: JobRecord, room: int) -> list[HandedOut]:
-        """Under `change()`: the tables this job gets now, leased to it."""
-        self._replan_if_needed(job.pool)
-        ready, granted = self._ready.get(job.pool, []), list[HandedOut]()
-        while ready and len(granted) < room:
-            record = self._board.tables.get(TableId(ready.pop(0)))
-            if record is not None and record.state is _S.PENDING and not record.held:
-                granted.append(self._grant(record, job))
-        return granted
+    def take_ready(self, pool: str) -> Iterator[LakeSide]:
+        """Under `change()`: sides to start next, in order, as planned; one that was looked at is not shown again."""
+        self._replan_if_needed(pool)
+        ready = self._ready.get(pool, [])
+        while ready:
+            side = self._board.side(SideId.parse(ready.pop(0)))
+            if side is not None:
+                yield side
 
     def _replan_if_needed(self, pool: str) -> None:
         """Each hand-out changes what is best next. Planning a thousand tables at every beat would be all that is done,
@@ -251,34 +265,8 @@ class Schedule:
 
     def next_ms(self, pool: str) -> float:
         """How long until there may be something for a job that has room left; infinite when nothing is in sight."""
-        records = self._board.tables.values()
-        if self._is_stale(pool) or any(r.state is _S.PENDING and r.options.pool == pool for r in records):
+        queued = (s.options.pool == pool for s in self._board.sides() if s.state is _S.PENDING)
+        if self._is_stale(pool) or any(queued):
             return 1_000 * max(RETRY_S, self._board.options.tick_s)
         due = self.next_due_ms.get(pool)
         return math.inf if due is None else due - self._board.clock.now_ms() + 1
-
-    def _grant(self, record: TableRecord, job: JobRecord) -> HandedOut:
-        board = self._board
-        now_ms, now = board.clock.now_ms(), board.clock.monotonic()
-        waited = 0 if record.pending_since is None else int(1_000 * (now - record.pending_since))
-        board.enter(record, _S.TIERING)
-        record.lease = Lease(
-            job=job.name,
-            instance=job.instance,
-            granted_at_ms=now_ms,
-            waited_ms=waited,
-            backlog_bytes=record.waiting.bytes,
-            until=now + board.options.lease_s,
-            granted_at=now,
-        )
-        return HandedOut(
-            table_id=record.table_id,
-            path=record.info.path,
-            epoch=record.epoch,
-            freshness_ms=record.options.freshness_ms,
-            deadline_at_ms=self.deadline_ms(record),
-            limit_ms=record.options.round_limit_ms,
-            waited_s=waited / 1_000,
-            resync=record.repair is not None,
-            generation=record.generation + (record.repair is not None),
-        )

@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lakeward.coordinator.state.board import Board
-from lakeward.coordinator.state.readleases import ReadLease, ReadLeases
-from lakeward.coordinator.state.record import TableRecord
+from lakeward.coordinator.state.readlease import ReadLease
+from lakeward.coordinator.state.readleases import ReadLeases
+from lakeward.coordinator.state.record import LakeSide
 from lakeward.errors import InvalidRequest, LakewardError, LogTooShort, ReadTooFarAhead, SnapshotGone, TableBusy
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetMap, OffsetRange
+from lakeward.model.side import SideName
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.flight import log_ticket, ticket_text
 from lakeward.protocol.readplan import HotRange, ReadPlan
@@ -26,40 +28,41 @@ class ReadPlans:
     def __init__(self, board: Board, leases: ReadLeases) -> None:
         self._board, self._leases = board, leases
 
-    def plan(self, path: TablePath, *, lease_s: float = 60.0, at_least: str | None = None) -> ReadPlan:
+    def plan(
+        self, path: TablePath, name: SideName | None = None, *, lease_s: float = 60.0, at_least: str | None = None
+    ) -> ReadPlan:
         with self._board.lock:
-            record = self._board.find(path)
-            storage = self._board.lake_of(record)
-        reader = None if storage is None else storage.open_reader(record.info)
+            side = self._board.find(path, name)
+            storage = self._board.lake_of(side)
+        reader = None if storage is None else storage.open_reader(side.info)
         offsets, bounds = OffsetMap(), dict[Bucket, LogBounds]()
         for _ in range(TRIES):
             snapshot = None if reader is None else reader.load_snapshot()
             offsets = (snapshot.offsets if snapshot is not None else None) or OffsetMap()
-            lease = self._lease(record.info, snapshot, offsets, lease_s)
+            lease = self._lease(side, snapshot, offsets, lease_s)
             if lease is None:
                 continue
-            bounds = dict(self._board.hot.bounds(record.info, sync=at_least is not None))
+            bounds = dict(self._board.hot.bounds(side.info, sync=at_least is not None))
             if self._stands(reader, snapshot, offsets, bounds):
                 # The schema is looked up after the ends: a record below them may be of a column that is new.
-                record = self._again(path, record, lease)
-                return self._finish(
-                    record.info, record.options.format if storage else None, snapshot, offsets, bounds, lease, at_least
-                )
+                side = self._again(path, side, lease)
+                lake_format = side.options.format if storage else None
+                return self._finish(side, lake_format, snapshot, offsets, bounds, lease, at_least)
             self._leases.release(lease.lease_id)
         self._check_reach(path, offsets, bounds)
         raise TableBusy(
             table=str(path), reason=f"its snapshot or log moved {TRIES} times while a read was planned; try again"
         )
 
-    def _again(self, path: TablePath, before: TableRecord, lease: ReadLease) -> TableRecord:
+    def _again(self, path: TablePath, before: LakeSide, lease: ReadLease) -> LakeSide:
         try:
             with self._board.lock:
-                record = self._board.find(path)
-            if record.table_id != before.table_id:
+                side = self._board.find(path, before.name)
+            if side.table_id != before.table_id:
                 raise TableBusy(
                     table=str(path), reason="it was dropped and made anew while a read was planned; try again"
                 )
-            return record
+            return side
         except LakewardError:
             self._leases.release(lease.lease_id)
             raise
@@ -71,10 +74,10 @@ class ReadPlans:
                 raise LogTooShort(table=str(path), bucket=str(bucket), committed=offsets[bucket], start=bound.start)
 
     def _lease(
-        self, table: TableInfo, snapshot: LakeSnapshot | None, offsets: OffsetMap, lease_s: float
+        self, side: LakeSide, snapshot: LakeSnapshot | None, offsets: OffsetMap, lease_s: float
     ) -> ReadLease | None:
-        starts = {b: offsets.get(b, v.start) for b, v in self._board.hot.bounds(table).items()}
-        return self._leases.take(table.table_id, None if snapshot is None else snapshot.snapshot_id, starts, lease_s)
+        starts = {b: offsets.get(b, v.start) for b, v in self._board.hot.bounds(side.info).items()}
+        return self._leases.take(side.id, None if snapshot is None else snapshot.snapshot_id, starts, lease_s)
 
     def _stands(
         self,
@@ -92,7 +95,7 @@ class ReadPlans:
 
     def _finish(
         self,
-        table: TableInfo,
+        side: LakeSide,
         lake_format: str | None,
         snapshot: LakeSnapshot | None,
         offsets: OffsetMap,
@@ -100,10 +103,12 @@ class ReadPlans:
         lease: ReadLease,
         at_least: str | None,
     ) -> ReadPlan:
+        table = side.info
         self._check_token(table, bounds, at_least, lease)
         options = self._board.options
         return ReadPlan(
             table=table,
+            side=side.name,
             lease_id=lease.lease_id,
             lease_ends_at_ms=lease.ends_at_ms,
             frozen_at_ms=self._board.clock.now_ms(),

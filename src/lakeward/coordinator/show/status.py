@@ -12,13 +12,15 @@ from lakeward.coordinator.schedule.estimate import unknown_round_ms
 from lakeward.coordinator.schedule.schedule import BREATH_S, Schedule
 from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.jobs import JobRecord
-from lakeward.coordinator.state.record import TableRecord
-from lakeward.model.ids import InstanceId, JobName, TableId
+from lakeward.coordinator.state.record import LakeSide
+from lakeward.coordinator.state.work import RoundTotals, Work
+from lakeward.model.ids import InstanceId, JobName
+from lakeward.model.side import SideId, SideName, WorkKind
 from lakeward.model.state import TableState
 from lakeward.model.table import TablePath
 from lakeward.protocol.codec import decode
 from lakeward.protocol.operate import CoordinatorStatus, LedgerAnswer, QueueEntry
-from lakeward.protocol.views import JobStatus, RoundStatus, TableStatus
+from lakeward.protocol.views import JobStatus, RoundStatus, TableStatus, WorkStatus
 
 _S = TableState
 T = TypeVar("T")
@@ -37,79 +39,78 @@ class StatusDesk:
         }
 
     # ---- tables ----
-    def table(self, path: TablePath) -> TableStatus:
+    def table(self, path: TablePath, name: SideName | None = None) -> TableStatus:
         with self._board.lock:
-            return self._table(self._board.find(path))
+            return self._side(self._board.find(path, name))
 
-    def _each(
-        self, show: Callable[[TableRecord], T], chosen: Callable[[TableRecord], bool] = lambda _: True
-    ) -> list[T]:
-        """Of every table, by name. Each is shown as it is at one moment; heartbeats pass between them."""
+    def _each(self, show: Callable[[LakeSide], T], chosen: Callable[[LakeSide], bool] = lambda _: True) -> list[T]:
+        """Of every side, by name. Each is shown as it is at one moment; heartbeats pass between them."""
         with self._board.lock:
-            records = sorted((r for r in self._board.tables.values() if chosen(r)), key=lambda r: r.name)
+            sides = sorted((s for s in self._board.sides() if chosen(s)), key=lambda s: s.label)
         shown: list[T] = []
-        for first in range(0, len(records), SHOWN_AT_ONCE):
+        for first in range(0, len(sides), SHOWN_AT_ONCE):
             if first:
                 time.sleep(BREATH_S)
             with self._board.lock:
-                shown += [show(r) for r in records[first : first + SHOWN_AT_ONCE]]
+                shown += [show(s) for s in sides[first : first + SHOWN_AT_ONCE]]
         return shown
 
-    def _table(self, record: TableRecord) -> TableStatus:
+    def _side(self, side: LakeSide) -> TableStatus:
         now_ms = self._board.clock.now_ms()
-        options, deadline = record.options, self._schedule.deadline_ms(record)
-        round_ms = self._schedule.round_ms(record)
+        options, tier, deadline = side.options, side.tier, self._schedule.deadline_ms(side)
+        round_ms = self._schedule.round_ms(side)
         return TableStatus(
-            path=record.info.path,
-            table_id=record.table_id,
-            state=record.state or _S.NEW,
-            epoch=record.epoch,
+            path=side.info.path,
+            table_id=side.table_id,
+            side=side.name,
+            state=side.state or _S.NEW,
+            epoch=tier.epoch,
             freshness_ms=options.freshness_ms,
             pool=options.pool,
             priority=options.priority,
-            lag_ms=record.lag_ms(now_ms, self._board.clock.monotonic()) or 0,
-            waiting_rows=record.waiting.rows,
+            lag_ms=side.lag_ms(now_ms, self._board.clock.monotonic()) or 0,
+            waiting_rows=side.waiting.rows,
             deadline_at_ms=deadline,
             slack_ms=None if deadline is None else int(deadline - now_ms - round_ms),
-            job=None if record.lease is None else record.lease.job,
-            last_round=record.last_round,
-            last_tiered_at_ms=record.last_tiered_at_ms,
-            last_duration_ms=record.last_duration_ms,
-            failures=record.failures,
-            failures_in_a_row=record.failures_in_a_row,
-            misses=record.misses,
-            reason=record.broken or record.reason or (record.lake_error or {}).get("message"),
-            feasible=self.is_feasible(record),
-            served=self.is_served(record),
-            lake_rows=record.lake.rows,
-            lake_bytes=record.lake.bytes,
-            lake_files=record.lake.files,
-            lake_delete_files=record.lake.delete_files,
-            lake_snapshots=record.lake.snapshots,
-            generation=record.generation,
+            job=None if tier.lease is None else tier.lease.job,
+            token=side.token,
+            last_tiered_at_ms=side.last_tiered_at_ms,
+            last_duration_ms=tier.last_duration_ms,
+            failures=tier.failures,
+            failures_in_a_row=tier.failures_in_a_row,
+            misses=side.misses,
+            reason=side.broken or side.reason or (side.lake_error or {}).get("message"),
+            feasible=self.is_feasible(side),
+            served=self.is_served(side),
+            lake_rows=side.lake.rows,
+            lake_bytes=side.lake.bytes,
+            lake_files=side.lake.files,
+            lake_delete_files=side.lake.delete_files,
+            lake_snapshots=side.lake.snapshots,
+            generation=side.generation,
+            work=tuple(_work(work) for work in side.works.values()),
         )
 
-    def is_feasible(self, record: TableRecord) -> bool:
-        return (
-            2 * record.estimate.typical_ms(unknown_round_ms(record.options.freshness_ms)) <= record.options.freshness_ms
-        )
+    def is_feasible(self, side: LakeSide) -> bool:
+        freshness_ms = side.options.freshness_ms
+        return 2 * side.tier.estimate.typical_ms(unknown_round_ms(freshness_ms)) <= freshness_ms
 
-    def is_served(self, record: TableRecord) -> bool:
-        return not record.options.enabled or any(j.slots > 0 for j in self._schedule.live_jobs(record.options.pool))
+    def is_served(self, side: LakeSide) -> bool:
+        return not side.options.enabled or any(j.slots > 0 for j in self._schedule.live_jobs(side.options.pool))
 
     def warnings_of(self, path: TablePath) -> tuple[str, ...]:
         """For whoever created or altered a table."""
         with self._board.lock:
-            record = self._board.find(path)
+            side = self._board.find(path)
             found = []
-            if record.broken is not None:
-                found.append(record.broken)
-            if record.options.enabled and not self.is_served(record):
+            if side.broken is not None:
+                found.append(side.broken)
+            if side.options.enabled and not self.is_served(side):
                 found.append(
-                    f"no live job serves pool {record.options.pool!r}: {path} waits until one does (`lakeward tier`)"
+                    f"no live job serves pool {side.options.pool!r}: {path} waits until one does (`lakeward tier`)"
                 )
-            if not self.is_feasible(record):
-                found.append(_infeasible(record))
+            if not self.is_feasible(side):
+                found.append(_infeasible(side))
             return tuple(found)
 
     # ---- jobs ----
@@ -127,7 +128,7 @@ class StatusDesk:
         return known + absent
 
     def _job(self, job: JobRecord) -> JobStatus:
-        held = [r for r in self._board.tables.values() if r.lease is not None and r.lease.job == job.name]
+        held = [(s, lease) for s in self._board.sides() for _, lease in s.leases(job.name)]
         return JobStatus(
             name=job.name,
             instance=job.instance,
@@ -137,8 +138,9 @@ class StatusDesk:
             last_beat_at_ms=job.last_beat_at_ms,
             host=job.host,
             version=job.version,
-            working_on=tuple(r.info.path for r in held),
-            progress={r.name: r.lease.progress for r in held if r.lease is not None},
+            working_on=tuple(dict.fromkeys(side.info.path for side, _ in held)),
+            progress={side.label: lease.progress for side, lease in held},
+            kinds=job.kinds,
             expected=job.name in self._board.options.jobs_expected,
         )
 
@@ -146,57 +148,67 @@ class StatusDesk:
         return [j.name for j in self.jobs() if j.expected and not j.live]
 
     # ---- rounds, ledger, queue ----
-    def rounds(self, path: TablePath | None = None, limit: int = 100) -> list[RoundStatus]:
-        """Newest first."""
+    def rounds(
+        self,
+        path: TablePath | None = None,
+        limit: int = 100,
+        name: SideName | None = None,
+        kind: WorkKind | None = None,
+    ) -> list[RoundStatus]:
+        """Newest first; of every kind of work unless one is named."""
         with self._board.lock:
-            table_id = None if path is None else self._board.find(path).table_id
-            rows = self._board.store.load_rounds(table_id, limit=limit)
+            side = None if path is None else self._board.find(path, name).id
+            rows = self._board.store.load_rounds(side, kind, limit=limit)
         return [decode(RoundStatus, row) for row in rows]
 
-    def ledger(self, path: TablePath, limit: int = 1_000, before: int | None = None) -> LedgerAnswer:
+    def ledger(
+        self, path: TablePath, limit: int = 1_000, before: int | None = None, name: SideName | None = None
+    ) -> LedgerAnswer:
         with self._board.lock:
-            record = self._board.find(path)
-            page = self._board.store.load_ledger(record.table_id, limit=limit, before=before)
+            side = self._board.find(path, name)
+            page = self._board.store.load_ledger(side.id, limit=limit, before=before)
             return LedgerAnswer(
                 path=path,
-                generation=record.generation,
-                committed=record.committed,
+                side=side.name,
+                generation=side.generation,
+                committed=side.committed,
                 entries=tuple(entry for _, entry in page),
                 next_before=page[0][0] if len(page) == limit else None,
             )
 
     def queue(self) -> list[QueueEntry]:
         """Tables that wait, in the order of their latest start."""
-        entries = self._each(self._entry, lambda r: r.state in (_S.PENDING, _S.SCHEDULED, _S.FAILED))
+        entries = self._each(self._entry, lambda s: s.state in (_S.PENDING, _S.SCHEDULED, _S.FAILED))
         return sorted(
             entries, key=lambda e: (e.state is not _S.PENDING, e.starts_at_ms is None, e.starts_at_ms or 0, str(e.path))
         )
 
-    def _entry(self, record: TableRecord) -> QueueEntry:
-        shown, round_ms = self._table(record), self._schedule.round_ms(record)
+    def _entry(self, side: LakeSide) -> QueueEntry:
+        shown, round_ms = self._side(side), self._schedule.round_ms(side)
         margin = round_ms * self._board.options.margin_share + 1_000 * self._board.options.margin_s
         deadline = shown.deadline_at_ms
         return QueueEntry(
-            path=record.info.path,
+            path=side.info.path,
+            side=side.name,
             state=shown.state,
-            epoch=record.epoch,
-            pool=record.options.pool,
-            priority=record.options.priority,
+            epoch=side.tier.epoch,
+            pool=side.options.pool,
+            priority=side.options.priority,
             deadline_at_ms=deadline,
             starts_at_ms=None if deadline is None else int(deadline - round_ms - margin),
             expected_round_ms=int(round_ms),
             slack_ms=shown.slack_ms,
-            waits_since_ms=record.pending_since_ms,
-            retry_at_ms=record.retry_at_ms,
+            waits_since_ms=side.pending_since_ms,
+            retry_at_ms=side.tier.retry_at_ms,
         )
 
     # ---- the whole ----
     def status(self) -> CoordinatorStatus:
-        tables = tuple(self._each(self._table))
+        tables = tuple(self._each(self._side))
         with self._board.lock:
-            records = sorted(self._board.tables.values(), key=lambda r: r.name)
+            sides = sorted(self._board.sides(), key=lambda s: s.label)
             jobs = tuple(self.jobs())
-            infeasible = [_infeasible(r) for r in records if not self.is_feasible(r) and r.options.enabled]
+            infeasible = [_infeasible(s) for s in sides if not self.is_feasible(s) and s.options.enabled]
             unserved = sorted({t.pool for t in tables if not t.served})
             missing = tuple(j.name for j in jobs if j.expected and not j.live)
             return CoordinatorStatus(
@@ -217,65 +229,91 @@ class StatusDesk:
             )
 
     def _formats(self) -> set[str]:
-        found = {r.options.format for r in self._board.tables.values() if r.options.enabled} | {
-            self._board.options.lake_format
-        }
+        found = {s.options.format for s in self._board.sides() if s.options.enabled} | {self._board.options.lake_format}
         return {f for f in found if f is not None}
 
     def figures(self) -> dict[str, float]:
         """Names as in design.md section 9."""
         with self._board.lock:
-            records = self._board.tables.values()
+            sides = self._board.sides()
             live = list(self._schedule.live_jobs())
             return {
-                "pendingTablesCount": sum(r.state is _S.PENDING for r in records),
-                "runningTablesCount": sum(r.state is _S.TIERING for r in records),
-                "lakeTableCount": sum(r.options.enabled for r in records),
-                "quarantinedTablesCount": sum(r.state is _S.QUARANTINED for r in records),
+                "pendingTablesCount": sum(s.state is _S.PENDING for s in sides),
+                "runningTablesCount": sum(s.state is _S.TIERING for s in sides),
+                "lakeTableCount": sum(s.options.enabled for s in sides),
+                "quarantinedTablesCount": sum(s.state is _S.QUARANTINED for s in sides),
                 "jobsLive": len(live),
                 "jobsExpected": len(self._board.options.jobs_expected),
                 "slots": sum(j.slots for j in live),
                 **self.counters,
             }
 
-    def table_figures(self) -> dict[TableId, dict[str, float]]:
-        """Per table, names as Fluss's; -1 where nothing is known yet, as there."""
-        return dict(self._each(lambda r: (r.table_id, self._table_figures(r)), lambda r: r.options.enabled))
+    def side_figures(self) -> dict[SideId, dict[str, float]]:
+        """Per side, names as Fluss's; -1 where nothing is known yet, as there."""
+        return dict(self._each(lambda s: (s.id, self._figures_of(s)), lambda s: s.options.enabled))
 
-    def _table_figures(self, record: TableRecord) -> dict[str, float]:
-        now_ms, shown = self._board.clock.now_ms(), self._table(record)
+    def _figures_of(self, side: LakeSide) -> dict[str, float]:
+        now_ms, shown = self._board.clock.now_ms(), self._side(side)
         return {
-            "tierLag": -1 if record.last_tiered_at_ms is None else now_ms - record.last_tiered_at_ms,
-            "tierDuration": _known(record.last_duration_ms),
-            "pendingTime": 0 if record.pending_since_ms is None else now_ms - record.pending_since_ms,
-            "failuresTotal": record.failures,
-            "fileSize": _known(record.lake.bytes),
-            "recordCount": _known(record.lake.rows),
-            "fileCount": _known(record.lake.files),
-            "deleteFileCount": _known(record.lake.delete_files),
-            "snapshotCount": _known(record.lake.snapshots),
-            "freshness": record.options.freshness_ms,
+            "tierLag": -1 if side.last_tiered_at_ms is None else now_ms - side.last_tiered_at_ms,
+            "tierDuration": _known(side.tier.last_duration_ms),
+            "pendingTime": 0 if side.pending_since_ms is None else now_ms - side.pending_since_ms,
+            "failuresTotal": side.tier.failures,
+            "fileSize": _known(side.lake.bytes),
+            "recordCount": _known(side.lake.rows),
+            "fileCount": _known(side.lake.files),
+            "deleteFileCount": _known(side.lake.delete_files),
+            "snapshotCount": _known(side.lake.snapshots),
+            "freshness": side.options.freshness_ms,
             "lag": shown.lag_ms,
             "waitingRows": shown.waiting_rows,
-            "waitingBytes": record.waiting.bytes,
-            "deadlineMisses": record.misses,
+            "waitingBytes": side.waiting.bytes,
+            "deadlineMisses": side.misses,
             **({} if shown.slack_ms is None else {"slack": shown.slack_ms}),
-            "roundsEnded": record.totals.rounds,
-            "rowsOut": record.totals.rows,
-            "deletesOut": record.totals.deletes,
-            "bytesOut": record.totals.bytes,
-            "queueWaitSeconds": record.totals.wait_s,
-            "commitSeconds": record.totals.commit_s,
         }
+
+    def work_figures(self) -> dict[tuple[SideId, WorkKind], dict[str, float]]:
+        """What ended, per side and kind of work."""
+        shown = self._each(
+            lambda s: [((s.id, w.kind), _totals(w.totals)) for w in s.works.values()], lambda s: s.options.enabled
+        )
+        return {key: figures for rows in shown for key, figures in rows}
+
+
+def _totals(totals: RoundTotals) -> dict[str, float]:
+    return {
+        "roundsEnded": totals.rounds,
+        "rowsOut": totals.rows,
+        "deletesOut": totals.deletes,
+        "bytesOut": totals.bytes,
+        "queueWaitSeconds": totals.wait_s,
+        "commitSeconds": totals.commit_s,
+    }
+
+
+def _work(work: Work) -> WorkStatus:
+    lease = work.lease
+    return WorkStatus(
+        kind=work.kind,
+        epoch=work.epoch,
+        job=None if lease is None else lease.job,
+        round_id=None if lease is None else lease.round_id,
+        since_ms=None if lease is None else lease.granted_at_ms,
+        progress=None if lease is None else lease.progress,
+        failures=work.failures,
+        failures_in_a_row=work.failures_in_a_row,
+        last_duration_ms=work.last_duration_ms,
+        retry_at_ms=work.retry_at_ms,
+    )
 
 
 def _known(value: int | None) -> float:
     return -1 if value is None else value
 
 
-def _infeasible(record: TableRecord) -> str:
-    best = 2 * record.estimate.typical_ms(0)
+def _infeasible(side: LakeSide) -> str:
+    best = 2 * side.tier.estimate.typical_ms(0)
     return (
-        f"table {record.name}: rounds take {best / 2_000:.1f} s, so rows wait up to {best / 1_000:.1f} s at best; "
-        f"table.datalake.freshness is {record.options.freshness_ms / 1_000:g} s"
+        f"table {side.label}: rounds take {best / 2_000:.1f} s, so rows wait up to {best / 1_000:.1f} s at best; "
+        f"table.datalake.freshness is {side.options.freshness_ms / 1_000:g} s"
     )

@@ -9,17 +9,22 @@ from contextlib import contextmanager
 
 from lakeward.coordinator.options import CoordinatorOptions
 from lakeward.coordinator.state.jobs import JobRecord
-from lakeward.coordinator.state.record import TableRecord
-from lakeward.coordinator.state.statestore import StateStore, StoredTable
-from lakeward.errors import TableNotFound
+from lakeward.coordinator.state.record import LakeSide, TableRecord
+from lakeward.coordinator.state.statestore import StateStore, StoredSide
+from lakeward.coordinator.state.work import Work
+from lakeward.errors import SideNotFound, TableNotFound
 from lakeward.model.clock import Clock
-from lakeward.model.ids import Epoch, JobName, TableId
+from lakeward.model.ids import JobName, TableId
+from lakeward.model.side import SideId, SideName
 from lakeward.model.state import TableState, check_transition
 from lakeward.model.table import TablePath
 from lakeward.protocol.codec import encode
 from lakeward.protocol.views import RoundStatus
 from lakeward.spi.hotadmin import HotAdmin
 from lakeward.spi.lake import LakeStorage
+
+STANDS = frozenset({TableState.PAUSED, TableState.QUARANTINED, TableState.DISABLED})
+"""Nobody works on a side in one of these."""
 
 
 class Board:
@@ -42,9 +47,9 @@ class Board:
         self.tables: dict[TableId, TableRecord] = {}
         self.by_path: dict[TablePath, TableId] = {}
         self.jobs: dict[JobName, JobRecord] = {}
-        self._dirty: dict[TableId, TableRecord] = {}
+        self._dirty: dict[SideId, LakeSide] = {}
         self._dirty_jobs: dict[JobName, JobRecord] = {}
-        self._ended: list[tuple[TableId, RoundStatus]] = []
+        self._ended: list[tuple[SideId, RoundStatus]] = []
         self.coordinator_epoch = 0
 
     @contextmanager
@@ -63,24 +68,24 @@ class Board:
         if not self._dirty and not self._dirty_jobs and not self._ended:
             return
         with self.store.transaction():
-            self.store.save_tables([_stored(r) for r in self._dirty.values()], self.clock.now_ms())
+            self.store.save_sides([_stored(s) for s in self._dirty.values()], self.clock.now_ms())
             for job in self._dirty_jobs.values():
                 self.store.save_job(job.name, job.to_json())
-            for table_id, ended in self._ended:
-                self.store.append_round(ended.round_id, table_id, ended.ended_at_ms, encode(ended))
+            for side, ended in self._ended:
+                self.store.append_round(side, ended.kind, ended.round_id, ended.ended_at_ms, encode(ended))
         self._dirty.clear()
         self._dirty_jobs.clear()
         self._ended.clear()
 
-    def touch(self, record: TableRecord) -> None:
-        self._dirty[record.table_id] = record
+    def touch(self, side: LakeSide) -> None:
+        self._dirty[side.id] = side
 
-    def save(self, record: TableRecord) -> None:
-        """Inside a transaction of the store: this record goes to disk with it."""
-        self.store.save_tables([_stored(record)], self.clock.now_ms())
+    def save(self, side: LakeSide) -> None:
+        """Inside a transaction of the store: this side goes to disk with it."""
+        self.store.save_sides([_stored(side)], self.clock.now_ms())
 
-    def add_round(self, table_id: TableId, ended: RoundStatus) -> None:
-        self._ended.append((table_id, ended))
+    def add_round(self, side: LakeSide, ended: RoundStatus) -> None:
+        self._ended.append((side.id, ended))
 
     def touch_job(self, job: JobRecord) -> None:
         self._dirty_jobs[job.name] = job
@@ -88,52 +93,75 @@ class Board:
     def add(self, record: TableRecord) -> None:
         self.tables[record.table_id] = record
         self.by_path[record.info.path] = record.table_id
-        self.touch(record)
+        for side in record.sides.values():
+            self.touch(side)
 
     def remove(self, record: TableRecord) -> None:
         del self.tables[record.table_id]
         if self.by_path.get(record.info.path) == record.table_id:
             del self.by_path[record.info.path]
 
-    def find(self, path: TablePath) -> TableRecord:
+    def find_table(self, path: TablePath) -> TableRecord:
         """Raises `TableNotFound`."""
         table_id = self.by_path.get(path)
         if table_id is None:
             raise TableNotFound(table=str(path))
         return self.tables[table_id]
 
-    def enter(self, record: TableRecord, target: TableState, reason: str | None = None) -> None:
+    def find(self, path: TablePath, name: SideName | None = None) -> LakeSide:
+        """The named side, or the table's first. Raises `TableNotFound`, `SideNotFound`."""
+        record = self.find_table(path)
+        if name is None:
+            return record.first
+        if name not in record.sides:
+            raise SideNotFound(table=str(path), side=str(name), sides=", ".join(map(str, record.sides)))
+        return record.sides[name]
+
+    def side(self, side: SideId) -> LakeSide | None:
+        record = self.tables.get(side.table_id)
+        return None if record is None else record.sides.get(side.name)
+
+    def sides(self) -> list[LakeSide]:
+        """Of every table. The lock may be held or not."""
+        return [side for record in list(self.tables.values()) for side in record.sides.values()]
+
+    def is_current(self, side: LakeSide) -> bool:
+        """False once it was dropped, also when its table was made anew."""
+        return self.side(side.id) is side
+
+    def enter(self, side: LakeSide, target: TableState, reason: str | None = None) -> None:
         """The one place where a state changes. Raises `IllegalTransition` before anything moved."""
-        check_transition(record.name, record.state, target)
-        record.state, record.reason = target, reason
+        check_transition(side.label, side.state, target)
+        side.state, side.reason = target, reason
         if target is not TableState.TIERING:
-            record.lease = None
-        record.pending_since_ms = record.pending_since = None
+            side.tier.lease = None
+        if target in STANDS or target is TableState.DROPPED:
+            for work, _ in side.leases():
+                work.lease = None
+        side.pending_since_ms = side.pending_since = None
         if target is TableState.PENDING:
-            record.epoch = Epoch(record.epoch + 1)
-            record.pending_since_ms, record.pending_since = self.clock.now_ms(), self.clock.monotonic()
-            record.retry_at_ms = record.retry_at = None
-        self.touch(record)
+            side.tier.next_epoch()
+            side.pending_since_ms, side.pending_since = self.clock.now_ms(), self.clock.monotonic()
+            side.tier.retry_at_ms = side.tier.retry_at = None
+        self.touch(side)
 
-    def look(self, record: TableRecord) -> None:
+    def look(self, side: LakeSide) -> None:
         """Asks the hot store what waits."""
-        record.see(self.hot.waiting(record.info, record.committed), self.clock.monotonic())
+        side.see(self.hot.waiting(side.info, side.committed), self.clock.monotonic())
 
-    def retry_after(self, record: TableRecord, wait_ms: int) -> None:
-        """When a failed table may try again."""
-        record.retry_at_ms = self.clock.now_ms() + wait_ms
-        record.retry_at = self.clock.monotonic() + wait_ms / 1_000
-        self.touch(record)
+    def retry_after(self, side: LakeSide, work: Work, wait_ms: int) -> None:
+        """When work that failed may be tried again."""
+        work.retry_at_ms = self.clock.now_ms() + wait_ms
+        work.retry_at = self.clock.monotonic() + wait_ms / 1_000
+        self.touch(side)
 
-    def lake_of(self, record: TableRecord) -> LakeStorage | None:
-        """The lake of a table that is tiered; None otherwise."""
-        if not record.options.enabled or record.options.format is None:
+    def lake_of(self, side: LakeSide) -> LakeStorage | None:
+        """The lake of a side that is on; None otherwise."""
+        if not side.options.enabled or side.options.format is None:
             return None
-        return self.lakes(record.options.format)
+        return self.lakes(side.options.format)
 
 
-def _stored(record: TableRecord) -> StoredTable:
-    assert record.state is not None
-    return StoredTable(
-        table_id=record.table_id, path=record.name, state=record.state, epoch=record.epoch, body=record.to_json()
-    )
+def _stored(side: LakeSide) -> StoredSide:
+    assert side.state is not None
+    return StoredSide(id=side.id, path=str(side.info.path), state=side.state, body=side.to_json())

@@ -9,6 +9,7 @@ from typing import Any
 from lakeward.coordinator.options import DEFAULT_POOL
 from lakeward.errors import Superseded
 from lakeward.model.ids import InstanceId, JobName
+from lakeward.model.side import TIER, WorkKind
 from lakeward.protocol.heartbeat import HeartbeatRequest
 
 PAST_KEPT = 32
@@ -29,6 +30,7 @@ class JobRecord:
     last_beat_at_ms: int = 0
     past: list[InstanceId] = field(default_factory=list)
     left: bool = False
+    kinds: tuple[WorkKind, ...] = (TIER,)
     seen: float = 0.0
 
     def is_live(self, now: float, lease_s: float) -> bool:
@@ -47,6 +49,7 @@ class JobRecord:
             self.instance = request.instance
         self.pool, self.slots, self.host = request.pool, max(0, request.slots), request.host
         self.version, self.metrics_url, self.left = request.version, request.metrics_url, request.leaving
+        self.kinds = request.kinds
         self.seen, self.last_beat_at_ms = now, now_ms
         return before != self.durable()
 
@@ -60,6 +63,7 @@ class JobRecord:
             "metrics_url": self.metrics_url,
             "past": list(self.past),
             "left": self.left,
+            "kinds": list(self.kinds),
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -67,4 +71,4 @@ class JobRecord:
 
     @classmethod
     def from_json(cls, name: JobName, body: dict[str, Any], now: float) -> JobRecord:
-        return cls(name=name, seen=now, **body)
+        return cls(name=name, seen=now, **{**body, "kinds": tuple(body.get("kinds", (TIER,)))})

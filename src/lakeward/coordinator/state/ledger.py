@@ -16,19 +16,19 @@ from lakeward.protocol.commit import CommitReport, CommittedRange
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerState:
-    """Where a table's ledger stands. `log_starts`: where each bucket's hot log begins now."""
+    """Where a side's ledger stands. `log_starts`: where each bucket's hot log begins now."""
 
     name: str
     offsets: OffsetMap
     generation: int = 0
-    repairing: bool = False
-    repair_offsets: Mapping[Bucket, int] = field(default_factory=dict)
+    resyncing: bool = False
+    resync_offsets: Mapping[Bucket, int] = field(default_factory=dict)
     log_starts: Mapping[Bucket, int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerChange:
-    """Entries to append and the table's offsets and generation after them."""
+    """Entries to append and the side's offsets and generation after them."""
 
     entries: tuple[LedgerEntry, ...]
     offsets: OffsetMap
@@ -54,8 +54,8 @@ def plan_commit(state: LedgerState, report: CommitReport, now_ms: int) -> Ledger
 
 
 def _may_begin(state: LedgerState, report: CommitReport) -> bool:
-    """A new generation comes from a repair that was asked for, or from a lake that has it already."""
-    return state.repairing or report.kind is LedgerKind.ADOPTED
+    """A new generation comes from a resync that was asked for, or from a lake that has it already."""
+    return state.resyncing or report.kind is LedgerKind.ADOPTED
 
 
 def _begin_generation(state: LedgerState, report: CommitReport, now_ms: int) -> LedgerChange:
@@ -63,7 +63,7 @@ def _begin_generation(state: LedgerState, report: CommitReport, now_ms: int) -> 
     entries: list[LedgerEntry] = []
     ranges = {r.bucket: r for r in report.ranges}
     for bucket, stop in report.offsets.items():
-        had = min(state.repair_offsets.get(bucket, 0), stop)
+        had = min(state.resync_offsets.get(bucket, 0), stop)
         added = ranges.get(bucket)
         start = stop if added is None else added.range.start
         if added is None and report.kind is not LedgerKind.ROUND:
@@ -115,7 +115,7 @@ def _gap_before(
     if added.range.start == (end or 0):
         return []
     log_start = (state.log_starts or {}).get(added.bucket, 0)
-    if (end is None or state.repairing) and (end or 0) < added.range.start <= log_start:
+    if (end is None or state.resyncing) and (end or 0) < added.range.start <= log_start:
         return [_entry(report, added.bucket, OffsetRange(end or 0, added.range.start), LedgerKind.GAP, now_ms, rows=0)]
     raise LedgerGap(
         table=state.name, bucket=str(added.bucket), start=added.range.start, stop=added.range.stop, ledger_end=end or 0
@@ -145,6 +145,7 @@ def _entry(
 ) -> LedgerEntry:
     return LedgerEntry(
         table_id=TableId(report.table_id),
+        side=report.side,
         bucket=bucket,
         range=covered,
         round_id=RoundId(report.round_id),

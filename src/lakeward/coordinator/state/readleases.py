@@ -3,38 +3,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from lakeward.coordinator.state.board import Board
+from lakeward.coordinator.state.readlease import Mark, ReadLease
 from lakeward.errors import SnapshotGone
 from lakeward.model.bucket import Bucket
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import LeaseId, SnapshotId, TableId, new_lease_id
 from lakeward.model.offsets import OffsetMap
-
-
-@dataclass
-class ReadLease:
-    """`offsets`: the first offset of each bucket's hot tail that the reader will ask for. Ends by wall time: it is told
-    to readers and survives a restart."""
-
-    lease_id: LeaseId
-    table_id: TableId
-    snapshot_id: SnapshotId | None
-    ends_at_ms: int
-    offsets: OffsetMap
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A snapshot on its way out. `token`: the round that may take it out demands this as the lake's newest; None: no
-    round does.
-    """
-
-    snapshot: ExpiringSnapshot
-    token: str | None = None
+from lakeward.model.side import SideId
 
 
 class ReadLeases:
@@ -44,28 +22,23 @@ class ReadLeases:
     def __init__(self, board: Board) -> None:
         self._board = board
         self._leases: dict[LeaseId, ReadLease] = {}
-        self._marks: dict[TableId, dict[SnapshotId, Mark]] = {}
+        self._marks: dict[SideId, dict[SnapshotId, Mark]] = {}
 
     def load(self) -> None:
-        connection = self._board.store.connection
-        for lease_id, table_id, snapshot_id, ends, offsets in connection.execute("select * from read_leases"):
-            lease = ReadLease(lease_id, table_id, snapshot_id, ends, OffsetMap.from_json(json.loads(offsets)))
-            self._leases[lease.lease_id] = lease
-        for table_id, snapshot_id, trace, token in connection.execute(
-            "select table_id, snapshot_id, trace, token from marks"
-        ):
-            going = ExpiringSnapshot(snapshot_id=snapshot_id, trace=trace)
-            self._marks.setdefault(table_id, {})[snapshot_id] = Mark(going, token)
+        store = self._board.store
+        self._leases = {lease.lease_id: lease for lease in store.load_read_leases()}
+        for side, mark in store.load_marks():
+            self._marks.setdefault(side, {})[mark.snapshot.snapshot_id] = mark
 
     def take(
-        self, table_id: TableId, snapshot_id: SnapshotId | None, offsets: Mapping[Bucket, int], lease_s: float
+        self, side: SideId, snapshot_id: SnapshotId | None, offsets: Mapping[Bucket, int], lease_s: float
     ) -> ReadLease | None:
         """A lease; None when the snapshot is marked to go."""
         board = self._board
         with board.lock:
-            if snapshot_id is not None and snapshot_id in self._marks.get(table_id, ()):
+            if snapshot_id is not None and snapshot_id in self._marks.get(side, ()):
                 return None
-            lease = ReadLease(new_lease_id(), table_id, snapshot_id, self._end(lease_s), OffsetMap(offsets))
+            lease = ReadLease(new_lease_id(), side, snapshot_id, self._end(lease_s), OffsetMap(offsets))
             self._save(lease)
             self._leases[lease.lease_id] = lease
             return lease
@@ -81,7 +54,7 @@ class ReadLeases:
                     table=f"of read lease {lease_id}", snapshot=snapshot, advice="the lease ended; plan the read again"
                 )
             if snapshot_id is not None:
-                if snapshot_id in self._marks.get(lease.table_id, ()):
+                if snapshot_id in self._marks.get(lease.side, ()):
                     raise SnapshotGone(
                         table=f"of read lease {lease_id}",
                         snapshot=snapshot_id,
@@ -94,7 +67,7 @@ class ReadLeases:
 
     def release(self, lease_id: LeaseId) -> None:
         with self._board.lock, self._board.store.transaction():
-            self._board.store.connection.execute("delete from read_leases where lease_id = ?", (lease_id,))
+            self._board.store.forget_read_lease(lease_id)
             self._leases.pop(lease_id, None)
 
     def sweep(self) -> int:
@@ -112,50 +85,43 @@ class ReadLeases:
             held = [
                 x.offsets[bucket]
                 for x in self._leases.values()
-                if x.table_id == table_id and x.ends_at_ms > now_ms and bucket in x.offsets
+                if x.side.table_id == table_id and x.ends_at_ms > now_ms and bucket in x.offsets
             ]
         return min(held, default=None)
 
-    def mark(
-        self, table_id: TableId, snapshots: Iterable[ExpiringSnapshot], token: str | None = None
-    ) -> list[SnapshotId]:
+    def mark(self, side: SideId, snapshots: Iterable[ExpiringSnapshot], token: str | None = None) -> list[SnapshotId]:
         """Marks those that nobody leases, so that nobody can any more; returns them. `token`: for a round that demands
         it.
         """
         now_ms = self._board.clock.now_ms()
         with self._board.lock, self._board.store.transaction():
-            marks = self._marks.setdefault(table_id, {})
-            leased = {x.snapshot_id for x in self._leases.values() if x.table_id == table_id and x.ends_at_ms > now_ms}
+            marks = self._marks.setdefault(side, {})
+            leased = {x.snapshot_id for x in self._leases.values() if x.side == side and x.ends_at_ms > now_ms}
             free = {s.snapshot_id: s for s in snapshots if s.snapshot_id not in leased}
             made = {i: Mark(s, marks[i].token if token is None and i in marks else token) for i, s in free.items()}
-            self._board.store.connection.executemany(
-                "insert or replace into marks (table_id, snapshot_id, trace, token) values (?, ?, ?, ?)",
-                [(table_id, i, m.snapshot.trace, m.token) for i, m in made.items()],
-            )
+            self._board.store.save_marks(side, made.values())
             marks.update(made)
             return list(made)
 
-    def unmark(self, table_id: TableId, snapshots: Iterable[SnapshotId]) -> None:
+    def unmark(self, side: SideId, snapshots: Iterable[SnapshotId]) -> None:
         """After they and their files are gone (snapshot ids do not come back), or when no round can take them out any
         more.
         """
         gone = list(snapshots)
         with self._board.lock, self._board.store.transaction():
-            self._board.store.connection.executemany(
-                "delete from marks where table_id = ? and snapshot_id = ?", [(table_id, s) for s in gone]
-            )
+            self._board.store.forget_marks(side, gone)
             for snapshot_id in gone:
-                self._marks.get(table_id, {}).pop(snapshot_id, None)
+                self._marks.get(side, {}).pop(snapshot_id, None)
 
-    def lift(self, table_id: TableId, marks: Iterable[Mark]) -> None:
+    def lift(self, side: SideId, marks: Iterable[Mark]) -> None:
         """Takes back marks that are still as they were seen: a round may have been granted a snapshot meanwhile."""
         with self._board.lock:
-            now = self._marks.get(table_id, {})
-            self.unmark(table_id, [m.snapshot.snapshot_id for m in marks if now.get(m.snapshot.snapshot_id) == m])
+            now = self._marks.get(side, {})
+            self.unmark(side, [m.snapshot.snapshot_id for m in marks if now.get(m.snapshot.snapshot_id) == m])
 
-    def marked(self, table_id: TableId) -> list[Mark]:
+    def marked(self, side: SideId) -> list[Mark]:
         with self._board.lock:
-            return [mark for _, mark in sorted(self._marks.get(table_id, {}).items())]
+            return [mark for _, mark in sorted(self._marks.get(side, {}).items())]
 
     def count(self) -> int:
         return len(self._leases)
@@ -165,13 +131,4 @@ class ReadLeases:
 
     def _save(self, lease: ReadLease) -> None:
         with self._board.store.transaction():
-            self._board.store.connection.execute(
-                "insert or replace into read_leases values (?, ?, ?, ?, ?)",
-                (
-                    lease.lease_id,
-                    lease.table_id,
-                    lease.snapshot_id,
-                    lease.ends_at_ms,
-                    json.dumps(lease.offsets.to_json()),
-                ),
-            )
+            self._board.store.save_read_lease(lease)

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lakeward.coordinator.options import table_options
 from lakeward.coordinator.state.board import Board
-from lakeward.coordinator.state.record import TableRecord
-from lakeward.coordinator.state.statestore import StoredTable
+from lakeward.coordinator.state.record import LakeSide, TableRecord
+from lakeward.coordinator.state.statestore import StoredSide
+from lakeward.coordinator.state.work import Work
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.state import TableState
 from lakeward.model.table import TableInfo, TablePath
@@ -19,49 +22,54 @@ class Registry:
         self._board = board
 
     def load(self) -> None:
-        """At start: the hot store says which tables there are, the stored state what was known of each."""
+        """At start: the hot store says which tables there are, the stored state what was known of each side."""
         board = self._board
         tables = board.hot.list_tables()
         with board.change():
-            stored = {s.table_id: s for s in board.store.load_tables()}
-            offsets = board.store.load_offsets()
+            stored, offsets = board.store.load_sides(), board.store.load_offsets()
             for table in tables:
-                self._found(table, stored.pop(table.table_id, None), offsets.get(table.table_id, OffsetMap()))
+                record = TableRecord(info=table, options=table_options(table, board.options))
+                side = record.add_side()
+                board.add(record)
+                self._found(side, stored.pop(side.id, None), offsets.get(side.id, OffsetMap()))
             gone = [s for s in stored.values() if s.state != _S.DROPPED]
             with board.store.transaction():
-                board.store.save_tables([_dropped(s) for s in gone], board.clock.now_ms())
+                board.store.save_sides([_dropped(s) for s in gone], board.clock.now_ms())
 
-    def _found(self, table: TableInfo, stored: StoredTable | None, offsets: OffsetMap) -> None:
-        board = self._board
-        record = TableRecord(info=table, options=table_options(table, board.options), committed=offsets)
-        board.add(record)
+    def _found(self, side: LakeSide, stored: StoredSide | None, offsets: OffsetMap) -> None:
+        side.committed = offsets
         if stored is not None:
-            record.epoch = stored.epoch
-            record.load_json(stored.body)
+            side.load_json(stored.body)
             if stored.state != _S.DROPPED:
-                record.state = TableState(stored.state)
-        if record.lease is not None:
-            # Monotonic time starts anew with the process: a full period of grace.
-            now = board.clock.monotonic()
-            record.lease.until = now + board.options.lease_s
-            record.lease.granted_at = now - max(0, board.clock.now_ms() - record.lease.granted_at_ms) / 1_000
-        if record.pending_since_ms is not None:
-            record.pending_since = (
-                board.clock.monotonic() - max(0, board.clock.now_ms() - record.pending_since_ms) / 1_000
-            )
-        if record.retry_at_ms is not None:
-            limit_ms = int(1_000 * board.options.backoff_limit_s)
-            board.retry_after(record, min(limit_ms, max(0, record.retry_at_ms - board.clock.now_ms())))
-        self._settle(record)
+                side.state = TableState(stored.state)
+        if side.pending_since_ms is not None:
+            side.pending_since = self._since(side.pending_since_ms)
+        for work in side.works.values():
+            self._wind_up(side, work)
+        self._settle(side)
 
-    def _settle(self, record: TableRecord) -> None:
-        """Gives a record without a state its first one, and follows what the properties say of the lake."""
-        if record.state is None:
-            self._board.enter(record, _S.INITIALIZED if record.options.enabled else _S.DISABLED)
-        if not record.options.enabled and record.state is not _S.DISABLED:
-            self._board.enter(record, _S.DISABLED, "the lake is switched off for this table")
-        elif record.options.enabled and record.state in (_S.NEW, _S.INITIALIZED, _S.DISABLED, _S.TIERED):
-            self._board.enter(record, _S.SCHEDULED)
+    def _wind_up(self, side: LakeSide, work: Work) -> None:
+        """Monotonic time starts anew with the process: leases get a full period of grace."""
+        board = self._board
+        if work.lease is not None:
+            work.lease.until = board.clock.monotonic() + board.options.lease_s
+            work.lease.granted_at = self._since(work.lease.granted_at_ms)
+        if work.retry_at_ms is not None:
+            limit_ms = int(1_000 * board.options.backoff_limit_s)
+            board.retry_after(side, work, min(limit_ms, max(0, work.retry_at_ms - board.clock.now_ms())))
+
+    def _since(self, at_ms: int) -> float:
+        """In this process's monotonic time."""
+        return self._board.clock.monotonic() - max(0, self._board.clock.now_ms() - at_ms) / 1_000
+
+    def _settle(self, side: LakeSide) -> None:
+        """Gives a side without a state its first one, and follows what the properties say of the lake."""
+        if side.state is None:
+            self._board.enter(side, _S.INITIALIZED if side.options.enabled else _S.DISABLED)
+        if not side.options.enabled and side.state is not _S.DISABLED:
+            self._board.enter(side, _S.DISABLED, "the lake is switched off for this table")
+        elif side.options.enabled and side.state in (_S.NEW, _S.INITIALIZED, _S.DISABLED, _S.TIERED):
+            self._board.enter(side, _S.SCHEDULED)
 
     def register(self, table: TableInfo, *, new: bool) -> TableRecord:
         """A table that was created now. `new`: its lake side is known to be empty, so nothing needs to be read first.
@@ -69,50 +77,50 @@ class Registry:
         One that was adopted has the id of the table that the lake belonged to. When that was dropped here, its ledger
         goes on: what it records is recorded once, and no epoch is handed out twice."""
         board = self._board
-        record = TableRecord(info=table, options=table_options(table, board.options), lake_seen=new)
+        record = TableRecord(info=table, options=table_options(table, board.options))
+        side = record.add_side()
+        side.lake_seen = new
         with board.change():
             if not new:
-                self._go_on(record)
+                self._go_on(side)
             board.add(record)
-            board.enter(record, _S.NEW if record.options.enabled else _S.DISABLED)
-            self._settle(record)
+            board.enter(side, _S.NEW if side.options.enabled else _S.DISABLED)
+            self._settle(side)
         return record
 
-    def _go_on(self, record: TableRecord) -> None:
-        stored = next((s for s in self._board.store.load_tables() if s.table_id == record.table_id), None)
+    def _go_on(self, side: LakeSide) -> None:
+        stored = self._board.store.load_sides(side.table_id).get(side.id)
         if stored is None:
             return
-        before = TableRecord(info=record.info, options=record.options)
+        before = LakeSide(side.table, side.name)
         before.load_json(stored.body)
-        record.epoch, record.generation = stored.epoch, before.generation
-        record.last_round, record.estimate = before.last_round, before.estimate
-        record.committed = self._board.store.load_offsets().get(record.table_id, OffsetMap())
+        side.generation, side.token = before.generation, before.token
+        for kind, work in before.works.items():
+            side.works[kind] = Work(kind, epoch=work.epoch, estimate=work.estimate)
+        side.committed = self._board.store.load_offsets().get(side.id, OffsetMap())
 
     def altered(self, table: TableInfo) -> None:
         """The lake may have been switched on or off; freshness, pool and priority count from now on."""
         board = self._board
         with board.change():
-            record = board.find(table.path)
+            record = board.find_table(table.path)
             was = record.options.enabled
             record.info, record.options = table, table_options(table, board.options)
-            if record.options.enabled and not was:
-                record.lake_seen = False
-            self._settle(record)
-            board.touch(record)
+            for side in record.sides.values():
+                if record.options.enabled and not was:
+                    side.lake_seen = False
+                self._settle(side)
+                board.touch(side)
 
     def dropped(self, path: TablePath) -> None:
         board = self._board
         with board.change():
-            record = board.find(path)
-            board.enter(record, _S.DROPPED)
+            record = board.find_table(path)
+            for side in record.sides.values():
+                board.enter(side, _S.DROPPED)
             board.remove(record)
 
 
-def _dropped(stored: StoredTable) -> StoredTable:
-    return StoredTable(
-        table_id=stored.table_id,
-        path=stored.path,
-        state=_S.DROPPED,
-        epoch=stored.epoch,
-        body={**stored.body, "lease": None},
-    )
+def _dropped(stored: StoredSide) -> StoredSide:
+    works = {kind: {**work, "lease": None} for kind, work in stored.body.get("works", {}).items()}
+    return replace(stored, state=_S.DROPPED, body={**stored.body, "works": works})

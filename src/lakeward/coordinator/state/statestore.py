@@ -13,54 +13,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lakeward.errors import DataFolderVersion
+from lakeward.coordinator.state.readlease import Mark, ReadLease
+from lakeward.coordinator.state.schema import SIDE_TABLES, bring_up_to_date
 from lakeward.model.bucket import Bucket
-from lakeward.model.ids import Epoch, JobName, RoundId, SnapshotId, TableId
+from lakeward.model.expiry import ExpiringSnapshot
+from lakeward.model.ids import Epoch, JobName, LeaseId, RoundId, SnapshotId, TableId
+from lakeward.model.intent import Intent, IntentState
 from lakeward.model.ledger import LedgerEntry, LedgerKind
 from lakeward.model.offsets import OffsetMap, OffsetRange
-
-FORMAT_VERSION = 1
-
-_TABLES = """
-create table if not exists meta (key text primary key, value text not null) without rowid;
-create table if not exists tables (
-  table_id text primary key, path text not null, state text not null, epoch integer not null,
-  changed_at_ms integer not null,
-  body text not null) without rowid;
-create table if not exists offsets (table_id text primary key, body text not null) without rowid;
-create table if not exists jobs (name text primary key, body text not null) without rowid;
-create table if not exists rounds (
-  seq integer primary key autoincrement, round_id text, table_id text not null, ended_at_ms integer not null,
-  body text not null);
-create index if not exists rounds_by_table on rounds (table_id, seq);
-create table if not exists ledger (
-  seq integer primary key autoincrement, table_id text not null, generation integer not null, bucket text not null,
-  start integer not null, stop integer not null, round_id text not null, snapshot_id text, epoch integer not null,
-  job text not null,
-  kind text not null, rows integer, committed_at_ms integer not null);
-create index if not exists ledger_by_table on ledger (table_id, seq);
-create table if not exists known_rounds (
-  table_id text not null, round_id text not null, at_ms integer not null, primary key (table_id,
-  round_id)) without rowid;
-create table if not exists intents (
-  round_id text primary key, table_id text not null, recorded_at_ms integer not null, state text not null,
-  body text not null) without rowid;
-create index if not exists intents_by_table on intents (table_id, recorded_at_ms);
-create table if not exists read_leases (
-  lease_id text primary key, table_id text not null, snapshot_id text, ends_at_ms integer not null,
-  offsets text not null) without rowid;
-create table if not exists marks (
-  table_id text not null, snapshot_id text not null, trace text not null default '', token text,
-  primary key (table_id, snapshot_id)) without rowid;
-"""
+from lakeward.model.side import SideId, SideName, WorkKind
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredTable:
-    table_id: TableId
+class StoredSide:
+    id: SideId
     path: str
     state: str
-    epoch: Epoch
     body: dict[str, Any]
 
 
@@ -79,15 +47,12 @@ class StateStore:
         connection.execute("pragma journal_mode = wal")
         # FULL: an epoch that was handed out survives a power cut too.
         connection.execute(f"pragma synchronous = {'full' if sync else 'off'}")
-        connection.executescript(_TABLES)
-        _add_columns(connection, "marks", {"trace": "text not null default ''", "token": "text"})
-        store = cls(connection)
-        version = int(store.meta("format_version") or FORMAT_VERSION)
-        if version > FORMAT_VERSION:
+        try:
+            bring_up_to_date(connection, Path(path))
+        except BaseException:
             connection.close()
-            raise DataFolderVersion(folder=str(path), found=version, known=FORMAT_VERSION)
-        store.set_meta("format_version", str(FORMAT_VERSION))
-        return store
+            raise
+        return cls(connection)
 
     def close(self) -> None:
         self.connection.close()
@@ -118,37 +83,37 @@ class StateStore:
     def set_meta(self, key: str, value: str) -> None:
         self.connection.execute("insert or replace into meta values (?, ?)", (key, value))
 
-    # ---- tables ----
-    def save_tables(self, rows: Iterable[StoredTable], now_ms: int) -> None:
+    # ---- sides ----
+    def save_sides(self, rows: Iterable[StoredSide], now_ms: int) -> None:
         self.connection.executemany(
-            "insert or replace into tables values (?, ?, ?, ?, ?, ?)",
-            [(r.table_id, r.path, r.state, r.epoch, now_ms, _text(r.body)) for r in rows],
+            "insert or replace into sides values (?, ?, ?, ?, ?, ?)",
+            [(*_key(r.id), r.path, r.state, now_ms, _text(r.body)) for r in rows],
         )
 
-    def load_tables(self) -> list[StoredTable]:
-        rows = self.connection.execute("select table_id, path, state, epoch, body from tables")
-        return [
-            StoredTable(table_id=TableId(t), path=p, state=s, epoch=Epoch(e), body=json.loads(b))
-            for t, p, s, e, b in rows
-        ]
+    def load_sides(self, table_id: TableId | None = None) -> dict[SideId, StoredSide]:
+        """Of one table, or of all."""
+        rows = self.connection.execute(
+            "select table_id, side, path, state, body from sides where ?1 is null or table_id = ?1", (table_id,)
+        )
+        stored = [StoredSide(id=_side(t, s), path=p, state=state, body=json.loads(b)) for t, s, p, state, b in rows]
+        return {side.id: side for side in stored}
 
-    def forget_tables(self, state: str, before_ms: int) -> None:
-        """Removes every trace of tables that have been in this state since before that time."""
-        ids = [
-            r[0]
-            for r in self.connection.execute(
-                "select table_id from tables where state = ? and changed_at_ms < ?", (state, before_ms)
-            )
-        ]
-        for name in ("tables", "offsets", "rounds", "ledger", "known_rounds", "intents", "read_leases", "marks"):
-            self.connection.executemany(f"delete from {name} where table_id = ?", [(i,) for i in ids])  # noqa: S608 (names above)
+    def forget_sides(self, state: str, before_ms: int) -> None:
+        """Removes every trace of sides that have been in this state since before that time."""
+        gone = self.connection.execute(
+            "select table_id, side from sides where state = ? and changed_at_ms < ?", (state, before_ms)
+        ).fetchall()
+        for name in SIDE_TABLES:
+            self.connection.executemany(f"delete from {name} where table_id = ? and side = ?", gone)  # noqa: S608 (names of ours)
 
-    def save_offsets(self, table_id: TableId, offsets: OffsetMap) -> None:
-        self.connection.execute("insert or replace into offsets values (?, ?)", (table_id, _text(offsets.to_json())))
+    def save_offsets(self, side: SideId, offsets: OffsetMap) -> None:
+        self.connection.execute(
+            "insert or replace into offsets values (?, ?, ?)", (*_key(side), _text(offsets.to_json()))
+        )
 
-    def load_offsets(self) -> dict[TableId, OffsetMap]:
-        rows = self.connection.execute("select table_id, body from offsets")
-        return {TableId(t): OffsetMap.from_json(json.loads(b)) for t, b in rows}
+    def load_offsets(self) -> dict[SideId, OffsetMap]:
+        rows = self.connection.execute("select table_id, side, body from offsets")
+        return {_side(t, s): OffsetMap.from_json(json.loads(b)) for t, s, b in rows}
 
     # ---- jobs ----
     def save_job(self, name: JobName, body: dict[str, Any]) -> None:
@@ -163,44 +128,25 @@ class StateStore:
     # ---- ledger ----
     def append_ledger(self, entries: Sequence[LedgerEntry]) -> None:
         self.connection.executemany(
-            "insert into ledger (table_id, generation, bucket, start, stop, round_id, snapshot_id, epoch, job, kind, "
-            "rows, committed_at_ms)"
-            " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [
-                (
-                    e.table_id,
-                    e.generation,
-                    str(e.bucket),
-                    e.range.start,
-                    e.range.stop,
-                    e.round_id,
-                    e.snapshot_id,
-                    e.epoch,
-                    e.job,
-                    e.kind,
-                    e.rows,
-                    e.committed_at_ms,
-                )
-                for e in entries
-            ],
+            "insert into ledger values (null, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", [_ledger_row(e) for e in entries]
         )
 
     def load_ledger(
-        self, table_id: TableId, *, limit: int | None = None, before: int | None = None
+        self, side: SideId, *, limit: int | None = None, before: int | None = None
     ) -> list[tuple[int, LedgerEntry]]:
         """(number, entry), oldest first; with `limit` the newest so many below number `before`."""
         rows = self.connection.execute(
-            "select * from (select * from ledger where table_id = ? and seq < ? order by seq desc limit ?) order by "
-            "seq",
-            (table_id, before if before is not None else 2**62, -1 if limit is None else limit),
+            "select * from (select * from ledger where table_id = ? and side = ? and seq < ? order by seq desc limit ?)"
+            " order by seq",
+            (*_key(side), before if before is not None else 2**62, -1 if limit is None else limit),
         )
         return [(row[0], _ledger_entry(row)) for row in rows]
 
     def merge_ledger(self, before_ms: int) -> int:
-        """Entries older than that become one per table, generation, bucket and kind, as long as their ranges touch."""
+        """Entries older than that become one per side, generation, bucket and kind, as long as their ranges touch."""
         groups = self.connection.execute(
-            "select table_id, generation, bucket, kind from ledger where committed_at_ms < ? group by 1, 2, 3, 4 "
-            "having count(*) > 1",
+            "select table_id, side, generation, bucket, kind from ledger where committed_at_ms < ? "
+            "group by 1, 2, 3, 4, 5 having count(*) > 1",
             (before_ms,),
         ).fetchall()
         merged = 0
@@ -209,11 +155,10 @@ class StateStore:
         self.connection.execute("delete from known_rounds where at_ms < ?", (before_ms,))
         return merged
 
-    def _merge_group(self, group: tuple[str, int, str, str], before_ms: int) -> int:
+    def _merge_group(self, group: tuple[str, str, int, str, str], before_ms: int) -> int:
         rows = self.connection.execute(
-            "select seq, start, stop, rows from ledger where table_id = ? and generation = ? and bucket = ? and kind "
-            "= ?"
-            " and committed_at_ms < ? order by start",
+            "select seq, start, stop, rows from ledger where table_id = ? and side = ? and generation = ? "
+            "and bucket = ? and kind = ? and committed_at_ms < ? order by start",
             (*group, before_ms),
         ).fetchall()
         merged = 0
@@ -229,29 +174,99 @@ class StateStore:
                 keep, start, stop, count = seq, nstart, nstop, ncount
         return merged
 
-    def add_known_round(self, table_id: TableId, round_id: RoundId, at_ms: int) -> None:
-        self.connection.execute("insert or ignore into known_rounds values (?, ?, ?)", (table_id, round_id, at_ms))
-
-    def is_known_round(self, table_id: TableId, round_id: RoundId) -> bool:
-        found = self.connection.execute(
-            "select 1 from known_rounds where table_id = ? and round_id = ?", (table_id, round_id)
-        ).fetchone()
-        return found is not None
-
-    def set_intent_state(self, round_id: RoundId, state: str) -> None:
-        self.connection.execute("update intents set state = ? where round_id = ?", (state, round_id))
-
-    # ---- rounds ----
-    def append_round(self, round_id: str | None, table_id: TableId, ended_at_ms: int, body: dict[str, Any]) -> None:
+    def add_known_round(self, side: SideId, round_id: RoundId, at_ms: int) -> None:
         self.connection.execute(
-            "insert into rounds (round_id, table_id, ended_at_ms, body) values (?, ?, ?, ?)",
-            (round_id, table_id, ended_at_ms, _text(body)),
+            "insert or ignore into known_rounds values (?, ?, ?, ?)", (*_key(side), round_id, at_ms)
         )
 
-    def load_rounds(self, table_id: TableId | None = None, *, limit: int = 100) -> list[dict[str, Any]]:
+    def is_known_round(self, side: SideId, round_id: RoundId) -> bool:
+        row = self.connection.execute(
+            "select 1 from known_rounds where table_id = ? and side = ? and round_id = ?", (*_key(side), round_id)
+        ).fetchone()
+        return row is not None
+
+    # ---- intents ----
+    def add_intent(self, intent: Intent) -> None:
+        """The first of a round stays."""
+        body = _text({"prefix": intent.prefix, "token": intent.token, "fence": intent.fence})
+        key = _key(SideId(intent.table_id, intent.side))
+        self.connection.execute(
+            "insert or ignore into intents values (?, ?, ?, ?, ?, ?, ?)",
+            (intent.round_id, *key, intent.kind, intent.recorded_at_ms, intent.state, body),
+        )
+
+    def set_intent_state(self, round_id: RoundId, state: IntentState, *, only: IntentState | None = None) -> None:
+        """`only`: where it is in that state."""
+        self.connection.execute(
+            "update intents set state = ?1 where round_id = ?2 and (?3 is null or state = ?3)", (state, round_id, only)
+        )
+
+    def load_intents(self, side: SideId) -> list[Intent]:
+        """Oldest first."""
+        rows = self.connection.execute(
+            "select round_id, kind, recorded_at_ms, state, body from intents where table_id = ? and side = ? "
+            "order by recorded_at_ms",
+            _key(side),
+        )
+        return [_intent(side, *row) for row in rows]
+
+    def forget_intent(self, round_id: RoundId) -> None:
+        self.connection.execute("delete from intents where round_id = ?", (round_id,))
+
+    # ---- read leases and marks ----
+    def save_read_lease(self, lease: ReadLease) -> None:
+        self.connection.execute(
+            "insert or replace into read_leases values (?, ?, ?, ?, ?, ?)",
+            (lease.lease_id, *_key(lease.side), lease.snapshot_id, lease.ends_at_ms, _text(lease.offsets.to_json())),
+        )
+
+    def load_read_leases(self) -> list[ReadLease]:
+        rows = self.connection.execute(
+            "select lease_id, table_id, side, snapshot_id, ends_at_ms, offsets from read_leases"
+        )
+        return [
+            ReadLease(i, _side(t, s), snap, ends, OffsetMap.from_json(json.loads(o))) for i, t, s, snap, ends, o in rows
+        ]
+
+    def forget_read_lease(self, lease_id: LeaseId) -> None:
+        self.connection.execute("delete from read_leases where lease_id = ?", (lease_id,))
+
+    def save_marks(self, side: SideId, marks: Iterable[Mark]) -> None:
+        self.connection.executemany(
+            "insert or replace into marks values (?, ?, ?, ?, ?)",
+            [(*_key(side), m.snapshot.snapshot_id, m.snapshot.trace, m.token) for m in marks],
+        )
+
+    def load_marks(self) -> list[tuple[SideId, Mark]]:
+        rows = self.connection.execute("select table_id, side, snapshot_id, trace, token from marks")
+        return [
+            (_side(t, s), Mark(ExpiringSnapshot(snapshot_id=i, trace=trace), token)) for t, s, i, trace, token in rows
+        ]
+
+    def forget_marks(self, side: SideId, snapshots: Iterable[SnapshotId]) -> None:
+        self.connection.executemany(
+            "delete from marks where table_id = ? and side = ? and snapshot_id = ?",
+            [(*_key(side), snapshot_id) for snapshot_id in snapshots],
+        )
+
+    # ---- rounds ----
+    def append_round(self, side: SideId, kind: WorkKind, round_id: str, ended_at_ms: int, body: dict[str, Any]) -> None:
+        self.connection.execute(
+            "insert into rounds values (null, ?, ?, ?, ?, ?, ?)",
+            (round_id, *_key(side), kind, ended_at_ms, _text(body)),
+        )
+
+    def load_rounds(
+        self, side: SideId | None = None, kind: WorkKind | None = None, *, limit: int = 100
+    ) -> list[dict[str, Any]]:
         """Newest first."""
-        where, values = ("where table_id = ?", [table_id]) if table_id is not None else ("", [])
-        rows = self.connection.execute(f"select body from rounds {where} order by seq desc limit ?", (*values, limit))  # noqa: S608
+        wanted = {} if side is None else dict(zip(("table_id", "side"), _key(side), strict=True))
+        wanted |= {} if kind is None else {"kind": kind}
+        where = " and ".join(f"{name} = :{name}" for name in wanted) or "true"
+        rows = self.connection.execute(
+            f"select body from rounds where {where} order by seq desc limit :limit",  # noqa: S608 (names above)
+            {**wanted, "limit": limit},
+        )
         return [json.loads(b) for (b,) in rows]
 
     def prune_rounds(self, kept: int) -> None:
@@ -262,10 +277,25 @@ class StateStore:
         return int(pages * self.connection.execute("pragma page_size").fetchone()[0])
 
 
+def _key(side: SideId) -> tuple[str, str]:
+    return side.table_id, str(side.name)
+
+
+def _side(table_id: str, name: str) -> SideId:
+    return SideId(TableId(table_id), SideName.parse(name))
+
+
+def _ledger_row(e: LedgerEntry) -> tuple[Any, ...]:
+    key = _key(SideId(e.table_id, e.side))
+    covered = (e.generation, str(e.bucket), e.range.start, e.range.stop)
+    return (*key, *covered, e.round_id, e.snapshot_id, e.epoch, e.job, e.kind, e.rows, e.committed_at_ms)
+
+
 def _ledger_entry(row: tuple[Any, ...]) -> LedgerEntry:
-    _, table_id, generation, bucket, start, stop, round_id, snapshot_id, epoch, job, kind, rows, at = row
+    _, table_id, side, generation, bucket, start, stop, round_id, snapshot_id, epoch, job, kind, rows, at = row
     return LedgerEntry(
         table_id=TableId(table_id),
+        side=SideName.parse(side),
         bucket=Bucket.parse(bucket),
         range=OffsetRange(start, stop),
         round_id=RoundId(round_id),
@@ -279,11 +309,19 @@ def _ledger_entry(row: tuple[Any, ...]) -> LedgerEntry:
     )
 
 
-def _add_columns(connection: sqlite3.Connection, table: str, columns: dict[str, str]) -> None:
-    """Those that a file of an older version does not have."""
-    known = {row[1] for row in connection.execute(f"pragma table_info({table})")}
-    for name in columns.keys() - known:
-        connection.execute(f"alter table {table} add column {name} {columns[name]}")
+def _intent(side: SideId, round_id: str, kind: str, recorded_at_ms: int, state: str, body: str) -> Intent:
+    facts = json.loads(body)
+    return Intent(
+        round_id=RoundId(round_id),
+        table_id=side.table_id,
+        side=side.name,
+        prefix=facts["prefix"],
+        token=facts["token"],
+        fence=facts["fence"],
+        recorded_at_ms=recorded_at_ms,
+        kind=WorkKind(kind),
+        state=IntentState(state),
+    )
 
 
 def _text(body: Any) -> str:

@@ -178,7 +178,7 @@ class FlussCoordinatorClient(CoordinatorClient):
 
     # ---- commit ----------------------------------------------------------------------------------------------------
     def committed(self, path: TablePath) -> Committed:
-        """What Fluss knows; the round id is that of the snapshot it names, as far as the lake still has it."""
+        """What Fluss knows; the token is that of the snapshot it names, as far as the lake still has it."""
         table = self._load(path)
         answer = self._known(table)
         if answer is None:
@@ -200,7 +200,7 @@ class FlussCoordinatorClient(CoordinatorClient):
         return Committed(
             table_id=table.table_id,
             offsets=offsets,
-            round_id=snapshot.round_id or RoundId(snapshot.snapshot_id),
+            token=snapshot.round_id or snapshot.snapshot_id,
             generation=snapshot.generation,
         )
 

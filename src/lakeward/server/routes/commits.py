@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse, Response
 
 from lakeward.model.ids import RoundId, TableId
 from lakeward.model.intent import Intent
+from lakeward.model.side import DEFAULT_SIDE
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role
 from lakeward.protocol.commit import CommitReport
@@ -19,6 +20,7 @@ from lakeward.protocol.routes import ABANDON_INTENT, COMMITS, COMMITTED, INTENTS
 from lakeward.server.auth import require
 from lakeward.server.messages import answer, described, read_message
 from lakeward.server.services import Services
+from lakeward.server.side import Side
 
 
 def router(services: Services) -> APIRouter:
@@ -32,21 +34,21 @@ def router(services: Services) -> APIRouter:
         return answer(await run_in_threadpool(coordinator.commit, message))
 
     @made.get(COMMITTED, dependencies=may_read)
-    def committed(table: str) -> JSONResponse:
+    def committed(table: str, side: Side) -> JSONResponse:
         """The offsets, round and generation that the lake stands at, as far as was reported."""
-        return answer(coordinator.committed(TablePath.parse(table)))
+        return answer(coordinator.committed(TablePath.parse(table), side))
 
     @made.get(LEDGER, dependencies=may_read)
     def ledger(
-        table: str, limit: Annotated[int, Query(ge=1, le=100_000)] = 1_000, before: int | None = None
+        table: str, side: Side, limit: Annotated[int, Query(ge=1, le=100_000)] = 1_000, before: int | None = None
     ) -> JSONResponse:
         """Which offset range of which bucket each lake snapshot added; the newest `limit` entries below `before`."""
-        return answer(coordinator.ledger(TablePath.parse(table), limit, before))
+        return answer(coordinator.ledger(TablePath.parse(table), limit, before, side))
 
     @made.get(KNOWN_ROUND, dependencies=may_read)
-    def known_round(table_id: str, round_id: str) -> JSONResponse:
+    def known_round(table_id: str, round_id: str, side: Side) -> JSONResponse:
         """Whether the ledger has this round: a job asks when it does not know how its commit ended."""
-        known = coordinator.knows_round(TableId(table_id), RoundId(round_id))
+        known = coordinator.knows_round(TableId(table_id), RoundId(round_id), side or DEFAULT_SIDE)
         return answer(KnownRound(table_id=TableId(table_id), known=known))
 
     @made.post(INTENTS, dependencies=may_work, status_code=204, openapi_extra=described(Intent))

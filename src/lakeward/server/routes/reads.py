@@ -15,6 +15,7 @@ from lakeward.protocol.routes import READ_PLAN, RELEASE_READ, RENEW_READ
 from lakeward.server.auth import require
 from lakeward.server.messages import answer
 from lakeward.server.services import Services
+from lakeward.server.side import Side
 
 Seconds = Annotated[float, Query(gt=0, allow_inf_nan=False)]
 
@@ -24,9 +25,10 @@ def router(services: Services) -> APIRouter:
     may_read = [require(services.tokens, Role.READ)]
 
     @made.get(READ_PLAN, dependencies=may_read)
-    def read_plan(table: str, lease_s: Seconds = 60.0, at_least: str | None = None) -> JSONResponse:
+    def read_plan(table: str, side: Side, lease_s: Seconds = 60.0, at_least: str | None = None) -> JSONResponse:
         """A readable snapshot, its offsets and the hot tails, held by a lease: all that a union read needs."""
-        return answer(coordinator.read_plan(TablePath.parse(table), lease_s=lease_s, at_least=at_least))
+        plan = coordinator.read_plan(TablePath.parse(table), lease_s=lease_s, at_least=at_least, side=side)
+        return answer(plan)
 
     @made.post(RENEW_READ, dependencies=may_read, status_code=204)
     def renew_read(lease_id: str, lease_s: Seconds = 60.0, snapshot: str | None = None) -> Response:

@@ -11,6 +11,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
 from lakeward.coordinator.operations import POLL_S
+from lakeward.model.side import WorkKind
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.auth import Role
@@ -18,6 +19,7 @@ from lakeward.protocol.operate import AdmissionQuery, AdoptTable, ResyncTable
 from lakeward.server.auth import require
 from lakeward.server.messages import answer, described, read_message
 from lakeward.server.services import Services
+from lakeward.server.side import Side
 
 Limit = Annotated[int, Query(ge=1, le=10_000)]
 
@@ -38,19 +40,20 @@ def _add_views(made: APIRouter, services: Services) -> None:
         return answer(coordinator.status())
 
     @made.get(routes.TABLE_STATUS, dependencies=may_read)
-    def table_status(table: str) -> JSONResponse:
+    def table_status(table: str, side: Side) -> JSONResponse:
         """One table's state, lag, deadline and lake totals."""
-        return answer(coordinator.table_status(TablePath.parse(table)))
+        return answer(coordinator.table_status(TablePath.parse(table), side))
 
     @made.get(routes.EXPLAIN, dependencies=may_read)
-    def explain(table: str) -> JSONResponse:
+    def explain(table: str, side: Side) -> JSONResponse:
         """Which part of the table's lag now is what, in numbers and in words."""
-        return answer(coordinator.explain(TablePath.parse(table)))
+        return answer(coordinator.explain(TablePath.parse(table), side))
 
     @made.get(routes.ROUNDS, dependencies=may_read)
-    def rounds(table: str | None = None, limit: Limit = 100) -> JSONResponse:
-        """Rounds that ended, newest first, each with its phases."""
-        return answer({"rounds": coordinator.rounds(None if table is None else TablePath.parse(table), limit)})
+    def rounds(side: Side, table: str | None = None, kind: str | None = None, limit: Limit = 100) -> JSONResponse:
+        """Rounds that ended, newest first, each with its phases; of every kind of work unless one is named."""
+        path, work = None if table is None else TablePath.parse(table), None if kind is None else WorkKind(kind)
+        return answer({"rounds": coordinator.rounds(path, limit, side, work)})
 
     @made.get(routes.QUEUE, dependencies=may_read)
     def queue() -> JSONResponse:
@@ -69,27 +72,27 @@ def _add_operations(made: APIRouter, services: Services) -> None:
     may_write, may_change = [require(services.tokens, Role.WRITE)], [require(services.tokens, Role.ADMIN)]
 
     @made.post(routes.PAUSE, dependencies=may_change)
-    def pause(table: str) -> JSONResponse:
+    def pause(table: str, side: Side) -> JSONResponse:
         """Stops rounds of this table until it is resumed. Rows stay in the hot store."""
         path = TablePath.parse(table)
-        coordinator.pause(path)
-        return answer(coordinator.table_status(path))
+        coordinator.pause(path, side)
+        return answer(coordinator.table_status(path, side))
 
     @made.post(routes.RESUME, dependencies=may_change)
-    def resume(table: str) -> JSONResponse:
+    def resume(table: str, side: Side) -> JSONResponse:
         """Ends a pause or a quarantine."""
         path = TablePath.parse(table)
-        coordinator.resume(path)
-        return answer(coordinator.table_status(path))
+        coordinator.resume(path, side)
+        return answer(coordinator.table_status(path, side))
 
     @made.post(routes.TIER_NOW, dependencies=may_write)
     async def tier_now(
-        table: str, limit_s: Annotated[float | None, Query(gt=0, allow_inf_nan=False)] = None
+        table: str, side: Side, limit_s: Annotated[float | None, Query(gt=0, allow_inf_nan=False)] = None
     ) -> JSONResponse:
         """Answers when everything acknowledged before the call is in the lake; `timed-out` at the limit. Holds no
         thread.
         """
-        asked = await run_in_threadpool(coordinator.ask_now, TablePath.parse(table))
+        asked = await run_in_threadpool(coordinator.ask_now, TablePath.parse(table), side)
         while (done := coordinator.check_asked(asked, limit_s)) is None:
             await asyncio.sleep(POLL_S)
         return answer(done)
@@ -101,8 +104,8 @@ def _add_operations(made: APIRouter, services: Services) -> None:
         return answer(await run_in_threadpool(services.federation.adopt, TablePath.parse(table), message))
 
     @made.post(routes.RESYNC, dependencies=may_change, openapi_extra=described(ResyncTable))
-    async def resync(table: str, request: Request) -> JSONResponse:
+    async def resync(table: str, side: Side, request: Request) -> JSONResponse:
         """The next round makes lake and hot store meet again: by a resync, or by a gap recorded on purpose."""
         message, path = await read_message(request, ResyncTable), TablePath.parse(table)
-        await run_in_threadpool(coordinator.repair, path, message.choice)
-        return answer(coordinator.table_status(path))
+        await run_in_threadpool(coordinator.resync, path, message.choice, side)
+        return answer(coordinator.table_status(path, side))

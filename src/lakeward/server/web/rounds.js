@@ -23,13 +23,16 @@ const phaseWords = (r) => PHASES.map(([name, key]) => `${name} ${duration((r.pha
 
 export const legend = `<div class="legend">${PHASES.map(([name]) => `<span><i class="${name}"></i>${name}</span>`).join("")}</div>`;
 
+// Rounds of the one side that most tables have need no words; other work says what it was, and where.
+const special = (r) => [r.kind === "tier" ? "" : r.kind, r.side === "default" ? "" : r.side].filter(Boolean).map((word) => ` <span class="soft">${text(word)}</span>`).join("");
+
 export function roundsTable(rounds, withTable) {
   if (!rounds.length) return '<p class="empty">No round has ended yet.</p>';
   const longest = scale(rounds.map(total));
   const rows = rounds.map((r) => `<tr class="${r.outcome === "failed" ? "sick" : ""}">
       <td>${clock(r.ended_at_ms)}</td>
       ${withTable ? `<td><a href="#/table/${encodeURIComponent(r.path)}">${text(r.path)}</a></td>` : ""}
-      <td><span class="state ${r.outcome === "failed" ? "failed" : ""}">${text(r.outcome)}</span></td>
+      <td><span class="state ${r.outcome === "failed" ? "failed" : ""}">${text(r.outcome)}</span>${special(r)}</td>
       <td class="wide bar-cell" title="${phaseWords(r)}">${phaseBar(r, longest)}</td>
       <td class="num" data-label="Took">${duration(total(r) * 1000)}</td>
       <td class="num" data-label="Rows">${count(r.rows)}</td><td class="num" data-label="Deletes">${count(r.deletes)}</td><td class="num" data-label="Written">${bytes(r.bytes_written)}</td><td class="num" data-label="Files">${count(r.files)}</td>

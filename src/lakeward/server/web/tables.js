@@ -30,7 +30,7 @@ const sickness = (t) => `<tr class="reason ${SICK.has(t.state) ? "sick" : "still
 
 const row = (t, curve) => `
   <tr class="${SICK.has(t.state) ? "sick" : ""}">
-    <td><a href="#/table/${encodeURIComponent(t.path)}">${text(t.path)}</a>${t.served ? "" : ' <span class="over" title="no live job serves this pool">unserved</span>'}</td>
+    <td><a href="#/table/${encodeURIComponent(t.path)}">${text(t.path)}</a>${t.side === "default" ? "" : ` <span class="soft">${text(t.side)}</span>`}${t.served ? "" : ' <span class="over" title="no live job serves this pool">unserved</span>'}</td>
     <td><span class="state ${text(t.state)}">${text(t.state)}</span></td>
     <td class="num ${t.lag_ms > t.freshness_ms ? "over" : ""}" data-label="Lag">${duration(t.lag_ms)}</td>
     <td class="num" data-label="Freshness">${duration(t.freshness_ms)}${t.feasible ? "" : ' <span class="over" title="two rounds take longer than the freshness">!</span>'}</td>

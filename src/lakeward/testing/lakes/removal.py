@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from lakeward.lake.orphans import OrphanOptions, OrphanRemoval
-from lakeward.model.intent import Intent, IntentKind
+from lakeward.model.intent import Intent
+from lakeward.model.side import TIER, WorkKind
 from lakeward.spi.lake import LakeStorage
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.lakes.rounds import LakeRound
@@ -17,7 +18,7 @@ LATER_MS = 4_000_000_000_000
 """Long after anything that a test makes."""
 
 
-def intent_of(made: LakeRound, at_ms: int = 0, kind: IntentKind = IntentKind.ROUND) -> Intent:
+def intent_of(made: LakeRound, at_ms: int = 0, kind: WorkKind = TIER) -> Intent:
     return Intent(
         round_id=made.round_id,
         table_id=made.table.table_id,

@@ -35,7 +35,7 @@ def compare(table: TableInfo, base: LakeBase, committed: Committed) -> Agreement
         found = base.offsets.get(bucket, 0)
         if found < offset:
             raise LakeBehind(table=str(table.path), bucket=str(bucket), lake_offset=found, committed=offset)
-    moved = base.offsets != committed.offsets or (base.token is not None and base.token != committed.round_id)
+    moved = base.offsets != committed.offsets or (base.token is not None and base.token != committed.token)
     return Agreement.LAKE_AHEAD if moved else Agreement.AGREED
 
 

@@ -24,7 +24,7 @@ from lakeward.model.schema import Column, Schema
 from lakeward.model.state import TableState
 from lakeward.model.table import BucketFunction, TableDescriptor, TablePath
 from lakeward.model.types import DataType, Float64Type, Int32Type, Int64Type, StringType
-from lakeward.protocol.operate import AdoptTable, RepairChoice
+from lakeward.protocol.operate import AdoptTable, ResyncChoice
 from lakeward.protocol.tables import AlterTable, CreateTable
 from lakeward.testing.world import B0, PATH, CoordinatorWorld
 
@@ -193,7 +193,7 @@ def test_enabling_past_the_ttl_waits_for_a_choice_and_records_the_gap(world: Coo
     assert "the lake ends at 5 and the log begins at 12; accept the gap" in (status.reason or "")
     with pytest.raises(TableBusy):
         world.coordinator.resume(PATH)
-    world.coordinator.repair(PATH, RepairChoice.GAP)
+    world.coordinator.resync(PATH, ResyncChoice.GAP)
     world.clock.advance(1)
     job = world.job()
     (handed,) = job.take()
@@ -202,13 +202,12 @@ def test_enabling_past_the_ttl_waits_for_a_choice_and_records_the_gap(world: Coo
     job.commit(handed, 12, 25, "r2", generation=1)
     entries = [(str(e.kind), str(e.range)) for e in world.coordinator.ledger(PATH).entries if e.generation == 1]
     assert entries == [("adopted", "[0, 5)"), ("gap", "[5, 12)"), ("round", "[12, 25)")]
-    assert not world.coordinator.committed(PATH).resync
 
 
 def test_a_pk_table_cannot_have_a_gap(world: CoordinatorWorld) -> None:
     world.create(pk=True)
     with pytest.raises(InvalidRequest):
-        world.coordinator.repair(PATH, RepairChoice.GAP)
+        world.coordinator.resync(PATH, ResyncChoice.GAP)
 
 
 def test_a_restored_log_table_goes_on_above_the_lake_and_says_so(world: CoordinatorWorld) -> None:

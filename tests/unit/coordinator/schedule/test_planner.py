@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -22,9 +23,8 @@ def demand(key: str, deadline: float, round_ms: float = 1_000, **more: object) -
 
 
 def load(*demands: Demand, slots: int = 1, running: tuple[Running, ...] = (), **more: float) -> PoolLoad:
-    return PoolLoad(
-        now_ms=0, slots=slots, demands=demands, running=running, **{"margin_share": 0.0, "margin_ms": 0.0, **more}
-    )
+    margins: Any = {"margin_share": 0.0, "margin_ms": 0.0, **more}
+    return PoolLoad(now_ms=0, slots=slots, demands=demands, running=running, **margins)
 
 
 def run(tables: list[SimTable], slots: int, policy: Policy = lakeward, hours: float = 1, seed: int = 0) -> SimResult:

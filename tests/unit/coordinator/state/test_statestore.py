@@ -8,15 +8,32 @@ from pathlib import Path
 
 import pytest
 
+from lakeward.coordinator.state.readlease import Mark
 from lakeward.coordinator.state.statestore import StateStore
 from lakeward.errors import DataFolderVersion, InvalidConfig
-from lakeward.model.ids import RoundId, TableId
+from lakeward.model.expiry import ExpiringSnapshot
+from lakeward.model.ids import RoundId, SnapshotId, TableId
+from lakeward.model.side import SideId
 from lakeward.testing.world import PATH, CoordinatorWorld
+
+VERSION_1 = """
+create table meta (key text primary key, value text not null) without rowid;
+create table tables (table_id text primary key, path text, state text, epoch integer, changed_at_ms integer, body text);
+create table offsets (table_id text primary key, body text);
+create table rounds (seq integer primary key, round_id text, table_id text, ended_at_ms integer, body text);
+create table ledger (seq integer primary key, table_id text, generation integer, bucket text, start integer,
+  stop integer, round_id text, snapshot_id text, epoch integer, job text, kind text, rows integer,
+  committed_at_ms integer);
+create table known_rounds (table_id text, round_id text, at_ms integer);
+create table intents (round_id text primary key, table_id text, recorded_at_ms integer, state text, body text);
+create table read_leases (lease_id text primary key, table_id text, snapshot_id text, ends_at_ms integer, offsets text);
+"""
+"""As its first files were, beside marks."""
 
 
 def test_a_transaction_is_kept_whole_or_not_at_all(tmp_path: Path) -> None:
     store = StateStore.open(tmp_path / "state.db")
-    table, round_id = TableId("t"), RoundId("r")
+    table, round_id = SideId(TableId("t")), RoundId("r")
     with pytest.raises(ZeroDivisionError), store.transaction():
         store.add_known_round(table, round_id, 1)
         raise ZeroDivisionError
@@ -35,7 +52,7 @@ def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     store.close()
     with pytest.raises(DataFolderVersion) as caught:
         StateStore.open(tmp_path / "state.db")
-    assert (caught.value.found, caught.value.known) == (99, 1)
+    assert (caught.value.found, caught.value.known) == (99, 2)
 
 
 def test_marks_of_an_older_file_are_kept(tmp_path: Path) -> None:
@@ -46,14 +63,14 @@ def test_marks_of_an_older_file_are_kept(tmp_path: Path) -> None:
         "create table marks (table_id text not null, snapshot_id text not null, primary key (table_id, snapshot_id)) "
         "without rowid"
     )
+    old.executescript(VERSION_1)
     old.execute("insert into marks values ('t', '7')")
     old.commit()
     old.close()
     for _ in range(2):
         store = StateStore.open(path)
-        assert store.connection.execute("select table_id, snapshot_id, trace, token from marks").fetchall() == [
-            ("t", "7", "", None)
-        ]
+        snapshot = ExpiringSnapshot(snapshot_id=SnapshotId("7"), trace="")
+        assert store.load_marks() == [(SideId(TableId("t")), Mark(snapshot, None))]
         store.close()
 
 
@@ -94,4 +111,4 @@ def test_an_epoch_that_cannot_be_written_is_seen_by_nobody(world: CoordinatorWor
     world.coordinator.board.store.connection.execute("pragma query_only = off")
     (table,) = world.job(instance="i2").take()
     world.restart()
-    assert world.coordinator.board.find(PATH).epoch == table.epoch
+    assert world.coordinator.board.find(PATH).tier.epoch == table.epoch

@@ -80,10 +80,10 @@ class World:
         return self.lakeward.coordinator.upkeep.expire(self.record)
 
     def marked(self) -> list[SnapshotId]:
-        return [m.snapshot.snapshot_id for m in self.lakeward.coordinator.leases.marked(self.record.table_id)]
+        return [m.snapshot.snapshot_id for m in self.lakeward.coordinator.leases.marked(self.record.id)]
 
     def lease(self, snapshot_id: SnapshotId) -> Any:
-        return self.lakeward.coordinator.leases.take(self.record.table_id, snapshot_id, {}, 600.0)
+        return self.lakeward.coordinator.leases.take(self.record.id, snapshot_id, {}, 600.0)
 
     def files(self) -> set[str]:
         """Everything in the table's folders but caches and the catalog's own files."""

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kinds of work that this coordinator hands out. A new kind is a file here and a line in `KINDS`."""
+
+from __future__ import annotations
+
+from lakeward.coordinator.kinds.kind import Kind
+from lakeward.coordinator.kinds.tier import TierKind
+
+KINDS: tuple[type[Kind], ...] = (TierKind,)
+"""Those with more say first: what one leaves of a job's room is the next one's."""

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A kind of work as the coordinator sees it: what makes it due, and what its begin and end do to a side."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar
+
+from lakeward.coordinator.schedule.backoff import backoff_ms
+from lakeward.coordinator.schedule.planner import spares_slot
+from lakeward.coordinator.state.board import STANDS, Board
+from lakeward.coordinator.state.record import LakeSide
+from lakeward.coordinator.state.work import Lease, Work
+from lakeward.model.side import WorkKind
+from lakeward.protocol.heartbeat import HandedOut, TableFinished
+
+if TYPE_CHECKING:
+    from lakeward.coordinator.schedule.schedule import Schedule
+
+
+class Kind(ABC):
+    """Every method is called under `Board.change()`, so none asks a lake; each touches what it changes.
+
+    As it stands this is work that leaves the side's state alone: its failures are its own, and only wait longer."""
+
+    name: ClassVar[WorkKind]
+
+    def __init__(self, board: Board, schedule: Schedule) -> None:
+        self._board, self._schedule = board, schedule
+
+    # ---- what is due ----
+    @abstractmethod
+    def is_due(self, side: LakeSide) -> bool:
+        """Is there work of this kind on a side that is free for it?"""
+
+    def choose(self, pool: str, room: int) -> list[LakeSide]:
+        """Sides that a job of this pool gets now, `room` at most, most wanted first: as many as the pool has slots to
+        spare until they are done."""
+        sides = (s for s in self._board.sides() if s.options.pool == pool)
+        due = sorted((s for s in sides if self.is_free(s) and self.is_due(s)), key=self.order)
+        if not due:
+            return []
+        load, chosen, ends = self._schedule.load(pool), list[LakeSide](), list[float]()
+        for side in due:
+            if len(chosen) < room and spares_slot(load, self.expected_ms(side), ends):
+                chosen.append(side)
+                ends.append(load.now_ms + self.expected_ms(side))
+        return chosen
+
+    def is_free(self, side: LakeSide) -> bool:
+        """Nobody works on it in this kind, nothing keeps it from being worked on, and no failure is waited out."""
+        work = side.work(self.name)
+        if side.state in STANDS or side.held or not side.lake_seen or work.lease is not None:
+            return False
+        return work.retry_at is None or work.retry_at <= self._board.clock.monotonic()
+
+    def order(self, side: LakeSide) -> float:
+        """The lowest is handed out first."""
+        return -side.options.priority
+
+    def expected_ms(self, side: LakeSide) -> float:
+        """How long a slot is taken by it."""
+        return side.work(self.name).estimate.typical_ms(self.limit_ms(side))
+
+    # ---- the lease ----
+    @property
+    def lease_s(self) -> float:
+        return self._board.options.lease_s
+
+    def limit_ms(self, side: LakeSide) -> int:
+        """How long it may take before the job is told to commit what it has."""
+        return side.options.round_limit_ms
+
+    def begin(self, side: LakeSide, work: Work) -> int:
+        """Right before the lease is given: a new epoch. Returns for how many milliseconds the work has waited."""
+        work.next_epoch()
+        work.retry_at_ms = work.retry_at = None
+        return 0
+
+    def handed_out(self, side: LakeSide, work: Work, lease: Lease) -> HandedOut:
+        return HandedOut(
+            table_id=side.table_id,
+            side=side.name,
+            kind=self.name,
+            path=side.info.path,
+            epoch=work.epoch,
+            freshness_ms=side.options.freshness_ms,
+            limit_ms=self.limit_ms(side),
+            waited_s=lease.waited_ms / 1_000,
+            generation=side.generation,
+        )
+
+    # ---- the end ----
+    def finished(self, side: LakeSide, work: Work, finished: TableFinished) -> None:
+        self._end(side, work)
+
+    def failed(self, side: LakeSide, work: Work, reason: str) -> None:
+        self._end(side, work)
+        self._wait_out(side, work)
+
+    def give_back(self, side: LakeSide, work: Work, reason: str) -> None:
+        """The lease ends, and nobody failed: the job left, was silent, or lost a race."""
+        self._end(side, work)
+
+    def _end(self, side: LakeSide, work: Work) -> None:
+        work.lease = None
+        self._board.touch(side)
+
+    def _wait_out(self, side: LakeSide, work: Work) -> None:
+        options = self._board.options
+        wait = backoff_ms(
+            work.failures_in_a_row,
+            first_s=options.backoff_s,
+            limit_s=options.backoff_limit_s,
+            jitter=options.backoff_jitter,
+            seed=f"{options.seed}/{side.table_id}",
+        )
+        self._board.retry_after(side, work, wait)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rounds: the kind of work that has deadlines, and that a side's state follows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lakeward.coordinator.kinds.kind import Kind
+from lakeward.coordinator.state.record import LakeSide
+from lakeward.coordinator.state.work import Lease, Work
+from lakeward.model.side import TIER
+from lakeward.model.state import TableState
+from lakeward.protocol.heartbeat import HandedOut, TableFinished
+
+_S = TableState
+
+
+class TierKind(Kind):
+    name = TIER
+
+    def is_due(self, side: LakeSide) -> bool:
+        return side.state is _S.PENDING and not side.held
+
+    def choose(self, pool: str, room: int) -> list[LakeSide]:
+        """As the schedule has planned it."""
+        chosen: list[LakeSide] = []
+        for side in self._schedule.take_ready(pool):
+            if self.is_due(side):
+                chosen.append(side)
+                if len(chosen) == room:
+                    break
+        return chosen
+
+    def begin(self, side: LakeSide, work: Work) -> int:
+        """The epoch is new since the side was queued."""
+        now = self._board.clock.monotonic()
+        waited = 0 if side.pending_since is None else int(1_000 * (now - side.pending_since))
+        self._board.enter(side, _S.TIERING)
+        return waited
+
+    def handed_out(self, side: LakeSide, work: Work, lease: Lease) -> HandedOut:
+        resync = side.resync is not None
+        return replace(
+            super().handed_out(side, work, lease),
+            deadline_at_ms=self._schedule.deadline_ms(side),
+            resync=resync,
+            generation=side.generation + resync,
+        )
+
+    def finished(self, side: LakeSide, work: Work, finished: TableFinished) -> None:
+        board, result = self._board, finished.result
+        side.last_tiered_at_ms = board.clock.now_ms()
+        if result is not None:
+            side.lake.rows = result.lake_rows if result.lake_rows is not None else side.lake.rows
+            side.lake.bytes = result.lake_bytes if result.lake_bytes is not None else side.lake.bytes
+        board.enter(side, _S.TIERED)
+        board.enter(side, _S.PENDING if finished.force_finished else _S.SCHEDULED)
+        board.look(side)
+        if side.asked is not None and (side.covers(side.asked) or side.waiting.oldest_at_ms is None):
+            side.asked = None
+
+    def failed(self, side: LakeSide, work: Work, reason: str) -> None:
+        self._board.enter(side, _S.FAILED, reason)
+        if work.failures_in_a_row >= self._board.options.quarantine_after:
+            words = f"{work.failures_in_a_row} rounds failed in a row, the last one: {reason}"
+            self._board.enter(side, _S.QUARANTINED, words)
+        else:
+            self._wait_out(side, work)
+
+    def give_back(self, side: LakeSide, work: Work, reason: str) -> None:
+        self._board.enter(side, _S.PENDING, reason)
