@@ -20,6 +20,7 @@ from lakeward.coordinator.state.intents import BoardIntents
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.errors import LakewardError
 from lakeward.lake.orphans import OrphanOptions, OrphanRemoval, OrphanReport
+from lakeward.model.background import BackgroundThread
 from lakeward.model.round import LakeBase
 from lakeward.model.side import SideId
 from lakeward.model.state import TableState
@@ -45,7 +46,7 @@ class Upkeep:
         self._status, self._commits = status, commits
         self._swept_at: dict[SideId, float] = {}
         self._stop = threading.Event()
-        self._threads: list[threading.Thread] = []
+        self.threads: list[BackgroundThread] = []
 
     # ---- threads ----
     def start(self) -> None:
@@ -57,23 +58,17 @@ class Upkeep:
         self._spawn("lakeward-orphans", self.remove_orphans, options.orphan_s)
 
     def _spawn(self, name: str, work: Callable[[], None], every_s: float) -> None:
-        thread = threading.Thread(target=self._loop, args=(name, work, every_s), name=name, daemon=True)
-        self._threads.append(thread)
+        thread = BackgroundThread(name, work, every_s)
+        self.threads.append(thread)
         thread.start()
-
-    def _loop(self, name: str, work: Callable[[], None], every_s: float) -> None:
-        while not self._stop.is_set():
-            try:
-                work()
-            except Exception:
-                log.exception("%s failed; it goes on", name)
-            self._stop.wait(every_s)
 
     def stop(self) -> None:
         self._stop.set()
-        for thread in self._threads:
-            thread.join(timeout=30)
-        self._threads.clear()
+        for thread in self.threads:
+            thread.stopping.set()
+        for thread in self.threads:
+            thread.stop(limit_s=30)
+        self.threads.clear()
 
     # ---- one round ----
     def read_lakes(self) -> None:

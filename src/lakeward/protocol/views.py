@@ -69,6 +69,8 @@ class TableStatus:
     generation: int = 0
     side: SideName = DEFAULT_SIDE
     work: tuple[WorkStatus, ...] = ()
+    stopped_buckets: int = 0
+    """Buckets that take no writes; `reason` says why one of them does not, unless there is another reason."""
 
 
 @dataclass(frozen=True, kw_only=True)

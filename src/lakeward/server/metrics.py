@@ -98,6 +98,7 @@ HOT_FIGURES = (
     (Figure("remoteLogBytes", "Bytes of log in the remote tier."), "remote_bytes"),
     (Figure("stoppedBuckets", "Buckets that take no writes."), "stopped_buckets"),
 )
+THREAD_WELL = Figure("backgroundThreadWell", "1 while a thread of the background does its turns.")
 JOB_LIVE = Figure("jobLive", "1 while the job beats within its lease.")
 
 
@@ -115,6 +116,7 @@ class ServerCollector(Collector):
         yield from side_metrics(paths, views.side_figures())
         yield from work_metrics(paths, views.work_figures())
         yield from hot_metrics(self._services.store.sizes())
+        yield THREAD_WELL.family(("thread",), [((b.name,), float(b.is_well)) for b in self._services.background()])
         yield JOB_LIVE.family(("job", "pool"), [((j.name, j.pool), float(j.live)) for j in status.jobs])
 
 

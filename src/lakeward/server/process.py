@@ -27,6 +27,7 @@ from lakeward.coordinator.options import CoordinatorOptions
 from lakeward.coordinator.state.statestore import StateStore
 from lakeward.errors import InvalidConfig
 from lakeward.hot.embedded.log.durable import write_whole
+from lakeward.hot.embedded.openfiles import raise_limit
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.serve.budget import MemoryBudget
 from lakeward.hot.embedded.serve.service import FlightService
@@ -35,6 +36,7 @@ from lakeward.model.clock import Clock, SystemClock
 from lakeward.protocol.tables import ServerInfo
 from lakeward.protocol.version import PROTOCOL
 from lakeward.server.app import create_app
+from lakeward.server.history import SAMPLE_S
 from lakeward.server.interpreter import keep_loaded, share_turns
 from lakeward.server.lakes import ServerLakes
 from lakeward.server.sampler import Sampler
@@ -104,9 +106,10 @@ class LakewardServer:
             ready=lambda: self._ready,
             lakes=lakes,
             max_body_bytes=self.config.get(options.SERVER_HTTP_MAX_BODY),
+            background=lambda: [t.heartbeat() for t in (*store.upkeep.threads, *coordinator.upkeep.threads, sampler)],
         )
         sampler = Sampler(services)
-        self._stack.callback(sampler.stop)
+        self._stack.callback(sampler.stop, SAMPLE_S)
         sampler.start()
         self._flight.gate.open()
         self._serve_http(services, listener)
@@ -230,6 +233,7 @@ def run_server(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     share_turns()
+    log.info("this process may open %d files", raise_limit())
     server = make(config)
     server.start()
     keep_loaded()

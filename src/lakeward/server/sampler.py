@@ -3,40 +3,16 @@
 
 from __future__ import annotations
 
-import logging
-import threading
-
-from lakeward.errors import LakewardError
+from lakeward.model.background import BackgroundThread
 from lakeward.server.history import SAMPLE_S, History
 from lakeward.server.services import Services
 
-log = logging.getLogger(__name__)
 
-
-class Sampler:
-    """One daemon thread. A sample that fails is left out and logged."""
+class Sampler(BackgroundThread):
+    """A sample that fails is left out and logged."""
 
     def __init__(self, services: Services) -> None:
-        self._services = services
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._done.set()
-        if self._thread.is_alive():
-            self._thread.join(SAMPLE_S)
-
-    def _run(self) -> None:
-        while True:
-            try:
-                take_sample(self._services, self._services.history)
-            except LakewardError as error:
-                log.warning("no sample: %s", error)
-            if self._done.wait(SAMPLE_S):
-                return
+        super().__init__("sampler", lambda: take_sample(services, services.history), SAMPLE_S)
 
 
 def take_sample(services: Services, history: History) -> None:

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lakeward.model.background import Heartbeat
 from lakeward.model.clock import Clock
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.tables import ServerInfo
@@ -30,6 +31,9 @@ class Services:
     info: Callable[[], ServerInfo]
     clock: Clock
     ready: Callable[[], bool] = lambda: True
+    background: Callable[[], Sequence[Heartbeat]] = tuple
+    """Of every thread that works in the background."""
+
     lakes: ServerLakes | None = None
     """None: a server without any lake of its own."""
 

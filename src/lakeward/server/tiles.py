@@ -45,6 +45,8 @@ class Overview:
     files: Samples = ()
     overdue_bytes: int = 0
     lake_error: str | None = None
+    still: Sequence[str] = ()
+    """Threads of the background that do not work."""
 
 
 def make_tiles(seen: Overview) -> tuple[Tile, ...]:
@@ -58,7 +60,14 @@ def _rounds(seen: Overview) -> Tile:
     sick = [t for t in tiered if t.state in SICK or t.failures_in_a_row]
     late = [t for t in tiered if t.lag_ms > t.freshness_ms]
     advice, page = "", ""
-    if seen.lake_error:
+    stopped = [t for t in seen.tables if t.stopped_buckets]
+    if seen.still:
+        advice = f"{', '.join(seen.still)} stands still: start the server again, and look into its log for the cause."
+    elif stopped:
+        count = sum(t.stopped_buckets for t in stopped)
+        advice = f"{count} buckets take no writes, of {stopped[0].path} first: {stopped[0].reason or 'see its page'}."
+        page = _page(stopped[0])
+    elif seen.lake_error:
         advice = f"The lake does not answer: {seen.lake_error}. Nothing is lost; rounds go on when it does."
     elif sick:
         advice, page = f"{sick[0].path} fails: {sick[0].reason or 'see its rounds'}.", _page(sick[0])
@@ -78,7 +87,7 @@ def _rounds(seen: Overview) -> Tile:
         name="Round / freshness, worst table",
         figure=f"{share:.2f}",
         ok=not advice,
-        rule=f"at most {ROUND_SHARE}, no table late or failing",
+        rule=f"at most {ROUND_SHARE}, no table late or failing, no bucket stopped",
         advice=advice,
         page=page,
     )

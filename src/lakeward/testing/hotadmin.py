@@ -134,3 +134,6 @@ class MemoryHotAdmin(HotAdmin):
 
     def set_retention(self, guard: RetentionGuard) -> None:
         self.guard = guard
+
+    def stopped_buckets(self, table: TableInfo) -> Mapping[Bucket, str]:
+        return {Bucket("", 0): "the log is behind the lake"} if table.path in self.stopped else {}

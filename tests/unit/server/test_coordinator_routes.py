@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from fastapi import FastAPI
 
 from lakeward.errors import LedgerGap, Superseded, from_wire
+from lakeward.model.background import Heartbeat
 from lakeward.model.ids import InstanceId, JobName, RoundId, SnapshotId
 from lakeward.model.intent import Intent
 from lakeward.model.offsets import OffsetMap, OffsetRange
@@ -63,8 +65,8 @@ def world(tmp_path: Path) -> Iterator[CoordinatorWorld]:
 
 
 @pytest.fixture
-def door(world: CoordinatorWorld) -> Door:
-    services = Services(
+def services(world: CoordinatorWorld) -> Services:
+    return Services(
         store=world.hot,  # type: ignore[arg-type]
         coordinator=world.coordinator,
         federation=world.federation,
@@ -72,6 +74,10 @@ def door(world: CoordinatorWorld) -> Door:
         info=lambda: None,  # type: ignore[arg-type, return-value]
         clock=world.clock,
     )
+
+
+@pytest.fixture
+def door(services: Services) -> Door:
     return Door(create_app(services))
 
 
@@ -247,3 +253,19 @@ def test_a_field_that_a_change_does_not_have_is_refused(
     wrong = {"path": "db.other", "descriptor": {**descriptor, "buckets": 9}}
     answer = door.ask("POST", routes.TABLES, wrong)
     assert (answer.status_code, answer.json()["facts"]["what"]) == (400, "CreateTable.descriptor.buckets"), answer.text
+
+
+def test_a_thread_that_stands_still_shows_where_operators_look(door: Door, services: Services) -> None:
+    well = Heartbeat(name="tick", age_s=1.0, is_well=True)
+    still = Heartbeat(name="lakeward-store", age_s=999.0, is_well=False)
+    assert door.ask("GET", routes.READY).json() == {"ready": True, "still": []}
+    ailing = Door(create_app(replace(services, background=lambda: [well, still])))
+    answer = ailing.ask("GET", routes.READY)
+    assert (answer.status_code, answer.json()) == (503, {"ready": False, "still": ["lakeward-store"]})
+
+
+def test_stopped_buckets_are_in_the_status(door: Door, world: CoordinatorWorld) -> None:
+    world.create()
+    world.hot.stopped.add(PATH)
+    (table,) = door.ask("GET", routes.STATUS).json()["tables"]
+    assert (table["stopped_buckets"], table["reason"].startswith("bucket 0 takes no writes")) == (1, True)

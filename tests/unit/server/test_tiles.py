@@ -46,6 +46,13 @@ def test_a_late_table_a_failing_one_a_long_round_and_a_silent_lake_each_turn_the
     assert "refused" in red(replace(WELL, lake_error="connection refused"))["rounds"].advice
 
 
+def test_stopped_buckets_and_a_thread_that_stands_still_turn_the_first_tile_red() -> None:
+    stopped = replace(TABLE, stopped_buckets=2, reason="bucket 0 takes no writes: corrupt")
+    tile = red(replace(WELL, tables=[TABLE, stopped]))["rounds"]
+    assert ("2 buckets" in tile.advice, "corrupt" in tile.advice, tile.page) == (True, True, "#/table/db.t")
+    assert "lakeward-store" in red(replace(WELL, still=["lakeward-store"]))["rounds"].advice
+
+
 def test_queue_remote_log_and_files() -> None:
     assert "queue" in red(replace(WELL, queue=[(0, 3), (1, 5)]))
     assert "queue" not in red(replace(WELL, queue=[(0, 9), (1, 5)]))

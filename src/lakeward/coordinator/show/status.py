@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from lakeward.coordinator.lake.lakes import Lakes
@@ -14,6 +14,7 @@ from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.jobs import JobRecord
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.coordinator.state.work import RoundTotals, Work
+from lakeward.model.bucket import Bucket
 from lakeward.model.ids import InstanceId, JobName
 from lakeward.model.side import SideId, SideName, WorkKind
 from lakeward.model.state import TableState
@@ -59,6 +60,7 @@ class StatusDesk:
         now_ms = self._board.clock.now_ms()
         options, tier, deadline = side.options, side.tier, self._schedule.deadline_ms(side)
         round_ms = self._schedule.round_ms(side)
+        stopped = self._board.hot.stopped_buckets(side.info)
         return TableStatus(
             path=side.info.path,
             table_id=side.table_id,
@@ -79,7 +81,7 @@ class StatusDesk:
             failures=tier.failures,
             failures_in_a_row=tier.failures_in_a_row,
             misses=side.misses,
-            reason=side.broken or side.reason or (side.lake_error or {}).get("message"),
+            reason=side.broken or side.reason or (side.lake_error or {}).get("message") or _first_stop(stopped),
             feasible=self.is_feasible(side),
             served=self.is_served(side),
             lake_rows=side.lake.rows,
@@ -89,6 +91,7 @@ class StatusDesk:
             lake_snapshots=side.lake.snapshots,
             generation=side.generation,
             work=tuple(_work(work) for work in side.works.values()),
+            stopped_buckets=len(stopped),
         )
 
     def is_feasible(self, side: LakeSide) -> bool:
@@ -309,6 +312,10 @@ def _work(work: Work) -> WorkStatus:
 
 def _known(value: int | None) -> float:
     return -1 if value is None else value
+
+
+def _first_stop(stopped: Mapping[Bucket, str]) -> str | None:
+    return next((f"bucket {bucket} takes no writes: {reason}" for bucket, reason in stopped.items()), None)
 
 
 def _infeasible(side: LakeSide) -> str:

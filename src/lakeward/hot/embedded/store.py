@@ -354,7 +354,8 @@ class EmbeddedStore(HotAdmin):
         return found
 
     def stopped_buckets(self, table: TableInfo) -> Mapping[Bucket, str]:
-        return {b.bucket: b.stopped for b in self.hot_table(table).opened() if b.stopped is not None}
+        hot = self._tables.get(table.table_id)
+        return {b.bucket: b.stopped for b in hot.opened() if b.stopped is not None} if hot is not None else {}
 
     def lift_stops(self, table: TableInfo) -> None:
         self.hot_table(table).lift_stops()

@@ -10,23 +10,25 @@ import logging
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import partial
 
 from lakeward.config import Option, options
 from lakeward.config.options import Fsync
-from lakeward.errors import LakewardError
 from lakeward.hot.embedded.hotbucket import HotBucket
 from lakeward.hot.embedded.hottable import HotTable, remote_parts
 from lakeward.hot.embedded.log.retention import plan_drop_local, plan_expiry, plan_upload
 from lakeward.hot.embedded.partitions import plan_precreate
 from lakeward.hot.embedded.services import StoreServices
+from lakeward.model.background import BackgroundThread
 from lakeward.model.faults import fault_point
 from lakeward.model.table import TableInfo
 from lakeward.spi.hotadmin import RetentionGuard
 
 _log = logging.getLogger(__name__)
+
+_AFTER_FAILURE_S = 1.0
 
 
 class StoreUpkeep:
@@ -37,39 +39,32 @@ class StoreUpkeep:
         self.guard: RetentionGuard | None = None
         self.failures: dict[str, str] = {}
         self._dropping = threading.Lock()
-        self._ending = threading.Event()
-        self._threads: list[threading.Thread] = []
+        self.threads: list[BackgroundThread] = []
 
     # ---- running -------------------------------------------------------------------------------------------------
     def start(self) -> None:
         """Two threads: fsyncs on their own, since everything else may take long."""
-        slow = [
-            (self.upload, self._seconds(options.REMOTE_LOG_TASK_INTERVAL_DURATION)),
-            (self.expire, self._seconds(options.LOG_RETENTION_CHECK_INTERVAL)),
-            (self.tend_partitions, self._seconds(options.AUTO_PARTITION_CHECK_INTERVAL)),
-            (self.tend_keys, 1.0),
-            (self.tend_files, 5.0),
-        ]
-        for name, tasks in (("fsync", [(self.flush, self._seconds(options.LOG_FSYNC_INTERVAL))]), ("upkeep", slow)):
-            thread = threading.Thread(target=self._run, args=(tasks,), name=f"lakeward-{name}", daemon=True)
+        slow = {
+            self.upload: self._seconds(options.REMOTE_LOG_TASK_INTERVAL_DURATION),
+            self.expire: self._seconds(options.LOG_RETENTION_CHECK_INTERVAL),
+            self.tend_partitions: self._seconds(options.AUTO_PARTITION_CHECK_INTERVAL),
+            self.tend_keys: 1.0,
+            self.tend_files: 5.0,
+        }
+        quick = {self.flush: self._seconds(options.LOG_FSYNC_INTERVAL)}
+        for name, tasks in (("lakeward-fsync", quick), ("lakeward-store", slow)):
+            turns = _Turns({task: every_s for task, every_s in tasks.items() if every_s > 0})
+            if turns.due_at:
+                self.threads.append(BackgroundThread(name, turns.run, _AFTER_FAILURE_S))
+        for thread in self.threads:
             thread.start()
-            self._threads.append(thread)
 
     def stop(self) -> None:
-        self._ending.set()
-        for thread in self._threads:
-            thread.join()
+        for thread in self.threads:
+            thread.stop()
 
     def _seconds(self, option: Option[timedelta]) -> float:
         return self._services.options.config.get(option).total_seconds()
-
-    def _run(self, tasks: list[tuple[Callable[[], None], float]]) -> None:
-        due = {task: time.monotonic() + every for task, every in tasks if every > 0}
-        every = dict(tasks)
-        while due and not self._ending.wait(max(0.0, min(due.values()) - time.monotonic())):
-            task = min(due, key=lambda t: due[t])
-            task()
-            due[task] = time.monotonic() + every[task]
 
     def _each_table(self, task: str, run: Callable[[HotTable], None]) -> None:
         for table in self._tables():
@@ -81,10 +76,13 @@ class StoreUpkeep:
                 self._guarded(f"{task} {table.info.path} {bucket.bucket}", partial(run, table, bucket))
 
     def _guarded(self, name: str, run: Callable[[], None]) -> None:
+        for thread in self.threads:
+            if thread.is_current():
+                thread.beat()
         try:
             run()
             self.failures.pop(name, None)
-        except (LakewardError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this table's alone
             if self.failures.get(name) != str(error):
                 _log.warning("%s: %s", name, error)
             self.failures[name] = str(error)
@@ -229,6 +227,24 @@ class StoreUpkeep:
                 self._each_bucket(
                     "keys", table, lambda _, bucket: None if bucket.opened_kv is None else bucket.opened_kv.tick()
                 )
+
+
+class _Turns:
+    """Tasks of one thread, each at its own pace, one at a time."""
+
+    def __init__(self, every_s: Mapping[Callable[[], None], float]) -> None:
+        self._every_s = every_s
+        self.due_at = {task: time.monotonic() + seconds for task, seconds in every_s.items()}
+
+    def run(self) -> float:
+        """Runs what is due longest, if anything is; returns how long nothing is due after that."""
+        task = min(self.due_at, key=lambda t: self.due_at[t])
+        if self.due_at[task] <= time.monotonic():
+            self.due_at[task] = time.monotonic() + self._every_s[task]
+            fault_point("upkeep.task", task=task.__name__)
+            task()
+            self.due_at[task] = time.monotonic() + self._every_s[task]
+        return max(0.0, min(self.due_at.values()) - time.monotonic())
 
 
 def _is_synced(bucket: HotBucket) -> bool:

@@ -57,6 +57,7 @@ def overview(services: Services) -> dict[str, Any]:
         files=history.figure("files"),
         overdue_bytes=overdue_bytes(services, status.tables),
         lake_error=trouble[0] if trouble else None,
+        still=tuple(beat.name for beat in services.background() if not beat.is_well),
     )
     return {
         "now_ms": status.now_ms,

@@ -22,8 +22,9 @@ def router(services: Services) -> APIRouter:
 
     @made.get(READY)
     def ready() -> JSONResponse:
-        """503 until the store has recovered, and again once a shutdown began."""
-        is_ready = services.ready()
-        return JSONResponse({"ready": is_ready}, status_code=200 if is_ready else 503)
+        """503 until the store has recovered, while a background thread stands still, and once a shutdown began."""
+        still = [beat.name for beat in services.background() if not beat.is_well]
+        is_ready = services.ready() and not still
+        return JSONResponse({"ready": is_ready, "still": still}, status_code=200 if is_ready else 503)
 
     return made

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -234,3 +235,21 @@ def test_sizes_tell_how_long_a_log_is_kept_by_the_table_or_by_the_server(yard: Y
     store.create_table(yard.table("own", properties={"table.log.ttl": "1 d"}))
     kept = {str(s.path): s.ttl_ms for s in store.sizes()}
     assert kept == {"db.servers": 3_600_000, "db.own": 86_400_000}
+
+
+@pytest.mark.parametrize("error", [sqlite3.OperationalError("disk I/O error"), KeyError("x"), OSError(5, "I/O error")])
+def test_upkeep_goes_on_whatever_one_task_meets(yard: Yard, error: Exception) -> None:
+    yard.settings["log.fsync.interval"] = "10ms"
+    yard.settings["remote.log.task-interval-duration"] = "10ms"
+    with Faults() as faults:
+        failing = faults.arm("upkeep.task", error=lambda: error, times=4)
+        store = yard.open(upkeep=True)
+        wait_until(lambda: failing.hits > 12)
+        assert [t.heartbeat().is_well for t in store.upkeep.threads] == [True, True]
+    table = yard.table()
+    store.create_table(table)
+    store.append(table, B0, rows(1))
+    with Faults() as faults:
+        faults.arm("hotlog.before-drop-table", error=lambda: error)
+        store.drop_table(table.path)
+        wait_until(lambda: not list((yard.folder / "tables").iterdir()), what="the next turn of upkeep")

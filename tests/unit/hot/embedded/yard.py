@@ -51,9 +51,9 @@ class Yard:
         self._copies = 0
         self._stores: list[EmbeddedStore] = []
 
-    def open(self, folder: Path | None = None) -> EmbeddedStore:
+    def open(self, folder: Path | None = None, *, upkeep: bool = False) -> EmbeddedStore:
         options = replace(
-            StoreOptions.with_settings(self.settings),
+            StoreOptions.with_settings(self.settings, upkeep=upkeep),
             free_bytes=self.free,
             restored=self.restored,
             handles=self.handles,
