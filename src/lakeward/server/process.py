@@ -87,7 +87,8 @@ class LakewardServer:
             lakes.move_forward()
         self._flight = self._open_flight(store)
         self.flight_uri = self.settings.flight_uri(self._flight.port)
-        state = StateStore.open(self.settings.data / "coordinator.db")
+        with store.ballast.writing():
+            state = StateStore.open(self.settings.data / "coordinator.db", ballast=store.ballast)
         self._stack.callback(state.close)
         coordinator_options = CoordinatorOptions.from_config(
             self.config, flight_uri=self.flight_uri, lake_options=lakes.peer_options(self.url)

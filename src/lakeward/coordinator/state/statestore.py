@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lakeward.coordinator.state.readlease import Mark, ReadLease
 from lakeward.coordinator.state.schema import SIDE_TABLES, bring_up_to_date
+from lakeward.model.ballast import Ballast
 from lakeward.model.bucket import Bucket
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import Epoch, JobName, LeaseId, RoundId, SnapshotId, TableId
@@ -35,12 +36,13 @@ class StoredSide:
 class StateStore:
     """One connection; the caller serialises. `transaction` groups what must be on disk together."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, ballast: Ballast | None = None) -> None:
         self.connection = connection
+        self._ballast = ballast
         self._depth = 0
 
     @classmethod
-    def open(cls, path: Path | str, *, sync: bool = True) -> StateStore:
+    def open(cls, path: Path | str, *, sync: bool = True, ballast: Ballast | None = None) -> StateStore:
         """Opens or creates. Without `sync` a power cut may lose the newest transactions: for simulations. Raises
         `DataFolderVersion` for a file of a newer version."""
         connection = sqlite3.connect(str(path), isolation_level=None, check_same_thread=False)
@@ -52,7 +54,7 @@ class StateStore:
         except BaseException:
             connection.close()
             raise
-        return cls(connection)
+        return cls(connection, ballast)
 
     def close(self) -> None:
         self.connection.close()
@@ -65,13 +67,15 @@ class StateStore:
             return
         self._depth += 1
         try:
-            self.connection.execute("begin immediate")
-            try:
-                yield
-            except BaseException:
-                self.connection.execute("rollback")
-                raise
-            self.connection.execute("commit")
+            with nullcontext() if self._ballast is None else self._ballast.writing():
+                self.connection.execute("begin immediate")
+                try:
+                    yield
+                    self.connection.execute("commit")
+                except BaseException:
+                    if self.connection.in_transaction:  # SQLite ends some by itself
+                        self.connection.execute("rollback")
+                    raise
         finally:
             self._depth -= 1
 

@@ -10,6 +10,7 @@ tables/TABLE_ID/pP/bB/      partition P (0: unpartitioned), bucket B
     log/synced, log/clean   how far it is known to be on disk; what an orderly stop noted
     kv/                     RocksDB and its snapshots, PK tables only
     remote.json             the bucket's manifest of the remote tier, as last published
+ballast                     space that is given up when the disk is full, so that state goes on
 remote/                     the remote tier, unless `remote.data.dir` names another place
 """
 
@@ -20,6 +21,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from lakeward.errors import DataFolderLocked, DataFolderVersion
@@ -103,7 +105,7 @@ def copy_aside(path: Path, version: int) -> Path:
             half,
             symlinks=True,
             copy_function=lambda s, d: _copy(path, s, d),
-            ignore=shutil.ignore_patterns("lock"),
+            ignore=shutil.ignore_patterns("lock", "ballast"),
         )
         half.rename(target)
         sync_folder(target.parent)
@@ -125,6 +127,7 @@ def _lock(path: Path) -> int:
         holder = os.pread(fd, 40, 0).decode(errors="replace").strip() or "another process"
         os.close(fd)
         raise DataFolderLocked(folder=str(path), holder=holder) from None
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, f"process {os.getpid()}\n".encode(), 0)
+    with suppress(OSError):  # who has it is for people; a full disk has no room for that
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"process {os.getpid()}\n".encode(), 0)
     return fd

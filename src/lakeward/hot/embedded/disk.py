@@ -3,23 +3,15 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from lakeward.errors import DiskFull
-
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+from lakeward.model.ballast import free_bytes
 
 _LOOK_AGAIN = 16
 """Between two looks at the disk at most a 16th of the reserve is written."""
-
-
-def free_bytes(folder: Path) -> int:
-    stat = os.statvfs(folder)
-    return stat.f_bavail * stat.f_frsize
 
 
 class DiskReserve:

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from lakeward.errors import BucketStopped, BucketUnavailable, DiskFull, LakewardError
-from lakeward.hot.embedded.disk import DISK_FULL
 from lakeward.hot.embedded.kv.bucket import KvBucket, KvOptions
 from lakeward.hot.embedded.log.active import find_mark
 from lakeward.hot.embedded.log.log import BucketLog
 from lakeward.hot.embedded.services import StoreServices
+from lakeward.model.ballast import DISK_FULL
 from lakeward.model.bucket import Bucket
 from lakeward.model.schema import Schema
 from lakeward.model.table import TableInfo

@@ -7,11 +7,12 @@ import json
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lakeward.model.ballast import Ballast
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import TableId
 from lakeward.model.offsets import OffsetRange
@@ -56,26 +57,31 @@ class HotTableState:
 class MetaDb:
     """Thread-safe. Every change is on disk when the call returns."""
 
-    def __init__(self, path: Path) -> None:
-        self._lock = threading.Lock()
+    def __init__(self, path: Path, ballast: Ballast | None = None) -> None:
+        """Raises `DiskFull`, as every change does."""
+        self._lock, self._ballast = threading.Lock(), ballast or Ballast(path.parent, 0)
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        for pragma in ("journal_mode = WAL", "synchronous = FULL"):
-            self._db.execute(f"PRAGMA {pragma}")
-        self._db.executescript(_TABLES)
+        with self._ballast.writing(), ExitStack() as on_failure:
+            on_failure.callback(self._db.close)
+            for pragma in ("journal_mode = WAL", "synchronous = FULL"):
+                self._db.execute(f"PRAGMA {pragma}")
+            self._db.executescript(_TABLES)
+            on_failure.pop_all()
 
     def close(self) -> None:
         self._db.close()
 
     @contextmanager
     def _change(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
+        with self._lock, self._ballast.writing():
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield self._db
+                self._db.execute("COMMIT")
             except BaseException:
-                self._db.execute("ROLLBACK")
+                if self._db.in_transaction:  # SQLite ends some by itself
+                    self._db.execute("ROLLBACK")
                 raise
-            self._db.execute("COMMIT")
 
     def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         with self._lock:

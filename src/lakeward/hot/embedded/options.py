@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakeward.config import Config, options
-from lakeward.hot.embedded.disk import free_bytes
 from lakeward.hot.embedded.logoptions import LogOptions
+from lakeward.model.ballast import BALLAST_BYTES, free_bytes
 from lakeward.model.table import TableInfo
 
 
@@ -58,6 +58,11 @@ class StoreOptions:
     @property
     def reserve_bytes(self) -> int:
         return self.config.get(options.SERVER_DISK_RESERVE)
+
+    @property
+    def ballast_bytes(self) -> int:
+        """A small part of the reserve, which nobody can take from us."""
+        return min(BALLAST_BYTES, self.reserve_bytes // 16)
 
     @property
     def writer_ttl_ms(self) -> int:

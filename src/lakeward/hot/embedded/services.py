@@ -13,6 +13,7 @@ from lakeward.hot.embedded.log.remote import RemoteTier, default_uri
 from lakeward.hot.embedded.metadb import MetaDb
 from lakeward.hot.embedded.openfiles import OpenFiles, default_budget
 from lakeward.hot.embedded.options import StoreOptions
+from lakeward.model.ballast import Ballast
 from lakeward.model.clock import Clock
 
 
@@ -28,18 +29,22 @@ class StoreServices:
     remote: RemoteTier | None
     kv: KvResources
     open_files: OpenFiles
+    ballast: Ballast
 
     @classmethod
-    def open(cls, folder: DataFolder, options: StoreOptions, clock: Clock) -> StoreServices:
+    def open(cls, folder: DataFolder, options: StoreOptions, clock: Clock, ballast: Ballast) -> StoreServices:
         handles = options.handles or default_budget()
         uri = options.remote_uri or default_uri(folder.path)
         return cls(
             folder=folder,
-            meta=MetaDb(folder.path / "meta.db"),
+            meta=MetaDb(folder.path / "meta.db", ballast),
             options=options,
             clock=clock,
             reserve=DiskReserve(folder.path, options.reserve_bytes, options.free_bytes),
             remote=RemoteTier(uri) if options.remote_log else None,
-            kv=KvResources(options.config.get(option.KV_BLOCK_CACHE_SIZE), table_handles=max(16, handles // 8)),
+            kv=KvResources(
+                options.config.get(option.KV_BLOCK_CACHE_SIZE), table_handles=max(16, handles // 8), ballast=ballast
+            ),
             open_files=OpenFiles(handles),
+            ballast=ballast,
         )

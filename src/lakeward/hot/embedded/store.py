@@ -27,6 +27,7 @@ from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.services import StoreServices
 from lakeward.hot.embedded.sizes import TableSizes, measure
 from lakeward.hot.embedded.upkeep import StoreUpkeep
+from lakeward.model.ballast import Ballast
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock, SystemClock
 from lakeward.model.ids import TableId
@@ -80,11 +81,20 @@ class EmbeddedStore(HotAdmin):
     def open(cls, folder: Path, options: StoreOptions | None = None, clock: Clock | None = None) -> EmbeddedStore:
         """Locks the folder, recovers every log, completes drops that a crash cut off, starts upkeep.
 
-        Raises `DataFolderLocked`, `DataFolderVersion`. A damaged bucket stops alone and says so."""
+        Raises `DataFolderLocked`, `DataFolderVersion`, `DiskFull`. A damaged bucket stops alone and says so."""
         options = options or StoreOptions()
-        data = DataFolder.open(Path(folder))
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        ballast = Ballast(Path(folder), options.ballast_bytes)
+        with ballast.writing():
+            store = cls._open(Path(folder), options, clock or SystemClock(), ballast)
+        ballast.restore(options.reserve_bytes)
+        return store
+
+    @classmethod
+    def _open(cls, folder: Path, options: StoreOptions, clock: Clock, ballast: Ballast) -> EmbeddedStore:
+        data = DataFolder.open(folder)
         try:
-            store = cls(StoreServices.open(data, options, clock or SystemClock()))
+            store = cls(StoreServices.open(data, options, clock, ballast))
         except BaseException:
             data.close()
             raise
@@ -96,6 +106,11 @@ class EmbeddedStore(HotAdmin):
             store.close()
             raise
         return store
+
+    @property
+    def ballast(self) -> Ballast:
+        """For whoever else keeps state in the data folder."""
+        return self._services.ballast
 
     def close(self) -> None:
         """Everything to disk; the next start is fast. Safe to repeat. Whatever fails on the way, the folder is free

@@ -214,7 +214,9 @@ class StoreUpkeep:
         return True
 
     def tend_files(self) -> None:
-        """Closes what nobody uses, and opens what could not be opened."""
+        """Closes what nobody uses, opens what could not be opened, and takes the ballast again when there is room."""
+        services = self._services
+        self._guarded("ballast", lambda: services.ballast.restore(services.options.reserve_bytes))
         self._guarded("open files", self._services.open_files.close_unused)
         for table in self._tables():
             for bucket in table.opened():

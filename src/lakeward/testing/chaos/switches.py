@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lakeward.errors import FaultInjected
-from lakeward.hot.embedded.disk import free_bytes
+from lakeward.model.ballast import free_bytes
 from lakeward.model.clock import SystemClock
 from lakeward.model.faults import set_injector
 

@@ -44,7 +44,7 @@ class StubGuard(RetentionGuard):
 class Yard:
     def __init__(self, folder: Path) -> None:
         self.folder, self.clock = folder / "data", ManualClock()
-        self.settings: dict[str, object] = {"log.segment.file-size": "4kb"}
+        self.settings: dict[str, object] = {"log.segment.file-size": "4kb", "server.disk.reserve": "0"}
         self.free: Callable[[Path], int] = lambda _: 1 << 40
         self.restored = False
         self.handles: int | None = None

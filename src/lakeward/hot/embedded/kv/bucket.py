@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lakeward.errors import BucketStopped, KvFailed, SchemaChanged
+from lakeward.errors import BucketStopped, DiskFull, KvFailed, SchemaChanged
 from lakeward.hot.embedded.kv.changelog_log import ChangelogLog
 from lakeward.hot.embedded.kv.database import KvDatabase, KvResources
 from lakeward.hot.embedded.kv.kvoptions import KvOptions
@@ -262,7 +262,7 @@ class KvBucket:
             self._log.sync()
             database.flush(wait=wait)
             self._unflushed = 0
-        except (KvFailed, OSError):
+        except (KvFailed, DiskFull, OSError):
             self._stop()
 
     # ---- file handles ------------------------------------------------------------------------------------------------
@@ -346,7 +346,7 @@ class KvBucket:
     def _let_go(self, database: KvDatabase | None) -> None:
         self._open_files.remove(self)
         if database is not None:
-            with suppress(KvFailed):
+            with suppress(KvFailed, DiskFull):
                 database.close()
 
     def _stopped(self, what: str, reason: str) -> BucketStopped:

@@ -31,7 +31,8 @@ from rocksdict import (
     WriteOptions,
 )
 
-from lakeward.errors import KvFailed, LakewardError
+from lakeward.errors import DiskFull, KvFailed, LakewardError
+from lakeward.model.ballast import Ballast
 from lakeward.model.faults import fault_point
 
 STATE_KEY = b""
@@ -79,9 +80,14 @@ class KvResources:
     """Memory that all buckets of a store share: the block cache, and a bound on all memtables together."""
 
     def __init__(
-        self, cache_bytes: int = 64 << 20, memtable_bytes: int = 128 << 20, table_handles: int = _TABLE_HANDLES
+        self,
+        cache_bytes: int = 64 << 20,
+        memtable_bytes: int = 128 << 20,
+        table_handles: int = _TABLE_HANDLES,
+        ballast: Ballast | None = None,
     ) -> None:
-        """`table_handles`: how many of its table files one database keeps open."""
+        """`table_handles`: how many of its table files one database keeps open. `ballast`: room to open one in."""
+        self.ballast = ballast
         self.cache = Cache(cache_bytes)
         self.table_handles = min(table_handles, _TABLE_HANDLES)
         self.memtables = WriteBufferManager(memtable_bytes, False)
@@ -117,6 +123,8 @@ class KvDatabase:
         self._no_wal.disable_wal = True
         with self._guarded("opening"):
             fault_point("kv.open", path=path)
+            if resources.ballast is not None:
+                resources.ballast.before_write()
             access = AccessType.read_only(False) if read_only else AccessType.read_write()
             self._db = Rdict(str(path), resources.options(), access_type=access)
             try:
@@ -187,4 +195,6 @@ class KvDatabase:
         except LakewardError:
             raise
         except Exception as error:  # rocksdict raises plain Exceptions
+            if "No space left" in str(error) or "Disk quota" in str(error):
+                raise DiskFull(where=str(self.path), free_bytes=0, reserve_bytes=0) from error
             raise KvFailed(folder=str(self.path), what=what, reason=str(error)) from error

@@ -15,7 +15,7 @@ import pyarrow as pa
 from lakeward.config.options import Fsync
 from lakeward.errors import BucketStopped, BucketUnavailable, CorruptBatch, DiskFull, InvalidRequest, OffsetOutOfRange
 from lakeward.hot.embedded.arrivals import Arrivals
-from lakeward.hot.embedded.disk import DISK_FULL, DiskReserve
+from lakeward.hot.embedded.disk import DiskReserve
 from lakeward.hot.embedded.log.active import ActiveSegment, MarkFile, SyncedMark
 from lakeward.hot.embedded.log.appended import Appended, WriterSequence
 from lakeward.hot.embedded.log.durable import sync_file, sync_folder, write_whole
@@ -30,6 +30,7 @@ from lakeward.hot.embedded.logoptions import LogOptions
 from lakeward.hot.embedded.openfiles import OpenFiles, default_budget
 from lakeward.hot.logbatch.codec import EncodedBatch, encode_batch
 from lakeward.hot.logbatch.header import MAX_BATCH_BYTES, NO_SEQUENCE, NO_WRITER
+from lakeward.model.ballast import DISK_FULL
 from lakeward.model.clock import Clock
 from lakeward.model.faults import fault_point
 from lakeward.model.schema import Schema
@@ -339,7 +340,8 @@ class BucketLog:
             self._closing = True
         try:
             self.sync()
-            save_clean(self.place.folder, self.files.view.active, self._writers)
+            with suppress(OSError):  # without the note the next start reads the active segment
+                save_clean(self.place.folder, self.files.view.active, self._writers)
         finally:
             self._close_files()
 

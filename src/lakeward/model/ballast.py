@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Space kept for the state of a server: a file that is given up when the disk is full, so that SQLite goes on."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from lakeward.errors import DiskFull
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+BALLAST_BYTES = 16 << 20
+"""Two databases with a write-ahead log of 4 MB each, the keys of some buckets being opened, and as much again."""
+
+_LOW_BYTES = 1 << 20
+"""A transaction of ours takes kilobytes."""
+
+
+def free_bytes(folder: Path) -> int:
+    stat = os.statvfs(folder)
+    return stat.f_bavail * stat.f_frsize
+
+
+class Ballast:
+    """`before_write` costs a system call while there is room. Thread-safe."""
+
+    def __init__(self, folder: Path, size: int = BALLAST_BYTES) -> None:
+        self.folder, self.size = folder, size
+        self._path, self._lock = folder / "ballast", threading.Lock()
+
+    def before_write(self) -> None:
+        """Gives the space up when the disk is about to be full."""
+        if self.size and free_bytes(self.folder) < _LOW_BYTES:
+            with self._lock:
+                self._path.unlink(missing_ok=True)
+
+    def restore(self, spare_bytes: int = 0) -> None:
+        """Takes the space when there is that much more, and does without it when there is not."""
+        with self._lock:
+            if self._path.exists() or not self.size or free_bytes(self.folder) < self.size + spare_bytes + _LOW_BYTES:
+                return
+            try:
+                with self._path.open("wb") as file:
+                    os.posix_fallocate(file.fileno(), 0, self.size)
+            except OSError:
+                self._path.unlink(missing_ok=True)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Around what writes to this disk. Raises `DiskFull` where the system says that it is."""
+        with suppress(OSError):
+            self.before_write()
+        try:
+            yield
+        except (OSError, sqlite3.Error) as error:
+            if not self._is_full(error):
+                raise
+            raise DiskFull(where=str(self.folder), free_bytes=free_bytes(self.folder), reserve_bytes=0) from error
+
+    def _is_full(self, error: Exception) -> bool:
+        if isinstance(error, OSError):
+            return error.errno in DISK_FULL
+        code = getattr(error, "sqlite_errorcode", 0)
+        # of what SQLite calls an I/O error (10 and a detail) only the room that is left tells
+        return code == sqlite3.SQLITE_FULL or (code & 0xFF == sqlite3.SQLITE_IOERR and free_bytes(self.folder) < 65536)
