@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 from lakeward.cli.children import Child, choose_port, wait_for_file
 from lakeward.cli.up import Supervisor
+from lakeward.cli.watchdog import answers
 from lakeward.errors import TimedOut
 from lakeward.testing.waiting import wait_until
 
@@ -46,3 +49,23 @@ def test_what_ends_is_started_again_after_a_pause(tmp_path: Path, capsys: pytest
     wait_until(started_twice, limit_s=120, what="a second start of both")
     assert "the job ended with code 0; starting it again" in capsys.readouterr().err
     supervisor.stop()
+
+
+def test_a_server_that_stops_answering_is_started_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    supervisor = Supervisor(tmp_path, choose_port(0), slots=1, master="local[1]", patience_s=2.0)
+    supervisor.job = Child("job", ["version"], tmp_path / "job.log")
+
+    def another_than(pid: int | None) -> bool:
+        supervisor.watch()
+        return supervisor.server.pid not in (None, pid) and answers(supervisor.url, 1.0)
+
+    try:
+        supervisor.start()
+        wait_until(lambda: another_than(None) and supervisor._watchdog.has_answered, what="a first answer")
+        first = supervisor.server.pid
+        assert first is not None
+        os.kill(first, signal.SIGSTOP)
+        wait_until(lambda: another_than(first), limit_s=60, what="another server")
+    finally:
+        supervisor.stop()
+    assert "the server runs and does not answer any more" in capsys.readouterr().err

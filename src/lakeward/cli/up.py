@@ -14,10 +14,13 @@ import typer
 
 from lakeward.cli.children import Child, choose_port, wait_for_file
 from lakeward.cli.output import note
+from lakeward.cli.watchdog import PATIENCE_S, Watchdog, answers
 from lakeward.config import options, resolve
+from lakeward.model.clock import SystemClock
 from lakeward.protocol.routes import DEFAULT_PORT
 
 RESTART_FIRST_S, RESTART_CEILING_S = 1.0, 30.0
+LOST_GRACE_S = 10.0
 STEADY_S = 60.0
 """A child that ran for so long starts again at once when it ends."""
 
@@ -62,7 +65,16 @@ def _lake_setting() -> list[str]:
 class Supervisor:
     """Server first, then the job; stopped the other way round."""
 
-    def __init__(self, data: Path, port: int, slots: int, master: str, *, job_name: str = "local") -> None:
+    def __init__(
+        self,
+        data: Path,
+        port: int,
+        slots: int,
+        master: str,
+        *,
+        job_name: str = "local",
+        patience_s: float = PATIENCE_S,
+    ) -> None:
         self.data, self.port = data, port
         ready = data / "server.ready"
         logs = data / "logs"
@@ -83,6 +95,8 @@ class Supervisor:
         self.url = f"http://127.0.0.1:{port}"
         job = ["tier", "--server", self.url, "--name", job_name, "--slots", str(slots), "--master", master]
         self.job = Child("job", job, logs / "job.log")
+        self._watchdog = Watchdog(lambda limit_s: answers(self.url, limit_s), SystemClock(), patience_s)
+        self._lost_grace_s = min(LOST_GRACE_S, patience_s)
         self._started: dict[str, float] = {}
         self._pause: dict[str, float] = {}
         self._due: dict[str, float] = {}
@@ -97,7 +111,10 @@ class Supervisor:
         return self.url
 
     def watch(self) -> None:
-        """Starts again what died, with growing pauses while it keeps dying."""
+        """Starts again what died, with growing pauses while it keeps dying, and a server that stopped answering."""
+        if self.server.exit_code is None and self._watchdog.is_lost():
+            note(f"the server runs and does not answer any more; ending it (log: {self.server.log})")
+            self.server.stop(self._lost_grace_s)
         now = time.monotonic()
         for child in (self.server, self.job):
             if child.exit_code is None:
@@ -121,4 +138,6 @@ class Supervisor:
 
     def _launch(self, child: Child) -> None:
         self._started[child.name] = time.monotonic()
+        if child is self.server:
+            self._watchdog.launched()
         child.start()
