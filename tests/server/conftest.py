@@ -35,9 +35,9 @@ def server(start_server: StartServer) -> ServerProcess:
     return start_server()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """One for all tests of a module that only need tables of their own."""
+    """One for all tests of a worker that only need tables of their own."""
     made = ServerProcess(tmp_path_factory.mktemp("shared") / "data").start()
     yield made
     made.close()

@@ -44,9 +44,9 @@ def through(client: Client, proxy: CuttingProxy) -> Client:
     return client
 
 
-def test_writes_through_cut_connections_are_stored_exactly_once(server: ServerProcess) -> None:
-    plain = server.client()
-    plain.create_table("d.t", COLUMNS, buckets=2, bucket_key="id")
+def test_writes_through_cut_connections_are_stored_exactly_once(shared_server: ServerProcess) -> None:
+    plain = shared_server.client()
+    plain.create_table("cut.t", COLUMNS, buckets=2, bucket_key="id")
     flight_port = int(plain.info().flight_uri.rpartition(":")[2])
     passed = 0
 
@@ -59,14 +59,14 @@ def test_writes_through_cut_connections_are_stored_exactly_once(server: ServerPr
             threading.Thread(target=proxy.cut).start()
 
     proxy = CuttingProxy(("127.0.0.1", flight_port), cut_now_and_then)
-    client = through(server.client(), proxy)
-    table = client.table("d.t")
+    client = through(shared_server.client(), proxy)
+    table = client.table("cut.t")
     name = "x" * 100
     with table.writer(max_rows=100, linger_s=0.0) as writer:
         for first in range(0, 6_000, 50):
             writer.append([{"id": n, "name": name} for n in range(first, first + 50)])
     assert proxy.cuts > 3
-    assert ids(plain.table("d.t")) == list(range(6_000))
+    assert ids(plain.table("cut.t")) == list(range(6_000))
     rows = table.subscribe(
         idle_s=20.0, columns=["id"]
     ).rows()  # cut connections are tried again: on a busy machine that takes a while
@@ -211,23 +211,25 @@ def test_a_stopped_server_keeps_everything_and_exits_with_zero(server: ServerPro
     assert ids(table) == list(range(11))
 
 
-def test_a_second_server_on_the_folder_refuses_to_start(server: ServerProcess) -> None:
-    second = ServerProcess(server.data)
-    command = second._command(server.data.with_name("second.ready"))
+def test_a_second_server_on_the_folder_refuses_to_start(shared_server: ServerProcess) -> None:
+    with shared_server.client() as client:
+        tables = client.list_tables()
+    second = ServerProcess(shared_server.data)
+    command = second._command(shared_server.data.with_name("second.ready"))
     ended = subprocess.run([sys.executable, *command[1:]], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 1
-    assert str(server.data) in ended.stderr
+    assert str(shared_server.data) in ended.stderr
     assert "in use" in ended.stderr
     assert "Traceback" not in ended.stderr
-    with server.client() as client:
-        assert client.list_tables() == []
+    with shared_server.client() as client:
+        assert client.list_tables() == tables
     assert DataFolderLocked.code == "data-folder-locked"
 
 
-def test_a_port_in_use_is_said_in_words(server: ServerProcess) -> None:
-    flight_port = int(server.client().info().flight_uri.rpartition(":")[2])
-    other = server.data.with_name("other")
-    for second in (ServerProcess(other, port=server.port), ServerProcess(other, flight_port=flight_port)):
+def test_a_port_in_use_is_said_in_words(shared_server: ServerProcess) -> None:
+    flight_port = int(shared_server.client().info().flight_uri.rpartition(":")[2])
+    other = shared_server.data.with_name("other")
+    for second in (ServerProcess(other, port=shared_server.port), ServerProcess(other, flight_port=flight_port)):
         with pytest.raises(TimedOut, match="cannot listen") as refused:
             second.start()
         assert "Traceback" not in refused.value.state
@@ -259,9 +261,9 @@ class Raw:
         return from_wire(json.loads(details))
 
 
-def test_garbage_is_refused_and_the_connection_lives_on(server: ServerProcess) -> None:
-    client = server.client()
-    table = client.create_table("d.t", COLUMNS)
+def test_garbage_is_refused_and_the_connection_lives_on(shared_server: ServerProcess) -> None:
+    client = shared_server.client()
+    table = client.create_table("garbage.t", COLUMNS)
     raw = Raw(client)
     schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
     good = pa.record_batch([pa.array([1]), pa.array(["x"])], schema=schema)
