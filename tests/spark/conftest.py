@@ -1,14 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One server and one job shared by a module; tests make tables of their own."""
+"""One Spark session for a worker, one server and one job shared by a module; tests make tables of their own."""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+import lakeward.spark
 from lakeward.client import Client
+from lakeward.testing.iceberg.s3 import CREDENTIALS
+from lakeward.tiering.job.session import SessionOptions, open_session
 from tests.spark.processes import Job, Server
+
+FEW_ROWS = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.sql.shuffle.partitions": "2"}
+"""No query of a test lives long enough for Java's second compiler, or has rows for 200 tasks."""
 
 SMALL_SPLITS = {"LAKEWARD_TIERING__SPLIT__TARGET_BYTES": "256 kb", "LAKEWARD_TIERING__SMALL_ROUND__BYTES": "64 kb"}
 """So that a few megabytes are a big round: cut into sub-splits, in a Spark job of its own."""
@@ -33,3 +41,22 @@ def job(server: Server) -> Iterator[Job]:
 def client(server: Server) -> Iterator[Client]:
     with server.connect() as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def session() -> Iterator[Any]:
+    """Its Python workers may open the buckets of a test's S3 store: they have the environment of their JVM's start."""
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in CREDENTIALS.items():
+            environment.setenv(name, value)
+        opened = open_session(SessionOptions(master="local[2]", archive=False, conf=FEW_ROWS)).spark
+    lakeward.spark.register(opened)
+    yield opened
+    opened.stop()
+
+
+@pytest.fixture(scope="module")
+def spark(session: Any) -> Iterator[Any]:
+    """Py4J leaves sockets to the garbage collector: it comes by while this module's tests ignore its warnings."""
+    yield session
+    gc.collect()

@@ -11,11 +11,9 @@ from typing import Any
 
 import pytest
 
-import lakeward.spark
 from lakeward.client import Client
 from lakeward.spi.registry import load_lake
 from lakeward.testing.iceberg.foreign import ForeignEngine
-from lakeward.tiering.job.session import SessionOptions, open_session
 from tests.spark.processes import Job, Server, tier_now
 
 pytestmark = [
@@ -31,14 +29,6 @@ def job(server: Server) -> Iterator[Job]:
     made = Job(server, "threads", spark=False)
     yield made
     made.kill()
-
-
-@pytest.fixture(scope="module")
-def spark(server: Server, job: Job) -> Iterator[Any]:
-    session = open_session(SessionOptions(master="local[2]", archive=False)).spark
-    lakeward.spark.register(session)
-    yield session
-    session.stop()
 
 
 def test_a_stream_reads_lake_then_log_once_through_restarts(

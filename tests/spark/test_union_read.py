@@ -41,7 +41,6 @@ from lakeward.spark.source import LakewardDataSource
 from lakeward.spi.lake import LakeDelete, LakeFile
 from lakeward.testing.ports import free_port
 from lakeward.testing.proxy import CuttingProxy
-from lakeward.tiering.job.session import SessionOptions, open_session
 from tests.property.union_program import Step, step
 from tests.spark.processes import Job, Server, tier_now
 from tests.spark.programs import run_in_spark
@@ -61,14 +60,6 @@ def job(server: Server) -> Iterator[Job]:
     made = Job(server, "threads", spark=False)
     yield made
     made.kill()
-
-
-@pytest.fixture(scope="module")
-def spark(server: Server, job: Job) -> Iterator[Any]:
-    session = open_session(SessionOptions(master="local[2]", archive=False)).spark
-    lakeward.spark.register(session)
-    yield session
-    session.stop()
 
 
 def rows(frame: Any) -> list[tuple[Any, ...]]:

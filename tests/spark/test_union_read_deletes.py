@@ -25,7 +25,6 @@ from lakeward.spi.lake import LakeFile
 from lakeward.testing.iceberg.foreign import ForeignEngine
 from lakeward.testing.iceberg.merge_on_read import MergeOnReadEngine
 from lakeward.testing.inprocess import InProcessLakeward
-from lakeward.tiering.job.session import SessionOptions, open_session
 from tests.interop.test_java import JavaIceberg, environment
 from tests.property.union_program import iceberg_lake
 
@@ -38,13 +37,6 @@ pytestmark = [
 
 PATH = "db.t"
 Held = dict[tuple[str, int], str]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    session = open_session(SessionOptions(master="local[2]", archive=False)).spark
-    yield session
-    session.stop()
 
 
 class World(InProcessLakeward):

@@ -15,7 +15,6 @@ import pytest
 
 import lakeward.spark
 from lakeward.testing.iceberg.s3 import S3Store, s3_store
-from lakeward.tiering.job.session import SessionOptions, open_session
 from tests.spark.processes import Job, Process, Server, tier_now
 
 pytestmark = [
@@ -67,14 +66,6 @@ def server(store: S3Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     job.kill()
     yield made
     made.stop()
-
-
-@pytest.fixture
-def spark(server: Server) -> Iterator[Any]:
-    session = open_session(SessionOptions(master="local[2]", archive=False)).spark
-    lakeward.spark.register(session)
-    yield session
-    session.stop()
 
 
 def listed(frame: Any) -> Rows:

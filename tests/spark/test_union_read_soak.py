@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from lakeward.client import Client
 from lakeward.errors import ServerUnavailable
 from lakeward.testing.waiting import wait_until
-from lakeward.tiering.job.session import SessionOptions, open_session
 from tests.property.union_program import Step, step
 from tests.spark.cluster import Cluster
 from tests.spark.processes import Job, Process, Server, lake_snapshots, tier_now
@@ -228,10 +227,3 @@ def test_spark_finds_the_format_by_itself_on_a_cluster(shop: Server, tmp_path: P
 def test_long_programs_in_spark(spark: Any, steps: list[Step]) -> None:
     """As in tests/property/test_union_read.py, read by Spark's own Parquet scan after every step."""
     run_in_spark(spark, steps)
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    session = open_session(SessionOptions(master="local[2]", archive=False)).spark
-    yield session
-    session.stop()

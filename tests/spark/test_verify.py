@@ -10,14 +10,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.catalog import load_catalog
 
 from lakeward.client import Client
+from lakeward.protocol.codec import encode
 from lakeward.testing.iceberg.foreign import ForeignEngine
-from lakeward.verify import Certificate, verify_table
+from lakeward.verify import verify_table
 from lakeward.verify.spark import spark_runner
 from tests.spark.processes import Job, Server, wait_tiered
 
@@ -38,33 +39,30 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     server.stop()
 
 
-def certificates(client: Client, path: str) -> tuple[Certificate, Certificate]:
-    table = client.table(path).info.path
-    here = verify_table(client.plugin, table, deep=True)
-    there = verify_table(client.plugin, table, deep=True, run=spark_runner("local[2]", client.plugin))
-    return replace(here, checked_at_ms=0), replace(there, checked_at_ms=0)
-
-
 @pytest.mark.spark
-def test_spark_tasks_give_the_same_certificate(client: Client) -> None:
+def test_spark_tasks_give_the_same_certificate(client: Client, spark: Any) -> None:
     for path, rows in (("v.log", 300), ("v.pk", 299)):
-        here, there = certificates(client, path)
-        assert here == there
+        table = client.table(path).info.path
+        here = verify_table(client.plugin, table, deep=True)
+        there = verify_table(client.plugin, table, deep=True, run=spark_runner("local[2]", client.plugin))
+        assert replace(here, checked_at_ms=0) == replace(there, checked_at_ms=0)
         assert here.holds, here.all_findings
         assert (here.rows, sum(b.compared for b in here.buckets)) == (rows, rows)
+    assert spark.range(3).count() == 3, "a session that ran before goes on"
 
 
 @pytest.mark.spark
-def test_the_command_names_a_row_that_another_engine_deleted(client: Client, tmp_path: Path) -> None:
+def test_the_command_on_spark_names_a_row_that_another_engine_deleted(client: Client) -> None:
     path = client.table("v.log").info.path
     catalog = load_catalog("lake", type="rest", uri=f"{client.url}/iceberg")
     ForeignEngine(catalog, path).delete("id = 11")
-    here, there = certificates(client, "v.log")
-    assert here == there
-    assert not here.holds
-    command = [sys.executable, "-m", "lakeward.cli", "verify", "v.log", "--json", "--server", client.url]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    here = verify_table(client.plugin, path, deep=True)
+    command = [sys.executable, "-m", "lakeward.cli", "verify", "v.log", "--deep", "--spark", "local[2]", "--json"]
+    done = subprocess.run([*command, "--server", client.url], capture_output=True, text=True, timeout=240)
     assert done.returncode == 1, done.stderr
     (told,) = json.loads(done.stdout)
     assert told["totals"]["gaps"] == 1
     assert told["holds"] is False
+    assert {**told, "checked_at_ms": 0} == {
+        **encode(replace(here, checked_at_ms=0)), "totals": here.totals, "holds": False
+    }  # fmt: skip

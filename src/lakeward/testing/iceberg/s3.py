@@ -18,6 +18,13 @@ from lakeward.testing.ports import free_port
 from lakeward.testing.waiting import wait_until
 
 REGION = "us-east-1"
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_REGION": REGION,
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+"""The test server takes any."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +35,7 @@ class S3Store:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
-            "AWS_REGION": REGION,
-            "AWS_EC2_METADATA_DISABLED": "true",
-        }
+        return dict(CREDENTIALS)
 
     @property
     def options(self) -> dict[str, str]:
