@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
@@ -206,10 +207,9 @@ class WeakCommitter(IcebergLakeCommitter):
     def find(self, round_id: RoundId) -> LakeSnapshot | None:
         return None if self._weak.off("find_first") else super().find(round_id)
 
-    def _send(self, table: Table, request: CommitRequest, precondition: Precondition) -> None:
+    def _send(self, table: Table, request: CommitRequest, precondition: Precondition) -> TableMetadata:
         if not self._weak.flags & {"exact_head", "assert_tag", "tag"}:
-            super()._send(table, request, precondition)
-            return
+            return super()._send(table, request, precondition)
         requirements = [] if self._weak.off("exact_head") else list(request.requirements)
         if self._weak.flags & {"assert_tag", "tag"}:
             requirements = [r for r in requirements if getattr(r, "ref", None) != TAG]
@@ -220,6 +220,7 @@ class WeakCommitter(IcebergLakeCommitter):
         number = fresh.metadata.next_sequence_number()
         updates = tuple(_renumbered(u, number) for u in updates)
         _commit(self, fresh, requirements, updates, request, precondition)
+        return fresh.metadata
 
 
 def _renumbered(update: Any, number: int) -> Any:
@@ -354,7 +355,7 @@ class WeakRound(Round):
         self.seen |= found
         return found
 
-    def _write(self, ground: Any, committer: Any, started: float) -> Kept:
-        super()._write(ground, committer, started)
+    def _write(self, ground: Any, order: Any, committer: Any) -> Kept:
+        super()._write(ground, order, committer)
         done = tuple(o for s, o in sorted(self.seen.items(), key=lambda i: i[0].start) if o.is_ok)
         return Kept(outcomes=done, offsets={o.split.bucket: o.stop for o in done}, is_whole=False)

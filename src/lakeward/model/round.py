@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakeward.model.bucket import Bucket
 from lakeward.model.ids import NO_EPOCH, Epoch, InstanceId, JobName, RoundId, SnapshotId
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.split import Split
@@ -18,7 +17,8 @@ class LakeBase:
     """What reconcile found in the lake: the ground a round stands on.
 
     `token` is the round id of our newest snapshot (None: never tiered), `fence` the number that fencing raises,
-    `head` the snapshot that main points to, ours or foreign (None: no snapshot).
+    `head` the snapshot that main points to, ours or foreign (None: no snapshot). `loaded` is the table as the format's
+    reader loaded it for this, for its own committer: what is built on this base need not load it again.
     """
 
     offsets: OffsetMap = field(default_factory=OffsetMap)
@@ -28,6 +28,7 @@ class LakeBase:
     epoch: Epoch = NO_EPOCH
     generation: int = 0
     record_count: int | None = None
+    loaded: object = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,11 +40,6 @@ class RoundPlan:
     base: LakeBase
     splits: tuple[Split, ...]
     planned_at_ms: int
-
-    @property
-    def starts(self) -> dict[Bucket, int | None]:
-        """Per bucket of the round the committed offset it was planned on; None: never tiered."""
-        return {s.bucket: self.base.offsets.get(s.bucket) for s in self.splits}
 
     @property
     def is_empty(self) -> bool:

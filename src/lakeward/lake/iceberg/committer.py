@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 
 from lakeward.errors import (
     CommitConflict,
@@ -34,7 +35,7 @@ from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.diff import check_fits
 from lakeward.lake.iceberg.meta.failures import describe, lake_errors
 from lakeward.lake.iceberg.meta.manifests import load_manifests
-from lakeward.lake.iceberg.reader import IcebergLakeReader
+from lakeward.lake.iceberg.reader import IcebergLakeReader, totals_of
 from lakeward.lake.iceberg.scan.files import FileIndex
 from lakeward.model.bucket import Bucket
 from lakeward.model.faults import fault_point
@@ -53,8 +54,9 @@ class IcebergLakeCommitter(LakeCommitter):
         self._prepared_on: Table | None = None
         self._folder: str | None = None
 
-    def begin(self, round_id: RoundId) -> bytes:
-        table = self._connection.load(self._table.path)
+    def begin(self, round_id: RoundId, base: LakeBase | None = None) -> bytes:
+        loaded = None if base is None else base.loaded
+        table = loaded.table if isinstance(loaded, CommitGround) else self._connection.load(self._table.path)
         check_fits(self._table, table.metadata)
         handle = WriteHandle.of(table)
         self._folder = handle.folder
@@ -97,18 +99,21 @@ class IcebergLakeCommitter(LakeCommitter):
             )
 
     def load_ground(self, base: LakeBase, round_id: str, *, as_is: bool = False) -> CommitGround:
-        """The table now, if it is still what `base` says, head, tag and token. Raises `CommitConflict`.
+        """The table that `base` was read from; where it does not say, the table now, if it is still what `base` says,
+        head, tag and token. Raises `CommitConflict`.
 
         `as_is`: a resync, which starts a new generation, may build on a table that someone rolled back."""
-        table = self._connection.load(self._table.path)
-        reconciled = self._reader.reconcile(table, as_is=as_is)
-        found = reconciled.base
+        if isinstance(base.loaded, CommitGround):
+            self._prepared_on = base.loaded.table
+            return base.loaded
+        ground = self._reader.load_ground(as_is=as_is)
+        found = ground.base
         broken = Precondition.on(self._table.table_id, base).breach(found)
         if found.head != base.head or broken:
             reason = f"main is at {found.head}, not at {base.head}"
             raise self._conflict(round_id, reason, lost=broken is not None)
-        self._prepared_on = table
-        return CommitGround(table, reconciled)
+        self._prepared_on = ground.table
+        return ground
 
     def build(
         self,
@@ -176,17 +181,18 @@ class IcebergLakeCommitter(LakeCommitter):
         table = self._prepared_on or self._connection.load(self._table.path)
         try:
             fault_point("lake.before-commit", round_id=request.round_id)
-            self._send(table, request, precondition)
+            metadata = self._send(table, request, precondition)
             fault_point("lake.after-commit", round_id=request.round_id)
         except FaultInjected as error:  # a test's lost request or lost answer
             raise CommitUnknown(table=str(self._table.path), round_id=request.round_id, reason=str(error)) from error
-        return self._reader.summaries(table).snapshot(
-            request.snapshot, self._reader.summaries(table).offsets(request.snapshot)
+        summaries = self._reader.summaries(table)
+        return replace(
+            summaries.snapshot(request.snapshot, summaries.offsets(request.snapshot)), totals=totals_of(metadata)
         )
 
-    def _send(self, table: Table, request: CommitRequest, precondition: Precondition) -> None:
+    def _send(self, table: Table, request: CommitRequest, precondition: Precondition) -> TableMetadata:
         try:
-            send(self._connection, table, request)
+            return send(self._connection, table, request)
         except CONFLICTS as error:
             raise self._explain_conflict(request, precondition, describe(error)) from error
 

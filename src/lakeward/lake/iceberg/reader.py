@@ -14,6 +14,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from lakeward.errors import LakeError, LakeTampered, LakeUnavailable, SnapshotGone
+from lakeward.lake.iceberg.commit.ground import CommitGround
 from lakeward.lake.iceberg.datafile.offsetcache import find_cache, load_column
 from lakeward.lake.iceberg.meta.ancestry import Reconciled, reconcile, walk
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
@@ -62,11 +63,16 @@ class IcebergLakeReader(LakeReader):
             same = lambda head, tagged: same_rows(table, self._table, head, tagged)  # noqa: E731
             return reconcile(table.metadata, self.summaries(table), same, as_is=as_is)
 
+    def load_ground(self, *, as_is: bool = False) -> CommitGround:
+        """The table now. Raises as `load_base`."""
+        table = self.load()
+        return CommitGround(table, self.reconcile(table, as_is=as_is))
+
     def load_base(self) -> LakeBase:
-        return self.reconcile(self.load()).base
+        return self.load_ground().base
 
     def load_base_as_is(self) -> LakeBase:
-        return self.reconcile(self.load(), as_is=True).base
+        return self.load_ground(as_is=True).base
 
     def snapshots(self) -> Sequence[LakeSnapshot]:
         table = self.load()
@@ -182,17 +188,20 @@ class IcebergLakeReader(LakeReader):
         return {f.name: f.field_id for f in self.load().metadata.schema().fields}
 
     def totals(self) -> LakeTotals:
-        metadata = self.load().metadata
-        head = metadata.current_snapshot()
-        summary = {} if head is None else summary_of(head)
-        total = partial(_total, summary)
-        return LakeTotals(
-            data_files=total("data-files"),
-            delete_files=total("delete-files"),
-            rows=max(0, total("records") - total("position-deletes")),
-            bytes=total("files-size"),
-            snapshots=len(metadata.snapshots),
-        )
+        return totals_of(self.load().metadata)
+
+
+def totals_of(metadata: TableMetadata) -> LakeTotals:
+    """Figures of the head."""
+    head = metadata.current_snapshot()
+    total = partial(_total, {} if head is None else summary_of(head))
+    return LakeTotals(
+        data_files=total("data-files"),
+        delete_files=total("delete-files"),
+        rows=max(0, total("records") - total("position-deletes")),
+        bytes=total("files-size"),
+        snapshots=len(metadata.snapshots),
+    )
 
 
 @contextmanager

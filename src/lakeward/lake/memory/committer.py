@@ -47,7 +47,7 @@ class MemoryLakeCommitter(LakeCommitter):
         self._lake, self._info, self._encodings = lake, table, encodings
         lake.table(table.path)
 
-    def begin(self, round_id: RoundId) -> bytes:
+    def begin(self, round_id: RoundId, base: LakeBase | None = None) -> bytes:
         table = self._table()
         body = {
             "uuid": table.uuid,

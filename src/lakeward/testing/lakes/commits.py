@@ -224,7 +224,7 @@ class CommitContract(LakeSuite):
             zombie.commit(late)
         assert refused.value.lost
         with pytest.raises(CommitConflict):
-            zombie.prepare(late.base)
+            zombie.commit(zombie.prepare(late.base))
         assert lake_rows(lake, log.table) == log.expected(log.ends())
 
     @needs("conditional_commit")

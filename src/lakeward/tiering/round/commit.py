@@ -66,6 +66,7 @@ class Landed:
     snapshot: LakeSnapshot | None
     committable: Committable | None
     resolve_s: float = 0.0
+    totals: LakeTotals | None = None
 
     @property
     def snapshot_id(self) -> SnapshotId | None:
@@ -230,26 +231,31 @@ class RoundCommit:
             )
 
     # ---- the coordinator -------------------------------------------------------------------------------------------
-    def report(self, landed: Landed, totals: LakeTotals | None = None) -> None:
+    def report(self, landed: Landed) -> None:
         """Tells the coordinator what the lake holds. Idempotent; insists, as the lake has it already.
 
         A ledger that does not end where the round began (an old database) adopts the lake's state instead."""
         fault_point("round.before-coordinator-commit", table=self._table, round_id=self.plan.round_id)
-        report = self._report(landed, totals)
+        report = self._report(landed)
         try:
             self._insist(lambda: self.coordinator.commit(report))
         except LedgerGap:
             self._insist(lambda: self.coordinator.commit(replace(report, ranges=(), kind=LedgerKind.ADOPTED)))
         fault_point("round.after-coordinator-commit", table=self._table, round_id=self.plan.round_id)
 
-    def load_totals(self) -> LakeTotals | None:
-        """Figures for metrics; a lake that fails to give them fails nothing."""
+    def with_totals(self, landed: Landed) -> Landed:
+        """Figures for metrics, from the commit's answer where it told them; a lake that fails to give them fails
+        nothing.
+        """
+        if landed.snapshot is not None and landed.snapshot.totals is not None:
+            return replace(landed, totals=landed.snapshot.totals)
         try:
-            return self.reader.totals()
+            return replace(landed, totals=self.reader.totals())
         except LakeError:
-            return None
+            return landed
 
-    def _report(self, landed: Landed, totals: LakeTotals | None) -> CommitReport:
+    def _report(self, landed: Landed) -> CommitReport:
+        totals = landed.totals
         return CommitReport(
             table_id=self.plan.table.table_id,
             round_id=self.plan.round_id,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 from lakeward.errors import (
@@ -110,11 +111,11 @@ class Round:
         self.control.check()
         self.control.show(phase="write", splits_total=len(ground.plan.splits))
         committer = self._patiently(lambda: self._lake(ground.plan.table).open_committer(ground.plan.table))
-        self.world.check_location(self._lake_plugin(ground.plan.table).name, committer.prefix(self.round_id))
+        order = self._patiently(lambda: self._order(ground, committer, started))
         self._patiently(lambda: self._record_intent(ground.plan, committer))
         is_committed = False
         try:
-            kept = self._write(ground, committer, started)
+            kept = self._write(ground, order, committer)
             if not kept.outcomes:
                 return self._nothing_kept(kept)
             landed = self._commit(ground, kept, committer, started)
@@ -124,16 +125,16 @@ class Round:
             if not is_committed:
                 self._abandon()
 
-    def _write(self, ground: Ground, committer: LakeCommitter, started: float) -> Kept:
+    def _write(self, ground: Ground, order: WriteOrder, committer: LakeCommitter) -> Kept:
         """Sends the splits; those whose failure may heal are sent again. A newer schema is loaded in between."""
         began, options = self.world.clock.monotonic(), self.world.options
-        order, pending = self._patiently(lambda: self._order(ground, committer, started)), ground.plan.splits
+        pending = ground.plan.splits
         outcomes: dict[Split, WriteOutcome] = {}
         fault_point("round.before-write", table=str(self.handed.path), round_id=self.round_id)
         for attempt, delay in zip(range(options.split_attempts), delays(), strict=False):
             if attempt:
                 self.control.wait(delay)
-                order = self._refreshed(order, committer, outcomes)
+                order = self._patiently(partial(self._refreshed, order, committer, dict(outcomes)))
             outcomes |= self._dispatch(order, pending, ground)
             pending = tuple(s for s in pending if _may_heal(outcomes.get(s)))
             if not pending or self._is_due(order):
@@ -169,7 +170,8 @@ class Round:
             if conflict.lost:
                 self._adopt(ground)
             raise
-        commit.report(landed, commit.load_totals())
+        landed = commit.with_totals(landed)
+        commit.report(landed)
         seconds = clock.monotonic() - began
         self.phases = replace(self.phases, resolve_s=landed.resolve_s, commit_s=max(0.0, seconds - landed.resolve_s))
         return landed
@@ -203,15 +205,17 @@ class Round:
         self.world.hot.coordinator().record_intent(intent)
 
     def _order(self, ground: Ground, committer: LakeCommitter, started: float) -> WriteOrder:
-        limit, hot = self.handed.limit_ms, self.world.hot
+        limit, hot, lake = self.handed.limit_ms, self.world.hot, self._lake_plugin(ground.plan.table)
+        handle = committer.begin(self.round_id, ground.plan.base)
+        self.world.check_location(lake.name, committer.prefix(self.round_id))
         spent_ms = int((self.world.clock.monotonic() - started) * 1000)
         return WriteOrder(
             round_id=self.round_id,
             owner=self.owner,
             table=ground.plan.table,
-            handle=committer.begin(self.round_id),
+            handle=handle,
             hot=Plugin(name=hot.name, options=dict(hot.options)),
-            lake=self._lake_plugin(ground.plan.table),
+            lake=lake,
             deadline_at_ms=None if limit is None else self.world.clock.now_ms() - spent_ms + limit,
             flag=self.control.flag,
             compare_with=plan_comparison(ground.plan),
@@ -282,6 +286,7 @@ class Round:
             bytes_written=committable.bytes_written if committable else 0,
             files=committable.files if committable else 0,
             phases=self.phases,
+            lake_bytes=None if landed.totals is None else landed.totals.bytes,
             lake_rows=None if landed.snapshot is None else landed.snapshot.total_rows,
         )
         if not kept.is_whole:

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from lakeward.lake.iceberg.meta.ancestry import Reconciled
+from lakeward.model.round import LakeBase
 
 
 @dataclass(frozen=True)
@@ -19,3 +20,8 @@ class CommitGround:
     @property
     def head(self) -> Snapshot | None:
         return self.table.metadata.current_snapshot()
+
+    @property
+    def base(self) -> LakeBase:
+        """With this in it, so that what is built on the base does not load the table again."""
+        return replace(self.reconciled.base, loaded=self)

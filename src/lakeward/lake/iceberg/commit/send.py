@@ -15,6 +15,7 @@ from pyiceberg.exceptions import (
     UnauthorizedError,
 )
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from requests.exceptions import RequestException
 
 from lakeward.errors import CommitUnknown, LakeTableGone, LakeUnavailable
@@ -29,8 +30,8 @@ CONFLICTS = (CommitFailedException, ValueError)
 """ValueError: another branch took the sequence number; the request can never land any more."""
 
 
-def send(connection: IcebergConnection, table: Table, request: CommitRequest) -> None:
-    """Raises `CONFLICTS`, `CommitUnknown`, `LakeTableGone`, `LakeUnavailable`."""
+def send(connection: IcebergConnection, table: Table, request: CommitRequest) -> TableMetadata:
+    """The table's metadata after it. Raises `CONFLICTS`, `CommitUnknown`, `LakeTableGone`, `LakeUnavailable`."""
     catalog, name = connection.catalog, ".".join(table.name())
     unknown: tuple[type[Exception], ...] = (RESTError, RequestException, *database_errors())
     try:
@@ -47,3 +48,4 @@ def send(connection: IcebergConnection, table: Table, request: CommitRequest) ->
         raise LakeUnavailable(lake="iceberg", what=f"commit to {name}", reason=describe(error)) from error
     if not connection.removes_old_metadata(catalog):
         catalog._delete_old_metadata(table.io, table.metadata, response.metadata)
+    return response.metadata
