@@ -11,10 +11,10 @@
     BucketStopped (BucketUnavailable), CorruptBatch, OutOfSequence, DiskFull, Overloaded, PartitionExpired, │
     DataFolderLocked, DataFolderVersion, WritesPaused, SchemaChanged, │
     LogTooShort, HotStoreBehind, LogRewritten, KvFailed, FlussError ├── CoordinatorError            FencedEpoch,
-    LeaseLost, Superseded, LedgerGap, IllegalTransition, TableBusy ├── CommitError                 CommitConflict,
-    CommitUnknown ├── LakeError                   LakeUnavailable, LakeRolledBack, LakeBehind, LakeForeign,
-    LakeTampered, LakeOverlap, │                               LakeTableGone, LakeMetadataGone, LakeHistoriesDiffer,
-    LakeSchemaBroken, ReplacedRowMissing, │                               RoundTooOld ├── Unavailable
+    LeaseLost, UnknownWork, Superseded, LedgerGap, IllegalTransition, TableBusy ├── CommitError
+    CommitConflict, CommitUnknown ├── LakeError                   LakeUnavailable, LakeRolledBack, LakeBehind,
+    LakeForeign, LakeTampered, LakeOverlap, │                               LakeTableGone, LakeMetadataGone,
+    LakeHistoriesDiffer, LakeSchemaBroken, ReplacedRowMissing, RoundTooOld ├── Unavailable
     ServerUnavailable, TimedOut, ReadTooFarAhead ├── SplitFailed                 a task returned an error that is not
     one of ours ├── FaultInjected               a test asked for it └── RemoteError                 a peer sent a code
     this version does not know
@@ -516,6 +516,18 @@ class LeaseLost(CoordinatorError):
     round_id: str
     job: str
     reason: str
+
+
+class UnknownWork(CoordinatorError):
+    code = "unknown-work"
+    template = (
+        "job {job} was handed {kind} of table {table}, which it cannot do (it knows {known}), and gave it back; "
+        "run jobs and server of one version"
+    )
+    job: str
+    kind: str
+    table: str
+    known: str
 
 
 class Superseded(CoordinatorError):

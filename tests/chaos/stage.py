@@ -39,7 +39,8 @@ from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.round.reconcile import adoption
-from lakeward.tiering.round.round import Round, RoundEnd, RoundWorld
+from lakeward.tiering.round.round import Round
+from lakeward.tiering.work import JobWorld, RoundEnd
 from lakeward.verify import verify_table
 from tests.chaos.compaction import Compaction
 from tests.chaos.weak import Weak, WeakControl, WeakOrphanRemoval, WeakPlugin, WeakRound, WeakStorage, split_writers
@@ -81,7 +82,7 @@ class Actor:
         options = replace(stage.world.world.options, target_bytes=self._split_bytes, min_work_s=0.0)
         if self.weak.off("max_age"):
             options = replace(options, commit=replace(options.commit, max_age_s=float("inf")))
-        world = RoundWorld(
+        world = JobWorld(
             hot=hot,
             plugins=plugins,
             dispatcher=DirectDispatcher(plugins, stage.clock, threads=1),

@@ -16,7 +16,8 @@ from lakeward.tiering.job.options import TieringOptions
 from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.round.order import Plugin
-from lakeward.tiering.round.round import Round, RoundEnd, RoundWorld
+from lakeward.tiering.round.round import Round
+from lakeward.tiering.work import JobWorld, RoundEnd
 from tests.fluss.world import FlussWorld
 
 
@@ -42,7 +43,7 @@ class OnDemand:
         plugins = PluginCache(open_hot=lambda _name, _options: self.plugin)
         plugins.hot(Plugin(name="fluss", options=dict(self.plugin.options)))
         self._dispatcher = DirectDispatcher(plugins)
-        self._rounds = RoundWorld(
+        self._rounds = JobWorld(
             hot=self.plugin,
             plugins=plugins,
             dispatcher=self._dispatcher,

@@ -210,12 +210,13 @@ class LakeCommitter(ABC):
     """One table's commits. `begin` before writing; `prepare` and `commit` after, again on each new head."""
 
     @abstractmethod
-    def begin(self, round_id: RoundId) -> bytes:
-        """What writers need (schema, location, properties), as versioned bytes. Reads the catalog once per round."""
+    def begin(self, round_id: RoundId, base: LakeBase | None = None) -> bytes:
+        """What writers need (schema, location, properties), as versioned bytes. From the table that `base` was read
+        from; without one the catalog is asked, which a schema that changed since needs."""
 
     @abstractmethod
     def prefix(self, round_id: RoundId) -> str:
-        """The name prefix of every file this round may write, for its intent."""
+        """The name prefix of every file this round may write, for its intent. Known without a call after `begin`."""
 
     @abstractmethod
     def prepare(
@@ -226,11 +227,12 @@ class LakeCommitter(ABC):
         properties: CommitProperties,
     ) -> Committable:
         """Resolve and build the commit on `base` (from `LakeReader.load_base` just before): replaced offsets become
-        positions in files of the head or of `results`; delete files, manifests are written. Blocks on storage.
+        positions in files of the head or of `results`; delete files, manifests are written. Blocks on storage; does not
+        load again what `base` was read from.
 
         Called again with a fresh base after a foreign commit; files of an earlier call are left to orphan removal.
-        Raises `ReplacedRowMissing`, `LakeSchemaBroken`, `LakeUnavailable`; `CommitConflict` if the head is not
-        `base`'s."""
+        Raises `ReplacedRowMissing`, `LakeSchemaBroken`, `LakeUnavailable`; may raise `CommitConflict` if the head is
+        no longer `base`'s, which `commit` finds at the latest."""
 
     def prepare_rewrite(self, results: Sequence[RewriteResult], base: LakeBase, round_id: RoundId) -> PreparedRewrite:
         """Build the commit of a rewrite on `base` (from `LakeReader.load_base` just before): new files in, inputs out

@@ -27,6 +27,9 @@ class LakeSnapshot:
     generation: int = 0
     table_id: TableId | None = None
     total_rows: int | None = None
+    totals: LakeTotals | None = None
+    """Set by a commit where its answer tells: nobody has to ask the lake again."""
+
     sequence: int = 0
     """Grows with each snapshot of the table: a data file is younger than a delete with a lower number."""
 

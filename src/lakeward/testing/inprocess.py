@@ -52,7 +52,8 @@ from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.options import TieringOptions
 from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.round.control import RoundControl
-from lakeward.tiering.round.round import Round, RoundEnd, RoundWorld
+from lakeward.tiering.round.round import Round
+from lakeward.tiering.work import JobWorld, RoundEnd
 
 JOB = JobName("in-process")
 
@@ -199,7 +200,7 @@ class InProcessLakeward:
         self.federation = Federation(self.coordinator)
         plugins = PluginCache(open_hot=lambda _n, _o: self.plugin, open_lake=lambda _n, _o: self.lake)
         self.dispatcher = DirectDispatcher(plugins, self.clock)
-        self.world = RoundWorld(
+        self.world = JobWorld(
             hot=self.plugin,
             plugins=plugins,
             dispatcher=self.dispatcher,

@@ -37,7 +37,8 @@ from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.options import TieringOptions
 from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.round.control import RoundControl
-from lakeward.tiering.round.round import Round, RoundEnd, RoundWorld
+from lakeward.tiering.round.round import Round
+from lakeward.tiering.work import JobWorld, RoundEnd
 
 _SYSTEM = [
     pa.field(OFFSET, pa.int64()),
@@ -344,7 +345,7 @@ class World:
         plugins = PluginCache(open_hot=lambda _n, _o: plugin, open_lake=lambda n, o: self.lake)
         self.dispatcher = DirectDispatcher(plugins, self.clock, threads=1)
         self.options = TieringOptions(target_bytes=target_bytes, small_round_bytes=small, min_work_s=0)
-        self.shared = RoundWorld(
+        self.shared = JobWorld(
             hot=plugin, plugins=plugins, dispatcher=self.dispatcher, clock=self.clock, options=self.options
         )
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who runs write orders: the interface a round uses, and the one that runs them here, in threads of this process."""
+"""Who runs orders: the interface that work uses, and the one that runs them here, in threads of this process."""
 
 from __future__ import annotations
 
@@ -7,16 +7,35 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from typing import Protocol
 
 from lakeward.model.clock import Clock, SystemClock
-from lakeward.model.outcome import WriteOutcome
+from lakeward.model.ids import RoundId
+from lakeward.model.side import WorkKind
+from lakeward.model.table import TableInfo
+from lakeward.tiering.kinds import load_runner
 from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.round.control import RoundControl
-from lakeward.tiering.round.order import WriteOrder
-from lakeward.tiering.task.write import write_splits
+from lakeward.tiering.task.order import PackedOrder
 
 Progressed = Callable[[int], None]
 """Told how many splits of a call are done so far."""
+
+
+class Order(Protocol):
+    """Work for one task on an executor, of the kind that runs it there."""
+
+    @property
+    def kind(self) -> WorkKind: ...
+    @property
+    def round_id(self) -> RoundId: ...
+    @property
+    def table(self) -> TableInfo: ...
+    def to_bytes(self) -> bytes: ...
+
+
+def pack_order(order: Order) -> PackedOrder:
+    return order.kind, order.to_bytes()
 
 
 class Dispatcher(ABC):
@@ -24,9 +43,9 @@ class Dispatcher(ABC):
 
     @abstractmethod
     def run(
-        self, orders: Sequence[WriteOrder], control: RoundControl, *, is_small: bool, progressed: Progressed
-    ) -> list[WriteOutcome]:
-        """Writes the orders and returns the outcome of every split that was tried; blocks until all are back.
+        self, orders: Sequence[Order], control: RoundControl, *, is_small: bool, progressed: Progressed
+    ) -> list[bytes]:
+        """Runs one round's orders and returns the outcome of every split that was tried; blocks until all are back.
 
         A split that is missing in the answer was lost with its task. Raises why the round was stopped, if it was,
         without waiting for tasks to end; stopping one round stops no other."""
@@ -49,18 +68,18 @@ class DirectDispatcher(Dispatcher):
         self._attempts = count()
 
     def run(
-        self, orders: Sequence[WriteOrder], control: RoundControl, *, is_small: bool, progressed: Progressed
-    ) -> list[WriteOutcome]:
-        outcomes: list[WriteOutcome] = []
-        for done in self._pool.map(self._write, [o.to_bytes() for o in orders]):
-            outcomes += [WriteOutcome.from_bytes(data) for data in done]
+        self, orders: Sequence[Order], control: RoundControl, *, is_small: bool, progressed: Progressed
+    ) -> list[bytes]:
+        outcomes: list[bytes] = []
+        for done in self._pool.map(self._run_order, map(pack_order, orders)):
+            outcomes += done
             progressed(len(outcomes))
         control.check()
         return outcomes
 
-    def _write(self, data: bytes) -> list[bytes]:
-        order = WriteOrder.from_bytes(data)
-        return [o.to_bytes() for o in write_splits(order, self._plugins, self._clock, next(self._attempts))]
+    def _run_order(self, order: PackedOrder) -> list[bytes]:
+        kind, data = order
+        return load_runner(kind).run_order(data, self._plugins, self._clock, next(self._attempts))
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)

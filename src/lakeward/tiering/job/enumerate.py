@@ -10,8 +10,17 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from lakeward.errors import LakewardError, LeaseLost, Superseded, TableNotFound, Unavailable
-from lakeward.model.ids import InstanceId, JobName, RoundId
+from lakeward.errors import (
+    LakewardError,
+    LeaseLost,
+    Superseded,
+    TableNotFound,
+    Unavailable,
+    UnknownWork,
+    to_wire,
+)
+from lakeward.model.ids import InstanceId, JobName, RoundId, TableId
+from lakeward.model.side import SideName, WorkKind
 from lakeward.protocol.heartbeat import (
     HandedOut,
     HeartbeatAnswer,
@@ -24,8 +33,8 @@ from lakeward.protocol.heartbeat import (
 )
 from lakeward.spi.coordinator import CoordinatorClient
 from lakeward.tiering.job.backoff import delays
-from lakeward.tiering.round.control import RoundControl
-from lakeward.tiering.round.round import RoundEnd
+from lakeward.tiering.kinds import KINDS
+from lakeward.tiering.work import RoundEnd, Work
 
 log = logging.getLogger("lakeward.tiering")
 
@@ -39,20 +48,12 @@ class JobIdentity:
     host: str = ""
     version: str = ""
     metrics_url: str | None = None
-
-
-@dataclass(kw_only=True)
-class Work:
-    """One table in work."""
-
-    handed: HandedOut
-    round_id: RoundId
-    control: RoundControl
+    kinds: tuple[WorkKind, ...] = tuple(KINDS)
 
 
 @dataclass(kw_only=True)
 class Enumerator:
-    """One thread runs `run`; round threads call `end`. `start` begins a round of a table that was handed out.
+    """One thread runs `run`; the threads of works call `end`. `start` begins what was handed out.
 
     Ends stay in the outbox until a beat has told them: a lost answer tells them twice, which the coordinator takes."""
 
@@ -174,6 +175,8 @@ class Enumerator:
                         epoch=w.handed.epoch,
                         round_id=w.round_id,
                         progress=w.control.progress,
+                        side=w.handed.side,
+                        kind=w.handed.kind,
                     )
                     for w in works
                 ),
@@ -181,20 +184,41 @@ class Enumerator:
                 failed=tuple(self._failed),
                 leaving=leaving,
                 metrics_url=me.metrics_url,
+                kinds=me.kinds,
             )
 
     def _take(self, handed: HandedOut) -> None:
+        if handed.kind not in self.identity.kinds:
+            self._refuse(handed)
+            return
         work = self.new_work(handed)
         with self._changed:
             self._works[work.round_id] = work
         self.start(work)
+
+    def _refuse(self, handed: HandedOut) -> None:
+        """Given back with the next beat, not at once: whoever handed it out may do so again."""
+        known = ", ".join(self.identity.kinds)
+        error = UnknownWork(job=self.identity.name, kind=handed.kind, table=str(handed.path), known=known)
+        log.warning("%s", error)
+        with self._changed:
+            self._failed.append(
+                TableFailed(
+                    table_id=handed.table_id,
+                    epoch=handed.epoch,
+                    error=to_wire(error),
+                    given_back=True,
+                    side=handed.side,
+                    kind=handed.kind,
+                )
+            )
 
     # ---- verdicts ------------------------------------------------------------------------------------------------
     def _obey(self, verdicts: Iterable[TableVerdict]) -> None:
         """A verdict is for a round, not for a table: it is matched on the round id where it names one."""
         for verdict in verdicts:
             for work in self.works():
-                if work.handed.table_id == verdict.table_id and verdict.round_id in (None, work.round_id):
+                if _key(work.handed) == _key(verdict) and verdict.round_id in (None, work.round_id):
                     self._act(work, verdict)
 
     def _act(self, work: Work, verdict: TableVerdict) -> None:
@@ -209,7 +233,7 @@ class Enumerator:
                 work.control.stop(TableNotFound(table=str(work.handed.path)))
             case Verdict.FENCED | Verdict.PAUSED:
                 work.control.stop(self._lost(work, verdict.reason or str(verdict.verdict)))
-        log.info("%s: %s: %s", work.handed.path, verdict.verdict, verdict.reason)
+        log.info("%s: %s: %s", work, verdict.verdict, verdict.reason)
 
     def _supersede(self, error: Superseded) -> None:
         log.error("%s", error)
@@ -222,3 +246,7 @@ class Enumerator:
 
     def _lost(self, work: Work, reason: str) -> LeaseLost:
         return LeaseLost(table=str(work.handed.path), round_id=work.round_id, job=self.identity.name, reason=reason)
+
+
+def _key(about: HandedOut | TableVerdict) -> tuple[TableId, SideName, WorkKind]:
+    return about.table_id, about.side, about.kind

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tiering job: wires session, heartbeat, dispatcher and rounds together, and ends cleanly."""
+"""A tiering job: wires session, heartbeat, dispatcher and kinds of work together, and ends cleanly."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ from lakeward.model.round import RoundOwner
 from lakeward.protocol.heartbeat import HandedOut, TableFailed
 from lakeward.spi.hot import HotPlugin
 from lakeward.tiering.job.dispatch import Dispatcher
-from lakeward.tiering.job.enumerate import Enumerator, JobIdentity, Work
+from lakeward.tiering.job.enumerate import Enumerator, JobIdentity
 from lakeward.tiering.job.jobname import hold_name
 from lakeward.tiering.job.metrics import JobMetrics, MetricsServer
 from lakeward.tiering.job.options import TieringOptions
 from lakeward.tiering.job.orphans import OrphanDuty
 from lakeward.tiering.job.session import SessionOptions, check_location, is_same_machine, open_session
 from lakeward.tiering.job.warmup import WarmUp
+from lakeward.tiering.kinds import load_runner
 from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.round.order import Plugin
-from lakeward.tiering.round.round import Round, RoundEnd, RoundWorld
+from lakeward.tiering.work import JobWorld, RoundEnd, Work
 
 log = logging.getLogger("lakeward.tiering")
 
@@ -61,7 +62,7 @@ class TieringJob:
         self._broken: LakewardError | None = None
         self.metrics = JobMetrics()
         self._server = None if options.metrics_port is None else MetricsServer(self.metrics, options.metrics_port)
-        self.world = RoundWorld(
+        self.world = JobWorld(
             hot=hot,
             plugins=plugins,
             dispatcher=dispatcher,
@@ -83,7 +84,7 @@ class TieringJob:
         self.enumerator = Enumerator(
             coordinator=hot.coordinator(),
             identity=self.identity,
-            start=self._start_round,
+            start=self._start_work,
             new_work=self._new_work,
             interval_s=options.heartbeat_s,
             on_end=self._note_end,
@@ -146,26 +147,32 @@ class TieringJob:
         if self._flags is not None:
             shutil.rmtree(self._flags, ignore_errors=True)
 
-    # ---- rounds --------------------------------------------------------------------------------------------------
+    # ---- works ---------------------------------------------------------------------------------------------------
     def _new_work(self, handed: HandedOut) -> Work:
         round_id = new_round_id()
         flag = None if self._flags is None else self._flags / round_id
-        return Work(handed=handed, round_id=round_id, control=RoundControl(flag))
+        owner = RoundOwner(job=self.identity.name, instance=self.identity.instance, epoch=handed.epoch)
+        return Work(handed=handed, owner=owner, round_id=round_id, control=RoundControl(flag))
 
-    def _start_round(self, work: Work) -> None:
+    def _start_work(self, work: Work) -> None:
+        handed = work.handed
         try:
-            self._start_thread(lambda: self._run_round(work), f"lakeward-{work.handed.path}")
+            self._start_thread(lambda: self._run_work(work), f"lakeward-{handed.kind}-{handed.path}")
         except RuntimeError as error:  # no more threads: this table's round fails, the job goes on
-            failed = SplitFailed(table=str(work.handed.path), split="thread", kind="RuntimeError", text=str(error))
+            failed = SplitFailed(table=str(handed.path), split="thread", kind="RuntimeError", text=str(error))
             self.enumerator.end(
-                work, TableFailed(table_id=work.handed.table_id, epoch=work.handed.epoch, error=to_wire(failed))
+                work,
+                TableFailed(
+                    table_id=handed.table_id,
+                    epoch=handed.epoch,
+                    error=to_wire(failed),
+                    side=handed.side,
+                    kind=handed.kind,
+                ),
             )
 
-    def _run_round(self, work: Work) -> None:
-        owner = RoundOwner(job=self.identity.name, instance=self.identity.instance, epoch=work.handed.epoch)
-        end = Round(
-            world=self.world, handed=work.handed, owner=owner, control=work.control, round_id=work.round_id
-        ).run()
+    def _run_work(self, work: Work) -> None:
+        end = load_runner(work.handed.kind).run(work, self.world)
         self.enumerator.end(work, end)
         self.duty.after_round(work.handed.path, end)
 
@@ -179,7 +186,8 @@ class TieringJob:
         if isinstance(end, TableFailed):
             log.log(
                 logging.INFO if end.given_back else logging.WARNING,
-                "round %s: %s",
+                "%s round %s: %s",
+                end.kind,
                 end.round_id,
                 end.error.get("message"),
             )

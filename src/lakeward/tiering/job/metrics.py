@@ -7,61 +7,76 @@ import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from lakeward.model.side import WorkKind
 from lakeward.protocol.heartbeat import TableFinished
-from lakeward.tiering.round.round import RoundEnd
+from lakeward.tiering.kinds import KINDS
+from lakeward.tiering.work import RoundEnd
 
 
 @dataclass
-class JobMetrics:
-    """Counters since the job started. Safe to use from several threads."""
+class KindFigures:
+    """What works of one kind came to."""
 
-    finished: int = 0
-    empty: int = 0
-    force_finished: int = 0
-    failed: int = 0
-    given_back: int = 0
+    outcomes: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(("finished", "empty", "force_finished", "failed", "given_back"), 0)
+    )
     rows: int = 0
     bytes_written: int = 0
     seconds: dict[str, float] = field(
         default_factory=lambda: dict.fromkeys(("plan", "write", "resolve", "commit"), 0.0)
     )
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def note(self, end: RoundEnd) -> None:
+        if not isinstance(end, TableFinished):
+            self.outcomes["given_back" if end.given_back else "failed"] += 1
+            return
+        self.outcomes["finished"] += 1
+        self.outcomes["force_finished"] += end.force_finished
+        if end.result is None:
+            self.outcomes["empty"] += 1
+            return
+        self.rows += end.result.rows
+        self.bytes_written += end.result.bytes_written
+        for phase in self.seconds:
+            self.seconds[phase] += getattr(end.result.phases, f"{phase}_s")
+
+
+class JobMetrics:
+    """Counters since the job started, by kind of work. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._by_kind: dict[WorkKind, KindFigures] = {kind: KindFigures() for kind in KINDS}
+        self._lock = threading.Lock()
 
     def note(self, end: RoundEnd) -> None:
         with self._lock:
-            if not isinstance(end, TableFinished):
-                self.failed += not end.given_back
-                self.given_back += end.given_back
-                return
-            self.finished += 1
-            self.force_finished += end.force_finished
-            if end.result is None:
-                self.empty += 1
-                return
-            self.rows += end.result.rows
-            self.bytes_written += end.result.bytes_written
-            for phase in self.seconds:
-                self.seconds[phase] += getattr(end.result.phases, f"{phase}_s")
+            self._by_kind.setdefault(end.kind, KindFigures()).note(end)
 
     def render(self) -> str:
         with self._lock:
-            rounds = {
-                "finished": self.finished,
-                "empty": self.empty,
-                "force_finished": self.force_finished,
-                "failed": self.failed,
-                "given_back": self.given_back,
-            }
-            lines = _head("rounds", "Rounds of this job that ended, by outcome.")
-            lines += [f'lakeward_job_rounds_total{{outcome="{k}"}} {v}' for k, v in rounds.items()]
-            lines += [*_head("rows", "Rows this job wrote into the lake."), f"lakeward_job_rows_total {self.rows}"]
-            lines += [
-                *_head("bytes", "Bytes this job wrote into the lake."),
-                f"lakeward_job_bytes_total {self.bytes_written}",
-            ]
-            lines += _head("phase_seconds", "Seconds this job's rounds spent, by phase.")
-            lines += [f'lakeward_job_phase_seconds_total{{phase="{k}"}} {v:.6f}' for k, v in self.seconds.items()]
-        return "\n".join(lines) + "\n"
+            by_kind = self._by_kind.items()
+            return "\n".join(
+                [
+                    *_head("rounds", "Rounds of this job that ended, by kind of work and outcome."),
+                    *(_line("rounds", v, kind=k, outcome=o) for k, f in by_kind for o, v in f.outcomes.items()),
+                    *_head("rows", "Rows this job wrote into the lake."),
+                    *(_line("rows", f.rows, kind=k) for k, f in by_kind),
+                    *_head("bytes", "Bytes this job wrote into the lake."),
+                    *(_line("bytes", f.bytes_written, kind=k) for k, f in by_kind),
+                    *_head("phase_seconds", "Seconds this job's rounds spent, by phase."),
+                    *(
+                        _line("phase_seconds", f"{v:.6f}", kind=k, phase=p)
+                        for k, f in by_kind
+                        for p, v in f.seconds.items()
+                    ),
+                    "",
+                ]
+            )
+
+
+def _line(name: str, value: object, **labels: str) -> str:
+    inside = ",".join(f'{k}="{v}"' for k, v in labels.items())
+    return f"lakeward_job_{name}_total{{{inside}}} {value}"
 
 
 def _head(name: str, help: str) -> list[str]:

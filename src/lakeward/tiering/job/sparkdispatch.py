@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs write orders on Spark: big rounds in a job of their own, small rounds of several tables in one job together."""
+"""Runs orders on Spark: big rounds in a job of their own, small rounds of several tables in one job together."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lakeward.errors import SplitFailed
-from lakeward.model.outcome import WriteOutcome
-from lakeward.tiering.job.dispatch import Dispatcher, Progressed
+from lakeward.tiering.job.dispatch import Dispatcher, Order, Progressed, pack_order
 from lakeward.tiering.round.control import RoundControl
-from lakeward.tiering.round.order import WriteOrder
-from lakeward.tiering.task.write import write_order
+from lakeward.tiering.task.order import PackedOrder, run_order
 
 SHARED_JOBS = 2
 """Shared jobs at a time: what arrives while they run is gathered for the next one."""
@@ -32,7 +30,7 @@ Answers = list[list[bytes]]
 class _Waiting:
     """Orders of one round on their way through Spark. `error`: the Spark job itself failed."""
 
-    def __init__(self, orders: Sequence[bytes]) -> None:
+    def __init__(self, orders: Sequence[PackedOrder]) -> None:
         self.orders = orders
         self.answers: Answers | None = None
         self.error: BaseException | None = None
@@ -54,16 +52,16 @@ class SparkDispatcher(Dispatcher):
             start_thread(self._share, f"lakeward-shared-{number}")
 
     def run(
-        self, orders: Sequence[WriteOrder], control: RoundControl, *, is_small: bool, progressed: Progressed
-    ) -> list[WriteOutcome]:
-        packed, table = [o.to_bytes() for o in orders], str(orders[0].table.path)
+        self, orders: Sequence[Order], control: RoundControl, *, is_small: bool, progressed: Progressed
+    ) -> list[bytes]:
+        packed, table = [pack_order(o) for o in orders], str(orders[0].table.path)
         try:
             answers = self._run_shared(packed, control) if is_small else None
             if answers is None:
                 answers = self._run_alone(packed, control, orders[0].round_id, progressed)
         except _JobFailed as failed:
             raise SplitFailed(table=table, split="Spark job", kind=failed.kind, text=failed.text) from None
-        outcomes = [WriteOutcome.from_bytes(data) for answer in answers for data in answer]
+        outcomes = [data for answer in answers for data in answer]
         progressed(len(outcomes))
         return outcomes
 
@@ -72,7 +70,9 @@ class SparkDispatcher(Dispatcher):
             self._queue.put(None)
 
     # ---- a job of its own ------------------------------------------------------------------------------------------
-    def _run_alone(self, orders: Sequence[bytes], control: RoundControl, group: str, progressed: Progressed) -> Answers:
+    def _run_alone(
+        self, orders: Sequence[PackedOrder], control: RoundControl, group: str, progressed: Progressed
+    ) -> Answers:
         waiting = _Waiting(orders)
         self._start(lambda: self._collect(waiting, [waiting], group), f"lakeward-round-{group}")
         polls = 0
@@ -95,7 +95,7 @@ class SparkDispatcher(Dispatcher):
         return sum(int(info.numCompletedTasks) for stage in stages if (info := tracker.getStageInfo(stage)))
 
     # ---- a job together --------------------------------------------------------------------------------------------
-    def _run_shared(self, orders: Sequence[bytes], control: RoundControl) -> Answers | None:
+    def _run_shared(self, orders: Sequence[PackedOrder], control: RoundControl) -> Answers | None:
         """None: the shared job takes too long for reasons of others. Its late result counts for nothing."""
         waiting = _Waiting(orders)
         self._queue.put(waiting)
@@ -130,7 +130,7 @@ class SparkDispatcher(Dispatcher):
         partitions = min(len(whole.orders), self._parallelism) if is_shared else len(whole.orders)
         try:
             self._context.setJobGroup(group, f"{len(whole.orders)} orders", interruptOnCancel=False)
-            answers = self._context.parallelize(list(whole.orders), partitions).map(write_order).collect()
+            answers = self._context.parallelize(list(whole.orders), partitions).map(run_order).collect()
         except Exception as error:  # noqa: BLE001 - py4j raises what it likes; each round gets it as its own failure
             for member in members:
                 member.finish(None, error)

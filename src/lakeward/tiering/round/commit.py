@@ -30,6 +30,7 @@ from lakeward.model.ids import SnapshotId
 from lakeward.model.ledger import LedgerKind
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.round import LakeBase, RoundOwner, RoundPlan
+from lakeward.model.side import DEFAULT_SIDE, SideName
 from lakeward.protocol.commit import CommitReport, CommittedRange
 from lakeward.protocol.heartbeat import LeaseCheck
 from lakeward.spi.coordinator import CoordinatorClient
@@ -90,6 +91,7 @@ class RoundCommit:
     generation: int = 0
     is_resync: bool = False
     gaps: dict[Bucket, OffsetRange] = field(default_factory=dict)
+    side: SideName = DEFAULT_SIDE
 
     # ---- the lake ------------------------------------------------------------------------------------------------
     def land(self) -> Landed:
@@ -208,6 +210,7 @@ class RoundCommit:
             round_id=self.plan.round_id,
             expirable=expirable,
             token=self.plan.base.token,
+            side=self.side,
         )
         for delay in delays():
             self.control.check()
@@ -272,6 +275,7 @@ class RoundCommit:
             lake_files=None if totals is None else totals.data_files,
             lake_delete_files=None if totals is None else totals.delete_files,
             lake_snapshots=None if totals is None else totals.snapshots,
+            side=self.side,
         )
 
     def _offsets(self, landed: Landed) -> OffsetMap:

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, SnapshotId
 from lakeward.model.round import RoundOwner
+from lakeward.model.side import DEFAULT_SIDE, TIER, SideName, WorkKind
 from lakeward.model.split import Split, split_from_json
 from lakeward.model.table import TableInfo
 from lakeward.model.versioned import pack, unpack
@@ -27,14 +28,19 @@ class Plugin:
 
 @dataclass(frozen=True, kw_only=True)
 class WriteOrder:
-    """`deadline_at_ms`: log splits stop at the next batch boundary after it, unstarted splits are skipped, but for the
+    """What a round sends to executors.
+
+    `deadline_at_ms`: log splits stop at the next batch boundary after it, unstarted splits are skipped, but for the
     round's first order (`is_first`), which works for `min_work_s` at least: a late round still moves. `flag`: a file of
     the driver's machine that says stop. `compare_with`: the lake snapshot whose rows a KV snapshot is compared with,
     where the bucket was tiered before."""
 
+    kind: ClassVar[WorkKind] = TIER
+
     round_id: RoundId
     owner: RoundOwner
     table: TableInfo
+    side: SideName = DEFAULT_SIDE
     handle: bytes
     hot: Plugin
     lake: Plugin
@@ -58,6 +64,8 @@ class WriteOrder:
             table_id=self.table.table_id,
             epoch=owner.epoch,
             round_id=self.round_id,
+            side=self.side,
+            kind=self.kind,
         )
 
     def to_bytes(self) -> bytes:
@@ -65,6 +73,7 @@ class WriteOrder:
             "round_id": self.round_id,
             "owner": {"job": self.owner.job, "instance": self.owner.instance, "epoch": self.owner.epoch},
             "table": self.table.to_json(),
+            "side": str(self.side),
             "hot": {"name": self.hot.name, "options": dict(self.hot.options)},
             "lake": {"name": self.lake.name, "options": dict(self.lake.options)},
             "splits": [s.to_json() for s in self.splits],
@@ -87,6 +96,7 @@ class WriteOrder:
                 job=JobName(owner["job"]), instance=InstanceId(owner["instance"]), epoch=Epoch(owner["epoch"])
             ),
             table=TableInfo.from_json(body["table"]),
+            side=SideName.parse(body["side"]),
             handle=handle,
             hot=Plugin(**body["hot"]),
             lake=Plugin(**body["lake"]),

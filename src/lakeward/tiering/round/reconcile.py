@@ -11,6 +11,7 @@ from lakeward.errors import LakeBehind, TableNotFound
 from lakeward.model.ids import RoundId
 from lakeward.model.ledger import LedgerKind
 from lakeward.model.round import LakeBase, RoundOwner
+from lakeward.model.side import DEFAULT_SIDE, SideName
 from lakeward.model.table import TableInfo
 from lakeward.protocol.commit import CommitReport, Committed
 from lakeward.spi.coordinator import CoordinatorClient
@@ -39,7 +40,7 @@ def compare(table: TableInfo, base: LakeBase, committed: Committed) -> Agreement
     return Agreement.LAKE_AHEAD if moved else Agreement.AGREED
 
 
-def adoption(table: TableInfo, base: LakeBase, owner: RoundOwner) -> CommitReport:
+def adoption(table: TableInfo, base: LakeBase, owner: RoundOwner, side: SideName = DEFAULT_SIDE) -> CommitReport:
     """The report that tells the coordinator what the lake holds."""
     return CommitReport(
         table_id=table.table_id,
@@ -53,6 +54,7 @@ def adoption(table: TableInfo, base: LakeBase, owner: RoundOwner) -> CommitRepor
         generation=base.generation,
         fence=base.fence,
         lake_rows=base.record_count,
+        side=side,
     )
 
 

@@ -21,21 +21,16 @@ from lakeward.errors import (
     Unavailable,
     to_wire,
 )
-from lakeward.model.clock import Clock
 from lakeward.model.faults import fault_point
-from lakeward.model.ids import RoundId, new_round_id
+from lakeward.model.ids import RoundId
 from lakeward.model.intent import Intent
 from lakeward.model.outcome import WriteOutcome
 from lakeward.model.round import RoundOwner, RoundPhases, RoundPlan, RoundResult
 from lakeward.model.split import Split
 from lakeward.model.table import TableInfo
 from lakeward.protocol.heartbeat import HandedOut, TableFailed, TableFinished
-from lakeward.spi.hot import HotPlugin
 from lakeward.spi.lake import LakeCommitter, LakeStorage
 from lakeward.tiering.job.backoff import delays, patiently
-from lakeward.tiering.job.dispatch import Dispatcher
-from lakeward.tiering.job.options import TieringOptions
-from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.round.commit import Landed, RoundCommit
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.round.order import Plugin, WriteOrder
@@ -43,33 +38,19 @@ from lakeward.tiering.round.plan import plan_comparison, plan_turns
 from lakeward.tiering.round.planning import Ground, Planner
 from lakeward.tiering.round.prefix import Kept, keep_prefix
 from lakeward.tiering.round.reconcile import adoption
+from lakeward.tiering.work import JobWorld, RoundEnd
 
-RoundEnd = TableFinished | TableFailed
 T = TypeVar("T")
 
 NOT_A_FAILURE = (LeaseLost, FencedEpoch, Superseded)
 """Ends of a round that say nothing about its table: it goes back to the queue without a count."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RoundWorld:
-    """What all rounds of a job share."""
-
-    hot: HotPlugin
-    plugins: PluginCache
-    dispatcher: Dispatcher
-    clock: Clock
-    options: TieringOptions
-    new_round_id: Callable[[], RoundId] = new_round_id
-    check_location: Callable[[str, str], None] = lambda _lake, _location: None
-    """Refuses a lake that this job's executors cannot reach."""
-
-
 @dataclass(kw_only=True)
 class Round:
     """One attempt. `run` never raises: the end goes to the coordinator as a message."""
 
-    world: RoundWorld
+    world: JobWorld
     handed: HandedOut
     owner: RoundOwner
     control: RoundControl
@@ -163,6 +144,7 @@ class Round:
             generation=self._generation(ground),
             is_resync=ground.is_resync,
             gaps=ground.gaps,
+            side=self.handed.side,
         )
         try:
             landed = commit.land()
@@ -201,6 +183,7 @@ class Round:
             token=plan.base.token,
             fence=plan.base.fence,
             recorded_at_ms=plan.planned_at_ms,
+            side=self.handed.side,
         )
         self.world.hot.coordinator().record_intent(intent)
 
@@ -213,6 +196,7 @@ class Round:
             round_id=self.round_id,
             owner=self.owner,
             table=ground.plan.table,
+            side=self.handed.side,
             handle=handle,
             hot=Plugin(name=hot.name, options=dict(hot.options)),
             lake=lake,
@@ -240,7 +224,7 @@ class Round:
         outcomes = self.world.dispatcher.run(
             orders, self.control, is_small=is_small, progressed=lambda n: self.control.show(splits_done=done + n)
         )
-        return {o.split: o for o in outcomes}
+        return {o.split: o for o in map(WriteOutcome.from_bytes, outcomes)}
 
     def _is_due(self, order: WriteOrder) -> bool:
         deadline = order.deadline_at_ms
@@ -256,7 +240,7 @@ class Round:
         try:
             base = self._lake(ground.plan.table).open_reader(ground.plan.table).load_base()
             if base.token is not None:
-                self.world.hot.coordinator().commit(adoption(ground.plan.table, base, self.owner))
+                self.world.hot.coordinator().commit(adoption(ground.plan.table, base, self.owner, self.handed.side))
         except LakewardError:
             return
 
@@ -303,6 +287,8 @@ class Round:
             result=result,
             force_finished=force_finished,
             caught_up_at_ms=caught_up_at_ms,
+            side=self.handed.side,
+            kind=self.handed.kind,
         )
 
     def _failed(self, error: LakewardError) -> TableFailed:
@@ -318,6 +304,8 @@ class Round:
             round_id=self.round_id,
             error=to_wire(stopped if stopped is not None and given_back else error),
             given_back=given_back,
+            side=self.handed.side,
+            kind=self.handed.kind,
         )
 
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from lakeward.errors import PluginNotFound
 from lakeward.spi.registry import HOT_GROUP, LAKE_GROUP, import_plugin
+from lakeward.tiering.kinds import KINDS, load_runner
 
 PRELOAD_ENV = "LAKEWARD_PRELOAD"
 """Names of hot store plugins, by blanks: what the daemon of the Python workers imports."""
@@ -26,8 +27,8 @@ def import_for_rounds(hot: Sequence[str]) -> None:
     """Takes a second or two. A plugin that is not installed, or fails to import, is left to the round that
     asks for it.
     """
-    import lakeward.tiering.task.write  # noqa: F401
-
+    for kind in KINDS:
+        load_runner(kind)
     with contextlib.suppress(ImportError):
         importlib.import_module("httpcore")  # httpx loads it with its first request
     for group, names in ((HOT_GROUP, hot), (LAKE_GROUP, LAKES)):

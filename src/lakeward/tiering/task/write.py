@@ -16,7 +16,7 @@ from lakeward.changelog import Fold, KeyedFold
 from lakeward.changelog.columns import keep_rows, offsets_of, with_change, without_prev
 from lakeward.errors import LakewardError, SplitFailed
 from lakeward.model.change import ChangeType
-from lakeward.model.clock import Clock, SystemClock
+from lakeward.model.clock import Clock
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsetset import OffsetSet
@@ -28,25 +28,12 @@ from lakeward.spi.hot import HotStore, KvSnapshot
 from lakeward.spi.lake import LakeStorage, LakeWriter, WriteTask
 from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.round.order import WriteOrder
-from lakeward.tiering.task.heap import keep_freed_memory, keep_loaded
 from lakeward.tiering.task.logread import LogReader, next_offset
 from lakeward.tiering.task.sorting import sort_by_offset
 from lakeward.tiering.task.stop import StopSignal
 
 HELD_ROWS = 20_000
 """A PK range of at most so many offsets is read once and folded in memory; longer ones are read twice."""
-
-_plugins = PluginCache()
-"""One per Python worker: Spark keeps workers alive between jobs, so connections are made once."""
-
-
-def write_order(data: bytes) -> list[bytes]:
-    """What Spark maps over: an order's bytes to its outcomes' bytes, one per split, in order."""
-    keep_freed_memory()
-    order = WriteOrder.from_bytes(data)
-    outcomes = write_splits(order, _plugins, SystemClock(), _task_attempt())
-    keep_loaded()  # after an order: now every module that one needs is there
-    return [outcome.to_bytes() for outcome in outcomes]
 
 
 def write_splits(order: WriteOrder, plugins: PluginCache, clock: Clock, attempt: int) -> list[WriteOutcome]:
@@ -71,16 +58,6 @@ def write_splits(order: WriteOrder, plugins: PluginCache, clock: Clock, attempt:
 
 def _failed(split: Split, attempt: int, error: LakewardError) -> WriteOutcome:
     return WriteOutcome(split=split, stop=split.start, attempt=attempt, error=error)
-
-
-def _task_attempt() -> int:
-    """Spark's own number of this attempt, unique in the application: two attempts never write the same file."""
-    try:
-        from pyspark import TaskContext
-    except ModuleNotFoundError:
-        return 0
-    context = TaskContext.get()
-    return 0 if context is None else int(context.taskAttemptId())
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,13 @@ import pytest
 from lakeward.errors import LakewardError, ServerUnavailable, SplitFailed, Superseded
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import JobName
+from lakeward.model.side import TIER, WorkKind
 from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, TableVerdict, Verdict
 from lakeward.testing.waiting import wait_until
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.job import TieringJob
 from lakeward.tiering.job.jobname import hold_name
+from lakeward.tiering.kinds import KINDS
 from lakeward.tiering.round.control import RoundControl
 from tests.unit.tiering.world import BookCoordinator, World
 
@@ -30,7 +32,7 @@ class ScriptedCoordinator(BookCoordinator):
         super().__init__(world.table)
         self.world = world
         self.beats: list[HeartbeatRequest] = []
-        self.due = 0
+        self.due, self.kind = 0, TIER
         self.on_beat: Callable[[HeartbeatRequest], tuple[TableVerdict, ...]] = lambda _r: ()
         self.lock = threading.Lock()
 
@@ -41,7 +43,7 @@ class ScriptedCoordinator(BookCoordinator):
             tables = []
             if self.due and request.room and not request.tiering:
                 self.due -= 1
-                tables.append(self.world.hand_out())
+                tables.append(self.world.hand_out(kind=self.kind))
             return HeartbeatAnswer(coordinator_epoch=1, verdicts=verdicts, tables=tuple(tables), next_beat_ms=50)
 
     def told(self, what: str) -> list[Any]:
@@ -100,7 +102,19 @@ def test_a_handed_out_table_is_tiered_and_told_at_once(world: World) -> None:
     assert finished.result.rows == 5
     assert coordinator.beats[-1].leaving
     assert world.lake_rows() == world.store.rows()
-    assert running.job.metrics.render().count('outcome="finished"} 1') == 1
+    assert running.job.metrics.render().count('kind="tier",outcome="finished"} 1') == 1
+
+
+def test_a_kind_of_work_that_a_job_does_not_know_is_given_back_in_words(world: World) -> None:
+    coordinator = ScriptedCoordinator(world)
+    coordinator.due, coordinator.kind = 1, WorkKind("polish")
+    running = Running(world, coordinator)
+    wait_until(lambda: coordinator.told("failed"))
+    running.stop()
+    assert coordinator.beats[0].kinds == tuple(KINDS)
+    (failed,) = {f.epoch: f for f in coordinator.told("failed")}.values()
+    assert (failed.given_back, failed.kind, failed.error["code"]) == (True, "polish", "unknown-work")
+    assert "polish of table db.t" in failed.error["message"]
 
 
 class Held:

@@ -22,19 +22,20 @@ from lakeward.tiering.job import sparkdispatch
 from lakeward.tiering.job.sparkdispatch import SHARED_JOBS, SparkDispatcher
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.round.order import Plugin, WriteOrder
+from lakeward.tiering.task.order import PackedOrder
 from tests.unit.tiering.world import World
 
 
 class ScriptedJob:
     """One Spark job: `collect` waits until the test lets it go, or fails it."""
 
-    def __init__(self, context: ScriptedContext, orders: list[bytes], partitions: int) -> None:
+    def __init__(self, context: ScriptedContext, orders: list[PackedOrder], partitions: int) -> None:
         self.context, self.orders, self.partitions = context, orders, partitions
         self.group = context.groups.get(threading.get_ident(), "")
         self.go = threading.Event()
         self.error: Exception | None = None
 
-    def map(self, _function: Callable[[bytes], list[bytes]]) -> ScriptedJob:
+    def map(self, _function: Callable[[PackedOrder], list[bytes]]) -> ScriptedJob:
         return self
 
     def collect(self) -> list[list[bytes]]:
@@ -42,7 +43,7 @@ class ScriptedJob:
         assert self.go.wait(20)
         if self.error is not None:
             raise self.error
-        return [[outcome_of(WriteOrder.from_bytes(o)).to_bytes()] for o in self.orders]
+        return [[outcome_of(WriteOrder.from_bytes(data)).to_bytes()] for _, data in self.orders]
 
 
 class ScriptedContext:
@@ -57,7 +58,7 @@ class ScriptedContext:
         assert not interruptOnCancel
         self.groups[threading.get_ident()] = group
 
-    def parallelize(self, orders: list[bytes], partitions: int) -> ScriptedJob:
+    def parallelize(self, orders: list[PackedOrder], partitions: int) -> ScriptedJob:
         return ScriptedJob(self, orders, partitions)
 
     def cancelJobGroup(self, group: str) -> None:
@@ -87,7 +88,8 @@ class Call:
 
     def _run(self, dispatcher: SparkDispatcher, orders: list[WriteOrder], is_small: bool) -> None:
         try:
-            self.outcomes = dispatcher.run(orders, self.control, is_small=is_small, progressed=lambda _n: None)
+            answers = dispatcher.run(orders, self.control, is_small=is_small, progressed=lambda _n: None)
+            self.outcomes = [WriteOutcome.from_bytes(data) for data in answers]
         except (LeaseLost, SplitFailed) as error:
             self.error = error
 

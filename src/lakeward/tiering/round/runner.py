@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kind of work that brings a side up to date: rounds."""
+
+from __future__ import annotations
+
+from lakeward.model.clock import Clock
+from lakeward.model.side import TIER
+from lakeward.tiering.plugins import PluginCache
+from lakeward.tiering.round.order import WriteOrder
+from lakeward.tiering.round.round import Round
+from lakeward.tiering.task.write import write_splits
+from lakeward.tiering.work import JobWorld, RoundEnd, Work, WorkRunner
+
+
+class TierRunner(WorkRunner):
+    kind = TIER
+
+    def run(self, work: Work, world: JobWorld) -> RoundEnd:
+        return Round(
+            world=world, handed=work.handed, owner=work.owner, control=work.control, round_id=work.round_id
+        ).run()
+
+    def run_order(self, data: bytes, plugins: PluginCache, clock: Clock, attempt: int) -> list[bytes]:
+        return [o.to_bytes() for o in write_splits(WriteOrder.from_bytes(data), plugins, clock, attempt)]

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Spark maps over: an order of any kind of work becomes its outcomes, in an executor's Python process."""
+
+from __future__ import annotations
+
+from lakeward.model.clock import SystemClock
+from lakeward.model.side import WorkKind
+from lakeward.tiering.kinds import load_runner
+from lakeward.tiering.plugins import PluginCache
+from lakeward.tiering.task.heap import keep_freed_memory, keep_loaded
+
+PackedOrder = tuple[WorkKind, bytes]
+
+_plugins = PluginCache()
+"""One per Python worker: Spark keeps workers alive between jobs, so connections are made once."""
+
+
+def run_order(order: PackedOrder) -> list[bytes]:
+    keep_freed_memory()
+    kind, data = order
+    outcomes = load_runner(kind).run_order(data, _plugins, SystemClock(), _task_attempt())
+    keep_loaded()  # after an order: now every module that one needs is there
+    return outcomes
+
+
+def _task_attempt() -> int:
+    """Spark's own number of this attempt, unique in the application: two attempts never write the same file."""
+    try:
+        from pyspark import TaskContext
+    except ModuleNotFoundError:
+        return 0
+    context = TaskContext.get()
+    return 0 if context is None else int(context.taskAttemptId())

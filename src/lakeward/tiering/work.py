@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plug point for kinds of work: what a job hands to one, what all work of a job shares, how work ends."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lakeward.model.clock import Clock
+from lakeward.model.ids import RoundId
+from lakeward.model.round import RoundOwner
+from lakeward.model.side import WorkKind
+from lakeward.protocol.heartbeat import HandedOut, TableFailed, TableFinished
+from lakeward.spi.hot import HotPlugin
+from lakeward.tiering.job.dispatch import Dispatcher
+from lakeward.tiering.job.options import TieringOptions
+from lakeward.tiering.plugins import PluginCache
+from lakeward.tiering.round.control import RoundControl
+
+RoundEnd = TableFinished | TableFailed
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobWorld:
+    """What all work of a job shares."""
+
+    hot: HotPlugin
+    plugins: PluginCache
+    dispatcher: Dispatcher
+    clock: Clock
+    options: TieringOptions
+    check_location: Callable[[str, str], None] = lambda _lake, _location: None
+    """Refuses a lake that this job's executors cannot reach."""
+
+
+@dataclass(kw_only=True)
+class Work:
+    """One piece of work: a kind of it, on one side of a table, under one lease."""
+
+    handed: HandedOut
+    owner: RoundOwner
+    round_id: RoundId
+    control: RoundControl
+
+    def __str__(self) -> str:
+        return f"{self.handed.kind} of {self.handed.path} ({self.handed.side})"
+
+
+class WorkRunner(ABC):
+    """Runs one kind of work. Has no state of its own: made anew in each process, driver or executor."""
+
+    kind: WorkKind
+
+    @abstractmethod
+    def run(self, work: Work, world: JobWorld) -> RoundEnd:
+        """Called on the driver, in a thread of its own; blocks until the work is over. Never raises: how it ended goes
+        to the coordinator. A crash leaves the lease, which ends by itself, and files, which are orphan removal's."""
+
+    @abstractmethod
+    def run_order(self, data: bytes, plugins: PluginCache, clock: Clock, attempt: int) -> list[bytes]:
+        """Called in an executor with one of the orders that `run` gave to the dispatcher; returns outcomes as bytes
+        that `run` reads. Never raises: an exception would reach the driver as text only. May be called twice for one
+        order, at the same time too; `attempt` is never the same."""
