@@ -70,7 +70,8 @@ class Actor:
         self.took_effect = False
         """Known from the step that was played: its snapshot may have been expired since."""
 
-        self.handed = stage.hand_out(self.job, self.instance)
+        # Asked for when the round plans: a trace plays other things in between, and what is asked may be weakened.
+        self.handed = replace(stage.hand_out(self.job, self.instance), committed=None)
         self._at: Fault | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 

@@ -5,6 +5,7 @@ lake while it holds the lock."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from lakeward.coordinator.desk import Desk
 from lakeward.coordinator.kinds import KINDS
@@ -27,13 +28,14 @@ from lakeward.coordinator.state.readleases import ReadLeases
 from lakeward.coordinator.state.registry import Registry
 from lakeward.coordinator.state.statestore import StateStore
 from lakeward.coordinator.upkeep import Upkeep
+from lakeward.errors import TableNotFound
 from lakeward.model.clock import Clock
 from lakeward.model.ids import LeaseId, RoundId, SnapshotId, TableId
 from lakeward.model.intent import Intent
 from lakeward.model.side import DEFAULT_SIDE, TIER, SideId, SideName, WorkKind
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
-from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
+from lakeward.protocol.heartbeat import HandedOut, HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
 from lakeward.protocol.operate import (
     AdmissionAnswer,
     AdmissionQuery,
@@ -111,7 +113,15 @@ class Coordinator:
 
     # ---- jobs ----
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
-        return self.desk.heartbeat(request)
+        answer = self.desk.heartbeat(request)
+        return replace(answer, tables=tuple(map(self._with_committed, answer.tables)))
+
+    def _with_committed(self, handed: HandedOut) -> HandedOut:
+        """With what the job would ask for next. A table that was dropped this moment is for the round to find."""
+        try:
+            return replace(handed, committed=self.commits.committed(handed.path, handed.side))
+        except TableNotFound:
+            return handed
 
     def check_lease(self, check: LeaseCheck) -> LeaseVerdict:
         return self.expiry.grant(check, self.desk.check_lease(check))
@@ -120,7 +130,8 @@ class Coordinator:
         return self.commits.committed(path, side)
 
     def commit(self, report: CommitReport) -> CommitAnswer:
-        return self.commits.commit(report)
+        answer = self.commits.commit(report)
+        return answer if report.finished is None else self.desk.finish(report, report.finished, answer)
 
     def knows_round(self, table_id: TableId, round_id: RoundId, side: SideName = DEFAULT_SIDE) -> bool:
         return self.commits.knows_round(SideId(table_id, side), round_id)

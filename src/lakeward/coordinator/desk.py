@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lakeward.coordinator.kinds.kind import Kind
 from lakeward.coordinator.schedule.estimate import RoundSample
 from lakeward.coordinator.schedule.schedule import Schedule
@@ -13,6 +15,7 @@ from lakeward.coordinator.state.work import Lease, Work
 from lakeward.model.ids import InstanceId, JobName, RoundId
 from lakeward.model.round import RoundPhases, RoundResult
 from lakeward.model.side import SideId
+from lakeward.protocol.commit import CommitAnswer, CommitReport
 from lakeward.protocol.heartbeat import (
     HandedOut,
     HeartbeatAnswer,
@@ -54,6 +57,16 @@ class Desk:
                 tables=tuple(tables),
                 next_beat_ms=self._next_beat_ms(job, request.room - len(tables)),
             )
+
+    def finish(self, report: CommitReport, finished: TableFinished, answer: CommitAnswer) -> CommitAnswer:
+        """The end of a round whose commit has been recorded: as a heartbeat would tell it, in the commit's own call."""
+        with self._board.change():
+            job = self._board.jobs.get(report.job)
+            if job is None or job.instance != report.instance:
+                return answer
+            verdict = self._end(HeartbeatRequest(job=report.job, instance=report.instance), finished)
+            is_finished = verdict.verdict is Verdict.OK
+            return replace(answer, is_finished=is_finished, next_beat_ms=self._next_beat_ms(job, 1))
 
     def _register(self, request: HeartbeatRequest) -> JobRecord:
         board = self._board

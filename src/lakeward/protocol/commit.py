@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job tells the coordinator after the lake has it, and what the coordinator knows of the lake."""
+"""What a job tells the coordinator after the lake has it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, SnapshotId, TableId
 from lakeward.model.ledger import LedgerKind
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.side import DEFAULT_SIDE, TIER, SideName, WorkKind
+from lakeward.protocol.committed import Committed as Committed
+from lakeward.protocol.heartbeat import TableFinished
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,21 +47,17 @@ class CommitReport:
     work: WorkKind = TIER
     """Work of another kind adds no offsets: it is remembered as known, with the figures of the lake after it."""
 
+    finished: TableFinished | None = None
+    """The round's end, where its commit was the last thing to tell: recorded after the commit, in the same call."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class CommitAnswer:
-    """`first`: false when this round had been reported before."""
+    """`first`: false when this round had been reported before. `is_finished`: the report's end is recorded too, and
+    no heartbeat need tell it; false from a peer that takes none with a commit. `next_beat_ms`: how soon this job may be
+    handed something."""
 
     first: bool
     offsets: OffsetMap
-
-
-@dataclass(frozen=True, kw_only=True)
-class Committed:
-    """`token`: the newest round that the lake has."""
-
-    table_id: TableId
-    offsets: OffsetMap = field(default_factory=OffsetMap)
-    token: str | None = field(default=None, metadata={"was": "round_id"})
-    generation: int = 0
-    side: SideName = DEFAULT_SIDE
+    is_finished: bool = False
+    next_beat_ms: int = 0

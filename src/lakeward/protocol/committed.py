@@ -5,15 +5,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lakeward.model.ids import NO_EPOCH, Epoch, RoundId, TableId
+from lakeward.model.ids import TableId
 from lakeward.model.offsets import OffsetMap
+from lakeward.model.side import DEFAULT_SIDE, SideName
 
 
 @dataclass(frozen=True, kw_only=True)
 class Committed:
+    """`token`: the newest round that the lake has. `resync`: an operator accepted the lake as it is, and the next round
+    brings it up to date from there."""
+
     table_id: TableId
     offsets: OffsetMap = field(default_factory=OffsetMap)
-    round_id: RoundId | None = None
+    token: str | None = field(default=None, metadata={"was": "round_id"})
     generation: int = 0
-    epoch: Epoch = NO_EPOCH
+    side: SideName = DEFAULT_SIDE
     resync: bool = False

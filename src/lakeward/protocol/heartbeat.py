@@ -12,6 +12,7 @@ from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, SnapshotId, 
 from lakeward.model.round import RoundResult
 from lakeward.model.side import DEFAULT_SIDE, TIER, SideName, WorkKind
 from lakeward.model.table import TablePath
+from lakeward.protocol.committed import Committed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +129,8 @@ class HandedOut:
     generation: int = 0
     side: SideName = DEFAULT_SIDE
     kind: WorkKind = TIER
+    committed: Committed | None = None
+    """What the coordinator knew of the lake when it handed this out; None from one that wants to be asked."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,6 +42,14 @@ class KvSnapshot:
     """False (Fluss): rows carry no offset of their own."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class FrozenTable:
+    """A table's log bounds, and the table as it was loaded after: no batch below the ends has a newer schema."""
+
+    table: TableInfo
+    bounds: Mapping[Bucket, LogBounds]
+
+
 class HotStore(ABC):
     """Reads of a hot store. Safe to use from several threads; rebuilt on executors from `HotPlugin.options`."""
 
@@ -62,6 +70,12 @@ class HotStore(ABC):
 
         Called once per plan; may block for an fsync. Safe to repeat; each answer's ends are at or above the last one's.
         """
+
+    def freeze_table(self, path: TablePath) -> FrozenTable:
+        """`freeze` of the table of that name, then the table with its newest schema: what a plan begins with. Raises
+        `TableNotFound`, `ServerUnavailable`."""
+        bounds = self.freeze(self.load_table(path))
+        return FrozenTable(table=self.load_table(path), bounds=bounds)
 
     @abstractmethod
     def read_log(

@@ -35,6 +35,7 @@ class Commits:
                 offsets=side.committed,
                 token=side.token,
                 generation=side.generation,
+                resync=side.resync is not None,
             )
 
     def knows_round(self, side: SideId, round_id: RoundId) -> bool:

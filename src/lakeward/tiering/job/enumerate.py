@@ -76,14 +76,14 @@ class Enumerator:
 
     # ---- what others call ----------------------------------------------------------------------------------------
     def end(self, work: Work, end: RoundEnd) -> None:
-        """A round is over: told at once, not on the next tick."""
+        """A round is over: told at once, not on the next tick. One that was told with its commit waits for the tick,
+        unless there is something to be had sooner."""
+        next_ms = work.control.told_next_ms
         with self._changed:
             self._works.pop(work.round_id, None)
-            if isinstance(end, TableFinished):
-                self._finished.append(end)
-            else:
-                self._failed.append(end)
-            self._is_dirty = True
+            if next_ms is None:
+                (self._finished if isinstance(end, TableFinished) else self._failed).append(end)  # type: ignore[arg-type]
+            self._is_dirty = self._is_dirty or next_ms is None or next_ms < 1000 * self.interval_s
             self._changed.notify_all()
         self.on_end(end)
 

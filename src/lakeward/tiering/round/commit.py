@@ -31,8 +31,8 @@ from lakeward.model.ledger import LedgerKind
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.round import LakeBase, RoundOwner, RoundPlan
 from lakeward.model.side import DEFAULT_SIDE, SideName
-from lakeward.protocol.commit import CommitReport, CommittedRange
-from lakeward.protocol.heartbeat import LeaseCheck
+from lakeward.protocol.commit import CommitAnswer, CommitReport, CommittedRange
+from lakeward.protocol.heartbeat import LeaseCheck, TableFinished
 from lakeward.spi.coordinator import CoordinatorClient
 from lakeward.spi.lake import (
     CommitProperties,
@@ -234,17 +234,20 @@ class RoundCommit:
             )
 
     # ---- the coordinator -------------------------------------------------------------------------------------------
-    def report(self, landed: Landed) -> None:
-        """Tells the coordinator what the lake holds. Idempotent; insists, as the lake has it already.
+    def report(self, landed: Landed, finished: TableFinished | None = None) -> CommitAnswer:
+        """Tells the coordinator what the lake holds, and the round's end with it. Idempotent; insists, as the lake has
+        it already.
 
         A ledger that does not end where the round began (an old database) adopts the lake's state instead."""
         fault_point("round.before-coordinator-commit", table=self._table, round_id=self.plan.round_id)
-        report = self._report(landed)
+        report = replace(self._report(landed), finished=finished)
         try:
-            self._insist(lambda: self.coordinator.commit(report))
+            answer = self._insist(lambda: self.coordinator.commit(report))
         except LedgerGap:
-            self._insist(lambda: self.coordinator.commit(replace(report, ranges=(), kind=LedgerKind.ADOPTED)))
+            adopted = replace(report, ranges=(), kind=LedgerKind.ADOPTED)
+            answer = self._insist(lambda: self.coordinator.commit(adopted))
         fault_point("round.after-coordinator-commit", table=self._table, round_id=self.plan.round_id)
+        return answer
 
     def with_totals(self, landed: Landed) -> Landed:
         """Figures for metrics, from the commit's answer where it told them; a lake that fails to give them fails

@@ -25,6 +25,7 @@ class RoundControl:
         self._given_back = False
         self._is_leaving = False
         self.forced = False
+        self.told_next_ms: int | None = None
         self.progress = Progress()
 
     @property
@@ -82,6 +83,10 @@ class RoundControl:
         else:
             threading.Event().wait(seconds)
         return not self._is_leaving
+
+    def note_told(self, next_beat_ms: int) -> None:
+        """The coordinator has the round's end already; it has something for this job in so many milliseconds."""
+        self.told_next_ms = next_beat_ms
 
     def show(self, **changes: object) -> None:
         self.progress = replace(self.progress, **changes)  # type: ignore[arg-type]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The calls around a plan: reconcile, freeze the log ends, take KV snapshots, load the schema, then plan (pure)."""
+"""The calls around a plan: freeze the log ends and load the schema, reconcile, take KV snapshots, then plan (pure)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from lakeward.model.change import ChangeType
 from lakeward.model.clock import Clock
 from lakeward.model.ids import RoundId
 from lakeward.model.offsets import OffsetRange
-from lakeward.model.round import LakeBase, RoundOwner, RoundPlan
+from lakeward.model.round import RoundOwner, RoundPlan
 from lakeward.model.table import TableInfo
 from lakeward.protocol.heartbeat import HandedOut
-from lakeward.spi.hot import HotPlugin, HotStore, KvSnapshot
+from lakeward.spi.hot import FrozenTable, HotPlugin, HotStore, KvSnapshot
 from lakeward.spi.lake import LakeStorage
 from lakeward.tiering.round.plan import Align, PlanOptions, keep_cut, plan_bytes, plan_gaps, plan_round, plan_snapshots
-from lakeward.tiering.round.reconcile import reconcile, reconcile_resync
+from lakeward.tiering.round.reconcile import Agreement, Reconciliation, adoption, reconcile, reconcile_resync
+
+TO_BE_TAKEN = "to be taken"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +30,7 @@ class Ground:
 
     plan: RoundPlan
     frozen_at_ms: int
+    agreement: Agreement = Agreement.AGREED
     bytes_waiting: int = 0
     gaps: dict[Bucket, OffsetRange] = field(default_factory=dict)
     is_resync: bool = False
@@ -35,39 +38,53 @@ class Ground:
 
 @dataclass(kw_only=True)
 class Planner:
-    """Plans one round. `release` gives KV snapshots back; they are leased under the round's id."""
+    """Plans one round. `release` gives KV snapshots back; they are leased under the round's id.
+
+    `is_dry`: the same plan without a trace: a lake that is ahead is not adopted, KV snapshots are not taken but stand
+    where they would, at the log's end."""
 
     world_hot: HotPlugin
     handed: HandedOut
     owner: RoundOwner
     round_id: RoundId
     clock: Clock
+    is_dry: bool = False
     _leased: TableInfo | None = None
 
     def prepare(self, lake_of: Callable[[TableInfo], LakeStorage], target_bytes: int) -> Ground:
         """Raises what reconcile and `plan_round` raise, `TableNotFound` when the table was dropped and made anew."""
-        store = self.world_hot.store()
-        table = self._load_table(store)
-        lake = lake_of(table)
-        base, resync = self._reconcile(table, lake)
+        store, frozen_at_ms = self.world_hot.store(), self.clock.now_ms()
+        frozen = self._freeze(store)
+        lake = lake_of(frozen.table)
+        found = self._reconcile(frozen.table, lake)
+        if any(found.base.offsets.get(bucket, 0) > log.end for bucket, log in frozen.bounds.items()):
+            frozen = self._freeze(store)  # another's round landed since: its ends are below the log's of now
         options = PlanOptions(
-            target_bytes=target_bytes, one_writer_per_bucket=lake.capabilities.one_writer_per_bucket, resync=resync
+            target_bytes=target_bytes,
+            one_writer_per_bucket=lake.capabilities.one_writer_per_bucket,
+            resync=found.resync,
         )
-        return self._plan(store, table, base, options)
+        return self._plan(store, frozen, found, options, frozen_at_ms)
 
-    def _reconcile(self, table: TableInfo, lake: LakeStorage) -> tuple[LakeBase, bool]:
+    def _reconcile(self, table: TableInfo, lake: LakeStorage) -> Reconciliation:
         reader, coordinator = lake.open_reader(table), self.world_hot.coordinator()
         if self.handed.resync:
-            return reconcile_resync(table, reader, coordinator, self.owner, self.handed.generation)
-        return reconcile(table, reader, coordinator, self.owner), False
+            found = reconcile_resync(reader, self.handed.generation)
+        else:
+            found = reconcile(table, reader, self.handed.committed or coordinator.committed(table.path))
+        is_told = found.agreement is Agreement.AGREED or (found.base.token is None and not self.handed.resync)
+        if not is_told and not self.is_dry:
+            coordinator.commit(adoption(table, found.base, self.owner, self.handed.side))
+        return found
 
-    def _plan(self, store: HotStore, table: TableInfo, base: LakeBase, options: PlanOptions) -> Ground:
-        frozen_at_ms = self.clock.now_ms()
-        bounds = store.freeze(table)
-        snapshots = self._take_snapshots(store, table, plan_snapshots(table, base, bounds, options))
-        if snapshots:
-            bounds = store.freeze(table)  # ends at or above what the snapshots stand for
-        table = self._load_table(store)  # after the ends are frozen: no batch below them has a newer schema
+    def _plan(
+        self, store: HotStore, frozen: FrozenTable, found: Reconciliation, options: PlanOptions, frozen_at_ms: int
+    ) -> Ground:
+        base, needed = found.base, plan_snapshots(frozen.table, found.base, frozen.bounds, options)
+        snapshots = self._take_snapshots(store, frozen, needed)
+        if snapshots and not self.is_dry:
+            frozen = self._freeze(store)  # ends at or above what the snapshots stand for
+        table, bounds = frozen.table, frozen.bounds
         plan = plan_round(
             round_id=self.round_id,
             table=table,
@@ -81,24 +98,28 @@ class Planner:
         return Ground(
             plan=plan,
             frozen_at_ms=frozen_at_ms,
+            agreement=found.agreement,
             bytes_waiting=plan_bytes(plan, bounds, snapshots),
             gaps=plan_gaps(plan, bounds),
             is_resync=options.resync,
         )
 
-    def _load_table(self, store: HotStore) -> TableInfo:
-        table = store.load_table(self.handed.path)
-        if table.table_id != self.handed.table_id:
+    def _freeze(self, store: HotStore) -> FrozenTable:
+        frozen = store.freeze_table(self.handed.path)
+        if frozen.table.table_id != self.handed.table_id:
             raise TableNotFound(table=f"{self.handed.path} with id {self.handed.table_id}")
-        return table
+        return frozen
 
     def _take_snapshots(
-        self, store: HotStore, table: TableInfo, buckets: tuple[Bucket, ...]
+        self, store: HotStore, frozen: FrozenTable, buckets: tuple[Bucket, ...]
     ) -> dict[Bucket, KvSnapshot]:
+        if self.is_dry:
+            ends = {b: frozen.bounds[b].end for b in buckets}
+            return {b: KvSnapshot(bucket=b, snapshot_id=TO_BE_TAKEN, log_offset=end) for b, end in ends.items() if end}
         found: dict[Bucket, KvSnapshot] = {}
         for bucket in buckets:
-            self._leased = table
-            snapshot = store.take_snapshot(table, bucket, self.round_id)
+            self._leased = frozen.table
+            snapshot = store.take_snapshot(frozen.table, bucket, self.round_id)
             if snapshot is not None:
                 found[bucket] = snapshot
         return found

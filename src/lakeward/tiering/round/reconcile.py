@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reconcile: what the lake holds against what the coordinator recorded, before anything is planned. Pure but for the
-calls.
-"""
+"""Reconcile: what the lake holds against what the coordinator recorded, before anything is planned."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 from lakeward.errors import LakeBehind, TableNotFound
@@ -14,7 +13,6 @@ from lakeward.model.round import LakeBase, RoundOwner
 from lakeward.model.side import DEFAULT_SIDE, SideName
 from lakeward.model.table import TableInfo
 from lakeward.protocol.commit import CommitReport, Committed
-from lakeward.spi.coordinator import CoordinatorClient
 from lakeward.spi.lake import LakeReader
 
 
@@ -58,25 +56,29 @@ def adoption(table: TableInfo, base: LakeBase, owner: RoundOwner, side: SideName
     )
 
 
-def reconcile(table: TableInfo, reader: LakeReader, coordinator: CoordinatorClient, owner: RoundOwner) -> LakeBase:
-    """The ground to plan on. A lake that is ahead is adopted, never redone.
+@dataclass(frozen=True, kw_only=True)
+class Reconciliation:
+    """Where the lake stands, whether the coordinator must be told so first, and whether a resync is still to do."""
+
+    base: LakeBase
+    agreement: Agreement
+    resync: bool = False
+
+
+def reconcile(table: TableInfo, reader: LakeReader, committed: Committed) -> Reconciliation:
+    """The ground to plan on. A lake that is ahead is adopted by the caller, never redone. `committed` is from before
+    the lake is read here: it may only fall behind meanwhile.
 
     Raises `LakeBehind`, and what `LakeReader.load_base` raises (`LakeRolledBack`, `LakeForeign`, `LakeTampered`)."""
-    committed = coordinator.committed(table.path)  # before the lake is read: it may only fall behind meanwhile
     base = reader.load_base()
-    if compare(table, base, committed) is Agreement.LAKE_AHEAD and base.token is not None:
-        coordinator.commit(adoption(table, base, owner))
-    return base
+    return Reconciliation(base=base, agreement=compare(table, base, committed))
 
 
-def reconcile_resync(
-    table: TableInfo, reader: LakeReader, coordinator: CoordinatorClient, owner: RoundOwner, generation: int
-) -> tuple[LakeBase, bool]:
-    """(ground, whether the resync is still to do). The lake is taken as it is, whatever was recorded.
+def reconcile_resync(reader: LakeReader, generation: int) -> Reconciliation:
+    """The lake is taken as it is, whatever was recorded.
 
     A lake that has the new generation already is a resync that landed before its report did: adopted."""
     base = reader.load_base_as_is()
     if base.generation < generation:
-        return base, True
-    coordinator.commit(adoption(table, base, owner))
-    return base, False
+        return Reconciliation(base=base, agreement=Agreement.AGREED, resync=True)
+    return Reconciliation(base=base, agreement=Agreement.LAKE_AHEAD)

@@ -99,9 +99,9 @@ class Round:
             kept = self._write(ground, order, committer)
             if not kept.outcomes:
                 return self._nothing_kept(kept)
-            landed = self._commit(ground, kept, committer, started)
+            commit, landed = self._commit(ground, kept, committer, started)
             is_committed = True
-            return self._landed(ground, kept, landed)
+            return self._tell(commit, landed, self._landed(ground, kept, landed))
         finally:
             if not is_committed:
                 self._abandon()
@@ -125,7 +125,9 @@ class Round:
         self.control.check()
         return keep_prefix(ground.plan.splits, outcomes.values())
 
-    def _commit(self, ground: Ground, kept: Kept, committer: LakeCommitter, started: float) -> Landed:
+    def _commit(
+        self, ground: Ground, kept: Kept, committer: LakeCommitter, started: float
+    ) -> tuple[RoundCommit, Landed]:
         self.control.show(phase="commit")
         clock = self.world.clock
         began = clock.monotonic()
@@ -153,10 +155,16 @@ class Round:
                 self._adopt(ground)
             raise
         landed = commit.with_totals(landed)
-        commit.report(landed)
         seconds = clock.monotonic() - began
         self.phases = replace(self.phases, resolve_s=landed.resolve_s, commit_s=max(0.0, seconds - landed.resolve_s))
-        return landed
+        return commit, landed
+
+    def _tell(self, commit: RoundCommit, landed: Landed, end: RoundEnd) -> RoundEnd:
+        """The coordinator's part of the commit, with the round's end where there is nothing more to say."""
+        answer = commit.report(landed, end if isinstance(end, TableFinished) else None)
+        if answer.is_finished:
+            self.control.note_told(answer.next_beat_ms)
+        return end
 
     def _patiently(self, call: Callable[[], T]) -> T:
         """A server that restarts costs a pause, not the round; calls before the commit are all safe to repeat."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from lakeward.model.split import LogSplit
 from lakeward.tiering.round.explain import explain
 from tests.unit.tiering.world import World, make_table
 
@@ -24,3 +25,13 @@ def test_the_plan_is_shown_and_nothing_is_taken() -> None:
         .lines()[-1]
         .startswith("no new offsets")
     )
+
+
+def test_cuts_fall_where_the_rounds_do() -> None:
+    """A -U and its +U stay together, as in the round."""
+    world = World(make_table("id BIGINT NOT NULL", "name STRING", key=("id",)))
+    world.store.upsert([{"id": 1, "name": "a"}, {"id": 2, "name": "b"}])
+    world.run()
+    world.store.upsert([{"id": 1, "name": "c"}, {"id": 2, "name": "d"}])
+    shown = explain(world.shared.hot, world.table.path, plugins=world.shared.plugins, target_bytes=10)
+    assert [str(split.range) for split in shown.plan.splits if isinstance(split, LogSplit)] == ["[2, 4)", "[4, 6)"]

@@ -16,7 +16,7 @@ from lakeward.model.schema import OFFSET
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.codec import decode
 from lakeward.protocol.flight import Act, ActionRequest, Read, Ticket, log_ticket
-from lakeward.spi.hot import HotStore, KvSnapshot, LogBounds
+from lakeward.spi.hot import FrozenTable, HotStore, KvSnapshot, LogBounds
 
 
 class EmbeddedStoreClient(HotStore):
@@ -37,6 +37,12 @@ class EmbeddedStoreClient(HotStore):
 
     def freeze(self, table: TableInfo) -> Mapping[Bucket, LogBounds]:
         return self._bounds(Act.FREEZE, table)
+
+    def freeze_table(self, path: TablePath) -> FrozenTable:
+        """One call; a server that does not yet send the table with the bounds is asked for it."""
+        answer = self.connection.act(Act.FREEZE, ActionRequest(table=path))
+        table = TableInfo.from_json(answer["table"]) if "table" in answer else self.load_table(path)
+        return FrozenTable(table=table, bounds=_bounds_of(answer))
 
     def bounds(self, table: TableInfo) -> Mapping[Bucket, LogBounds]:
         """Like `freeze`, without forcing anything to disk."""
@@ -95,5 +101,8 @@ class EmbeddedStoreClient(HotStore):
         return self.connection.act(action, request)
 
     def _bounds(self, action: Act, table: TableInfo) -> Mapping[Bucket, LogBounds]:
-        bounds = self._act(action, table)["bounds"]
-        return {Bucket.parse(bucket): decode(LogBounds, body) for bucket, body in bounds.items()}
+        return _bounds_of(self._act(action, table))
+
+
+def _bounds_of(answer: Mapping[str, Any]) -> dict[Bucket, LogBounds]:
+    return {Bucket.parse(bucket): decode(LogBounds, body) for bucket, body in answer["bounds"].items()}

@@ -56,7 +56,8 @@ def _bounds(engine: Engine, request: ActionRequest) -> Any:
 
 
 def _freeze(engine: Engine, request: ActionRequest) -> Any:
-    return {"bounds": engine.bounds(_table(engine, request), sync=True)}
+    bounds = engine.bounds(_table(engine, request), sync=True)
+    return {"bounds": bounds, "table": _table(engine, request)}  # loaded after: no batch below the ends is newer
 
 
 def _offset_at(engine: Engine, request: ActionRequest) -> Any:
@@ -80,7 +81,7 @@ ACTIONS: dict[Act, Answerer] = {
     Act.LOAD_TABLE: Answerer(Role.READ, "a table with its newest schema", _load_table),
     Act.LIST_TABLES: Answerer(Role.READ, "every table's path", _list_tables),
     Act.BOUNDS: Answerer(Role.READ, "log bounds of every bucket", _bounds),
-    Act.FREEZE: Answerer(Role.READ, "log bounds after an fsync", _freeze),
+    Act.FREEZE: Answerer(Role.READ, "log bounds after an fsync, and the table", _freeze),
     Act.OFFSET_AT: Answerer(Role.READ, "first offset at or after a time", _offset_at),
     Act.TAKE_SNAPSHOT: Answerer(Role.READ, "a KV snapshot, leased to a holder", _take_snapshot),
     Act.RELEASE_SNAPSHOTS: Answerer(Role.READ, "gives a holder's snapshots back", _release_snapshots),
