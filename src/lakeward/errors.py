@@ -1,23 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every error Lakeward raises, in one tree. Imports nothing of ours.
 
-    LakewardError ├── InvalidInput                what a person or program handed in is wrong; nothing was changed │
-    ├── InvalidConfig           UnknownOption, InvalidOptionValue │   ├── InvalidTable, UnsupportedType,
-    UnsupportedBucketKey, InvalidAlter │   ├── InvalidRows             row, column, reason │   ├── InvalidRequest
-    malformed HTTP, Flight or plan input │   └── SparkUnsupported, JavaNotFound, UnsafeLake ├── NotFound
-    TableNotFound, SideNotFound, PartitionNotFound, SnapshotGone, OffsetOutOfRange, PluginNotFound
-    ├── AlreadyExists               TableAlreadyExists, LakeMismatch, LakeNotEmpty ├──
-    Refused                     Unauthorized, Forbidden, IncompatibleVersion, InsecureBinding ├── HotStoreError
-    BucketStopped (BucketUnavailable), CorruptBatch, OutOfSequence, DiskFull, Overloaded, PartitionExpired, │
-    DataFolderLocked, DataFolderVersion, WritesPaused, SchemaChanged, │
-    LogTooShort, HotStoreBehind, LogRewritten, KvFailed, FlussError ├── CoordinatorError            FencedEpoch,
-    LeaseLost, UnknownWork, Superseded, LedgerGap, IllegalTransition, TableBusy ├── CommitError
-    CommitConflict, CommitUnknown ├── LakeError                   LakeUnavailable, LakeRolledBack, LakeBehind,
-    LakeForeign, LakeTampered, LakeOverlap, │                               LakeTableGone, LakeMetadataGone,
-    LakeHistoriesDiffer, LakeSchemaBroken, ReplacedRowMissing, RoundTooOld ├── Unavailable
-    ServerUnavailable, TimedOut, ReadTooFarAhead ├── SplitFailed                 a task returned an error that is not
-    one of ours ├── FaultInjected               a test asked for it └── RemoteError                 a peer sent a code
-    this version does not know
+    LakewardError
+    ├── InvalidInput                what a person or program handed in is wrong; nothing was changed
+    │   ├── InvalidConfig           UnknownOption, InvalidOptionValue
+    │   ├── InvalidTable, UnsupportedType, UnsupportedBucketKey, InvalidAlter
+    │   ├── InvalidRows             row, column, reason
+    │   ├── InvalidRequest          malformed HTTP, Flight or plan input
+    │   └── NotJson, SparkUnsupported, JavaNotFound, UnsafeLake
+    ├── NotFound                    TableNotFound, SideNotFound, PartitionNotFound, SnapshotGone, OffsetOutOfRange,
+    │                               PluginNotFound
+    ├── AlreadyExists               TableAlreadyExists, LakeMismatch, LakeNotEmpty
+    ├── Refused                     Unauthorized, Forbidden, ForeignCaller, IncompatibleVersion, InsecureBinding
+    ├── HotStoreError               BucketStopped (BucketUnavailable), CorruptBatch, OutOfSequence, DiskFull,
+    │                               Overloaded, PartitionExpired, DataFolderLocked, DataFolderVersion, UnsafePath,
+    │                               WritesPaused, SchemaChanged, LogTooShort, HotStoreBehind, LogRewritten,
+    │                               KvFailed, FlussError
+    ├── CoordinatorError            FencedEpoch, LeaseLost, UnknownWork, Superseded, LedgerGap, IllegalTransition,
+    │                               TableBusy
+    ├── CommitError                 CommitConflict, CommitUnknown
+    ├── LakeError                   LakeUnavailable, LakeRolledBack, LakeBehind, LakeForeign, LakeTampered, LakeOverlap,
+    │                               LakeTableGone, LakeMetadataGone, LakeHistoriesDiffer, LakeSchemaBroken,
+    │                               ReplacedRowMissing, RoundTooOld
+    ├── Unavailable                 ServerUnavailable, TimedOut, ReadTooFarAhead
+    ├── SplitFailed                 a task returned an error that is not one of ours
+    ├── FaultInjected               a test asked for it
+    └── RemoteError                 a peer sent a code this version does not know
 
 Constructors take facts as keywords and keep them as attributes. `code` is stable: it travels over HTTP, Flight and out
 of Spark tasks, and `from_wire` brings the same type back.
@@ -178,6 +186,14 @@ class InvalidRequest(InvalidInput):
     reason: str
 
 
+class NotJson(InvalidInput):
+    code = "not-json"
+    http_status = 415
+    template = "{what} wants Content-Type application/json, got {found!r}"
+    what: str
+    found: str
+
+
 class SparkUnsupported(InvalidInput):
     code = "spark-unsupported"
     template = "{what} is not supported: {reason}"
@@ -302,6 +318,13 @@ class Forbidden(Refused):
     needed: str
 
 
+class ForeignCaller(Refused):
+    code = "foreign-caller"
+    template = "{header} {value!r} is none of this server's names; if it should be, add it to server.allowed-hosts"
+    header: str
+    value: str
+
+
 class IncompatibleVersion(Refused):
     code = "incompatible-version"
     http_status = 426
@@ -403,6 +426,13 @@ class DataFolderVersion(HotStoreError):
     folder: str
     found: int
     known: int
+
+
+class UnsafePath(HotStoreError):
+    code = "unsafe-path"
+    template = "{path} does not lie in {folder}, or a link leads out of it: nothing there was touched"
+    path: str
+    folder: str
 
 
 class WritesPaused(HotStoreError):

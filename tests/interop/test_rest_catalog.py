@@ -205,7 +205,9 @@ def test_config_says_nothing_secret(guarded: Any) -> None:
 def test_bad_requests_are_refused_in_the_catalogs_own_form(
     served: Any, method: str, path: str, body: bytes, status: int
 ) -> None:
-    answer = httpx.request(method, f"{served.url}/v1/{path}", content=body)
+    answer = httpx.request(
+        method, f"{served.url}/v1/{path}", content=body, headers={"content-type": "application/json"}
+    )
     assert answer.status_code == status
     if method != "HEAD":
         error = answer.json()["error"]

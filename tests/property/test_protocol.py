@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 import lakeward.protocol
 from lakeward.errors import IncompatibleVersion, InvalidInput, InvalidRequest
 from lakeward.model.bucket import Bucket
-from lakeward.model.ids import Epoch, InstanceId, JobName, TableId
+from lakeward.model.ids import Epoch, Id, InstanceId, JobName, TableId
 from lakeward.model.intent import Intent
 from lakeward.model.ledger import LedgerEntry
 from lakeward.model.offsets import OffsetMap, OffsetRange
@@ -86,6 +86,8 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
         return st.dictionaries(values_of(arguments[0]), values_of(arguments[1]), max_size=2)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return st.sampled_from(list(kind))
+    if isinstance(kind, type) and issubclass(kind, Id):
+        return st.text("abc019", min_size=1, max_size=8).map(kind)
     assert dataclasses.is_dataclass(kind), f"no values of {kind} are known"
     return message(typing.cast(type, kind))
 

@@ -143,6 +143,14 @@ SERVER_ADVERTISED_HOST = _optional(
     "Host name under which clients and executors reach this server.",
     _S,
 )
+SERVER_ALLOWED_HOSTS = _option(
+    "server.allowed-hosts",
+    word_list(),
+    "",
+    "Names, with or without a port, that calls may give in Host, and other web pages in Origin. None: without tokens "
+    "this machine's own names, with tokens any Host; addresses always, pages of other servers never.",
+    _S,
+)
 SERVER_DATA_DIR = _option(
     "server.data-dir", path(), "lakeward-data", "Folder for logs, keys, state and the embedded catalog.", _S
 )

@@ -17,6 +17,7 @@ from typing import Any
 
 from lakeward.errors import InvalidInput, InvalidRequest
 from lakeward.model.bucket import Bucket
+from lakeward.model.ids import Id
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.side import SideName
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
@@ -77,6 +78,8 @@ def _decode(kind: Any, body: Any, where: str) -> Any:
         return OffsetRange(start, stop)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind(body)
+    if isinstance(kind, type) and issubclass(kind, Id):
+        return kind(_expect(str, body, where))
     if dataclasses.is_dataclass(kind):
         return _decode_dataclass(typing.cast(type, kind), body, where)
     if kind is float:
@@ -104,6 +107,8 @@ def _decode_key(kind: Any, key: str) -> Any:
     kind = getattr(kind, "__supertype__", kind)
     if kind in _TEXT:
         return kind.parse(key)
+    if isinstance(kind, type) and issubclass(kind, Id):
+        return kind(key)
     return int(key) if kind is int else key
 
 

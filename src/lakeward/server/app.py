@@ -33,7 +33,7 @@ def create_app(services: Services) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _plain)
     app.add_exception_handler(Exception, _unexpected)
-    app.add_middleware(RequestGate, max_body_bytes=services.max_body_bytes)
+    app.add_middleware(RequestGate, max_body_bytes=services.max_body_bytes, callers=services.callers)
     return app
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In front of every HTTP resource: refuses peers of an unfit protocol version and bodies over the limit."""
+"""In front of every HTTP resource: refuses foreign pages, peers of an unfit protocol version, bodies over the limit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lakeward.errors import InvalidRequest, LakewardError, to_wire
+from lakeward.protocol.routes import ICEBERG
 from lakeward.protocol.version import PROTOCOL, PROTOCOL_HEADER, check_peer
+from lakeward.server.callers import Callers
 
 BODY_TOO_LARGE = 413
 
@@ -18,28 +20,29 @@ class RequestGate:
     none).
     """
 
-    def __init__(self, app: ASGIApp, max_body_bytes: int) -> None:
-        self.app, self.max_body_bytes = app, max_body_bytes
+    def __init__(self, app: ASGIApp, max_body_bytes: int, callers: Callers) -> None:
+        self.app, self.max_body_bytes, self.callers = app, max_body_bytes, callers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        refusal = self._refusal(headers)
+        refusal = self._refusal(scope["method"], scope["path"], headers)
         if refusal is not None:
             await refusal(scope, receive, _stamped(send))
             return
         await self.app(scope, self._counted(receive), _stamped(send))
 
-    def _refusal(self, headers: Headers) -> JSONResponse | None:
+    def _refusal(self, method: str, path: str, headers: Headers) -> JSONResponse | None:
         try:
+            self.callers.check(method, path, headers)
             check_peer("the client", headers.get(PROTOCOL_HEADER))
         except LakewardError as error:
-            return JSONResponse(to_wire(error), status_code=error.http_status)
+            return refuse(path, error)
         announced = headers.get("content-length", "")
         if announced.isdigit() and int(announced) > self.max_body_bytes:
-            return JSONResponse(to_wire(self._too_large(f"{announced} bytes")), status_code=BODY_TOO_LARGE)
+            return refuse(path, self._too_large(f"{announced} bytes"), BODY_TOO_LARGE)
         return None
 
     def _too_large(self, size: str) -> InvalidRequest:
@@ -57,6 +60,15 @@ class RequestGate:
             return message
 
         return counted
+
+
+def refuse(path: str, error: LakewardError, status: int | None = None) -> JSONResponse:
+    """In the form that callers of this path read."""
+    code = status or error.http_status
+    if path.startswith(f"{ICEBERG}/"):
+        body = {"error": {"message": str(error), "type": type(error).__name__, "code": code}}
+        return JSONResponse(body, status_code=code)
+    return JSONResponse(to_wire(error), status_code=code)
 
 
 def _stamped(send: Send) -> Send:

@@ -106,6 +106,7 @@ class LakewardServer:
             clock=clock,
             ready=lambda: self._ready,
             lakes=lakes,
+            callers=self.settings.callers,
             max_body_bytes=self.config.get(options.SERVER_HTTP_MAX_BODY),
             background=lambda: [t.heartbeat() for t in (*store.upkeep.threads, *coordinator.upkeep.threads, sampler)],
         )

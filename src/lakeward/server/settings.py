@@ -12,6 +12,7 @@ from lakeward.errors import InvalidConfig
 from lakeward.hot.embedded.serve.service import TlsPair
 from lakeward.protocol.auth import TokenSet
 from lakeward.server.auth import check_binding
+from lakeward.server.callers import Callers
 
 _WILDCARDS = ("0.0.0.0", "::", "")  # noqa: S104 - names them, binds to none
 
@@ -35,6 +36,7 @@ class ServerSettings:
     advertised_host: str
     tokens: TokenSet
     tls: Tls | None
+    callers: Callers
     data: Path
 
     @classmethod
@@ -42,14 +44,18 @@ class ServerSettings:
         """Raises `InvalidConfig`, and `InsecureBinding` for an open address without a token."""
         host, tokens = config.get(options.SERVER_HOST), load_tokens(config)
         check_binding(host, tokens)
+        advertised = config.get(options.SERVER_ADVERTISED_HOST) or (
+            socket.gethostname() if host in _WILDCARDS else host
+        )
+        allowed = config.get(options.SERVER_ALLOWED_HOSTS)
         return cls(
             host=host,
             port=config.get(options.SERVER_PORT),
             flight_port=config.get(options.SERVER_FLIGHT_PORT),
-            advertised_host=config.get(options.SERVER_ADVERTISED_HOST)
-            or (socket.gethostname() if host in _WILDCARDS else host),
+            advertised_host=advertised,
             tokens=tokens,
             tls=load_tls(config),
+            callers=Callers.of(allowed, (host, advertised), has_tokens=bool(tokens.tokens)),
             data=Path(config.get(options.SERVER_DATA_DIR)),
         )
 

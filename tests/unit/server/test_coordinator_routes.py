@@ -46,7 +46,11 @@ class Door:
         async with httpx.AsyncClient(transport=self.transport, base_url="http://server") as client:
             json = None if body is None else encode(body)
             return await client.request(
-                method, path, json=json, params=params, headers={"Authorization": f"Bearer {role}"}
+                method,
+                path,
+                json=json,
+                params=params,
+                headers={"Authorization": f"Bearer {role}", "Content-Type": "application/json"},
             )
 
     def beat(self, instance: str = "i1", **more: Any) -> HeartbeatAnswer:

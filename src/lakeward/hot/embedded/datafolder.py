@@ -3,7 +3,7 @@
 
 format.json, lock           the version; who has the folder open
 meta.db                     tables, schemas, partitions, remembered offsets (`metadb`)
-tables/TABLE_ID/pP/bB/      partition P (0: unpartitioned), bucket B
+tables/NAME/pP/bB/          a table's own name (in `metadb`), partition P (0: unpartitioned), bucket B
     log/BASE.log            a segment of log batches from offset BASE on; the highest one is being appended to
     log/BASE.index          its sparse index, log/BASE.writers the writers as they were before it; both can be made
     again
@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from lakeward.errors import DataFolderLocked, DataFolderVersion
+from lakeward.errors import DataFolderLocked, DataFolderVersion, UnsafePath
 from lakeward.hot.embedded.log.durable import sync_folder, write_whole
 from lakeward.model.faults import fault_point
 
@@ -66,6 +66,14 @@ class DataFolder:
     @property
     def tables(self) -> Path:
         return self.path / "tables"
+
+    def remove(self, folder: Path) -> None:
+        """Deletes a folder below `tables`. Safe to repeat; a file that cannot be removed is left. Raises `UnsafePath`
+        for anything that lies elsewhere, also by way of a link: nothing is deleted then."""
+        home = self.tables.resolve()
+        if ".." in folder.parts or folder.is_symlink() or home not in folder.resolve().parents:
+            raise UnsafePath(path=str(folder), folder=str(self.tables))
+        shutil.rmtree(folder, ignore_errors=True)
 
     def _bring_to(self, version: int, migrations: Mapping[int, Migration]) -> None:
         found = find_version(self.path)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -33,7 +32,7 @@ class HotTable:
     """Thread-safe. A bucket's log is made by the first write to it."""
 
     def __init__(self, stored: HotTableState, services: StoreServices) -> None:
-        self.info, self._services = stored.info, services
+        self.info, self._folder, self._services = stored.info, stored.folder, services
         self.schemas: tuple[Schema, ...] = stored.schemas
         self.shape = RowShape(str(stored.info.path), stored.info.is_pk, stored.schemas)
         self.options = services.options.table(stored.info)
@@ -46,7 +45,7 @@ class HotTable:
 
     @property
     def folder(self) -> Path:
-        return self._services.folder.tables / self.info.table_id
+        return self._services.folder.tables / self._folder
 
     @property
     def is_partitioned(self) -> bool:
@@ -218,7 +217,7 @@ class HotTable:
     def remove_partition_files(self, partition_id: int) -> None:
         """Of a dropped one. Raises `ServerUnavailable` when the remote tier does not answer. Safe to repeat."""
         fault_point("hotlog.before-drop-partition", partition_id=partition_id)
-        shutil.rmtree(self.folder / f"p{partition_id}", ignore_errors=True)
+        self._services.folder.remove(self.folder / f"p{partition_id}")
         if self._services.remote is not None:
             self._services.remote.remove([*self.remote_parts(), f"p{partition_id}"])
         self._services.meta.forget_partition(partition_id)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
@@ -12,17 +13,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lakeward.errors import InvalidInput
 from lakeward.model.ballast import Ballast
 from lakeward.model.bucket import Bucket
-from lakeward.model.ids import TableId
+from lakeward.model.ids import TableId, new_folder_name
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.schema import Schema
 from lakeward.model.table import TableInfo
 
+_log = logging.getLogger(__name__)
+
 _TABLES = """
 CREATE TABLE IF NOT EXISTS tables (
     table_id TEXT PRIMARY KEY, path TEXT NOT NULL, info TEXT NOT NULL, paused TEXT,
-    dropping INTEGER NOT NULL DEFAULT 0);
+    dropping INTEGER NOT NULL DEFAULT 0, folder TEXT);
 CREATE UNIQUE INDEX IF NOT EXISTS live_path ON tables (path) WHERE dropping = 0;
 CREATE TABLE IF NOT EXISTS schemas (
     table_id TEXT NOT NULL, schema_id INTEGER NOT NULL, body TEXT NOT NULL, PRIMARY KEY (table_id, schema_id));
@@ -45,6 +49,9 @@ class HotTableState:
     """One table as it was left: `schemas` by id, oldest first; `partitions` name -> id."""
 
     info: TableInfo
+    folder: str
+    """The name of the folder below `tables/` that holds its files."""
+
     schemas: tuple[Schema, ...]
     partitions: Mapping[str, int]
     stopped: Mapping[Bucket, str]
@@ -66,6 +73,8 @@ class MetaDb:
             for pragma in ("journal_mode = WAL", "synchronous = FULL"):
                 self._db.execute(f"PRAGMA {pragma}")
             self._db.executescript(_TABLES)
+            if "folder" not in {row[1] for row in self._db.execute("PRAGMA table_info(tables)")}:
+                self._db.execute("ALTER TABLE tables ADD COLUMN folder TEXT")  # none: the table's id is its name
             on_failure.pop_all()
 
     def close(self) -> None:
@@ -89,10 +98,10 @@ class MetaDb:
 
     # ---- tables --------------------------------------------------------------------------------------------------
     def load_tables(self) -> list[HotTableState]:
-        rows = self._rows("SELECT info, paused FROM tables WHERE dropping = 0 ORDER BY path")
-        return [self._stored(TableInfo.from_json(json.loads(info)), paused) for info, paused in rows]
+        rows = self._rows("SELECT info, folder, paused FROM tables WHERE dropping = 0 ORDER BY path")
+        return [self._stored(*found, row[2]) for row in rows if (found := _read_info(*row[:2])) is not None]
 
-    def _stored(self, info: TableInfo, paused: str | None) -> HotTableState:
+    def _stored(self, info: TableInfo, folder: str, paused: str | None) -> HotTableState:
         key = info.table_id
         schemas = self._rows("SELECT body FROM schemas WHERE table_id = ? ORDER BY schema_id", key)
         partitions = self._rows(
@@ -102,6 +111,7 @@ class MetaDb:
         ends = self._rows("SELECT bucket, offset FROM ends WHERE table_id = ?", key)
         return HotTableState(
             info=info,
+            folder=folder,
             schemas=tuple(Schema.from_json(json.loads(body)) for (body,) in schemas),
             partitions=dict(partitions),
             stopped={Bucket.parse(b): reason for b, reason in stopped},
@@ -109,18 +119,19 @@ class MetaDb:
             paused=paused,
         )
 
-    def add_table(self, info: TableInfo) -> bool:
-        """False: a table of that path is there."""
+    def add_table(self, info: TableInfo) -> str | None:
+        """The name of the folder that is its own; None: a table of that path is there."""
+        folder = new_folder_name()
         try:
             with self._change() as db:
                 db.execute(
-                    "INSERT INTO tables (table_id, path, info) VALUES (?, ?, ?)",
-                    (info.table_id, str(info.path), _text(info)),
+                    "INSERT INTO tables (table_id, path, info, folder) VALUES (?, ?, ?, ?)",
+                    (info.table_id, str(info.path), _text(info), folder),
                 )
                 _put_schema(db, info)
         except sqlite3.IntegrityError:
-            return False
-        return True
+            return None
+        return folder
 
     def alter_table(self, info: TableInfo) -> None:
         with self._change() as db:
@@ -141,8 +152,10 @@ class MetaDb:
             for table in ("schemas", "partitions", "ends", "gaps", "stopped", "tables"):
                 db.execute(f"DELETE FROM {table} WHERE table_id = ?", (table_id,))  # noqa: S608
 
-    def dropping_tables(self) -> list[TableInfo]:
-        return [TableInfo.from_json(json.loads(i)) for (i,) in self._rows("SELECT info FROM tables WHERE dropping = 1")]
+    def dropping_tables(self) -> list[tuple[TableInfo, str]]:
+        """Each with the name of its folder."""
+        rows = self._rows("SELECT info, folder FROM tables WHERE dropping = 1")
+        return [found for row in rows if (found := _read_info(*row)) is not None]
 
     # ---- partitions ----------------------------------------------------------------------------------------------
     def add_partition(self, table_id: TableId, name: str, at_ms: int) -> int:
@@ -206,6 +219,16 @@ def _put_schema(db: sqlite3.Connection, info: TableInfo) -> None:
         "INSERT OR IGNORE INTO schemas (table_id, schema_id, body) VALUES (?, ?, ?)",
         (info.table_id, info.schema.schema_id, body),
     )
+
+
+def _read_info(text: str, folder: str | None) -> tuple[TableInfo, str] | None:
+    """None, and a line in the log: what is stored is none of our tables, and its files are left alone."""
+    try:
+        info = TableInfo.from_json(json.loads(text))
+    except InvalidInput as error:
+        _log.error("meta.db names a table that is left out: %s", error)
+        return None
+    return info, folder or info.table_id
 
 
 def _text(info: TableInfo) -> str:

@@ -154,9 +154,12 @@ class EmbeddedStore(HotAdmin):
     def create_table(self, table: TableInfo) -> None:
         with self._lock:
             self.check_table(table)
-            if not self._services.meta.add_table(table):
+            folder = self._services.meta.add_table(table)
+            if folder is None:
                 raise TableAlreadyExists(table=str(table.path))
-            stored = HotTableState(info=table, schemas=(table.schema,), partitions={}, stopped={}, ends={})
+            stored = HotTableState(
+                info=table, folder=folder, schemas=(table.schema,), partitions={}, stopped={}, ends={}
+            )
             self._add(HotTable(stored, self._services))
 
     def _add(self, hot: HotTable) -> None:

@@ -7,7 +7,6 @@ Each kind can be run by hand, which is what tests do. One table's or the remote 
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -131,17 +130,17 @@ class StoreUpkeep:
         with self._dropping:
             dropped = meta.dropping_tables()
             tables = {t.info.table_id: t for t in self._tables()}  # waits for a drop that still closes its files
-            for info in dropped:
-                self._guarded(f"drop {info.path} {info.table_id}", partial(self._remove_table, info))
+            for info, folder in dropped:
+                self._guarded(f"drop {info.path} {info.table_id}", partial(self._remove_table, info, folder))
             for table_id, partition_id in meta.dropping_partitions():
                 if table_id in tables:
                     self._guarded(
                         f"drop partition {partition_id}", partial(tables[table_id].remove_partition_files, partition_id)
                     )
 
-    def _remove_table(self, info: TableInfo) -> None:
+    def _remove_table(self, info: TableInfo, folder: str) -> None:
         fault_point("hotlog.before-drop-table", table=str(info.path))
-        shutil.rmtree(self._services.folder.tables / info.table_id, ignore_errors=True)
+        self._services.folder.remove(self._services.folder.tables / folder)
         if self._services.remote is not None:
             self._services.remote.remove(remote_parts(info))
         self._services.meta.forget_table(info.table_id)

@@ -15,7 +15,7 @@ export const token = {
 };
 
 export async function call(path, { method = "GET", limitMs = 8000 } = {}) {
-  const headers = token.get() ? { Authorization: `Bearer ${token.get()}` } : {};
+  const headers = { "Content-Type": "application/json", ...(token.get() && { Authorization: `Bearer ${token.get()}` }) };
   const answer = await fetch(path, { method, headers, signal: AbortSignal.timeout(limitMs), cache: "no-store" });
   const body = await answer.json().catch(() => null);
   if (!answer.ok) throw new ApiError(answer.status, body);

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakeward.errors import BucketStopped, DataFolderLocked, DataFolderVersion, FaultInjected
+from lakeward.errors import BucketStopped, DataFolderLocked, DataFolderVersion, FaultInjected, UnsafePath
 from lakeward.hot.embedded.datafolder import FORMAT_VERSION, DataFolder, find_version
 from lakeward.hot.embedded.log.appended import WriterSequence
 from lakeward.hot.embedded.store import EmbeddedStore
@@ -107,3 +107,56 @@ def _writes(text: str) -> Callable[[Path], None]:
         (folder / "rows").write_text(text)
 
     return migrate
+
+
+def test_only_folders_inside_are_deleted(tmp_path: Path) -> None:
+    """Not one beside it, not the whole, and nothing that a link leads to."""
+    victim = tmp_path / "victim" / "p0"
+    victim.mkdir(parents=True)
+    folder = DataFolder.open(tmp_path / "data")
+    inside = folder.tables / "t" / "p0"
+    inside.mkdir(parents=True)
+    (folder.tables / "linked").symlink_to(victim.parent)
+    for path in (
+        folder.tables / ".." / ".." / "victim",
+        tmp_path / "victim",
+        folder.tables,
+        folder.path,
+        folder.tables / "linked",
+        folder.tables / "linked" / "p0",
+    ):
+        with pytest.raises(UnsafePath, match="nothing there was touched"):
+            folder.remove(path)
+    assert victim.is_dir()
+    assert inside.is_dir()
+    folder.remove(inside.parent)
+    folder.remove(inside.parent)
+    assert not inside.parent.exists()
+    folder.close()
+
+
+def test_a_tables_folder_has_a_name_that_was_drawn_here(yard: Yard, store: EmbeddedStore) -> None:
+    table = yard.table()
+    store.create_table(table)
+    store.append(table, B0, rows(1, 2, 3))
+    (folder,) = (yard.folder / "tables").iterdir()
+    assert folder.name != table.table_id
+    store.close()
+    again = yard.open()
+    assert again.freeze(table)[B0].end == 3
+    again.drop_table(table.path)
+    assert not folder.exists()
+
+
+def test_a_stored_table_whose_id_is_none_is_left_out_by_name(
+    yard: Yard, store: EmbeddedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    good, bad = yard.table("good"), yard.table("bad")
+    store.create_table(good)
+    store.create_table(bad)
+    store.close()
+    with sqlite3.connect(yard.folder / "meta.db") as db:
+        db.execute("UPDATE tables SET info = replace(info, ?, '../../victim') WHERE path = 'db.bad'", (bad.table_id,))
+    db.close()
+    assert [t.path for t in yard.open().list_tables()] == [good.path]
+    assert "../../victim" in caplog.text

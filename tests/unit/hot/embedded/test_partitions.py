@@ -78,12 +78,12 @@ def test_a_dropped_partition_never_gives_its_offsets_again(yard: Yard, store: Em
         faults.arm("hotlog.before-drop-partition")
         store.drop_partition(table, "a")
         crashed = yard.crash(store)
-    assert list((crashed / "tables" / table.table_id).iterdir())
+    assert list((crashed / "tables").glob("*/*"))
     store.create_partition(table, "a")
     assert store.append(table, Bucket("a", 0), row(9, "a")).start == 5
     again = yard.open(crashed)
     assert list(again.partitions(table)) == []
-    assert not list((crashed / "tables" / table.table_id).iterdir()), "the drop was completed"
+    assert not list((crashed / "tables").glob("*/*")), "the drop was completed"
     with pytest.raises(PartitionNotFound):
         again.drop_partition(table, "a")
     again.create_partition(table, "a")

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -97,6 +99,13 @@ class Yard:
             descriptor=descriptor,
             created_at_ms=self.clock.now_ms(),
         )
+
+
+def table_folder(root: Path, table: TableInfo) -> Path:
+    """Where a table's files are, whoever has the store open."""
+    with closing(sqlite3.connect(root / "meta.db")) as db:
+        (name,) = db.execute("SELECT folder FROM tables WHERE table_id = ?", (table.table_id,)).fetchone()
+    return root / "tables" / str(name)
 
 
 def rows(*ids: int, text: str = "x") -> pa.RecordBatch:

@@ -134,7 +134,7 @@ class ServerConnection:
     def _http(self) -> httpx.Client:
         with self._lock:
             if self._client is None or self._pid != os.getpid():
-                headers = {PROTOCOL_HEADER: PROTOCOL}
+                headers = {PROTOCOL_HEADER: PROTOCOL, "Content-Type": "application/json"}
                 self._client = httpx.Client(
                     base_url=self.url, headers=headers, timeout=self.timeout_s, verify=self._trust(), trust_env=False
                 )

@@ -16,11 +16,11 @@ from lakeward.hot.embedded.log.stored import LocalBytes, iter_batches
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.table import TableInfo
 from lakeward.testing.faults import Faults
-from tests.unit.hot.embedded.yard import B0, Yard, read, rows
+from tests.unit.hot.embedded.yard import B0, Yard, read, rows, table_folder
 
 
 def log_folder(root: Path, table: TableInfo) -> Path:
-    return root / "tables" / table.table_id / "p0" / "b0" / "log"
+    return table_folder(root, table) / "p0" / "b0" / "log"
 
 
 def cut_bytes(store: EmbeddedStore, table: TableInfo) -> int:
