@@ -27,7 +27,7 @@ class LakeBase:
     head: SnapshotId | None = None
     epoch: Epoch = NO_EPOCH
     generation: int = 0
-    record_count: int | None = None
+    lake_rows: int | None = None
     loaded: object = field(default=None, compare=False, repr=False)
 
 

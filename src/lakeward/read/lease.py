@@ -15,15 +15,19 @@ RENEWALS_PER_LEASE = 3
 
 
 class HeldLease:
-    """Renews every third of its length on a daemon thread. `failure` keeps why it was lost, if it was."""
+    """Renews every third of its length on a daemon thread. `failure` keeps why it was lost, if it was.
 
-    def __init__(self, coordinator: CoordinatorClient, lease_id: LeaseId, lease_s: float) -> None:
-        self.lease_id = lease_id
+    Without a `lease_id`: for a read that nothing has to be kept for."""
+
+    def __init__(self, coordinator: CoordinatorClient, lease_id: LeaseId | None = None, lease_s: float = 0.0) -> None:
+        self.lease_id = lease_id or LeaseId("")
         self.failure: LakewardError | None = None
         self._coordinator, self._lease_s = coordinator, lease_s
         self._done = threading.Event()
-        self._thread = threading.Thread(target=self._renew, name=f"read-lease-{lease_id}", daemon=True)
-        self._thread.start()
+        if lease_id is None:
+            self._done.set()
+        else:
+            threading.Thread(target=self._renew, name=f"read-lease-{lease_id}", daemon=True).start()
 
     def _renew(self) -> None:
         while not self._done.wait(self._lease_s / RENEWALS_PER_LEASE):
@@ -38,15 +42,6 @@ class HeldLease:
         """Raises why the lease was lost; a read must not go on without it."""
         if self.failure is not None:
             raise self.failure
-
-    @classmethod
-    def none(cls, coordinator: CoordinatorClient) -> HeldLease:
-        """For a read that nothing has to be kept for."""
-        made = cls.__new__(cls)
-        made.lease_id, made.failure = LeaseId(""), None
-        made._coordinator, made._lease_s, made._done = coordinator, 0.0, threading.Event()
-        made._done.set()
-        return made
 
     def detach(self) -> None:
         """Stops renewing and lets the lease run to its end by itself: for reads that go on in other processes."""

@@ -132,7 +132,7 @@ def _lease(plugin: HotPlugin, coordinator: CoordinatorClient, request: ReadReque
     except (LakeError, LogTooShort):
         if request.mode is not ReadMode.HOT:
             raise
-        return _plan_without_lake(plugin, request), HeldLease.none(coordinator)
+        return _plan_without_lake(plugin, request), HeldLease(coordinator)
     return plan, HeldLease(coordinator, plan.lease_id, request.lease_s)
 
 

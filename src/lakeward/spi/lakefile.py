@@ -26,7 +26,7 @@ class LakeSnapshot:
     fence: int = 0
     generation: int = 0
     table_id: TableId | None = None
-    total_rows: int | None = None
+    lake_rows: int | None = None
     totals: LakeTotals | None = None
     """Set by a commit where its answer tells: nobody has to ask the lake again."""
 

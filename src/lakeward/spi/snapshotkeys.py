@@ -83,7 +83,7 @@ def decode_snapshot(
         fence=_int(summary.get(FENCE_KEY)),
         generation=_int(summary.get(GENERATION_KEY)),
         table_id=TableId(summary[TABLE_ID_KEY]) if TABLE_ID_KEY in summary else None,
-        total_rows=int(rows) if rows.isdigit() else None,
+        lake_rows=int(rows) if rows.isdigit() else None,
         sequence=sequence,
         rewrite_id=RoundId(summary[REWRITE_KEY]) if REWRITE_KEY in summary else None,
         summary=dict(summary),
@@ -115,7 +115,7 @@ def decode_base(
         head=head,
         epoch=Epoch(number(EPOCH_KEY)),
         generation=number(GENERATION_KEY),
-        record_count=number(ROWS_KEY) if ROWS_KEY in summary else None,
+        lake_rows=number(ROWS_KEY) if ROWS_KEY in summary else None,
     )
 
 

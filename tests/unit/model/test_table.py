@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from lakeward.errors import InvalidRequest, InvalidTable
-from lakeward.model.freshness import Freshness, slack_ms
+from lakeward.errors import InvalidTable
 from lakeward.model.schema import SYSTEM_COLUMNS, Column, Schema
 from lakeward.model.sqltype import parse_type
 from lakeward.model.table import TableDescriptor, TablePath
@@ -92,16 +91,3 @@ def test_properties_of_a_descriptor_are_its_own() -> None:
     table = TableDescriptor(schema=ORDERS, properties=properties)
     properties["a"] = "2"
     assert table.properties == {"a": "1"}
-
-
-def test_freshness_arithmetic() -> None:
-    minute = Freshness(target_ms=60_000)
-    assert minute.deadline_ms(1_000) == 61_000
-    assert minute.is_feasible(30_000)
-    assert not minute.is_feasible(30_001)
-    assert minute.best_lag_ms(20_000) == 60_000
-    assert minute.best_lag_ms(45_000) == 90_000
-    assert slack_ms(61_000, now_ms=11_000, expected_round_ms=20_000) == 30_000
-    assert slack_ms(61_000, now_ms=50_000, expected_round_ms=20_000) == -9_000
-    with pytest.raises(InvalidRequest):
-        Freshness(target_ms=0)

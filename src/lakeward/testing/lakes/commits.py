@@ -40,7 +40,7 @@ class CommitContract(LakeSuite):
         assert lake_rows(lake, log.table) == log.expected(log.ends())
         assert snapshot.offsets == log.ends()
         assert (snapshot.round_id, snapshot.epoch, snapshot.job) == (made.round_id, 7, "contract")
-        assert (snapshot.table_id, snapshot.fence, snapshot.total_rows) == (log.table.table_id, 0, 3)
+        assert (snapshot.table_id, snapshot.fence, snapshot.lake_rows) == (log.table.table_id, 0, 3)
         assert snapshot.summary[COMMIT_USER_KEY] == COMMIT_USER
         base = made.reader.load_base()
         assert (base.offsets, base.token, base.head, base.epoch) == (log.ends(), made.round_id, snapshot.snapshot_id, 7)
@@ -54,7 +54,7 @@ class CommitContract(LakeSuite):
         log.append(B0, row(4))
         last = LakeRound.plan(lake, log).run(B0)
         assert last.offsets == OffsetMap({B0: 3, B1: 1})
-        assert last.total_rows == 4
+        assert last.lake_rows == 4
         assert lake_rows(lake, log.table) == log.expected(log.ends())
 
     @needs("partitions")

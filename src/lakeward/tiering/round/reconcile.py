@@ -51,7 +51,7 @@ def adoption(table: TableInfo, base: LakeBase, owner: RoundOwner, side: SideName
         kind=LedgerKind.ADOPTED,
         generation=base.generation,
         fence=base.fence,
-        lake_rows=base.record_count,
+        lake_rows=base.lake_rows,
         side=side,
     )
 

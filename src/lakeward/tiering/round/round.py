@@ -279,7 +279,7 @@ class Round:
             files=committable.files if committable else 0,
             phases=self.phases,
             lake_bytes=None if landed.totals is None else landed.totals.bytes,
-            lake_rows=None if landed.snapshot is None else landed.snapshot.total_rows,
+            lake_rows=None if landed.snapshot is None else landed.snapshot.lake_rows,
         )
         if not kept.is_whole:
             return self._finished(result, force_finished=True)

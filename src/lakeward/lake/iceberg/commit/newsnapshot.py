@@ -60,7 +60,7 @@ class SnapshotBuilder:
             schema=metadata.schema(),
             snapshot_id=_new_snapshot_id(metadata.snapshots),
         )
-        known = 0 if ground.reconciled.newest is None else base.record_count
+        known = 0 if ground.reconciled.newest is None else base.lake_rows
         rows = None if known is None or rows_gone is None else max(0, known + change.rows - rows_gone)
         ours = {
             **encode_keys(

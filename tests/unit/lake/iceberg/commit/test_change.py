@@ -70,7 +70,7 @@ def test_dropped_files_leave_and_the_new_one_has_the_sequence_number_it_was_give
     assert (file.sequence, file.record_count) == (2, 6)
     assert file.path not in before
     assert lake_rows(lake, log.table) == log.expected(log.ends())
-    assert (landed.operation, landed.total_rows, landed.offsets) == ("replace", 6, log.ends())
+    assert (landed.operation, landed.lake_rows, landed.offsets) == ("replace", 6, log.ends())
     assert reader.totals().data_files == 1
 
 
