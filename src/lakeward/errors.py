@@ -59,7 +59,8 @@ class LakewardError(Exception):
         return self.template.format(**self.facts)
 
     def __str__(self) -> str:
-        return self.message
+        """The message, and what was noted on its way to the caller."""
+        return "; ".join([self.message, *getattr(self, "__notes__", ())])
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.facts.items())})"
@@ -386,7 +387,7 @@ class DiskFull(HotStoreError):
     retryable = True
     template = (
         "{where}: {free_bytes} bytes are free and {reserve_bytes} are kept in reserve; free some space, "
-        "nothing was stored"
+        "this batch was not stored"
     )
     where: str
     free_bytes: int

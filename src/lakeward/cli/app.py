@@ -92,7 +92,7 @@ def exit_code(error: LakewardError) -> int:
 def _report(error: LakewardError) -> int:
     if os.environ.get(DEBUG):
         raise error
-    print(f"lakeward: {error.message}", file=sys.stderr)
+    print(f"lakeward: {error}", file=sys.stderr)
     return exit_code(error)
 
 

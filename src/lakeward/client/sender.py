@@ -58,14 +58,25 @@ class PutSender:
             self._writer = writer
 
     def send(self, batches: Iterable[tuple[Bucket, pa.RecordBatch]]) -> list[tuple[Bucket, PutAck]]:
-        """Stores all and returns their acknowledgements. Raises what `drive` raises."""
+        """Stores all and returns their acknowledgements. Raises what `drive` raises, saying what was stored before."""
         acks: list[tuple[Bucket, PutAck]] = []
+        stored_rows = 0
 
         def outgoing(bucket: Bucket, batch: pa.RecordBatch) -> Outgoing:
-            return Outgoing(bucket, batch, lambda ack: acks.append((bucket, ack)))
+            def done(ack: PutAck) -> None:
+                nonlocal stored_rows
+                stored_rows += batch.num_rows
+                acks.append((bucket, ack))
+
+            return Outgoing(bucket, batch, done)
 
         source = (outgoing(bucket, batch) for bucket, batch in batches)
-        self.drive(lambda: next(source, None))
+        try:
+            self.drive(lambda: next(source, None))
+        except LakewardError as error:
+            if stored_rows:
+                error.add_note(f"at least {stored_rows:,} rows of this {self.kind} to {self.table.path} are stored")
+            raise
         return acks
 
     def drive(self, take: Callable[[], Outgoing | None]) -> None:

@@ -119,6 +119,23 @@ def test_refusals_that_stay_are_raised_and_the_next_write_goes_under_a_new_write
     assert len(served.store.seen) == 2
 
 
+def test_a_refusal_in_the_middle_says_what_was_stored_before() -> None:
+    with serving() as served:
+        table = served.table()
+        sender = table.new_sender(PutKind.APPEND, None)
+        batch = pa.record_batch({"id": pa.array([1, 2]), "name": pa.array(["x", "y"])})
+
+        def refuse_the_third(_: pa.RecordBatch) -> None:
+            if served.store.puts == 2:
+                raise InvalidRequest(what="partition 3", reason="there are 2, the most that are allowed")
+
+        served.store.before_append = refuse_the_third
+        with pytest.raises(InvalidRequest, match=r"are allowed; at least [24] rows of this append .* are stored"):
+            sender.send([(B0, batch)] * 4)
+        sender.close()
+    assert len(list(served.store.rows())) == 4
+
+
 def test_a_lost_acknowledgement_does_not_store_twice() -> None:
     with serving() as served:
         proxy = CuttingProxy(("127.0.0.1", served.port))
