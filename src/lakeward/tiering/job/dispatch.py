@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from itertools import count
 from typing import Protocol
 
@@ -64,22 +66,41 @@ class DirectDispatcher(Dispatcher):
 
     def __init__(self, plugins: PluginCache, clock: Clock | None = None, threads: int = 2) -> None:
         self._plugins, self._clock = plugins, clock or SystemClock()
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="lakeward-write")
         self._attempts = count()
+        self._queue: queue.SimpleQueue[tuple[PackedOrder, Future[list[bytes]]] | None] = queue.SimpleQueue()
+        self._threads = threads
+        for number in range(threads):
+            threading.Thread(target=self._serve, name=f"lakeward-write-{number}", daemon=True).start()
 
     def run(
         self, orders: Sequence[Order], control: RoundControl, *, is_small: bool, progressed: Progressed
     ) -> list[bytes]:
         outcomes: list[bytes] = []
-        for done in self._pool.map(self._run_order, map(pack_order, orders)):
-            outcomes += done
+        for done in [self._submit(pack_order(o)) for o in orders]:
+            outcomes += done.result()
             progressed(len(outcomes))
         control.check()
         return outcomes
+
+    def _submit(self, order: PackedOrder) -> Future[list[bytes]]:
+        answer: Future[list[bytes]] = Future()
+        self._queue.put((order, answer))
+        return answer
+
+    def _serve(self) -> None:
+        """Threads of a pool of Python's are waited for when a process ends, however long their order takes; this is
+        not."""
+        while (taken := self._queue.get()) is not None:
+            order, answer = taken
+            try:
+                answer.set_result(self._run_order(order))
+            except Exception as error:  # noqa: BLE001 - whoever waits gets it
+                answer.set_exception(error)
 
     def _run_order(self, order: PackedOrder) -> list[bytes]:
         kind, data = order
         return load_runner(kind).run_order(data, self._plugins, self._clock, next(self._attempts))
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for _ in range(self._threads):
+            self._queue.put(None)

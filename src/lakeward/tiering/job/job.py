@@ -39,6 +39,9 @@ from lakeward.tiering.work import JobWorld, RoundEnd, Work
 
 log = logging.getLogger("lakeward.tiering")
 
+SIGNAL_POLL_S = 1.0
+"""A signal that comes between two instructions and a wait wakes nobody: its handler runs with the next instruction."""
+
 StartThread = Callable[[Callable[[], None], str], None]
 
 
@@ -98,18 +101,22 @@ class TieringJob:
         beat = threading.Thread(target=self._beat, name="lakeward-heartbeat", daemon=True)
         beat.start()
         log.info("job %s serves pool %s with %d slots", self.identity.name, self.identity.pool, self.identity.slots)
-        self._stopping.wait()
+        while not self._stopping.wait(SIGNAL_POLL_S):
+            pass
         if self.enumerator.superseded is None:
             self._drain()
             self.enumerator.stop()
-            beat.join(5)
-            self.enumerator.leave()
+            beat.join(self._options.leave_limit_s)
+            leaving = threading.Thread(target=self.enumerator.leave, name="lakeward-leave", daemon=True)
+            leaving.start()
+            leaving.join(self._options.leave_limit_s)
         self._close()
         if ended_by := self.enumerator.superseded or self._broken:
             raise ended_by
 
     def stop(self) -> None:
-        """Safe to call from a signal handler, and to repeat."""
+        """Safe to repeat, and to call from any thread; not from a signal handler, which may have interrupted the very
+        wait that this ends (`run_until_signal` takes a thread)."""
         self._stopping.set()
 
     def _beat(self) -> None:
@@ -248,7 +255,11 @@ def stop_with_parent(stop: Callable[[], None], poll_s: float = 1.0) -> None:
 
 def run_until_signal(job: TieringJob) -> None:
     """SIGTERM and Ctrl-C end the job cleanly. Called from the main thread."""
-    before = {number: signal.signal(number, lambda *_: job.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def stop(*_: object) -> None:
+        threading.Thread(target=job.stop, name="lakeward-stop", daemon=True).start()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         job.run()
     finally:

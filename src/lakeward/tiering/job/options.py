@@ -18,7 +18,8 @@ first.
 
 @dataclass(frozen=True, kw_only=True)
 class TieringOptions:
-    """All times in seconds. `small_round_bytes`: rounds below it share one Spark job."""
+    """All times in seconds. `small_round_bytes`: rounds below it share one Spark job. `leave_limit_s`: a server that
+    does not take a job's last beat is waited for no longer: it notices by itself, only later."""
 
     server: str = "http://127.0.0.1:9050"
     hot: str = "embedded"
@@ -33,6 +34,7 @@ class TieringOptions:
     split_attempts: int = 3
     small_round_bytes: int = 16 * 1024 * 1024
     shutdown_grace_s: float = 30.0
+    leave_limit_s: float = 5.0
     server_wait_s: float = SERVER_WAIT_S
     min_work_s: float = 1.0
     commit: CommitLimits = field(default_factory=CommitLimits)

@@ -252,6 +252,22 @@ def test_shutdown_takes_no_new_rounds_and_gives_back_what_does_not_end(world: Wo
     assert world.snapshots() == 0
 
 
+def test_a_server_that_does_not_take_the_last_beat_keeps_no_job(world: World) -> None:
+    coordinator = ScriptedCoordinator(world)
+    answered = threading.Event()
+
+    def silent(request: HeartbeatRequest) -> tuple[TableVerdict, ...]:
+        if request.leaving:
+            assert answered.wait(60)
+        return ()
+
+    coordinator.on_beat = silent
+    running = Running(world, coordinator, leave_limit_s=0.1)
+    running.stop()
+    assert not answered.is_set()
+    answered.set()
+
+
 def test_one_tables_error_leaves_the_job_running(world: World) -> None:
     coordinator = ScriptedCoordinator(world)
 
