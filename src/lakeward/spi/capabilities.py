@@ -42,6 +42,9 @@ class LakeCapabilities:
     partitions: bool
     composite_bucket_key: bool
     snapshot_expiry: bool
+    rewrites: bool = False
+    """Data files can be rewritten by us (`LakeStorage.rewrite`, `LakeCommitter.prepare_rewrite`). Without it nobody
+    compacts the format's tables."""
 
     @property
     def upserts(self) -> bool:

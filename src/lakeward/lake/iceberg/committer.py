@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Operation
 
 from lakeward.errors import (
     CommitConflict,
@@ -25,6 +26,7 @@ from lakeward.lake.iceberg.commit.equality import merge_hits
 from lakeward.lake.iceberg.commit.ground import CommitGround
 from lakeward.lake.iceberg.commit.newfiles import data_candidates, key_files, same_round_hits
 from lakeward.lake.iceberg.commit.newsnapshot import SnapshotBuilder
+from lakeward.lake.iceberg.commit.replaced import plan_replacement
 from lakeward.lake.iceberg.commit.request import CommitRequest
 from lakeward.lake.iceberg.commit.resolve import Candidate, OffsetLoader, Resolution, resolve
 from lakeward.lake.iceberg.commit.send import CONFLICTS, send
@@ -43,7 +45,12 @@ from lakeward.model.ids import RoundId, TableId
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.round import LakeBase
 from lakeward.model.table import TableInfo
-from lakeward.spi.lake import CommitProperties, Committable, LakeCommitter, LakeSnapshot, Precondition
+from lakeward.spi.commit import CommitProperties, Committable, Precondition
+from lakeward.spi.lake import LakeCommitter
+from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.spi.rewrite import PreparedRewrite, RewriteResult
+
+REWRITE_JOB = "rewrite"
 
 
 class IcebergLakeCommitter(LakeCommitter):
@@ -97,6 +104,35 @@ class IcebergLakeCommitter(LakeCommitter):
             return self.build(
                 ground, properties, change, rows_gone=None if by_key else resolution.count, missing=missing
             )
+
+    def prepare_rewrite(self, results: Sequence[RewriteResult], base: LakeBase, round_id: RoundId) -> PreparedRewrite:
+        ground = self.load_ground(base, round_id)
+        check_fits(self._table, ground.table.metadata)
+        with lake_errors(str(self._table.path), "prepare a rewrite of"):
+            plan = plan_replacement(ground, self._table.descriptor.partition_keys, results)
+            left_out = tuple(plan.left_out)
+            if base.token is None or not plan.groups:
+                return PreparedRewrite(committable=None, left_out=left_out)
+            fault_point("lake.before-deletes", round_id=round_id)
+            metadata = ground.table.metadata
+            folder = data_folder(metadata.location, metadata.properties)
+            deletes = write_deletes(ground.table.io, folder, round_prefix(round_id), plan.hits)
+            change = FileChange(
+                data=tuple(plan.data),
+                deletes=tuple(NewFile(spec_id, file) for spec_id, file in deletes),
+                drop=frozenset(plan.drop),
+                operation=Operation.REPLACE,
+            )
+            properties = CommitProperties(
+                round_id=RoundId(base.token),
+                epoch=int(base.epoch),
+                job=REWRITE_JOB,
+                offsets={},
+                generation=base.generation,
+            )
+            committable = self.build(ground, properties, change, rows_gone=change.rows, rewrite_id=round_id)
+        carried = sum(len(h.positions) for h in plan.hits)
+        return PreparedRewrite(committable=replace(committable, deletes=carried), left_out=left_out, carried=carried)
 
     def load_ground(self, base: LakeBase, round_id: str, *, as_is: bool = False) -> CommitGround:
         """The table that `base` was read from; where it does not say, the table now, if it is still what `base` says,

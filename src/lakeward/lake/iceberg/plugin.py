@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from lakeward.lake.iceberg.catalog import IcebergLakeCatalog
 from lakeward.lake.iceberg.committer import IcebergLakeCommitter
@@ -11,10 +11,12 @@ from lakeward.lake.iceberg.maintenance import IcebergLakeMaintenance
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.intents import IcebergIntentStore
 from lakeward.lake.iceberg.reader import IcebergLakeReader
+from lakeward.lake.iceberg.rewrite import rewrite_group
 from lakeward.lake.iceberg.writer import IcebergLakeWriter
 from lakeward.model.table import TableInfo
 from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
 from lakeward.spi.lake import LakeStorage, WriteTask
+from lakeward.spi.rewrite import RewriteResult, RewriteTask
 
 CAPABILITIES = LakeCapabilities(
     delete_encodings=frozenset({DeleteEncoding.POSITIONS, DeleteEncoding.EQUALITY}),
@@ -25,6 +27,7 @@ CAPABILITIES = LakeCapabilities(
     partitions=True,
     composite_bucket_key=True,
     snapshot_expiry=True,
+    rewrites=True,
 )
 
 
@@ -49,6 +52,9 @@ class IcebergLakeStorage(LakeStorage):
 
     def open_maintenance(self, table: TableInfo) -> IcebergLakeMaintenance:
         return IcebergLakeMaintenance(self.connection, table)
+
+    def rewrite(self, task: RewriteTask, is_due: Callable[[], bool] = lambda: False) -> RewriteResult | None:
+        return rewrite_group(self.connection, task, is_due)
 
     def open_intents(self, table: TableInfo) -> IcebergIntentStore:
         return IcebergIntentStore(self.connection, table)

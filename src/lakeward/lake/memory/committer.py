@@ -8,6 +8,8 @@ import uuid
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
+import numpy as np
+
 from lakeward.errors import (
     CommitConflict,
     CommitUnknown,
@@ -18,7 +20,8 @@ from lakeward.errors import (
 )
 from lakeward.lake.memory.expiry import plan_expiry
 from lakeward.lake.memory.reconcile import ancestors, describe, load_base
-from lakeward.lake.memory.rows import count_live, find_positions, live_mask
+from lakeward.lake.memory.rewrite import RewrittenRows
+from lakeward.lake.memory.rows import count_live, deletes_for, find_positions, live_mask
 from lakeward.lake.memory.table import DataFile, MemoryLake, MemoryTable, PositionDeletes, Refs, Snapshot
 from lakeward.lake.memory.writer import HANDLE_KIND, RESULT_KIND
 from lakeward.model.bucket import Bucket
@@ -32,6 +35,7 @@ from lakeward.spi.capabilities import DeleteEncoding
 from lakeward.spi.commit import CommitProperties, Committable, Precondition
 from lakeward.spi.lake import LakeCommitter
 from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.spi.rewrite import PreparedRewrite, RewriteResult
 from lakeward.spi.snapshotkeys import OFFSETS_KEY, ROWS_KEY, TABLE_ID_KEY, encode_keys, is_of
 
 PAYLOAD_KIND, VERSION = "memory-committable", 1
@@ -103,6 +107,66 @@ class MemoryLakeCommitter(LakeCommitter):
             expirable=expirable,
         )
 
+    def prepare_rewrite(self, results: Sequence[RewriteResult], base: LakeBase, round_id: RoundId) -> PreparedRewrite:
+        with self._lake.lock:
+            table = self._table()
+            head = None if table.head is None else table.snapshots[table.head]
+            if head is None or base.head != head.id:
+                on_base = Precondition.on(self._info.table_id, base)
+                raise self._conflict(round_id, "main moved since the base was read", on_base)
+            whole = [r for r in results if all(head.data.get(f.path) == f.sequence for f in r.group.files)]
+            left_out = tuple(r.group.index for r in results if r not in whole)
+            if not whole or base.token is None:
+                return PreparedRewrite(committable=None, left_out=left_out)
+            new = {r.group.index: RewrittenRows.from_bytes(r.payload) for r in whole}
+            late = [self._carry_over(table, head, rewritten, round_id) for rewritten in new.values()]
+            deletes = [d for found in late for d in found]
+            properties = CommitProperties(
+                round_id=RoundId(base.token),
+                epoch=int(base.epoch),
+                job="rewrite",
+                offsets={},
+                generation=base.generation,
+            )
+            payload = {
+                "refs": [table.uuid, table.head, table.tag],
+                "round": round_id,
+                "add": [*(n.path for n in new.values() if n.path), *(d.path for d in deletes)],
+                "drop": [f.path for r in whole for f in r.group.files],
+                "sequences": {n.path: r.group.sequence for r in whole if (n := new[r.group.index]).path},
+                "summary": {
+                    **encode_keys(self._info.table_id, base, properties, rows=base.lake_rows, rewrite_id=round_id),
+                    OFFSETS_KEY: json.dumps(base.offsets.to_json()),
+                },
+            }
+        carried = sum(len(d.positions) for d in deletes)
+        committable = Committable(
+            base=base,
+            payload=pack(PAYLOAD_KIND, VERSION, payload),
+            rows=sum(r.rows for r in whole),
+            deletes=carried,
+            files=len(payload["add"]),
+            bytes_written=sum(r.bytes_written for r in whole) + sum(d.size_bytes for d in deletes),
+        )
+        return PreparedRewrite(committable=committable, left_out=left_out, carried=carried)
+
+    def _carry_over(
+        self, table: MemoryTable, head: Snapshot, rewritten: RewrittenRows, round_id: RoundId
+    ) -> list[PositionDeletes]:
+        """Positions deleted on the inputs since the plan, as positions in the new file."""
+        found = []
+        for ranks in rewritten.ranks:
+            on_input = [
+                d.positions.values
+                for _, d in deletes_for(table, head, table.data_file(ranks.path))
+                if isinstance(d, PositionDeletes)
+            ]
+            found.append(ranks.follow(OffsetSet(np.concatenate(on_input)).values) if on_input else ranks.ranks[:0])
+        positions = OffsetSet(np.concatenate(found)) if found else OffsetSet()
+        if rewritten.path is None or not positions:
+            return []
+        return [self._store_deletes(table, table.data_file(rewritten.path), positions, round_id)]
+
     def commit(self, committable: Committable, precondition: Precondition) -> LakeSnapshot:
         _, body, _ = unpack(PAYLOAD_KIND, VERSION, committable.payload)
         round_id = RoundId(body["round"])
@@ -133,8 +197,17 @@ class MemoryLakeCommitter(LakeCommitter):
         table_uuid, head, tag = body["refs"]
         with self._lake.lock:
             refs, add = Refs(uuid=table_uuid, head=head, tag=tag), frozenset(body["add"])
-            summary = {**body["summary"], ROWS_KEY: str(self._rows_after(table, add))}
-            landed = self._lake.commit(table, refs, operation=_operation(table, add), summary=summary, add=add)
+            drop, sequences = frozenset(body.get("drop", ())), body.get("sequences", {})
+            counted = {} if drop else {ROWS_KEY: str(self._rows_after(table, add))}
+            landed = self._lake.commit(
+                table,
+                refs,
+                operation="replace" if drop else _operation(table, add),
+                summary={**body["summary"], **counted},
+                add=add,
+                drop=drop,
+                sequences=sequences,
+            )
             if landed is None:
                 return None
             for number in expire - {table.head, table.tag}:
@@ -186,18 +259,21 @@ class MemoryLakeCommitter(LakeCommitter):
         if head is not None and file.path in head.data:
             gone = OffsetSet((~live_mask(table, head, file)).nonzero()[0])
             positions = positions.minus(gone)
-        if not positions:
-            return []
+        return [self._store_deletes(table, file, positions, round_id)] if positions else []
+
+    def _store_deletes(
+        self, table: MemoryTable, file: DataFile, positions: OffsetSet, round_id: RoundId
+    ) -> PositionDeletes:
         path = f"{self.prefix(round_id)}{uuid.uuid4().hex}.positions"
-        made = PositionDeletes(
+        deletes = PositionDeletes(
             path=path,
             bucket=file.bucket,
             data_path=file.path,
             positions=positions,
             modified_at_ms=self._lake.clock.now_ms(),
         )
-        table.files[path] = made
-        return [made]
+        table.files[path] = deletes
+        return deletes
 
 
 def _operation(table: MemoryTable, add: frozenset[str]) -> str:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from lakeward.errors import InvalidConfig, UnknownOption
@@ -12,6 +12,7 @@ from lakeward.lake.memory.catalog import MemoryLakeCatalog
 from lakeward.lake.memory.committer import MemoryLakeCommitter
 from lakeward.lake.memory.maintenance import MemoryLakeMaintenance
 from lakeward.lake.memory.reader import MemoryLakeReader
+from lakeward.lake.memory.rewrite import rewrite_group
 from lakeward.lake.memory.table import MemoryLake
 from lakeward.lake.memory.writer import MemoryLakeWriter
 from lakeward.model.table import TableInfo
@@ -25,6 +26,7 @@ from lakeward.spi.lake import (
     LakeWriter,
     WriteTask,
 )
+from lakeward.spi.rewrite import RewriteResult, RewriteTask
 
 NAME = "memory"
 CAPABILITIES = LakeCapabilities(
@@ -36,6 +38,7 @@ CAPABILITIES = LakeCapabilities(
     partitions=True,
     composite_bucket_key=True,
     snapshot_expiry=True,
+    rewrites=True,
 )
 
 NATIVE = replace(CAPABILITIES, delete_encodings=frozenset({DeleteEncoding.NATIVE}), one_writer_per_bucket=True)
@@ -65,6 +68,9 @@ class MemoryLakeStorage(LakeStorage):
 
     def open_maintenance(self, table: TableInfo) -> LakeMaintenance:
         return MemoryLakeMaintenance(self.lake, table)
+
+    def rewrite(self, task: RewriteTask, is_due: Callable[[], bool] = lambda: False) -> RewriteResult | None:
+        return rewrite_group(self.lake, task, is_due)
 
 
 def load(options: Mapping[str, str]) -> LakeStorage:

@@ -43,7 +43,7 @@ def live_mask(table: MemoryTable, snapshot: Snapshot, file: DataFile) -> Mask:
         if isinstance(delete, PositionDeletes):
             keep[delete.positions.values] = False
         else:
-            keep &= ~_has_key(file.rows, delete.keys)
+            keep &= ~matching_keys(file.rows, delete.keys)
     return keep
 
 
@@ -73,7 +73,7 @@ def find_positions(file: DataFile, wanted: OffsetSet) -> tuple[OffsetSet, Offset
     return OffsetSet(offsets[positions]), OffsetSet(positions)
 
 
-def _has_key(rows: pa.Table, keys: pa.Table) -> Mask:
+def matching_keys(rows: pa.Table, keys: pa.Table) -> Mask:
     gone = {tuple(row.values()) for row in keys.to_pylist()}
     return np.fromiter(
         (tuple(row.values()) in gone for row in rows.select(keys.column_names).to_pylist()), np.bool_, rows.num_rows

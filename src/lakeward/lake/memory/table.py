@@ -152,8 +152,10 @@ class MemoryLake:
         add: frozenset[str] = frozenset(),
         drop: frozenset[str] = frozenset(),
         move_tag: bool = True,
+        sequences: Mapping[str, int] | None = None,
     ) -> Snapshot | None:
-        """Compare and swap on main and the tag as in `refs`: the new snapshot, or None for a conflict."""
+        """Compare and swap on main and the tag as in `refs`: the new snapshot, or None for a conflict. `sequences`: of
+        added data files whose number is not the snapshot's own."""
         with self.lock:
             if self.tables.get(table.path) is not table or table.refs != refs:
                 return None
@@ -162,7 +164,7 @@ class MemoryLake:
             number = table.last_number
             data = {
                 **(parent.data if parent else {}),
-                **{p: number for p in add if isinstance(table.files.get(p), DataFile)},
+                **{p: (sequences or {}).get(p, number) for p in add if isinstance(table.files.get(p), DataFile)},
             }
             data = {p: n for p, n in data.items() if p not in drop}
             deletes = {**(parent.deletes if parent else {}), **{p: number for p in add if p not in data}}
@@ -173,7 +175,7 @@ class MemoryLake:
                 operation=operation,
                 summary=dict(summary),
                 data=data,
-                deletes={p: n for p, n in deletes.items() if p not in drop and _applies(table, p, data)},
+                deletes={p: n for p, n in deletes.items() if p not in drop and _applies(table, p, n, data)},
             )
             table.snapshots[number] = snapshot
             table.head = number
@@ -198,7 +200,12 @@ def spec_of(descriptor: TableDescriptor) -> tuple[str, ...]:
     return (*descriptor.partition_keys, f"{descriptor.bucket_function}[{descriptor.bucket_count}]({keys})")
 
 
-def _applies(table: MemoryTable, path: str, data: Mapping[str, int]) -> bool:
-    """Position deletes go with their data file."""
-    file = table.files.get(path)
-    return not isinstance(file, PositionDeletes) or file.data_path in data
+def _applies(table: MemoryTable, path: str, sequence: int, data: Mapping[str, int]) -> bool:
+    """Deletes go with the last data file that they reach."""
+    match table.files.get(path):
+        case PositionDeletes() as file:
+            return file.data_path in data
+        case KeyDeletes() as file:
+            return any(n < sequence and table.data_file(p).bucket == file.bucket for p, n in data.items())
+        case _:
+            return True

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from lakeward.testing.lakes.commits import CommitContract
 from lakeward.testing.lakes.ddl import DdlContract
+from lakeward.testing.lakes.rewrites import RewriteContract
 from lakeward.testing.lakes.upkeep import UpkeepContract
 from lakeward.testing.lakes.upserts import UpsertContract
 
 
-class LakeContract(DdlContract, CommitContract, UpsertContract, UpkeepContract):
+class LakeContract(DdlContract, CommitContract, UpsertContract, RewriteContract, UpkeepContract):
     """What any lake plugin must do. Subclass it, name the class `Test...`, give the fixture `lake` and the hooks:
 
         class TestMyLake(LakeContract):

@@ -73,7 +73,7 @@ class DeleteFilter:
         for delete in planned.deletes:
             if delete.content == "equality":
                 names = tuple(self._schema.find_column_name(i) or "" for i in delete.file.equality_ids or ())
-                keys.setdefault(names, []).append(self._load_keys(delete, names))
+                keys.setdefault(names, []).append(self._load_keys(delete.file.file_path, names))
             elif delete.content == "vector":
                 parts.append(self._load_vector(delete))
             else:
@@ -86,6 +86,20 @@ class DeleteFilter:
             [(names, pa.concat_tables(tables, promote_options="permissive")) for names, tables in keys.items()],
             gone,
         )
+
+    def of_described(self, file: LakeFile) -> Keeper:
+        """As `of`, of a file as the plug point describes it."""
+        keys: dict[tuple[str, ...], list[pa.Table]] = {}
+        for delete in file.deletes:
+            if delete.content == "equality":
+                names = delete.equality_columns
+                keys.setdefault(names, []).append(self._load_keys(delete.path, names))
+        joined = [(names, pa.concat_tables(found, promote_options="permissive")) for names, found in keys.items()]
+        return Keeper(self.positions(file), joined)
+
+    def named_files(self, path: str) -> set[str]:
+        """Data files that a positional delete file names, in canonical spelling."""
+        return set(self._load_positions(path))
 
     def _find_rows(self, planned: PlannedFile, gone: OffsetSet) -> Offsets | None:
         """Positions of these offsets in a file; None where they are better looked up batch by batch."""
@@ -121,13 +135,12 @@ class DeleteFilter:
             for at, name in enumerate(names.dictionary.to_pylist())
         }
 
-    def _load_keys(self, delete: DeleteEntry, names: tuple[str, ...]) -> pa.Table:
-        path = delete.file.file_path
+    def _load_keys(self, path: str, names: tuple[str, ...]) -> pa.Table:
         if path not in self._keys:
             with self._io.new_input(path).open() as source:
                 table = pq.ParquetFile(source).read()
             by_id = {int(f.metadata[FIELD_ID]): f.name for f in table.schema if f.metadata and FIELD_ID in f.metadata}
-            columns = [table.column(by_id[i]) for i in delete.file.equality_ids or ()]
+            columns = [table.column(by_id[self._schema.find_field(n).field_id]) for n in names]
             self._keys[path] = pa.table(columns, names=list(names))
         return self._keys[path]
 

@@ -16,9 +16,10 @@ from pyiceberg.table.snapshots import Snapshot
 
 from lakeward.errors import InvalidRequest
 from lakeward.lake.iceberg.datafile.location import is_local
-from lakeward.lake.iceberg.meta.types import FIELD_ID, to_arrow_type
+from lakeward.lake.iceberg.meta.types import to_arrow_type
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.kept import Kept
+from lakeward.lake.iceberg.scan.project import physical_names, project
 from lakeward.lake.iceberg.scan.prune import FilterBounds
 from lakeward.lake.iceberg.scan.snapshotfiles import PlannedFile, plan_files
 from lakeward.lake.readahead import read_ahead
@@ -82,13 +83,13 @@ class Scan:
         with self._table.io.new_input(planned.file.file_path).open() as source:
             file = pq.ParquetFile(source, metadata=_FOOTERS.find(planned.file.file_path))
             _FOOTERS.put(planned.file.file_path, file.metadata)
-            physical = self._physical(file.schema_arrow, needed)
+            physical = physical_names(self._schema, file.schema_arrow, needed)
             columns = sorted({p for p in physical.values() if p is not None})
             # Handing columns to threads costs more than decoding a small file.
             threads = planned.file.record_count > _BATCH_ROWS
             for start, groups in self._runs(file, physical):
                 for batch in file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=columns, use_threads=threads):
-                    table = self._project(batch, needed, physical)
+                    table = project(batch, needed, physical, self._types)
                     keep = keeper.mask(table, start)
                     start += batch.num_rows
                     yield from self._finish(table if keep is None else table.filter(pa.array(keep)))
@@ -108,19 +109,6 @@ class Scan:
             run.append(group)
         if run:
             yield int(starts[run[0]]), run
-
-    def _physical(self, schema: pa.Schema, names: Sequence[str]) -> dict[str, str | None]:
-        """Lake column -> the file's name of it by field id; None where the file is older than the column."""
-        by_id = {int(f.metadata[FIELD_ID]): f.name for f in schema if f.metadata and FIELD_ID in f.metadata}
-        return {n: by_id.get(self._schema.find_field(n).field_id) for n in names}
-
-    def _project(self, batch: pa.RecordBatch, names: Sequence[str], physical: dict[str, str | None]) -> pa.Table:
-        arrays = []
-        for name in names:
-            source, kind = physical[name], self._types[name]
-            array = pa.nulls(batch.num_rows, kind) if source is None else batch.column(source)
-            arrays.append(array if array.type == kind else array.cast(kind))
-        return pa.table(arrays, names=list(names))
 
     def _finish(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
         if self._filter is not None:

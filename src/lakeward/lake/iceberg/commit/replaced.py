@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The change that a rewrite is, on the head as it is now: which groups are still whole, which deletes go along, which
+delete files touch no live file any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from pyiceberg.manifest import DataFile
+
+from lakeward.lake.iceberg.commit.change import NewFile
+from lakeward.lake.iceberg.commit.ground import CommitGround
+from lakeward.lake.iceberg.commit.newfiles import data_candidates
+from lakeward.lake.iceberg.commit.resolve import Hit
+from lakeward.lake.iceberg.datafile.location import canonical
+from lakeward.lake.iceberg.meta.manifests import FileKey, file_key
+from lakeward.lake.iceberg.rewrite import RewrittenGroup
+from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
+from lakeward.lake.iceberg.scan.snapshotfiles import DeleteEntry, PlannedFile, plan_files
+from lakeward.model.offsetset import Offsets
+from lakeward.spi.rewrite import RewriteGroup, RewriteResult
+
+
+@dataclass
+class Replacement:
+    """`hits`: rows of new files that were deleted since the plan. `left_out`: indexes of groups that lost an input."""
+
+    data: list[NewFile] = field(default_factory=list)
+    hits: list[Hit] = field(default_factory=list)
+    drop: set[FileKey] = field(default_factory=set)
+    left_out: list[int] = field(default_factory=list)
+    groups: list[RewriteGroup] = field(default_factory=list)
+
+
+def plan_replacement(
+    ground: CommitGround, partition_keys: tuple[str, ...], results: Sequence[RewriteResult]
+) -> Replacement:
+    """Reads the positions that lie on the inputs by now; writes nothing."""
+    table, head = ground.table, ground.head
+    live = {} if head is None else _by_path(plan_files(table.metadata, table.io, head, partition_keys))
+    deletes = DeleteFilter(table.io, table.metadata.schema())
+    plan = Replacement()
+    for result in results:
+        inputs = _find_inputs(result.group, live, table.metadata.default_spec_id)
+        if inputs is None:
+            plan.left_out.append(result.group.index)
+            continue
+        _take(plan, ground, result, inputs, deletes)
+    dropped = [live[f.path] for g in plan.groups for f in g.files]
+    remaining = [p for path, p in live.items() if (path, None) not in plan.drop]
+    plan.drop |= _dangling(plan.groups, dropped, remaining, deletes)
+    return plan
+
+
+def _by_path(files: Iterable[PlannedFile]) -> dict[str, PlannedFile]:
+    return {p.file.file_path: p for p in files}
+
+
+def _find_inputs(group: RewriteGroup, live: dict[str, PlannedFile], spec_id: int) -> list[PlannedFile] | None:
+    """None: one is no longer live under its path and sequence number, or lies under another spec, whose deletes by key
+    would not reach the new file."""
+    inputs = [live.get(f.path) for f in group.files]
+    for file, planned in zip(group.files, inputs, strict=True):
+        if planned is None or planned.indexed.spec_id != spec_id:
+            return None
+        if (planned.indexed.entry.sequence_number or 0) != file.sequence:
+            return None
+    return [p for p in inputs if p is not None]
+
+
+def _take(
+    plan: Replacement,
+    ground: CommitGround,
+    result: RewriteResult,
+    inputs: Sequence[PlannedFile],
+    deletes: DeleteFilter,
+) -> None:
+    rewritten = RewrittenGroup.from_bytes(result.payload)
+    new_files = [] if rewritten.result is None else data_candidates(ground.table, [rewritten.result])
+    by_path = {p.file.file_path: p for p in inputs}
+    late = [r.follow(deletes.positions(by_path[r.path].describe())) for r in rewritten.ranks]
+    positions = np.sort(np.concatenate(late)) if late else np.empty(0, np.int64)
+    plan.groups.append(result.group)
+    plan.data += [NewFile(c.spec_id, c.file, result.group.sequence) for c in new_files]
+    plan.hits += _hits([(c.spec_id, c.file) for c in new_files], positions)
+    plan.drop |= {file_key(p.file) for p in inputs}
+
+
+def _hits(files: Sequence[tuple[int, DataFile]], positions: Offsets) -> list[Hit]:
+    """Positions among all rows of a group, by the file that holds them."""
+    hits, start = [], 0
+    for spec_id, file in files:
+        low, high = np.searchsorted(positions, [start, start + file.record_count])
+        if low < high:
+            hits.append(Hit(file, spec_id, positions[low:high] - start))
+        start += file.record_count
+    return hits
+
+
+def _dangling(
+    groups: Sequence[RewriteGroup],
+    dropped: Sequence[PlannedFile],
+    remaining: Sequence[PlannedFile],
+    deletes: DeleteFilter,
+) -> set[FileKey]:
+    """Delete files that touched an input and touch nothing that stays. Younger deletes by key go on to the new file."""
+    touched = {file_key(d.file): d for p in dropped for d in p.deletes}
+    used = {file_key(d.file) for p in remaining for d in p.deletes if d.content != "positions"}
+    used |= {
+        file_key(d.file)
+        for d in touched.values()
+        if d.content == "equality" and any(g.sequence < d.sequence for g in groups)
+    }
+    paths = {canonical(p.file.file_path) for p in remaining}
+    return {key for key, d in touched.items() if key not in used and not _names_any(d, paths, deletes)}
+
+
+def _names_any(delete: DeleteEntry, paths: set[str], deletes: DeleteFilter) -> bool:
+    return delete.content == "positions" and not paths.isdisjoint(deletes.named_files(delete.file.file_path))

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rewrites one group of data files in an executor: live rows of the planned snapshot, in offset order, into new files.
+
+Files that follow each other in offset order are copied one after the other, a batch in memory. Files that overlap, or
+that another engine sorted otherwise, are held as a whole and sorted: a group is bounded by its planner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+
+from lakeward.lake.iceberg.datafile.handle import WriteHandle
+from lakeward.lake.iceberg.datafile.location import is_ours
+from lakeward.lake.iceberg.datafile.offsetcache import load_column
+from lakeward.lake.iceberg.datafile.result import WriteResult
+from lakeward.lake.iceberg.meta.connection import IcebergConnection
+from lakeward.lake.iceberg.meta.failures import lake_errors
+from lakeward.lake.iceberg.meta.types import to_arrow_type
+from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
+from lakeward.lake.iceberg.scan.project import physical_names, project
+from lakeward.lake.iceberg.writer import IcebergLakeWriter
+from lakeward.lake.ranks import RankTable
+from lakeward.model.faults import fault_point
+from lakeward.model.offsets import OffsetRange
+from lakeward.model.offsetset import Offsets, OffsetSet
+from lakeward.model.schema import BUCKET, OFFSET
+from lakeward.model.split import LogSplit
+from lakeward.model.versioned import pack, unpack
+from lakeward.spi.lake import WriteTask
+from lakeward.spi.lakefile import LakeFile
+from lakeward.spi.rewrite import RewriteResult, RewriteTask
+
+_KIND, _VERSION = "iceberg-rewrite", 1
+_BATCH_ROWS = 65_536
+_FILE, _RANK = "__file", "__rank"
+"""Of a row that is sorted: which input it came from, and its number among that input's survivors."""
+
+
+@dataclass(frozen=True)
+class RewrittenGroup:
+    """`result` None: no row of the group was alive."""
+
+    result: WriteResult | None
+    ranks: tuple[RankTable, ...]
+
+    def to_bytes(self) -> bytes:
+        result = b"" if self.result is None else self.result.to_bytes()
+        return pack(_KIND, _VERSION, {}, [result, *(r.to_bytes() for r in self.ranks)])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> RewrittenGroup:
+        _, _, (result, *ranks) = unpack(_KIND, _VERSION, data)
+        return cls(WriteResult.from_bytes(result) if result else None, tuple(map(RankTable.from_bytes, ranks)))
+
+
+def rewrite_group(connection: IcebergConnection, task: RewriteTask, is_due: Callable[[], bool]) -> RewriteResult | None:
+    """None: it came due before it was done."""
+    rewriter = _GroupRewriter(connection, task, is_due)
+    with lake_errors(str(task.table.path), "rewrite files of"):
+        return rewriter.run()
+
+
+class _GroupRewriter:
+    def __init__(self, connection: IcebergConnection, task: RewriteTask, is_due: Callable[[], bool]) -> None:
+        self._task, self._is_due = task, is_due
+        handle = WriteHandle.from_bytes(task.handle)
+        self._schema = handle.schema
+        self._io: FileIO = connection.file_io(handle.storage, handle.folder)
+        self._types = {f.name: to_arrow_type(f.field_type) for f in self._schema.fields}
+        self._names = [n for n in self._types if n != BUCKET]
+        self._filter = DeleteFilter(self._io, self._schema)
+        self._gone: dict[str, list[Offsets]] = {}
+        ranges = [f.offsets for f in task.group.files if f.offsets is not None]
+        start = min((r.start for r in ranges), default=0)
+        stop = max((r.stop for r in ranges), default=0)
+        split = LogSplit(bucket=task.group.bucket, range=OffsetRange(start, stop), index=task.group.index)
+        self._writer = IcebergLakeWriter(
+            connection,
+            WriteTask(round_id=task.round_id, table=task.table, split=split, attempt=task.attempt, handle=task.handle),
+        )
+
+    def run(self) -> RewriteResult | None:
+        files = sorted(self._task.group.files, key=lambda f: -1 if f.offsets is None else f.offsets.start)
+        try:
+            ranks = self._copy(files) if self._follow_each_other(files) else self._sort(files)
+            if ranks is None:
+                self._writer.abort()
+                return None
+            written = self._writer.complete()
+        except BaseException:
+            self._writer.abort()
+            raise
+        result = None if written is None else WriteResult.from_bytes(written)
+        new_files = () if result is None else result.files
+        fault_point("rewrite.written", table=str(self._task.table.path), group=self._task.group.index)
+        return RewriteResult(
+            group=self._task.group,
+            payload=RewrittenGroup(result, ranks).to_bytes(),
+            rows=sum(f.record_count for f in new_files),
+            bytes_read=sum(f.size_bytes for f in files),
+            bytes_written=sum(f.size_bytes for f in new_files),
+        )
+
+    def _follow_each_other(self, files: list[LakeFile]) -> bool:
+        ranges = [f.offsets for f in files]
+        known = [r for r in ranges if r is not None]
+        if len(known) < len(ranges) or any(a.stop > b.start for a, b in pairwise(known)):
+            return False
+        offset_id = self._schema.find_field(OFFSET).field_id
+        return all(is_ours(f.path) or _ascends(load_column(self._io, f.path, offset_id)) for f in files)
+
+    def _copy(self, files: list[LakeFile]) -> tuple[RankTable, ...] | None:
+        ranks, at = [], 0
+        for file in files:
+            first = at
+            for table in self._live(file):
+                if self._is_due():
+                    return None
+                at += table.num_rows
+                for batch in table.to_batches():
+                    self._writer.write(batch)
+            ranks.append(RankTable.of(file.path, self._gone_of(file), np.arange(first, at, dtype=np.int64)))
+        return tuple(ranks)
+
+    def _sort(self, files: list[LakeFile]) -> tuple[RankTable, ...] | None:
+        parts = []
+        for number, file in enumerate(files):
+            rank = 0
+            for table in self._live(file):
+                if self._is_due():
+                    return None
+                ranks = pa.array(np.arange(rank, rank + table.num_rows))
+                rank += table.num_rows
+                numbers = pa.array(np.full(table.num_rows, number, np.int64))
+                parts.append(table.append_column(_FILE, numbers).append_column(_RANK, ranks))
+        if not parts:
+            return tuple(RankTable.of(f.path, self._gone_of(f), np.empty(0, np.int64)) for f in files)
+        order = [(OFFSET, "ascending"), (_FILE, "ascending"), (_RANK, "ascending")]
+        rows = pa.concat_tables(parts).sort_by(order)
+        for batch in rows.drop_columns([_FILE, _RANK]).to_batches(_BATCH_ROWS):
+            self._writer.write(batch)
+        came_from = rows.column(_FILE).to_numpy()
+        new_positions = [np.flatnonzero(came_from == n) for n in range(len(files))]
+        by_rank = [p[np.argsort(rows.column(_RANK).to_numpy()[p])] for p in new_positions]
+        return tuple(RankTable.of(f.path, self._gone_of(f), p) for f, p in zip(files, by_rank, strict=True))
+
+    def _live(self, file: LakeFile) -> Iterator[pa.Table]:
+        """Rows that the planned snapshot has of a file, in the file's order; what it lacks is noted."""
+        keeper, start = self._filter.of_described(file), 0
+        names = [*self._names, *(n for n in keeper.columns if n not in self._names)]
+        gone = self._gone.setdefault(file.path, [])
+        with self._io.new_input(file.path).open() as source:
+            parquet = pq.ParquetFile(source)
+            physical = physical_names(self._schema, parquet.schema_arrow, names)
+            columns = sorted({p for p in physical.values() if p is not None})
+            for batch in parquet.iter_batches(_BATCH_ROWS, columns=columns, use_threads=False):
+                table = project(batch, names, physical, self._types)
+                keep = keeper.mask(table, start)
+                if keep is not None:
+                    gone.append((np.flatnonzero(~keep) + start).astype(np.int64))
+                    table = table.filter(pa.array(keep))
+                start += batch.num_rows
+                if table.num_rows:
+                    yield table.select(self._names)
+
+    def _gone_of(self, file: LakeFile) -> OffsetSet:
+        parts = self._gone[file.path]
+        return OffsetSet.from_sorted(np.concatenate(parts)) if parts else OffsetSet()
+
+
+def _ascends(offsets: Offsets) -> bool:
+    return bool(np.all(offsets[1:] > offsets[:-1]))

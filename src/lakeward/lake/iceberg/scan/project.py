@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A file's columns as today's lake schema has them: found by field id, cast, null where the file is older."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from lakeward.lake.iceberg.meta.types import FIELD_ID
+
+
+def physical_names(schema: Schema, file: pa.Schema, names: Sequence[str]) -> dict[str, str | None]:
+    """Lake column -> the file's name of it by field id; None where the file is older than the column."""
+    by_id = {int(f.metadata[FIELD_ID]): f.name for f in file if f.metadata and FIELD_ID in f.metadata}
+    return {n: by_id.get(schema.find_field(n).field_id) for n in names}
+
+
+def project(
+    batch: pa.RecordBatch, names: Sequence[str], physical: Mapping[str, str | None], types: Mapping[str, pa.DataType]
+) -> pa.Table:
+    arrays = []
+    for name in names:
+        source, kind = physical[name], types[name]
+        array = pa.nulls(batch.num_rows, kind) if source is None else batch.column(source)
+        arrays.append(array if array.type == kind else array.cast(kind))
+    return pa.table(arrays, names=list(names))

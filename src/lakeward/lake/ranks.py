@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the rows of a rewritten file went: from a position in an input to a position among the rewritten rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lakeward.model.offsetset import Offsets, OffsetSet
+from lakeward.model.versioned import pack, unpack
+
+_KIND, _VERSION = "rewrite-ranks", 1
+
+
+@dataclass(frozen=True)
+class RankTable:
+    """`gone`: positions that the planned snapshot had deleted. The other rows, counted from 0, lie in runs: from
+    `ranks[i]` on at `positions[i]`, `positions[i]` + 1, ... A file whose rows stay together is one run."""
+
+    path: str
+    gone: OffsetSet
+    ranks: Offsets
+    positions: Offsets
+
+    @classmethod
+    def of(cls, path: str, gone: OffsetSet, new_positions: Offsets) -> RankTable:
+        """From the new position of each surviving row, in the input's order."""
+        breaks = np.flatnonzero(np.diff(new_positions) != 1) + 1
+        ranks = np.concatenate([[0], breaks]).astype(np.int64) if len(new_positions) else np.empty(0, np.int64)
+        return cls(path, gone, ranks, new_positions[ranks].astype(np.int64))
+
+    def follow(self, positions: Offsets) -> Offsets:
+        """New positions of these rows, ascending; rows that were gone at the plan are left out."""
+        left = positions[~self.gone.mask(positions)]
+        if not len(left):
+            return left
+        survivors = left - self.gone.rank(left)
+        runs = np.searchsorted(self.ranks, survivors, side="right") - 1
+        return np.sort(self.positions[runs] + survivors - self.ranks[runs])
+
+    def to_bytes(self) -> bytes:
+        arrays = [_packed(self.ranks), _packed(self.positions)]
+        return pack(_KIND, _VERSION, {"path": self.path, "runs": len(self.ranks)}, [self.gone.to_bytes(), *arrays])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> RankTable:
+        _, body, (gone, ranks, positions) = unpack(_KIND, _VERSION, data)
+        runs = body["runs"]
+        return cls(body["path"], OffsetSet.from_bytes(gone), _unpacked(ranks, runs), _unpacked(positions, runs))
+
+
+def _packed(values: Offsets) -> bytes:
+    raw: bytes = pa.compress(values.tobytes(), codec="zstd", asbytes=True)
+    return raw
+
+
+def _unpacked(data: bytes, count: int) -> Offsets:
+    return np.frombuffer(pa.decompress(data, decompressed_size=8 * count, codec="zstd", asbytes=True), np.int64)
