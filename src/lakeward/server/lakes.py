@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import logging
 import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeward.config import Config, LakeConfig, load_lake_config
+from lakeward.errors import PluginNotFound
 from lakeward.spi.lake import LakeStorage
-from lakeward.spi.registry import load_lake
+from lakeward.spi.lakeplugin import LakePlugin
+from lakeward.spi.registry import find_lake_plugin, load_lake
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -20,10 +23,6 @@ if TYPE_CHECKING:
     from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 
 log = logging.getLogger(__name__)
-
-ICEBERG = "iceberg"
-_CATALOG_KEYS = ("type", "uri", "catalog-impl", "py-catalog-impl")
-_SECRET_WORDS = ("secret", "password", "token", "credential", "access-key", "account-key", "sas")
 
 
 class ServerLakes:
@@ -44,26 +43,20 @@ class ServerLakes:
 
     @property
     def has_embedded_catalog(self) -> bool:
-        """Iceberg without a catalog of its own in the configuration: the server keeps it and serves it under
-        /iceberg.
-        """
-        return (
-            self.lake is not None
-            and self.lake.format == ICEBERG
-            and not any(key in self.lake.settings for key in _CATALOG_KEYS)
-        )
+        """The server keeps the catalog of its lake and serves it under /iceberg."""
+        return self.lake is not None and self._plugin(self.lake.format).wants_catalog(self.lake.settings)
 
     def embedded_catalog(self) -> Catalog | None:
         storage = self._embedded()
         return None if storage is None else storage.connection.catalog
 
     def _embedded(self) -> IcebergLakeStorage | None:
-        if not self.has_embedded_catalog:
+        if self.lake is None or not self.has_embedded_catalog:
             return None
         from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 
-        storage = self(ICEBERG)
-        assert isinstance(storage, IcebergLakeStorage)
+        storage = self(self.lake.format)
+        assert isinstance(storage, IcebergLakeStorage), "the REST catalog serves Iceberg's"
         return storage
 
     def move_forward(self) -> None:
@@ -83,21 +76,17 @@ class ServerLakes:
         """Format -> what jobs and readers need to reach that lake; they bring their own secrets."""
         if self.lake is None:
             return {}
-        given = {k: v for k, v in self.lake.settings.items() if not any(word in k.lower() for word in _SECRET_WORDS)}
-        if self.has_embedded_catalog:
-            given = {**given, "type": "rest", "uri": f"{http_url}/iceberg"}
-        return {self.lake.format: given}
+        plugin = self._plugin(self.lake.format)
+        return {self.lake.format: plugin.peer_options(self.lake.settings, f"{http_url}/iceberg")}
+
+    def _plugin(self, name: str) -> LakePlugin:
+        """One that is not installed is said to be missing when it is opened."""
+        try:
+            return find_lake_plugin(name)
+        except PluginNotFound:
+            return LakePlugin(name, partial(load_lake, name))
 
     def _options(self, name: str) -> dict[str, str]:
         options = self.config.below(f"datalake.{name}.")
-        if name == ICEBERG and self.has_embedded_catalog:
-            folder = self.data / "iceberg"
-            folder.mkdir(parents=True, exist_ok=True)
-            warehouse = (self.data / "warehouse").resolve()
-            options = {
-                "warehouse": warehouse.as_uri(),
-                **options,
-                "type": "sql",
-                "uri": f"sqlite:///{(folder / 'catalog.db').resolve()}",
-            }
-        return options
+        is_main = self.lake is not None and self.lake.format == name
+        return self._plugin(name).server_options(options, self.data) if is_main else options

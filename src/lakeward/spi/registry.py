@@ -9,6 +9,7 @@ from importlib.metadata import EntryPoint, entry_points
 from lakeward.errors import InvalidConfig, PluginNotFound
 from lakeward.spi.hot import HotPlugin
 from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lakeplugin import LakePlugin
 
 LAKE_GROUP = "lakeward.lake"
 HOT_GROUP = "lakeward.hot"
@@ -16,12 +17,18 @@ HOT_GROUP = "lakeward.hot"
 
 def load_lake(name: str, options: Mapping[str, str]) -> LakeStorage:
     """The lake plugin of that name with its options. Raises `PluginNotFound`, `InvalidConfig`."""
-    storage = _find("lake", LAKE_GROUP, name).load()(options)
+    storage = find_lake_plugin(name)(options)
     assert isinstance(storage, LakeStorage), f"{name} gave {type(storage).__name__}, no LakeStorage"
     if not storage.capabilities.conditional_commit:
         reason = "it cannot commit on an exact head, so that a round that lost its lease could not be refused"
         raise InvalidConfig(where=f"datalake.format = {name}", reason=reason)
     return storage
+
+
+def find_lake_plugin(name: str) -> LakePlugin:
+    """What is installed under that name, not opened. Raises `PluginNotFound`."""
+    loaded = _find("lake", LAKE_GROUP, name).load()
+    return loaded if isinstance(loaded, LakePlugin) else LakePlugin(name, loaded)
 
 
 def load_hot(name: str, options: Mapping[str, str]) -> HotPlugin:

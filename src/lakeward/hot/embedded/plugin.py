@@ -42,15 +42,12 @@ class EmbeddedPlugin(HotPlugin):
         return self._coordinator
 
     def lake_options(self, table: TableInfo) -> tuple[str, Mapping[str, str]]:
-        """Asks the server where its lake is; Iceberg's catalog is the server itself."""
+        """Asks the server where its lake is, and how it is reached."""
         info = self.server.info()
         lake = table.descriptor.properties.get(FORMAT_PROPERTY) or info.lake_format
         if lake is None:
             raise LakeUnavailable(lake="none", what=str(table.path), reason="the server has no datalake.format")
-        options = dict(info.lake_options)
-        if lake == "iceberg" and info.iceberg_uri is not None:
-            options = {"type": "rest", "uri": info.iceberg_uri, **options}
-        return lake, options
+        return lake, dict(info.lake_options)
 
 
 def load(options: Mapping[str, str]) -> EmbeddedPlugin:

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from lakeward.lake.iceberg.catalog import IcebergLakeCatalog
 from lakeward.lake.iceberg.committer import IcebergLakeCommitter
+from lakeward.lake.iceberg.flussoptions import iceberg_options
 from lakeward.lake.iceberg.maintenance import IcebergLakeMaintenance
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.intents import IcebergIntentStore
@@ -16,8 +18,10 @@ from lakeward.lake.iceberg.writer import IcebergLakeWriter
 from lakeward.model.table import TableInfo
 from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
 from lakeward.spi.lake import LakeStorage, WriteTask
+from lakeward.spi.lakeplugin import LakePlugin, without_secrets
 from lakeward.spi.rewrite import RewriteResult, RewriteTask
 
+_CATALOG_KEYS = ("type", "uri", "catalog-impl", "py-catalog-impl")
 CAPABILITIES = LakeCapabilities(
     delete_encodings=frozenset({DeleteEncoding.POSITIONS, DeleteEncoding.EQUALITY}),
     one_writer_per_bucket=False,
@@ -60,5 +64,37 @@ class IcebergLakeStorage(LakeStorage):
         return IcebergIntentStore(self.connection, table)
 
 
-def load(options: Mapping[str, str]) -> IcebergLakeStorage:
+class IcebergLakePlugin(LakePlugin):
+    """Without a catalog in its options the server keeps one, in its own folder, and serves it to everybody else."""
+
+    def __call__(self, options: Mapping[str, str]) -> IcebergLakeStorage:
+        return _load(options)
+
+    def wants_catalog(self, options: Mapping[str, str]) -> bool:
+        return not any(key in options for key in _CATALOG_KEYS)
+
+    def server_options(self, options: Mapping[str, str], data: Path) -> dict[str, str]:
+        if not self.wants_catalog(options):
+            return dict(options)
+        folder = data / "iceberg"
+        folder.mkdir(parents=True, exist_ok=True)
+        return {
+            "warehouse": (data / "warehouse").resolve().as_uri(),
+            **options,
+            "type": "sql",
+            "uri": f"sqlite:///{(folder / 'catalog.db').resolve()}",
+        }
+
+    def peer_options(self, options: Mapping[str, str], catalog_uri: str) -> dict[str, str]:
+        served = {"type": "rest", "uri": catalog_uri} if self.wants_catalog(options) else {}
+        return {**without_secrets(options), **served}
+
+    def fluss_options(self, options: Mapping[str, str]) -> dict[str, str]:
+        return iceberg_options(options)
+
+
+def _load(options: Mapping[str, str]) -> IcebergLakeStorage:
     return IcebergLakeStorage(IcebergConnection(options))
+
+
+load = IcebergLakePlugin("iceberg", _load)

@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 
 from lakeward.errors import InvalidConfig, UnsafeLake
-from lakeward.hot.fluss.lakeoptions import CATALOG_NAME, iceberg_options, lake_of
+from lakeward.hot.fluss.lakeoptions import lake_of
+from lakeward.lake.iceberg.flussoptions import CATALOG_NAME, iceberg_options
 from lakeward.model.ids import TableId
 from lakeward.model.schema import Column, Schema
 from lakeward.model.sqltype import parse_type

@@ -10,7 +10,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from lakeward.lake.iceberg.datafile.location import data_folder
-from lakeward.lake.iceberg.meta.connection import without_secrets
+from lakeward.lake.iceberg.meta.connection import storage_properties
 from lakeward.model.versioned import pack, unpack
 
 _KIND, _VERSION = "iceberg-handle", 1
@@ -34,7 +34,7 @@ class WriteHandle:
             sort_order_id=metadata.default_sort_order_id,
             folder=data_folder(metadata.location, metadata.properties),
             properties={k: v for k, v in metadata.properties.items() if k.startswith("write.")},
-            storage=without_secrets(table.io.properties),
+            storage=storage_properties(table.io.properties),
         )
 
     def to_bytes(self) -> bytes:

@@ -20,11 +20,11 @@ from lakeward.lake.iceberg.meta.failures import lake_errors
 from lakeward.model.clock import Clock, SystemClock
 from lakeward.model.table import TablePath
 from lakeward.protocol.token import TokenSource
+from lakeward.spi.lakeplugin import without_secrets
 
 NAME_OPTION = "name"
 TIMEOUT_OPTION = "request-timeout-s"
 _TIMEOUT_S = 30.0
-_SECRET_WORDS = ("secret", "password", "token", "credential", "access-key", "account-key", "sas")
 
 
 class _LimitedAdapter(HTTPAdapter):
@@ -136,8 +136,6 @@ def identifier(path: TablePath) -> tuple[str, str]:
     return path.database, path.table
 
 
-def without_secrets(properties: Mapping[str, str]) -> dict[str, str]:
+def storage_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Properties that may travel: credentials come from each process's own environment."""
-    return {
-        k: str(v) for k, v in properties.items() if not any(word in k.lower() for word in _SECRET_WORDS) and k != "uri"
-    }
+    return {k: str(v) for k, v in without_secrets(properties).items() if k != "uri"}

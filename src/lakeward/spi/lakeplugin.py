@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lake format as it is installed: what opens it, and what it wants of the processes that use it before it is open.
+Callers ask here, and the name of a format stands in configuration alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from lakeward.errors import UnsafeLake
+from lakeward.spi.lake import LakeStorage
+
+SECRET_WORDS = ("secret", "password", "token", "credential", "access-key", "account-key", "sas")
+"""An option whose key has one of these in it stays in its process: each brings its own."""
+
+
+class LakePlugin:
+    """What an entry point of group `lakeward.lake` names: called with the options below `datalake.<format>.` it gives a
+    `LakeStorage`. A plain function will do; a subclass says more. Nothing here blocks or connects."""
+
+    def __init__(self, name: str, load: Callable[[Mapping[str, str]], LakeStorage]) -> None:
+        self.name, self._load = name, load
+
+    def __call__(self, options: Mapping[str, str]) -> LakeStorage:
+        return self._load(options)
+
+    def wants_catalog(self, options: Mapping[str, str]) -> bool:
+        """Does the server keep this lake's catalog, and serve it? Asked by the server with its own options."""
+        return False
+
+    def server_options(self, options: Mapping[str, str], data: Path) -> dict[str, str]:
+        """What the server opens the lake with; `data` is its folder."""
+        return dict(options)
+
+    def peer_options(self, options: Mapping[str, str], catalog_uri: str) -> dict[str, str]:
+        """What jobs and readers need to reach the server's lake, without secrets. `catalog_uri`: where the server
+        serves a catalog that it keeps."""
+        return without_secrets(options)
+
+    def fluss_options(self, options: Mapping[str, str]) -> dict[str, str]:
+        """The options of a Fluss cluster's lake as ours. Raises `UnsafeLake`, `InvalidConfig`."""
+        raise UnsafeLake(
+            lake=self.name,
+            reason="tables of a Fluss cluster are not tiered to this format; leave this one to Fluss's Flink job",
+        )
+
+
+def without_secrets(options: Mapping[str, str]) -> dict[str, str]:
+    return {k: v for k, v in options.items() if not any(word in k.lower() for word in SECRET_WORDS)}
