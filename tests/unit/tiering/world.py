@@ -331,6 +331,7 @@ class World:
         target_bytes: int = 1 << 20,
         clock: Clock | None = None,
         small: int = 1 << 20,
+        held_rows: int = 20_000,
         lake: Mapping[str, str] | None = None,
     ) -> None:
         """`lake`: options of the memory lake."""
@@ -344,7 +345,9 @@ class World:
         plugin = ListPlugin(self)
         plugins = PluginCache(open_hot=lambda _n, _o: plugin, open_lake=lambda n, o: self.lake)
         self.dispatcher = DirectDispatcher(plugins, self.clock, threads=1)
-        self.options = TieringOptions(target_bytes=target_bytes, small_round_bytes=small, min_work_s=0)
+        self.options = TieringOptions(
+            target_bytes=target_bytes, small_round_bytes=small, min_work_s=0, held_rows=held_rows
+        )
         self.shared = JobWorld(
             hot=plugin, plugins=plugins, dispatcher=self.dispatcher, clock=self.clock, options=self.options
         )

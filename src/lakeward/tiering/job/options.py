@@ -37,6 +37,7 @@ class TieringOptions:
     leave_limit_s: float = 5.0
     server_wait_s: float = SERVER_WAIT_S
     min_work_s: float = 1.0
+    held_rows: int = 20_000
     commit: CommitLimits = field(default_factory=CommitLimits)
     metrics_port: int | None = None
     cache_dir: Path | None = None

@@ -44,8 +44,13 @@ class _Waiting:
 class SparkDispatcher(Dispatcher):
     """`start_thread` makes threads that carry Spark's settings (`pyspark.InheritableThread`)."""
 
-    def __init__(self, context: Any, start_thread: Callable[[Callable[[], None], str], None]) -> None:
-        self._context, self._start = context, start_thread
+    def __init__(
+        self,
+        context: Any,
+        start_thread: Callable[[Callable[[], None], str], None],
+        patience_s: float = SHARED_PATIENCE_S,
+    ) -> None:
+        self._context, self._start, self._patience_s = context, start_thread, patience_s
         self._parallelism = max(1, int(context.defaultParallelism))
         self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
         for number in range(SHARED_JOBS):
@@ -103,7 +108,7 @@ class SparkDispatcher(Dispatcher):
         while not waiting.done.wait(POLL_S):
             control.check()
             waited += POLL_S
-            if waited >= SHARED_PATIENCE_S:
+            if waited >= self._patience_s:
                 return None
         return self._answers(waiting)
 

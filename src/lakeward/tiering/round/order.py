@@ -51,6 +51,8 @@ class WriteOrder:
     compare_with: SnapshotId | None = None
     server_wait_s: float = 300.0
     min_work_s: float = 0.0
+    held_rows: int = 0
+    """A PK range of at most so many offsets is read once and folded in memory; longer ones are read twice."""
 
     def with_splits(self, splits: tuple[Split, ...], *, is_first: bool = False) -> WriteOrder:
         return replace(self, splits=splits, is_first=is_first)
@@ -83,6 +85,7 @@ class WriteOrder:
             "compare_with": self.compare_with,
             "server_wait_s": self.server_wait_s,
             "min_work_s": self.min_work_s,
+            "held_rows": self.held_rows,
         }
         return pack(_KIND, _VERSION, body, [self.handle])
 
@@ -107,4 +110,5 @@ class WriteOrder:
             compare_with=body["compare_with"],
             server_wait_s=body["server_wait_s"],
             min_work_s=body["min_work_s"],
+            held_rows=body["held_rows"],
         )

@@ -72,8 +72,8 @@ class Planner:
             found = reconcile_resync(reader, self.handed.generation)
         else:
             found = reconcile(table, reader, self.handed.committed or coordinator.committed(table.path))
-        is_told = found.agreement is Agreement.AGREED or (found.base.token is None and not self.handed.resync)
-        if not is_told and not self.is_dry:
+        is_ahead = found.agreement is Agreement.LAKE_AHEAD and found.base.token is not None
+        if is_ahead and not self.is_dry:
             coordinator.commit(adoption(table, found.base, self.owner, self.handed.side))
         return found
 

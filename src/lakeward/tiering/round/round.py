@@ -213,6 +213,7 @@ class Round:
             compare_with=plan_comparison(ground.plan),
             server_wait_s=self.world.options.server_wait_s,
             min_work_s=self.world.options.min_work_s,
+            held_rows=self.world.options.held_rows,
         )
 
     def _refreshed(

@@ -32,9 +32,6 @@ from lakeward.tiering.task.logread import LogReader, next_offset
 from lakeward.tiering.task.sorting import sort_by_offset
 from lakeward.tiering.task.stop import StopSignal
 
-HELD_ROWS = 20_000
-"""A PK range of at most so many offsets is read once and folded in memory; longer ones are read twice."""
-
 
 def write_splits(order: WriteOrder, plugins: PluginCache, clock: Clock, attempt: int) -> list[WriteOutcome]:
     """Writes the order's splits one after another. Never raises."""
@@ -152,7 +149,7 @@ class _SplitWriter:
     def _write_folded(self, split: LogSplit, reader: LogReader) -> _Written:
         """The stop is fixed between the passes; what records above it replaced is not in the fold."""
         fold = Fold(split.start, split.stop)
-        held = list(reader.read(split.start, split.stop)) if len(split.range) <= HELD_ROWS else None
+        held = list(reader.read(split.start, split.stop)) if len(split.range) <= self._order.held_rows else None
         stop = self._see(split, reader.read(split.start, split.stop, columns=[]) if held is None else held, fold)
         stop = fold.seal(stop).stop
         for batch in reader.read(split.start, stop) if held is None else held:

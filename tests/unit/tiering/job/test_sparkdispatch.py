@@ -18,7 +18,6 @@ from lakeward.model.offsets import OffsetRange
 from lakeward.model.outcome import WriteOutcome
 from lakeward.model.split import LogSplit
 from lakeward.testing.waiting import wait_until
-from lakeward.tiering.job import sparkdispatch
 from lakeward.tiering.job.sparkdispatch import SHARED_JOBS, SparkDispatcher
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.round.order import Plugin, WriteOrder
@@ -128,11 +127,13 @@ def context() -> ScriptedContext:
     return ScriptedContext()
 
 
+def start_thread(target: Callable[[], None], name: str) -> None:
+    threading.Thread(target=target, name=name, daemon=True).start()
+
+
 @pytest.fixture
 def dispatcher(context: ScriptedContext) -> Iterator[SparkDispatcher]:
-    made = SparkDispatcher(
-        context, lambda target, name: threading.Thread(target=target, name=name, daemon=True).start()
-    )
+    made = SparkDispatcher(context, start_thread)
     yield made
     for job in context.jobs:
         job.go.set()
@@ -181,16 +182,16 @@ def test_stopping_one_round_of_a_shared_job_leaves_the_others_alone(
     assert other.join().outcomes is not None
 
 
-def test_a_small_round_whose_shared_job_is_held_up_goes_on_alone(
-    context: ScriptedContext, dispatcher: SparkDispatcher, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sparkdispatch, "SHARED_PATIENCE_S", 0.1)
+def test_a_small_round_whose_shared_job_is_held_up_goes_on_alone(context: ScriptedContext) -> None:
+    dispatcher = SparkDispatcher(context, start_thread, patience_s=0.1)
     order = order_of()
     call = Call(dispatcher, [order])
     shared, alone = context.wait_jobs(2)
     assert (shared.group, alone.group) == ("lakeward-small-rounds", order.round_id)
     alone.go.set()
     assert call.join().outcomes == [outcome_of(order)]
+    shared.go.set()
+    dispatcher.close()
 
 
 def test_stopping_a_big_round_cancels_its_own_group_only(context: ScriptedContext, dispatcher: SparkDispatcher) -> None:

@@ -264,10 +264,9 @@ def test_force_finish_commits_the_prefix_and_the_rest_comes_next() -> None:
 
 
 @pytest.mark.parametrize("held_rows", [0, 20_000], ids=["two passes", "in memory"])
-def test_a_pk_split_that_comes_due_replaces_only_what_it_saw(held_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pk_split_that_comes_due_replaces_only_what_it_saw(held_rows: int) -> None:
     """Rows that only records behind the stop replace are live still."""
-    monkeypatch.setattr("lakeward.tiering.task.write.HELD_ROWS", held_rows)
-    world = World(make_table(*PK, key=("id",)))
+    world = World(make_table(*PK, key=("id",)), held_rows=held_rows)
     world.store.upsert(rows(0, 5))
     done(world.run())
     for n in range(4):
