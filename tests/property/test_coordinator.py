@@ -479,14 +479,15 @@ class CoordinatorMachine(RuleBasedStateMachine):
         for job in self.instances:
             for work in (*job.rounds.values(), *job.over):
                 side = self._side(work)
-                for held, lease in side.leases(job.name) if side is not None else ():
-                    if held.kind == work.table.kind and lease.instance == job.instance:
+                for held, lease in side.leases() if side is not None else ():
+                    if held.kind == work.table.kind and (lease.job, lease.instance) == (job.name, job.instance):
                         holders.setdefault((work.table.table_id, held.kind), set()).add(job.instance)
         assert all(len(h) == 1 for h in holders.values())
         sides = self.world.coordinator.board.sides()
         for name in {j.name for j in self.instances}:
-            assert sum(1 for s in sides for _ in s.leases(name)) <= SLOTS, "a job holds no more than it has slots"
-        if any(len(list(s.leases())) > 1 for s in sides):
+            held_by_job = self.world.coordinator.board.leased(name)
+            assert len(held_by_job) <= SLOTS, "a job holds no more than it has slots"
+        if any(len(s.leases()) > 1 for s in sides):
             event("a round and a compaction of one side at once")
 
     @invariant()

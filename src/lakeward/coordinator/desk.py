@@ -84,14 +84,14 @@ class Desk:
         return job
 
     def _give_back_all(self, job: JobName, reason: str) -> None:
-        for side in self._board.sides():
-            for work, _ in side.leases(job):
-                self._kinds[work.kind].give_back(side, work, reason)
+        for side, work, _ in self._board.leased(job):
+            self._kinds[work.kind].give_back(side, work, reason)
 
     def _hand_out(self, job: JobRecord, request: HeartbeatRequest) -> list[HandedOut]:
         """A job gets the kinds that it knows; what one kind leaves of its room is the next one's."""
-        held = sum(1 for side in self._board.sides() for _ in side.leases(job.name))
-        room, granted = min(request.room, job.slots - held), list[HandedOut]()
+        if request.room <= 0:
+            return []
+        room, granted = min(request.room, job.slots - len(self._board.leased(job.name))), list[HandedOut]()
         for kind in self._kinds.values():
             if kind.name in job.kinds and len(granted) < room:
                 granted += [self._grant(kind, side, job) for side in kind.choose(job.pool, room - len(granted))]
@@ -100,7 +100,7 @@ class Desk:
     def _grant(self, kind: Kind, side: LakeSide, job: JobRecord) -> HandedOut:
         now, work = self._board.clock.monotonic(), side.work(kind.name)
         waited_ms = kind.begin(side, work)
-        work.lease = Lease(
+        lease = Lease(
             job=job.name,
             instance=job.instance,
             granted_at_ms=self._board.clock.now_ms(),
@@ -109,8 +109,8 @@ class Desk:
             until=now + kind.lease_s,
             granted_at=now,
         )
-        self._board.touch(side)
-        return kind.handed_out(side, work, work.lease)
+        self._board.lease(side, work, lease)
+        return kind.handed_out(side, work, lease)
 
     def _next_beat_ms(self, job: JobRecord, room: int) -> int:
         """Sooner when something may start here before the next ordinary beat."""

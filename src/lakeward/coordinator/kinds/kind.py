@@ -92,19 +92,15 @@ class Kind(ABC):
 
     # ---- the end ----
     def finished(self, side: LakeSide, work: Work, finished: TableFinished) -> None:
-        self._end(side, work)
+        self._board.end_lease(side, work)
 
     def failed(self, side: LakeSide, work: Work, reason: str) -> None:
-        self._end(side, work)
+        self._board.end_lease(side, work)
         self._wait_out(side, work)
 
     def give_back(self, side: LakeSide, work: Work, reason: str) -> None:
         """The lease ends, and nobody failed: the job left, was silent, or lost a race."""
-        self._end(side, work)
-
-    def _end(self, side: LakeSide, work: Work) -> None:
-        work.lease = None
-        self._board.touch(side)
+        self._board.end_lease(side, work)
 
     def _wait_out(self, side: LakeSide, work: Work) -> None:
         options = self._board.options

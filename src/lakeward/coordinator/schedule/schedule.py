@@ -145,11 +145,10 @@ class Schedule:
         if now - self._swept_at < self._board.options.sweep_s:
             return
         self._swept_at = now
-        for side in self._board.sides():
-            for work, lease in side.leases():
-                if now >= lease.until:
-                    kind = self.kinds[work.kind]
-                    kind.give_back(side, work, f"job {lease.job} was silent for {kind.lease_s:g} s")
+        for side, work, lease in self._board.leased():
+            if now >= lease.until:
+                kind = self.kinds[work.kind]
+                kind.give_back(side, work, f"job {lease.job} was silent for {kind.lease_s:g} s")
 
     def _retry_failed(self) -> None:
         now = self._board.clock.monotonic()
@@ -183,7 +182,7 @@ class Schedule:
         """The lock may be held or not: a side that changes meanwhile is seen as it was or as it is."""
         board = self._board
         sides = [s for s in board.sides() if s.options.pool == pool]
-        leased = [(s, work, lease) for s in sides for work, lease in s.leases()]
+        leased = [row for row in board.leased() if row[0].options.pool == pool]
         return PoolLoad(
             now_ms=board.clock.now_ms(),
             slots=sum(j.slots for j in self.live_jobs(pool)),

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from lakeward.coordinator.lake.lakes import Lakes
@@ -13,7 +13,7 @@ from lakeward.coordinator.schedule.schedule import BREATH_S, Schedule
 from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.jobs import JobRecord
 from lakeward.coordinator.state.record import LakeSide
-from lakeward.coordinator.state.work import RoundTotals, Work
+from lakeward.coordinator.state.work import Lease, RoundTotals, Work
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import InstanceId, JobName
 from lakeward.model.side import SideId, SideName, WorkKind
@@ -120,7 +120,8 @@ class StatusDesk:
     def jobs(self) -> list[JobStatus]:
         """Those that registered, and expected ones that never did."""
         with self._board.lock:
-            known = [self._job(job) for job in sorted(self._board.jobs.values(), key=lambda j: j.name)]
+            leased = self._board.leased()
+            known = [self._job(job, leased) for job in sorted(self._board.jobs.values(), key=lambda j: j.name)]
             missing = [n for n in self._board.options.jobs_expected if JobName(n) not in self._board.jobs]
         absent = [
             JobStatus(
@@ -130,8 +131,8 @@ class StatusDesk:
         ]
         return known + absent
 
-    def _job(self, job: JobRecord) -> JobStatus:
-        held = [(s, lease) for s in self._board.sides() for _, lease in s.leases(job.name)]
+    def _job(self, job: JobRecord, leased: Sequence[tuple[LakeSide, Work, Lease]]) -> JobStatus:
+        held = [(side, lease) for side, _, lease in leased if lease.job == job.name]
         return JobStatus(
             name=job.name,
             instance=job.instance,

@@ -11,11 +11,11 @@ from lakeward.coordinator.options import CoordinatorOptions
 from lakeward.coordinator.state.jobs import JobRecord
 from lakeward.coordinator.state.record import LakeSide, TableRecord
 from lakeward.coordinator.state.statestore import StateStore, StoredSide
-from lakeward.coordinator.state.work import Work
+from lakeward.coordinator.state.work import Lease, Work
 from lakeward.errors import SideNotFound, TableNotFound
 from lakeward.model.clock import Clock
 from lakeward.model.ids import JobName, TableId
-from lakeward.model.side import SideId, SideName
+from lakeward.model.side import SideId, SideName, WorkKind
 from lakeward.model.state import TableState, check_transition
 from lakeward.model.table import TablePath
 from lakeward.protocol.codec import encode
@@ -46,6 +46,8 @@ class Board:
         self.changed = threading.Condition(self.lock)
         self.tables: dict[TableId, TableRecord] = {}
         self.by_path: dict[TablePath, TableId] = {}
+        self._sides: dict[SideId, LakeSide] = {}
+        self._leased: dict[tuple[SideId, WorkKind], tuple[LakeSide, Work]] = {}
         self.jobs: dict[JobName, JobRecord] = {}
         self._dirty: dict[SideId, LakeSide] = {}
         self._dirty_jobs: dict[JobName, JobRecord] = {}
@@ -94,10 +96,13 @@ class Board:
         self.tables[record.table_id] = record
         self.by_path[record.info.path] = record.table_id
         for side in record.sides.values():
+            self._sides[side.id] = side
             self.touch(side)
 
     def remove(self, record: TableRecord) -> None:
         del self.tables[record.table_id]
+        for side in record.sides.values():
+            del self._sides[side.id]
         if self.by_path.get(record.info.path) == record.table_id:
             del self.by_path[record.info.path]
 
@@ -118,12 +123,27 @@ class Board:
         return record.sides[name]
 
     def side(self, side: SideId) -> LakeSide | None:
-        record = self.tables.get(side.table_id)
-        return None if record is None else record.sides.get(side.name)
+        return self._sides.get(side)
 
     def sides(self) -> list[LakeSide]:
         """Of every table. The lock may be held or not."""
-        return [side for record in list(self.tables.values()) for side in record.sides.values()]
+        return list(self._sides.values())
+
+    def leased(self, job: JobName | None = None) -> list[tuple[LakeSide, Work, Lease]]:
+        """What is handed out: to one job, or to any. The lock may be held or not."""
+        held = [(side, work, work.lease) for side, work in list(self._leased.values())]
+        return [(s, w, lease) for s, w, lease in held if lease is not None and job in (None, lease.job)]
+
+    def lease(self, side: LakeSide, work: Work, lease: Lease) -> None:
+        """One of the two places where leases change, so that who holds what is found without a look at every side."""
+        work.lease = lease
+        self._leased[side.id, work.kind] = (side, work)
+        self.touch(side)
+
+    def end_lease(self, side: LakeSide, work: Work) -> None:
+        work.lease = None
+        self._leased.pop((side.id, work.kind), None)
+        self.touch(side)
 
     def is_current(self, side: LakeSide) -> bool:
         """False once it was dropped, also when its table was made anew."""
@@ -133,11 +153,9 @@ class Board:
         """The one place where a state changes. Raises `IllegalTransition` before anything moved."""
         check_transition(side.label, side.state, target)
         side.state, side.reason = target, reason
-        if target is not TableState.TIERING:
-            side.tier.lease = None
-        if target in STANDS or target is TableState.DROPPED:
-            for work, _ in side.leases():
-                work.lease = None
+        for work, _ in side.leases():
+            if target in STANDS or target is TableState.DROPPED or work is side.tier:
+                self.end_lease(side, work)
         side.pending_since_ms = side.pending_since = None
         if target is TableState.PENDING:
             side.tier.next_epoch()

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lakeward.coordinator.options import TableOptions
 from lakeward.coordinator.state.work import Lease, Work
-from lakeward.model.ids import JobName, TableId
+from lakeward.model.ids import TableId
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.side import DEFAULT_SIDE, TIER, Content, SideId, SideName, WorkKind
 from lakeward.model.state import TableState
@@ -100,9 +99,8 @@ class LakeSide:
     counted_oldest_ms: int | None = None
     """The oldest row whose miss was counted, so that each is counted once."""
 
-    @property
-    def id(self) -> SideId:
-        return SideId(self.table.table_id, self.name)
+    def __post_init__(self) -> None:
+        self.id = SideId(self.table.table_id, self.name)
 
     @property
     def info(self) -> TableInfo:
@@ -129,11 +127,9 @@ class LakeSide:
     def work(self, kind: WorkKind) -> Work:
         return self.works.setdefault(kind, Work(kind))
 
-    def leases(self, job: JobName | None = None) -> Iterator[tuple[Work, Lease]]:
-        """What is handed out of this side: to one job, or to any."""
-        for work in list(self.works.values()):
-            if work.lease is not None and job in (None, work.lease.job):
-                yield work, work.lease
+    def leases(self) -> list[tuple[Work, Lease]]:
+        """What is handed out of this side."""
+        return [(work, work.lease) for work in list(self.works.values()) if work.lease is not None]
 
     def copy(self) -> LakeSide:
         """Changes to it leave this one alone."""

@@ -54,6 +54,7 @@ class Registry:
         if work.lease is not None:
             work.lease.until = board.clock.monotonic() + board.options.lease_s
             work.lease.granted_at = self._since(work.lease.granted_at_ms)
+            board.lease(side, work, work.lease)
         if work.retry_at_ms is not None:
             limit_ms = int(1_000 * board.options.backoff_limit_s)
             board.retry_after(side, work, min(limit_ms, max(0, work.retry_at_ms - board.clock.now_ms())))
