@@ -179,6 +179,10 @@ class InvalidRows(InvalidInput):
     column: str
     reason: str
 
+    def at_row(self, row: int) -> InvalidRows:
+        """The same of a row in a longer list."""
+        return InvalidRows(table=self.table, row=row, column=self.column, reason=self.reason)
+
 
 class InvalidRequest(InvalidInput):
     code = "invalid-request"

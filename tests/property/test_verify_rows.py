@@ -65,7 +65,7 @@ def _map(inner: Shape) -> Shape:
     return pa.map_(pa.string(), inner[0]), pairs
 
 
-def _shapes() -> st.SearchStrategy[Shape]:
+def shapes() -> st.SearchStrategy[Shape]:
     def deeper(inner: st.SearchStrategy[Shape]) -> st.SearchStrategy[Shape]:
         return st.builds(lambda make, shape: make(shape), st.sampled_from([_list, _struct, _map]), inner)
 
@@ -113,7 +113,7 @@ def table(values: list[Any], kind: pa.DataType) -> pa.Table:
 
 @given(st.data())
 def test_what_parquet_gives_back_holds_and_one_other_value_does_not(data: st.DataObject) -> None:
-    kind, values_of = data.draw(_shapes())
+    kind, values_of = data.draw(shapes())
     values = data.draw(st.lists(st.none() | values_of, min_size=1, max_size=8))
     hot, lake = table(values, kind), through_parquet(table(values, kind))
     offsets, compared = altered_offsets(hot, lake, ["v"])

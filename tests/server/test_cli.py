@@ -10,12 +10,20 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lakeward.cli import app
+from lakeward.cli.filerows import FileShape, Rejects
+from lakeward.cli.filewrite import FileWrite
+from lakeward.cli.journal import Journal
+from lakeward.cli.rowfiles import WriteFormat, read_file
+from lakeward.cli.writefiles import WriteFiles
+from lakeward.client import Client
+from lakeward.protocol.flight import PutKind
 from lakeward.protocol.routes import JOBS
 from lakeward.testing.waiting import wait_until
 from tests.spark.processes import Job, Server
@@ -58,6 +66,7 @@ class Calls:
 @pytest.fixture
 def call(server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Calls:
     monkeypatch.setenv("LAKEWARD_SERVER", server.url)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     return Calls(capsys)
 
@@ -187,3 +196,123 @@ def test_ctrl_c_ends_a_command_quietly(server: Server, tmp_path: Path) -> None:
         assert child.wait(60) == 130
         feeder.join()
     assert (tmp_path / "errors").read_text() == ""
+
+
+def test_a_write_that_stops_says_what_is_stored_and_goes_on(call: Calls, tmp_path: Path) -> None:
+    call("table", "create", "cli.honest", "id bigint not null, name string", "--buckets", "3")
+    file = tmp_path / "rows.csv"
+    lines = ["id,name", *(f'{i},"{"x" * (i % 3)}"' for i in range(25_000))]
+    file.write_text("\n".join((*lines[:21_001], ",nameless", *lines[21_001:])) + "\n")
+    call("write", "cli.honest", str(file), "--atomic")
+    assert call.code == 2
+    assert "line 21002, column id: null in a NOT NULL column" in call.err
+    assert call.json("sql", "SELECT count(*) AS n FROM cli.honest") == {"n": 0}
+    call("write", "cli.honest", str(file))
+    assert call.code == 2
+    assert "20,000 rows of" in call.err
+    assert "in line 20001; those after it are not. --resume goes on" in call.err
+    assert "nothing of this call" not in call.err
+    assert call.json("sql", "SELECT count(*) AS n FROM cli.honest") == {"n": 20_000}
+    file.write_text("\n".join(lines) + "\n")
+    assert call.json("write", "cli.honest", str(file), "--resume")["rows"] == 5_000
+    counted = "SELECT count(*) AS n, count(DISTINCT id) AS ids, count(name) AS named FROM cli.honest"
+    assert call.json("sql", counted) == {"n": 25_000, "ids": 25_000, "named": 25_000}
+    call("write", "cli.honest", str(file), "--resume")
+    assert (call.code, "no write of it" in call.err) == (2, True)
+
+
+def test_a_chunk_that_was_stored_unheard_is_not_stored_twice(call: Calls, server: Server, tmp_path: Path) -> None:
+    """The process died after the server had the rows and before the journal did."""
+    call("table", "create", "cli.unheard", "id bigint not null", "--buckets", "3", "--bucket-key", "id")
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(f'{{"id": {i}}}\n' for i in range(30_000)))
+    with server.connect() as client:
+        table = client.table("cli.unheard")
+        journal = Journal.begin(str(table.info.table_id), str(file), str(PutKind.APPEND))
+        chunks = list(read_file(str(file), WriteFormat.JSON, table.info.schema))
+        FileWrite(table, PutKind.APPEND, journal).run(chunks[:2], Rejects(), lambda _rows: None)
+        assert journal.path is not None
+        journal.path.write_text(json.dumps({"writer": journal.writer}) + "\n" + journal.digests[0] + "\n")
+    call("write", "cli.unheard", str(file), "--resume")
+    assert call.code == 0, call.err
+    assert call.json("sql", "SELECT count(*) AS n, count(DISTINCT id) AS ids FROM cli.unheard") == {
+        "n": 30_000,
+        "ids": 30_000,
+    }
+    Journal.begin(str(table.info.table_id), str(file), str(PutKind.APPEND)).add("other rows")
+    call("write", "cli.unheard", str(file), "--resume")
+    assert (call.code, "are not those that the stopped write stored" in call.err) == (2, True)
+
+
+def test_columns_that_are_not_given_stay(call: Calls, tmp_path: Path) -> None:
+    call("table", "create", "cli.partial", "k int, a string, b string", "--primary-key", "k")
+    (tmp_path / "all.csv").write_text("k,a,b\n1,a1,b1\n2,a2,b2\n")
+    (tmp_path / "some.csv").write_text("k,b\n1,new\n3,new\n")
+    (tmp_path / "mixed.jsonl").write_text('{"k": 2, "a": "x"}\n{"k": 1, "b": null}\n')
+    for file in ("all.csv", "some.csv", "mixed.jsonl"):
+        call("write", "cli.partial", file)
+        assert call.code == 0, call.err
+    query = "SELECT * FROM cli.partial ORDER BY k"
+    call("sql", query, "--json")
+    assert [tuple(json.loads(line).values()) for line in call.out.splitlines()] == [
+        (1, "a1", None),
+        (2, "x", "b2"),
+        (3, None, "new"),
+    ]
+    (tmp_path / "whole.csv").write_text("k,b\n2,only\n")
+    call("write", "cli.partial", "whole.csv", "--replace")
+    call("sql", query, "--json")
+    assert json.loads(call.out.splitlines()[1]) == {"k": 2, "a": None, "b": "only"}
+
+
+def test_sql_shows_every_column_by_the_name_that_was_asked_for(call: Calls) -> None:
+    call("table", "create", "cli.left", "id int, v string")
+    call("table", "create", "cli.right", "id int, w string")
+    for table in ("left", "right"):
+        Path(f"{table}.jsonl").write_text(f'{{"id": 1, "{"v" if table == "left" else "w"}": "{table}"}}\n')
+        call("write", f"cli.{table}", f"{table}.jsonl")
+    join = "FROM cli.left a JOIN cli.right b USING (id)"
+    assert call.json("sql", f"SELECT a.v, b.w AS v, id {join}") == {"v": "left", "v_1": "right", "id": 1}
+    assert call.json("sql", "SELECT cli.left.v FROM cli.left") == {"v": "left"}
+    assert call.json("sql", "SELECT a FROM cli.left a") == {"a": {"id": 1, "v": "left"}}
+    assert call.json("sql", "SELECT count(*) AS n FROM range(4)") == {"n": 4}
+    for query in ("SELECT * FROM read_csv('/etc/passwd')", "SELECT * FROM '/etc/passwd.csv'"):
+        call("sql", query)
+        assert call.code == 2
+        assert "reads Lakeward tables alone, no files" in call.err
+    call("sql", "SELECT nope FROM cli.left")
+    assert call.code == 2
+    assert "lakeward_" not in call.err
+    call("sql", "SELECT l.nope FROM cli.left l, cli.right")
+    assert "lakeward_" not in call.err
+
+
+def test_a_folder_is_followed_and_each_file_written_once(call: Calls, server: Server, tmp_path: Path) -> None:
+    call("table", "create", "cli.followed", "id int")
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.csv").write_text("id\n1\n")
+    for turn in (1, 2):
+        with server.connect() as client, Rejects() as rejects:
+            job, stop = WriteFiles(client.table("cli.followed"), FileShape(), None, rejects=rejects), threading.Event()
+            thread = threading.Thread(target=job.follow, args=([str(folder)], stop))
+            thread.start()
+            rows = partial(_rows_are, client, turn)
+            wait_until(rows, limit_s=30, what="rows")
+            stop.set()
+            thread.join()
+        (folder / "b.csv").write_text("id\n2\n")
+    assert sorted(json.loads(line)["id"] for line in call("read", "cli.followed", "--json").splitlines()) == [1, 2]
+
+
+def _rows_are(client: Client, count: int) -> bool:
+    return bool(client.read("cli.followed").to_table().num_rows == count)
+
+
+def test_tier_now_from_python(server: Server, call: Calls) -> None:
+    call("table", "create", "cli.soon", "id int")
+    with server.connect() as client:
+        client.table("cli.soon").append({"id": 1})
+        answer = client.tier_now("cli.soon")
+        assert (str(answer.path), answer.rounds) == ("cli.soon", 1)
+        assert client.read("cli.soon", mode="lake").to_table().num_rows == 1

@@ -167,6 +167,30 @@ def test_primary_keys_upsert_partially_delete_and_look_up(client: Client) -> Non
         table.upsert([{"n": 1}], columns=["n"])
 
 
+def test_columns_that_are_not_given_stay_in_every_shape_of_rows(client: Client) -> None:
+    table = make(client, "k INT, a STRING, b STRING", primary_key="k")
+    table.upsert([{"k": k, "a": "a", "b": "b"} for k in range(5)])
+    table.upsert(pa.table({"k": pa.array([0], pa.int32()), "a": ["arrow"]}))
+    table.upsert([{"k": 1, "a": "dict"}, {"k": 2, "b": None}, {"k": 9}])
+    with table.writer() as writer:
+        token = writer.upsert([{"k": 3, "a": "writer"}, {"k": 4, "b": "writer"}]).result(30)
+    assert token.offsets
+    table.upsert({"k": 4, "a": "whole"}, replace=True)
+    found = table.lookup([{"k": k} for k in (0, 1, 2, 3, 4, 9)]).select(["a", "b"]).to_pylist()
+    assert [tuple(row.values()) for row in found] == [
+        ("arrow", "b"),
+        ("dict", "b"),
+        ("a", None),
+        ("writer", "b"),
+        ("whole", None),
+        (None, None),
+    ]
+    with pytest.raises(InvalidRows) as caught:
+        table.upsert([{"k": 1, "a": "x"}, {"k": 2}, {"k": None}])
+    assert caught.value.row == 2
+    assert table.lookup({"k": 1}).column("a").to_pylist() == ["dict"]
+
+
 def test_a_buffered_writer_sends_in_order_and_says_what_went_wrong(client: Client) -> None:
     table = make(client)
     with table.writer(max_rows=7, linger_s=5.0) as writer:

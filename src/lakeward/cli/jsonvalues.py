@@ -5,6 +5,7 @@ loses nothing.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from datetime import date, datetime, time
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 _TOO_FINE = re.compile(r"\.\d{7}")
 """Python's times end at microseconds; what is finer would be cut without a word."""
+
+_WORDS = {math.inf: "Infinity", -math.inf: "-Infinity"}
+_NUMBERS = ("NaN", "Infinity", "-Infinity")
 
 Convert = Callable[[Any], Any]
 
@@ -30,13 +34,30 @@ def plan_converter(kind: pa.DataType) -> Convert:
     return lambda value: None if value is None else convert(value)
 
 
-def to_json(value: Any) -> Any:
-    """For `json.dumps(default=...)`: the text form that `plan_converter` reads."""
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, datetime | date | time):
-        return value.isoformat()
-    return str(value)
+def plan_printer(kind: pa.DataType) -> Convert:
+    """What turns a value of this type into the JSON that `plan_converter` reads: an object's keys are text, so maps are
+    lists of pairs, and numbers that JSON does not have are words."""
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_floating(kind):
+        return lambda v: v if v is None or math.isfinite(v) else _WORDS.get(v, "NaN")
+    if types.is_binary(kind) or types.is_fixed_size_binary(kind) or types.is_large_binary(kind):
+        return lambda v: None if v is None else v.hex()
+    if types.is_temporal(kind):
+        return lambda v: None if v is None else v.isoformat()
+    if types.is_decimal(kind):
+        return lambda v: None if v is None else f"{v:f}"
+    if types.is_map(kind):
+        key, item = plan_printer(kind.key_type), plan_printer(kind.item_type)
+        return lambda v: None if v is None else [[key(k), item(i)] for k, i in v]
+    if types.is_list(kind) or types.is_large_list(kind):
+        one = plan_printer(kind.value_type)
+        return lambda v: None if v is None else [one(e) for e in v]
+    if types.is_struct(kind):
+        fields = {f.name: plan_printer(f.type) for f in kind}
+        return lambda v: None if v is None else {n: convert(v[n]) for n, convert in fields.items()}
+    return lambda v: v
 
 
 def _plan(kind: pa.DataType) -> Convert:
@@ -52,7 +73,7 @@ def _plan(kind: pa.DataType) -> Convert:
     if types.is_decimal(kind):
         return _decimal
     if types.is_floating(kind):
-        return lambda value: float(value) if isinstance(value, Decimal) else value
+        return lambda value: float(value) if isinstance(value, Decimal) or value in _NUMBERS else value
     if types.is_binary(kind) or types.is_fixed_size_binary(kind) or types.is_large_binary(kind):
         return lambda value: bytes.fromhex(value) if isinstance(value, str) else value
     return _plan_nested(kind)

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from itertools import count
+from typing import IO, TYPE_CHECKING, Any
 
-from lakeward.cli.jsonvalues import to_json
+from lakeward.cli.jsonvalues import plan_printer
 from lakeward.cli.output import print_rows
 
 if TYPE_CHECKING:
@@ -28,15 +29,30 @@ def write_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], format: Rea
     if format is ReadFormat.ARROW:
         _write_arrow(schema, batches)
     elif format is ReadFormat.CSV:
-        _write_csv(schema, batches)
+        write_csv(sys.stdout.buffer, schema, batches)
     elif format is ReadFormat.JSON:
-        for batch in batches:
-            for row in batch.to_pylist():
-                print(json.dumps(row, default=to_json, ensure_ascii=False))
+        names, converters = unique_names(schema.names), [plan_printer(f.type) for f in schema]
+        for row in _tuples(batches):
+            values = (convert(v) for convert, v in zip(converters, row, strict=True))
+            print(json.dumps(dict(zip(names, values, strict=True)), ensure_ascii=False))
     else:
-        print_rows(
-            schema.names, (tuple(row.values()) for batch in batches for row in batch.to_pylist()), empty="no rows"
-        )
+        print_rows(schema.names, _tuples(batches), empty="no rows")
+
+
+def _tuples(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
+    """By place: a query may give two columns one name."""
+    for batch in batches:
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def unique_names(names: Sequence[str]) -> list[str]:
+    """As they are; one that was there before gets a number: id, id_1."""
+    taken: list[str] = []
+    for name in names:
+        numbered = (f"{name}_{n}" for n in count(1))
+        free = name if name not in taken else next(n for n in numbered if n not in taken and n not in names)
+        taken.append(free)
+    return taken
 
 
 def take(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
@@ -60,12 +76,14 @@ def _write_arrow(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
             out.write_batch(batch)
 
 
-def _write_csv(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+def write_csv(sink: IO[bytes], schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    """A null is an empty cell, an empty text is quoted: `write` tells them apart."""
     import pyarrow as pa
     import pyarrow.csv as csv
 
-    flat = pa.schema([pa.field(f.name, pa.string() if _needs_text(f.type) else f.type) for f in schema])
-    with csv.CSVWriter(sys.stdout.buffer, flat) as out:
+    kinds = [pa.string() if _needs_text(f.type) else f.type for f in schema]
+    flat = pa.schema([pa.field(n, k) for n, k in zip(unique_names(schema.names), kinds, strict=True)])
+    with csv.CSVWriter(sink, flat) as out:
         for batch in batches:
             columns = [_as_text(c) if _needs_text(c.type) else c for c in batch.columns]
             out.write_batch(pa.record_batch(columns, schema=flat))
@@ -81,8 +99,6 @@ def _needs_text(kind: pa.DataType) -> bool:
 def _as_text(column: pa.Array) -> pa.Array:
     import pyarrow as pa
 
-    texts = [
-        None if v is None else v.hex() if isinstance(v, bytes) else json.dumps(v, default=to_json)
-        for v in column.to_pylist()
-    ]
-    return pa.array(texts, pa.string())
+    convert = plan_printer(column.type)
+    texts = [None if v is None else convert(v) for v in column.to_pylist()]
+    return pa.array([t if t is None or isinstance(t, str) else json.dumps(t) for t in texts], pa.string())

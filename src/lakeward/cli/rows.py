@@ -3,17 +3,16 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from lakeward.cli.connection import open_client
+from lakeward.cli.filerows import FileShape, Rejects, parse_renames
 from lakeward.cli.output import Json, Server, Table, note, print_json
-from lakeward.cli.rowfiles import WriteFormat, format_of, read_file
+from lakeward.cli.rowfiles import WriteFormat, find_files
 from lakeward.cli.rowprint import ReadFormat, take, write_rows
 
 
@@ -30,33 +29,64 @@ def register(app: typer.Typer) -> None:
 
 def write(
     table: Table,
-    file: Annotated[str, typer.Argument(help="JSON lines, CSV, Parquet or Arrow; - for standard input.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            help="JSON (lines or an array), CSV, Parquet, Arrow, also .gz and .zst; several, patterns, a folder, or -."
+        ),
+    ],
     format: Annotated[
-        WriteFormat | None, typer.Option(help="The file's format; else from its name (JSON lines for -).")
+        WriteFormat | None, typer.Option(help="The files' format; else from their names (JSON lines for -).")
     ] = None,
     delete: Annotated[bool, typer.Option("--delete", help="PK tables: rows name keys to delete.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="PK tables: whole rows; columns that are not given become NULL.")
+    ] = False,
+    atomic: Annotated[bool, typer.Option("--atomic", help="Check every row of all files before any is sent.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where a write of this file stopped; nothing is stored twice.")
+    ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Write each file that comes into the folder, until Ctrl-C.")
+    ] = False,
+    skip_bad: Annotated[
+        Path | None, typer.Option("--skip-bad", help="Rows that cannot be taken go into this CSV file, with reasons.")
+    ] = None,
+    delimiter: Annotated[str | None, typer.Option(help="CSV: what parts cells; else found out.")] = None,
+    null: Annotated[str | None, typer.Option(help="CSV: a text that means NULL, besides an empty cell.")] = None,
+    date_format: Annotated[str | None, typer.Option(help="CSV: how dates and times are written, as %d.%m.%Y.")] = None,
+    encoding: Annotated[str | None, typer.Option(help="Text files: utf-8, utf-16, latin-1; else found out.")] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="Names in the file and in the table: 'Order No=id,Sum=total'.")
+    ] = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
-    """Appends rows to a log table, or upserts them into a PK table. They are durable when this ends.
+    """Appends rows to a log table, or upserts them into a PK table: columns that a row does not give stay as they are.
+    Rows are durable when this ends.
 
-    Example: lakeward write shop.orders orders.jsonl"""
-    kind = format or format_of(file)
-    with open_client(server) as client:
-        target = client.table(table)
-        put = target.delete if delete else target.upsert if target.info.is_pk else target.append
-        rows, token = 0, None
-        with _progress() as advance:
-            for batch in read_file(file, kind, target.info.schema):
-                written = put(batch)
-                token = written if token is None else token.merged(written)
-                count = len(batch) if isinstance(batch, list) else batch.num_rows
-                rows += count
-                advance(count)
+    Example: lakeward write shop.orders orders.csv"""
+    from lakeward.cli.writefiles import WriteFiles
+
+    shape = FileShape(
+        delimiter=delimiter,
+        null=null,
+        date_format=date_format,
+        encoding=encoding,
+        renamed=parse_renames(columns),
+    )
+    with open_client(server) as client, Rejects(skip_bad) as rejects:
+        job = WriteFiles(client.table(table), shape, format, delete=delete, replace=replace, rejects=rejects)
+        if follow:
+            job.follow(files)
+            return
+        job.run(find_files(files), atomic=atomic, resume=resume)
+    token = None if job.token is None else str(job.token)
     if as_json:
-        print_json({"table": table, "rows": rows, "token": str(token) if token else None})
+        print_json({"table": table, "rows": job.rows, "skipped": rejects.count, "token": token})
     else:
-        print(f"{rows:,} rows {'deleted from' if delete else 'written to'} {table}")
+        skipped = f"; {rejects.count:,} were skipped, see {skip_bad}" if rejects.count else ""
+        print(f"{job.rows:,} rows {'deleted from' if delete else 'written to'} {table}{skipped}")
 
 
 def read(
@@ -104,16 +134,3 @@ def sql(
         write_rows(result.schema, result.to_batches(), ReadFormat.JSON if as_json else format)
     for words in notes:
         note(words)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int], None]]:
-    """A bar on standard error while rows are written; silent where that is no terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(file=sys.stderr)
-    parts = (TextColumn("writing"), BarColumn(), MofNCompleteColumn(), TextColumn("rows"), TimeElapsedColumn())
-    with Progress(*parts, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("rows", total=None)
-        yield lambda rows: bar.advance(task, rows)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from lakeward.client.writer import BufferedWriter, Columns
@@ -21,8 +22,8 @@ class AsyncWriter:
     async def append(self, rows: Any) -> WriteToken:
         return await self._acknowledged(self.writer.append, rows)
 
-    async def upsert(self, rows: Any, columns: Columns = None) -> WriteToken:
-        return await self._acknowledged(self.writer.upsert, rows, columns)
+    async def upsert(self, rows: Any, columns: Columns = None, *, replace: bool = False) -> WriteToken:
+        return await self._acknowledged(partial(self.writer.upsert, replace=replace), rows, columns)
 
     async def delete(self, keys: Any) -> WriteToken:
         return await self._acknowledged(self.writer.delete, keys)

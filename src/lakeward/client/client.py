@@ -18,6 +18,8 @@ from lakeward.hot.embedded.plugin import CA, SERVER, EmbeddedPlugin
 from lakeward.model.schema import Column, Schema
 from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
 from lakeward.protocol import routes
+from lakeward.protocol.codec import decode
+from lakeward.protocol.operate import TierNowAnswer
 from lakeward.protocol.tables import AlterTable, CreateTable, ServerInfo, TableAnswer
 
 FRESHNESS = "table.datalake.freshness"
@@ -118,6 +120,12 @@ class Client:
         with doing(f"a read of {path}"):
             table = self.table(path)
         return table.read(**options)
+
+    def tier_now(self, path: str, *, limit_s: float = 120.0) -> TierNowAnswer:
+        """Returns when everything acknowledged before the call is in the lake. Raises `TimedOut` at the limit."""
+        route = routes.TIER_NOW.format(table=TablePath.parse(path))
+        body = self.server.ask("POST", route, params={"limit_s": limit_s}, timeout_s=limit_s + 10)
+        return decode(TierNowAnswer, body)
 
     def close(self) -> None:
         """Ends every connection. The client and its tables can be used again afterwards."""

@@ -5,7 +5,8 @@ refused by row and column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -31,6 +32,38 @@ def fit_rows(rows: Any, table: TableInfo, names: Sequence[str]) -> pa.Table:
     for column in columns:
         _check_values(fitted.column(column.name), column, where)
     return fitted
+
+
+@dataclass(frozen=True)
+class GivenRows:
+    """Rows that give the same columns; None: all. `start` is the first one's place among all that were given."""
+
+    columns: tuple[str, ...] | None
+    rows: Any
+    start: int = 0
+
+
+def split_given(rows: Any, table: TableInfo) -> list[GivenRows]:
+    """Runs of rows by the columns that they give: an upsert leaves the others alone. Names that the table does not have
+    are for `fit_rows` to refuse."""
+    arrow = _as_arrow(rows)
+    if arrow is not None:
+        return [GivenRows(_given(arrow.column_names, table), arrow)]
+    runs: list[GivenRows] = []
+    keys: Set[str] | None = None
+    for index, row in enumerate(_dicts(rows)):
+        if keys is None or row.keys() != keys:
+            keys = row.keys()
+            runs.append(GivenRows(_given(keys, table), [], index))
+        runs[-1].rows.append(row)
+    return runs
+
+
+def _given(names: Collection[str], table: TableInfo) -> tuple[str, ...] | None:
+    known = table.schema.names
+    return (
+        None if len(names) == len(known) or not set(known).issuperset(names) else tuple(n for n in known if n in names)
+    )
 
 
 def _as_arrow(rows: Any) -> pa.Table | None:

@@ -13,11 +13,11 @@ import pyarrow as pa
 from lakeward.client.asyncwriter import AsyncWriter
 from lakeward.client.lookup import look_up
 from lakeward.client.routing import MAX_BATCH_BYTES, Router
-from lakeward.client.rows import fit_rows
+from lakeward.client.rows import fit_rows, split_given
 from lakeward.client.sender import PutSender
 from lakeward.client.subscription import Start, Subscription
 from lakeward.client.writer import BufferedWriter
-from lakeward.errors import SchemaChanged
+from lakeward.errors import InvalidRows, SchemaChanged
 from lakeward.hot.embedded.door.failure import doing
 from lakeward.hot.embedded.door.shapes import check_put, log_schema
 from lakeward.model.bucket import Bucket
@@ -53,11 +53,13 @@ class Table:
         list of dicts. Raises `InvalidRows` before anything is stored."""
         return self._put(PutKind.APPEND, rows, None)
 
-    def upsert(self, rows: Any, columns: Iterable[str] | None = None) -> WriteToken:
-        """Inserts or replaces rows by primary key; with `columns` only those (the key among them) are set, the others
-        stay.
-        """
-        return self._put(PutKind.UPSERT, rows, None if columns is None else tuple(columns))
+    def upsert(self, rows: Any, columns: Iterable[str] | None = None, *, replace: bool = False) -> WriteToken:
+        """Inserts rows, or updates them by primary key. Columns that a row does not give stay as they are on a row that
+        is there, and are NULL on a new one.
+
+        `columns` names those that are set whatever rows give; `replace` writes whole rows: what is not given becomes
+        NULL."""
+        return self._put(PutKind.UPSERT, rows, None if columns is None else tuple(columns), replace=replace)
 
     def delete(self, keys: Any) -> WriteToken:
         """Deletes rows by primary key; `keys` holds the key columns. Absent keys are no error."""
@@ -159,10 +161,26 @@ class Table:
         batches = list(self.client.store.read_log(info, bucket, start, stop, columns))
         return pa.Table.from_batches(batches, schema=log_schema(info, None if columns is None else tuple(columns)))
 
-    def _put(self, kind: PutKind, rows: Any, columns: Columns) -> WriteToken:
-        batches = list(self.route(self.fit(kind, rows, columns)))
+    def fit_given(
+        self, kind: PutKind, rows: Any, columns: Columns, *, replace: bool = False
+    ) -> list[tuple[Columns, pa.Table]]:
+        """All rows fitted, in runs that set the same columns. Raises as `fit`, with the row's place among all."""
+        if kind is not PutKind.UPSERT or columns is not None or replace:
+            return [(columns, self.fit(kind, rows, columns))]
+        fitted: list[tuple[Columns, pa.Table]] = []
+        for given in split_given(rows, self.info):
+            try:
+                fitted.append((given.columns, self.fit(kind, given.rows, given.columns)))
+            except InvalidRows as error:
+                raise error.at_row(given.start + error.row) from error
+        return fitted
+
+    def _put(self, kind: PutKind, rows: Any, columns: Columns, *, replace: bool = False) -> WriteToken:
+        fitted = self.fit_given(kind, rows, columns, replace=replace)
+        runs = [(given, list(self.route(part))) for given, part in fitted]
         with self._lock:
-            sender = self._senders.get((kind, columns)) or self._senders.setdefault(
-                (kind, columns), self.new_sender(kind, columns)
-            )
-            return self.token(sender.send(batches))
+            return self.token(ack for given, batches in runs for ack in self._sender(kind, given).send(batches))
+
+    def _sender(self, kind: PutKind, columns: Columns) -> PutSender:
+        sender = self._senders.get((kind, columns))
+        return sender or self._senders.setdefault((kind, columns), self.new_sender(kind, columns))

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -78,8 +79,9 @@ class BufferedWriter:
         """Takes rows now (`InvalidRows` is raised at once) and sends them soon; the future holds the write's token."""
         return self._add(PutKind.APPEND, rows, None)
 
-    def upsert(self, rows: Any, columns: Columns = None) -> Future[WriteToken]:
-        return self._add(PutKind.UPSERT, rows, columns)
+    def upsert(self, rows: Any, columns: Columns = None, *, replace: bool = False) -> Future[WriteToken]:
+        """As `Table.upsert`: columns that a row does not give stay as they are, unless `replace` is set."""
+        return self._add(PutKind.UPSERT, rows, columns, replace=replace)
 
     def delete(self, keys: Any) -> Future[WriteToken]:
         return self._add(PutKind.DELETE, keys, None)
@@ -118,15 +120,19 @@ class BufferedWriter:
         self.close()
 
     # ---- the caller's side -------------------------------------------------------------------------------------------
-    def _add(self, kind: PutKind, rows: Any, columns: Columns) -> Future[WriteToken]:
-        fitted = self.table.fit(kind, rows, columns)
-        self.table.router.check(fitted)
+    def _add(self, kind: PutKind, rows: Any, columns: Columns, *, replace: bool = False) -> Future[WriteToken]:
+        runs = self.table.fit_given(kind, rows, columns, replace=replace)
+        for _, fitted in runs:
+            self.table.router.check(fitted)
+        return _joined([self._add_run((kind, given), fitted) for given, fitted in runs])
+
+    def _add_run(self, lane: Lane, fitted: pa.Table) -> Future[WriteToken]:
         size = max(1, fitted.nbytes)
         with self._changed:
             self._changed.wait_for(lambda: self._closing or self._pending_bytes < self.max_pending_bytes)
             if self._closing:
                 raise InvalidRequest(what=f"write to {self.table.path}", reason="the writer is closed")
-            group = self._open_group((kind, columns))
+            group = self._open_group(lane)
             group.parts.append(fitted)
             group.rows, group.bytes = group.rows + fitted.num_rows, group.bytes + size
             self._pending_bytes += size
@@ -241,3 +247,27 @@ class BufferedWriter:
     def _is_ripe(self, group: _Group) -> bool:
         is_old = time.monotonic() >= group.began_at + self.linger_s
         return is_old or self._closing or bool(self._flushing) or len(self._groups) > 1 or self._is_full(group)
+
+
+def _joined(futures: list[Future[WriteToken]]) -> Future[WriteToken]:
+    """Done when all are, with the token of all of them or the first error."""
+    if len(futures) == 1:
+        return futures[0]
+    whole: Future[WriteToken] = Future()
+    left, lock = len(futures), threading.Lock()
+
+    def one_is_done(_future: Future[WriteToken]) -> None:
+        nonlocal left
+        with lock:
+            left -= 1
+            if left:
+                return
+        error = next((e for f in futures if (e := f.exception()) is not None), None)
+        if error is not None:
+            whole.set_exception(error)
+        else:
+            whole.set_result(reduce(WriteToken.merged, (f.result() for f in futures)))
+
+    for future in futures:
+        future.add_done_callback(one_is_done)
+    return whole

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import io
 import json
 from datetime import UTC, date, datetime
@@ -14,7 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakeward.cli.rowfiles import WriteFormat, format_of, read_file
+from lakeward.cli.filerows import FileShape, Rejects
+from lakeward.cli.rowfiles import WriteFormat, find_files, format_of, read_file
 from lakeward.cli.rowprint import ReadFormat, take, write_rows
 from lakeward.client.columns import parse_columns
 from lakeward.errors import InvalidRequest
@@ -47,8 +50,8 @@ BATCH = pa.RecordBatch.from_pylist(ROWS, schema=ARROW)
 
 def read_back(file: Path, kind: WriteFormat) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    for batch in read_file(str(file), kind, SCHEMA):
-        found += batch if isinstance(batch, list) else batch.to_pylist()
+    for chunk in read_file(str(file), kind, SCHEMA):
+        found += chunk.rows if isinstance(chunk.rows, list) else chunk.rows.to_pylist()
     return found
 
 
@@ -73,8 +76,9 @@ def test_parquet_and_arrow_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("{", "line 1: no JSON"),
-        ("[1]", "a line is one JSON object"),
+        ("{", "line 1, column 2: no JSON"),
+        ("[1]", "line 1: a row is one JSON object"),
+        ("[{},\n 5]", "line 2: a row is one JSON object"),
         ('{"total": "much"}', "column total: 'much' is no decimal number"),
         ('{"at": "2026-01-01T00:00:00"}', "has no zone"),
         ('{"at": "2026-01-01T00:00:00.1234567Z"}', "finer than microseconds"),
@@ -115,3 +119,96 @@ def test_a_limit_cuts_inside_a_batch(capsys: pytest.CaptureFixture[str]) -> None
     write_rows(batches[0].schema, take(iter(batches), 4), ReadFormat.JSON)
     assert [json.loads(line)["n"] for line in capsys.readouterr().out.splitlines()] == [1, 2, 3, 4]
     assert list(take(iter(batches), 0)) == []
+
+
+def table_of(columns: str) -> Schema:
+    return Schema(schema_id=1, columns=parse_columns(columns))
+
+
+def rows_of(text: str | bytes, columns: str, tmp_path: Path, name: str = "rows.csv", **shape: Any) -> list[Any]:
+    file = tmp_path / name
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    chunks = read_file(str(file), format_of(name), table_of(columns), FileShape(**shape))
+    return [row for c in chunks for row in (c.rows if isinstance(c.rows, list) else c.rows.to_pylist())]
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_csv_as_people_have_it(delimiter: str, tmp_path: Path) -> None:
+    text = delimiter.join(("id", "name", "d")) + "\r\n"
+    for cells in (("1", f'"a {delimiter} ""b""\nc"', " 2026-01-31"), ("2", "", ""), ("3", '""', "")):
+        text += delimiter.join(cells) + "\r\n"
+    assert rows_of(text, "id int, name string, d date", tmp_path) == [
+        {"id": 1, "name": f'a {delimiter} "b"\nc', "d": date(2026, 1, 31)},
+        {"id": 2, "name": None, "d": None},
+        {"id": 3, "name": "", "d": None},
+    ]
+
+
+def test_csv_options(tmp_path: Path) -> None:
+    text = "Order No,When\n7,31.01.2026\n8,-\n"
+    shape: dict[str, Any] = {"renamed": {"Order No": "id", "When": "d"}, "date_format": "%d.%m.%Y", "null": "-"}
+    assert rows_of(text, "id int, d date", tmp_path, **shape) == [
+        {"id": 7, "d": date(2026, 1, 31)},
+        {"id": 8, "d": None},
+    ]
+    assert rows_of("1,x\n2,y\n", "id int, name string", tmp_path)[1] == {"id": 2, "name": "y"}
+    assert rows_of("id,name\n1,é\n".encode("latin-1"), "id int, name string", tmp_path) == [{"id": 1, "name": "é"}]
+    assert rows_of("id\n1\n".encode("utf-16"), "id int", tmp_path) == [{"id": 1}]
+    packed = gzip.compress(b"id\n5\n")
+    assert rows_of(packed, "id int", tmp_path, "rows.csv.gz") == [{"id": 5}]
+    assert rows_of(pa.compress(b'[{"id": 6},\n{"id": 7}]', "zstd", asbytes=True), "id int", tmp_path, "r.json.zst") == [
+        {"id": 6},
+        {"id": 7},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('id,name\n1,"a\nb"\nx,c\n', "line 4, column id: 'x' is no whole number"),
+        ("id,name\n1,a\n\n99999999999,b\n", "line 4, column id: '99999999999' is no whole number that fits"),
+        ("id,name\n1,a,b\n", "line 2: Original Line: 1,a,b; Expected Number of Columns: 2 Found: 3"),
+        ("id,nom\n1,a\n", "line 1: the table has no column 'nom'; it has id, name. --columns"),
+        ("id,id\n1,2\n", "line 1: column id is there more than once"),
+    ],
+)
+def test_a_wrong_cell_is_named_by_line_and_column(text: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        rows_of(text, "id int, name string", tmp_path)
+    assert words in caught.value.message
+
+
+def test_bad_rows_are_put_aside_with_their_reasons(tmp_path: Path) -> None:
+    file, aside = tmp_path / "rows.csv", tmp_path / "bad.csv"
+    file.write_text("id,d\n1,2026-01-01\nx,2026-01-02\n3\n4,never\n5,2026-01-05\n")
+    with Rejects(aside) as rejects:
+        chunks = list(read_file(str(file), WriteFormat.CSV, table_of("id int, d date"), FileShape(), rejects))
+    assert [r["id"] for c in chunks for r in c.rows.to_pylist()] == [1, 5]
+    assert [chunks[0].place(i).number for i in range(2)] == [2, 6]
+    with aside.open() as source:
+        written = [(r["line"], r["column"], r["value"]) for r in csv.DictReader(source)]
+    assert sorted(written) == [("3", "id", "x"), ("4", "", "3"), ("5", "d", "never")]
+    lines = tmp_path / "rows.jsonl"
+    lines.write_text('{"id": 1}\n{"id": \n{"d": "x"}\n{"id": 2}\n')
+    with Rejects(aside) as rejects:
+        read = list(read_file(str(lines), WriteFormat.JSON, table_of("id int, d date"), FileShape(), rejects))
+    assert ([r["id"] for c in read for r in c.rows], rejects.count) == ([1, 2], 2)
+
+
+def test_patterns_and_folders_are_their_files(tmp_path: Path) -> None:
+    for name in ("b.csv", "a.csv.gz", "c.txt", "_part.csv"):
+        (tmp_path / name).touch()
+    assert find_files([str(tmp_path)]) == [str(tmp_path / "a.csv.gz"), str(tmp_path / "b.csv")]
+    assert find_files([str(tmp_path / "*.csv")]) == [str(tmp_path / "_part.csv"), str(tmp_path / "b.csv")]
+    with pytest.raises(InvalidRequest, match="none match"):
+        find_files([str(tmp_path / "*.parquet")])
+
+
+def test_columns_of_one_name_are_all_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    batch = pa.record_batch([pa.array([1]), pa.array([2]), pa.array([3])], names=["id", "id", "id_1"])
+    write_rows(batch.schema, [batch], ReadFormat.JSON)
+    write_rows(batch.schema, [batch], ReadFormat.TABLE)
+    out = capsys.readouterr().out.splitlines()
+    assert json.loads(out[0]) == {"id": 1, "id_2": 2, "id_1": 3}
+    assert out[1].split() == ["id", "id", "id_1"]
+    assert out[2].split() == ["1", "2", "3"]

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CSV as people have it, read by DuckDB as text: delimiter, header and encoding are found out; cells are converted
+here, so that an error names line, column and value.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakeward.cli.filerows import CHUNK_ROWS, FileRows, FileShape, Place, Rejects
+from lakeward.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+DELIMITERS = ",;\t|"
+_SNIFFED_BYTES = 1 << 20
+_LINE = re.compile(r"CSV Error on Line: (\d+)")
+
+
+@dataclass(frozen=True)
+class _Dialect:
+    """`names`: the file's columns in order, by the table's names. `header`: its first record says them."""
+
+    delimiter: str
+    encoding: str
+    header: bool
+    names: tuple[str, ...]
+
+
+def read_csv(file: Path, types: Mapping[str, pa.DataType], shape: FileShape, rejects: Rejects) -> Iterator[FileRows]:
+    """Raises `InvalidRequest` with file, line and column."""
+    import duckdb
+
+    from lakeward.cli.csvtext import BadCell, convert_cells
+
+    dialect = _sniff(file, list(types), shape)
+    lines = _Lines(file, dialect)
+    with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
+        try:
+            reader = connection.execute(_query(file, dialect, shape, rejects)).to_arrow_reader(CHUNK_ROWS)
+            start = 0
+            for batch in reader:
+                columns: list[pa.Array] = []
+                bad: dict[int, tuple[str, BadCell]] = {}
+                for name, text in zip(batch.schema.names, batch.columns, strict=True):
+                    values, wrong = convert_cells(text, types[name], shape.date_format)
+                    columns.append(values)
+                    for cell in wrong:
+                        bad.setdefault(cell.row, (name, cell))
+                for row, (name, cell) in sorted(bad.items()):
+                    rejects.add(Place(str(file), "line", lines.of(start + row), name), cell.value, cell.reason)
+                yield _rows(columns, batch.schema.names, bad, str(file), lines, start)
+                start += batch.num_rows
+            _reject_broken(connection, file, rejects)
+        except duckdb.Error as error:
+            raise _refusal(file, dialect, str(error)) from error
+
+
+def _rows(
+    columns: Sequence[Any], names: Sequence[str], bad: Mapping[int, Any], file: str, lines: _Lines, start: int
+) -> FileRows:
+    import pyarrow as pa
+
+    batch = pa.record_batch(columns, names=list(names))
+    kept = [i for i in range(batch.num_rows) if i not in bad] if bad else range(batch.num_rows)
+    rows = batch.take(pa.array(kept, pa.int64())) if bad else batch
+    return FileRows(rows, lambda i: Place(file, "line", lines.of(start + kept[i])))
+
+
+def _query(file: Path, dialect: _Dialect, shape: FileShape, rejects: Rejects) -> str:
+    nulls = ["", *([shape.null] if shape.null is not None else [])]
+    options = {
+        "auto_detect": "false",
+        "header": str(dialect.header).lower(),
+        "delim": _quoted(dialect.delimiter),
+        "quote": "'\"'",
+        "escape": "'\"'",
+        "columns": "{" + ", ".join(f"{_quoted(n)}: 'VARCHAR'" for n in dialect.names) + "}",
+        "nullstr": "[" + ", ".join(map(_quoted, nulls)) + "]",
+        "allow_quoted_nulls": "false",
+        "encoding": _quoted(dialect.encoding),
+        "store_rejects": str(rejects.is_skipping).lower(),
+    }
+    stated = ", ".join(f"{name}={value}" for name, value in options.items())
+    return f"SELECT * FROM read_csv({_quoted(str(file))}, {stated})"  # noqa: S608 - quoted
+
+
+def _reject_broken(connection: Any, file: Path, rejects: Rejects) -> None:
+    """Lines that are no records of this file: too many cells or too few, an open quote."""
+    if not rejects.is_skipping:
+        return
+    found = connection.execute("SELECT DISTINCT line, csv_line, error_message FROM reject_errors ORDER BY line")
+    for line, text, message in found.fetchall():
+        rejects.add(Place(str(file), "line", line), text, _first_words(message))
+
+
+def _refusal(file: Path, dialect: _Dialect, message: str) -> InvalidRequest:
+    line = _LINE.search(message)
+    if "unicode" in message.lower():
+        reason = f"a character is not {dialect.encoding}; say --encoding, as latin-1"
+    else:
+        reason = _first_words(message)
+    where = str(Place(str(file), "line", int(line.group(1)))) if line else f"file {file}"
+    return InvalidRequest(what=where, reason=reason)
+
+
+def _first_words(message: str) -> str:
+    """DuckDB's message without its advice about options of its own."""
+    head = message.split("Possible ")[0]
+    lines = [part for part in head.splitlines() if part and not part.startswith(("Invalid Input Error", "CSV Error"))]
+    return "; ".join(line.strip() for line in lines)[:300] or "it is no CSV"
+
+
+# ---- what the file is ------------------------------------------------------------------------------------------------
+def _sniff(file: Path, known: Sequence[str], shape: FileShape) -> _Dialect:
+    head, encoding = _head(file, shape.encoding)
+    target = {**{name: name for name in known}, **shape.renamed}
+    tried = [shape.delimiter] if shape.delimiter else list(DELIMITERS)
+    firsts = {d: next(csv.reader(io.StringIO(head), delimiter=d), []) for d in tried}
+    delimiter = next((d for d, first in firsts.items() if first and all(n.strip() in target for n in first)), None)
+    if delimiter is not None:
+        names = tuple(target[n.strip()] for n in firsts[delimiter])
+        _check_once(file, names)
+        return _Dialect(delimiter, encoding, True, names)
+    delimiter = max(tried, key=lambda d: len(firsts[d]))
+    first = firsts[delimiter]
+    if not any(n.strip() in target for n in first) and len(first) == len(known):
+        return _Dialect(delimiter, encoding, False, tuple(known))
+    unknown = [n for n in first if n.strip() not in target]
+    reason = (
+        f"the table has no column {', '.join(map(repr, unknown))}; it has {', '.join(known)}. "
+        f"--columns 'IN FILE=IN TABLE' renames, --delimiter tells how cells are parted"
+    )
+    raise InvalidRequest(what=f"{file}, line 1", reason=reason if first else "the file is empty")
+
+
+def _check_once(file: Path, names: Sequence[str]) -> None:
+    doubled = sorted({n for n in names if list(names).count(n) > 1})
+    if doubled:
+        raise InvalidRequest(what=f"{file}, line 1", reason=f"column {', '.join(doubled)} is there more than once")
+
+
+def _head(file: Path, encoding: str | None) -> tuple[str, str]:
+    """The beginning as text, and its encoding by DuckDB's name of it."""
+    with open_bytes(file) as source:
+        raw = source.read(_SNIFFED_BYTES)
+    found = encoding or ("utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else _utf8_or_latin(raw))
+    return raw.decode("utf-8-sig" if found == "utf-8" else found, errors="ignore"), found
+
+
+def _utf8_or_latin(raw: bytes) -> str:
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if len(raw) < _SNIFFED_BYTES or error.start < len(raw) - 4:  # not a character that the end cuts
+            return "latin-1"
+    return "utf-8"
+
+
+def open_bytes(file: Path) -> Any:
+    """The file's bytes, unpacked where its name ends in .gz or .zst."""
+    import pyarrow as pa
+
+    packed = {".gz": "gzip", ".zst": "zstd"}.get(file.suffix.lower())
+    return pa.input_stream(str(file), compression=packed)
+
+
+class _Lines:
+    """On which line a record begins. Read again only when asked, and forwards as far as it can."""
+
+    def __init__(self, file: Path, dialect: _Dialect) -> None:
+        self._file, self._dialect = file, dialect
+        self._starts: Iterator[int] = iter(())
+        self._record, self._line = -1, 0
+
+    def of(self, record: int) -> int:
+        if record < self._record or self._record < 0:
+            self._starts, self._record = self._read(), -1
+        while self._record < record:
+            self._line = next(self._starts, self._line)
+            self._record += 1
+        return self._line
+
+    def _read(self) -> Iterator[int]:
+        encoding = "utf-8-sig" if self._dialect.encoding == "utf-8" else self._dialect.encoding
+        with open_bytes(self._file) as source, io.TextIOWrapper(source, encoding=encoding, newline="") as text:
+            reader = csv.reader(text, delimiter=self._dialect.delimiter)
+            before, width = 0, len(self._dialect.names)
+            for number, record in enumerate(reader):
+                is_record = len(record) == width or (width == 1 and not record)
+                if is_record and not (self._dialect.header and number == 0):
+                    yield before + 1
+                before = reader.line_num
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of a file with where they stand in it, and those that cannot be taken."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NoReturn
+
+from lakeward.errors import InvalidRequest
+
+CHUNK_ROWS = 10_000
+"""Rows that are read, checked and sent together. A resumed write cuts the file at the same rows."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of a text file or a row of another, counted from 1; `at`: the column, by name or number."""
+
+    file: str
+    unit: str
+    number: int
+    at: str | None = None
+
+    @property
+    def short(self) -> str:
+        return f"in {self.unit} {self.number}"
+
+    def __str__(self) -> str:
+        return f"{self.file}, {self.unit} {self.number}" + ("" if self.at is None else f", column {self.at}")
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """`rows`: a list of dicts or a record batch; `place(i)` says where row i stands."""
+
+    rows: Any
+    place: Callable[[int], Place]
+
+    def __len__(self) -> int:
+        return len(self.rows) if isinstance(self.rows, list) else int(self.rows.num_rows)
+
+    def without(self, row: int) -> FileRows:
+        """All but one, each still in its place."""
+        if isinstance(self.rows, list):
+            rest: Any = [*self.rows[:row], *self.rows[row + 1 :]]
+        else:
+            import pyarrow as pa
+
+            rest = self.rows.take(pa.array([i for i in range(len(self)) if i != row], pa.int64()))
+        return FileRows(rest, lambda i: self.place(i + (i >= row)))
+
+
+class Rejects:
+    """Where rows go that cannot be taken: into a CSV file with place, value and reason, or into an error."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.count = 0
+        self._file = None if path is None else path.open("w", newline="", encoding="utf-8")
+        self._writer = None if self._file is None else csv.writer(self._file)
+        if self._writer is not None:
+            self._writer.writerow(("file", "line", "column", "value", "reason"))
+
+    def add(self, place: Place, value: str, reason: str) -> None:
+        """Raises `InvalidRequest` unless bad rows are skipped."""
+        if self._writer is None:
+            self.refuse(place, reason)
+        self.count += 1
+        self._writer.writerow((place.file, place.number, place.at or "", value, reason))
+
+    def refuse(self, place: Place, reason: str) -> NoReturn:
+        raise InvalidRequest(what=str(place), reason=reason)
+
+    @property
+    def is_skipping(self) -> bool:
+        return self._writer is not None
+
+    def __enter__(self) -> Rejects:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileShape:
+    """How people say their files are written; what is None is found out."""
+
+    delimiter: str | None = None
+    null: str | None = None
+    date_format: str | None = None
+    encoding: str | None = None
+    renamed: Mapping[str, str] = field(default_factory=dict)
+
+
+def parse_renames(text: str | None) -> dict[str, str]:
+    """`"Order No=id,Sum=total"`: names in the file -> names in the table."""
+    pairs = [part.partition("=") for part in (text or "").split(",") if part.strip()]
+    wrong = [name for name, sign, column in pairs if not (name.strip() and sign and column.strip())]
+    if wrong:
+        raise InvalidRequest(what=f"--columns {text}", reason="write it as 'IN FILE=IN TABLE, ...'")
+    return {name.strip(): column.strip() for name, _, column in pairs}

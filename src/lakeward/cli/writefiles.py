@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files one after the other into a table, with progress, and exact words where one stops."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakeward.cli.filerows import FileRows, FileShape, Rejects
+from lakeward.cli.filewrite import FileWrite
+from lakeward.cli.journal import Journal
+from lakeward.cli.output import note
+from lakeward.cli.rowfiles import WriteFormat, find_files, format_of, read_file
+from lakeward.errors import InvalidRequest, LakewardError
+from lakeward.protocol.flight import PutKind
+from lakeward.protocol.writetoken import WriteToken
+
+if TYPE_CHECKING:
+    from lakeward.client.table import Table
+
+LOOK_S = 1.0
+"""Between two looks into a folder that is followed; a file whose size stays is whole."""
+
+
+class WriteFiles:
+    def __init__(
+        self,
+        table: Table,
+        shape: FileShape,
+        format: WriteFormat | None,
+        *,
+        delete: bool = False,
+        replace: bool = False,
+        rejects: Rejects,
+    ) -> None:
+        self.table, self.shape, self.format, self.replace, self.rejects = table, shape, format, replace, rejects
+        self.kind = PutKind.DELETE if delete else PutKind.UPSERT if table.info.is_pk else PutKind.APPEND
+        self.rows = 0
+        self.token: WriteToken | None = None
+
+    def run(self, files: Sequence[str], *, atomic: bool = False, resume: bool = False) -> None:
+        """Raises what stopped it, after saying what is stored."""
+        if atomic and "-" in files:
+            raise InvalidRequest(
+                what="--atomic", reason="standard input cannot be read twice; write it to a file first"
+            )
+        if atomic:
+            for file in files:
+                FileWrite(self.table, self.kind, Journal(None, 0), replace=self.replace).check(self._read(file))
+        with _progress(len(files)) as advance:
+            for file in files:
+                self._write(file, advance, resume=resume)
+
+    def follow(self, folders: Sequence[str], stop: threading.Event | None = None) -> None:
+        """Each file once it is whole, until the event, or Ctrl-C."""
+        stopped, sizes = stop or threading.Event(), dict[str, int]()
+        name = str(self.table.info.table_id)
+        while not stopped.is_set():
+            for file in find_files(folders):
+                size = Path(file).stat().st_size
+                if sizes.get(file) == size and not Journal.is_done(name, file, str(self.kind)):
+                    before = self.rows
+                    self._write(file, lambda _rows: None, resume=Journal.is_kept(name, file, str(self.kind)))
+                    Journal.mark_done(name, file, str(self.kind))
+                    note(f"{file}: {self.rows - before:,} rows written to {self.table.path}")
+                sizes[file] = size
+            stopped.wait(LOOK_S)
+
+    def _write(self, file: str, advance: Callable[[int], None], *, resume: bool) -> None:
+        begin = Journal.resume if resume else Journal.begin
+        journal = begin(str(self.table.info.table_id), file, str(self.kind))
+        job = FileWrite(self.table, self.kind, journal, replace=self.replace)
+        try:
+            job.run(self._read(file), self.rejects, advance)
+        except LakewardError:
+            note(_account(file, job))
+            raise
+        finally:
+            self.rows += job.stored
+            if job.token is not None:
+                self.token = job.token if self.token is None else self.token.merged(job.token)
+
+    def _read(self, file: str) -> Iterator[FileRows]:
+        return read_file(file, self.format or format_of(file), self.table.info.schema, self.shape, self.rejects)
+
+
+def _account(file: str, job: FileWrite) -> str:
+    """What is stored of a file whose write stopped."""
+    stored = job.before + job.stored
+    if not stored:
+        kept = f"no row of {file} was acknowledged"
+    else:
+        last = "" if job.last is None else f", the last of them {job.last.short}"
+        kept = f"{stored:,} rows of {file} are stored{last}; those after it are not"
+    if file == "-" or job.journal.path is None:
+        return kept
+    return f"{kept}. --resume goes on from there, and stores nothing twice"
+
+
+@contextmanager
+def _progress(files: int) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error while rows are written; silent where that is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(file=sys.stderr)
+    parts = (TextColumn(f"writing {files} files" if files > 1 else "writing"), BarColumn(), MofNCompleteColumn())
+    with Progress(
+        *parts,
+        TextColumn("rows"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as bar:
+        task = bar.add_task("rows", total=None)
+        yield lambda rows: bar.advance(task, rows)
