@@ -97,6 +97,8 @@ def test_a_small_round_asks_the_server_four_times_and_loads_its_lake_table_twice
             table.append([{"id": number, "name": "x"}])
             proxy.calls.clear()
             tier_now(client, table)
+            assert job.enumerator.wait_idle(30)
+            job.enumerator.beat()  # what the round's end left to tell, if anything
             calls = list(proxy.calls)
         loads = [call for call in calls if call.startswith("GET /iceberg") and call.endswith("/tables/small")]
         asked = [call for call in calls if "/iceberg" not in call]
