@@ -13,9 +13,9 @@
     ├── AlreadyExists               TableAlreadyExists, LakeMismatch, LakeNotEmpty
     ├── Refused                     Unauthorized, Forbidden, ForeignCaller, IncompatibleVersion, InsecureBinding
     ├── HotStoreError               BucketStopped (BucketUnavailable), CorruptBatch, OutOfSequence, DiskFull,
-    │                               Overloaded, PartitionExpired, DataFolderLocked, DataFolderVersion, UnsafePath,
-    │                               WritesPaused, SchemaChanged, LogTooShort, HotStoreBehind, LogRewritten,
-    │                               KvFailed, FlussError
+    │                               QuotaExceeded, Overloaded, PartitionExpired, DataFolderLocked, DataFolderUnusable,
+    │                               DataFolderVersion, UnsafePath, WritesPaused, SchemaChanged, LogTooShort,
+    │                               HotStoreBehind, LogRewritten, KvFailed, FlussError
     ├── CoordinatorError            FencedEpoch, LeaseLost, UnknownWork, Superseded, LedgerGap, IllegalTransition,
     │                               TableBusy
     ├── CommitError                 CommitConflict, CommitUnknown
@@ -398,6 +398,19 @@ class DiskFull(HotStoreError):
     reserve_bytes: int
 
 
+class QuotaExceeded(HotStoreError):
+    code = "quota"
+    http_status = 429
+    retryable = True
+    template = (
+        "token {token_name!r} has {used} {what}, at most {limit} are allowed at once: end some, or try again later"
+    )
+    token_name: str
+    what: str
+    used: int
+    limit: int
+
+
 class Overloaded(HotStoreError):
     code = "overloaded"
     http_status = 429
@@ -423,6 +436,17 @@ class DataFolderLocked(HotStoreError):
     template = "data folder {folder} is in use by {holder}; stop that server or name another folder"
     folder: str
     holder: str
+
+
+class DataFolderUnusable(HotStoreError):
+    code = "data-folder-unusable"
+    template = (
+        "data folder {folder} cannot be used by user {user}: {reason}; give that user the right to write there, or "
+        "name another folder"
+    )
+    folder: str
+    user: str
+    reason: str
 
 
 class DataFolderVersion(HotStoreError):

@@ -117,6 +117,12 @@ class LogFormat(StrEnum):
     ARROW = "arrow"
 
 
+class Audit(StrEnum):
+    OFF = "off"
+    CHANGES = "changes"
+    ALL = "all"
+
+
 class LogLevel(StrEnum):
     DEBUG = "debug"
     INFO = "info"
@@ -149,6 +155,38 @@ SERVER_ALLOWED_HOSTS = _option(
     "",
     "Names, with or without a port, that calls may give in Host, and other web pages in Origin. None: without tokens "
     "this machine's own names, with tokens any Host; addresses always, pages of other servers never.",
+    _S,
+)
+SERVER_LAKE_OPTIONS_SHOWN = _option(
+    "server.lake-options.shown",
+    word_list(),
+    "",
+    "Names of further lake settings that jobs and readers are told. Known names that hold no secret always are; user "
+    "and password are taken out of URIs.",
+    _S,
+)
+SERVER_AUDIT = _option(
+    "server.audit",
+    choice(Audit),
+    "changes",
+    "What goes to audit/audit.log in the data folder: off, calls that change something and refusals, or all calls.",
+    _S,
+)
+SERVER_HTTP_MAX_CONNECTIONS = _option(
+    "server.http.max-connections", integer(minimum=8), "1000", "HTTP connections at once.", _S
+)
+SERVER_HTTP_MAX_CONNECTIONS_PER_PEER = _option(
+    "server.http.max-connections-per-peer",
+    integer(minimum=4),
+    "250",
+    "HTTP connections at once from one address.",
+    _S,
+)
+SERVER_HTTP_HEADER_TIME = _option(
+    "server.http.header-time",
+    duration(minimum=_SECOND),
+    "20 s",
+    "How long a connection may take to send a whole request header, and may be idle.",
     _S,
 )
 SERVER_DATA_DIR = _option(

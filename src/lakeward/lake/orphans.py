@@ -59,7 +59,7 @@ class OrphanRemoval:
     ) -> None:
         self._table, self._clock, self._options = table, clock, options
         self._hold, self._adopt = hold, adopt
-        self._reader = lake.open_reader(table)
+        self._lake, self._reader = lake, lake.open_reader(table)
         self._upkeep = lake.open_maintenance(table)
 
     def by_intents(self, intents: IntentStore) -> OrphanReport:
@@ -152,8 +152,12 @@ class OrphanRemoval:
         return len(gone)
 
     def _list(self, intents: Sequence[Intent]) -> dict[RoundId, Sequence[StoredFile]]:
-        by_prefix = self._upkeep.list_by_prefix([i.prefix for i in intents])
-        return {i.round_id: by_prefix[i.prefix] for i in intents}
+        """By the prefix that this lake gives to each round: what an intent says of it came from a job."""
+        named = [i.round_id for i in intents if i.round_id]
+        committer = self._lake.open_committer(self._table) if named else None
+        prefixes = {r: committer.prefix(r) for r in named if committer is not None}
+        by_prefix = self._upkeep.list_by_prefix(list(prefixes.values()))
+        return {i.round_id: by_prefix[prefixes[i.round_id]] if i.round_id in prefixes else () for i in intents}
 
     def _is_ripe(self, file: StoredFile) -> bool:
         return file.modified_at_ms <= self._clock.now_ms() - self._options.grace_ms

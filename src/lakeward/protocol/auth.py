@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may do what: tokens with a name and a role, the same for HTTP, Flight and the Iceberg catalog."""
+"""Who may do what: tokens with a name, a role and perhaps tables, the same for HTTP, Flight and the Iceberg catalog."""
 
 from __future__ import annotations
 
 import hmac
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from fnmatch import fnmatchcase
 
 from lakeward.errors import Forbidden, InvalidConfig, Unauthorized
+from lakeward.model.table import TablePath
+from lakeward.protocol.tokenfile import TokenFile
 
 
 class Role(StrEnum):
@@ -27,22 +31,67 @@ GRANTS: dict[Role, frozenset[Role]] = {
 """Role -> the roles whose calls it may make."""
 
 
+_PATTERN = r"[A-Za-z0-9_*-]+\.[A-Za-z0-9_*-]+"
+_LIMITED = re.compile(rf"(?P<secret>.+):(?P<tables>{_PATTERN}(\+{_PATTERN})*)")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Token:
+    """`tables`: those it is good for, as `shop.*` or `shop.orders`; empty: all of them."""
+
     name: str
     role: Role
     secret: str
+    tables: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> Token:
-        """`name:role:secret`, as configuration spells it."""
+        """`name:role:secret` or `name:role:secret:shop.*+crm.orders`, as configuration spells it."""
         name, _, rest = text.partition(":")
         role, _, secret = rest.partition(":")
+        limited = _LIMITED.fullmatch(secret)
         if not (name and secret and role in set(Role)):
             raise InvalidConfig(
-                where="server.tokens", reason="write each token as name:role:secret with role read, write, job or admin"
+                where="server.tokens",
+                reason="write each token as name:role:secret with role read, write, job or admin, and perhaps :shop.* "
+                "behind it",
             )
-        return cls(name=name, role=Role(role), secret=secret)
+        if limited is None:
+            return cls(name=name, role=Role(role), secret=secret)
+        if role == Role.JOB:
+            reason = f"token {name}: a job works on every table, so its token cannot be limited to some"
+            raise InvalidConfig(where="server.tokens", reason=reason)
+        return cls(name=name, role=Role(role), secret=limited["secret"], tables=tuple(limited["tables"].split("+")))
+
+    def may_use(self, table: TablePath | str) -> bool:
+        return not self.tables or any(fnmatchcase(str(table), pattern) for pattern in self.tables)
+
+    def may_see(self, database: str) -> bool:
+        """It has a table there that it may use, or may have one."""
+        return not self.tables or any(fnmatchcase(database, p.partition(".")[0]) for p in self.tables)
+
+    def check_role(self, needed: Role, what: str) -> None:
+        """Raises `Forbidden`."""
+        if needed not in GRANTS[self.role]:
+            raise self._refuse(what, str(needed))
+
+    def check_table(self, table: TablePath | str, what: str) -> None:
+        """Raises `Forbidden`."""
+        if not self.may_use(table):
+            raise self._refuse(what, f"a right to table {table}")
+
+    def check_database(self, database: str, what: str) -> None:
+        """All of it. Raises `Forbidden`."""
+        if self.tables and not any(p.endswith(".*") and fnmatchcase(database, p[:-2]) for p in self.tables):
+            raise self._refuse(what, f"a right to all of {database}")
+
+    def check_all(self, what: str) -> None:
+        """Raises `Forbidden` for a token that is good for some tables only."""
+        if self.tables:
+            raise self._refuse(what, "a token for all tables")
+
+    def _refuse(self, what: str, needed: str) -> Forbidden:
+        return Forbidden(token_name=self.name, role=str(self.role), what=what, needed=needed)
 
     def __repr__(self) -> str:
         return f"Token(name={self.name!r}, role={self.role!s})"
@@ -54,26 +103,34 @@ ANONYMOUS = Token(name="anonymous", role=Role.ADMIN, secret="")
 
 @dataclass(frozen=True)
 class TokenSet:
-    """The tokens a server knows. Empty: every caller is `ANONYMOUS`."""
+    """The tokens a server knows. None, and no file of them: every caller is `ANONYMOUS`."""
 
-    tokens: tuple[Token, ...] = ()
+    given: tuple[Token, ...] = ()
+    file: TokenFile | None = None
 
     @classmethod
-    def parse(cls, texts: Iterable[str]) -> TokenSet:
-        return cls(tuple(Token.parse(t) for t in texts))
+    def parse(cls, texts: Iterable[str], file: TokenFile | None = None) -> TokenSet:
+        return cls(tuple(Token.parse(t) for t in texts), file)
 
-    def authorize(self, secret: str | None, needed: Role, what: str) -> Token:
-        """The caller's token. Raises `Unauthorized` or `Forbidden`. Compares in constant time,
-        every token each time.
-        """
-        if not self.tokens:
+    @property
+    def is_open(self) -> bool:
+        return not self.given and self.file is None
+
+    def identify(self, secret: str | None, what: str) -> Token:
+        """The caller's token. Raises `Unauthorized`. Compares in constant time, every token each time."""
+        if self.is_open:
             return ANONYMOUS
         found = None
-        for token in self.tokens:
-            if hmac.compare_digest(token.secret.encode(), (secret or "").encode()):
+        shown = (secret or "").encode(errors="backslashreplace")
+        for token in self.given if self.file is None else (*self.given, *self.file.current()):
+            if hmac.compare_digest(token.secret.encode(), shown):
                 found = token
         if found is None:
             raise Unauthorized(what=what)
-        if needed not in GRANTS[found.role]:
-            raise Forbidden(token_name=found.name, role=str(found.role), what=what, needed=str(needed))
+        return found
+
+    def authorize(self, secret: str | None, needed: Role, what: str) -> Token:
+        """The same with a role. Raises `Unauthorized` or `Forbidden`."""
+        found = self.identify(secret, what)
+        found.check_role(needed, what)
         return found

@@ -8,6 +8,7 @@ default is an `InvalidRequest` that names it.
 from __future__ import annotations
 
 import dataclasses
+import json
 import types
 import typing
 from collections.abc import Mapping
@@ -26,6 +27,11 @@ T = typing.TypeVar("T")
 
 _TEXT = (Bucket, SideName, TablePath)
 _OWN_JSON = (OffsetMap, TableInfo, TableDescriptor)
+
+
+_MOST = 2**63
+_DEEPEST = 64
+"""Levels of JSON: a nested type of a dozen levels has some thirty."""
 
 
 def encode(value: Any) -> Any:
@@ -53,7 +59,7 @@ def decode(kind: type[T], body: Any) -> T:
         return typing.cast(T, _decode(kind, body, kind.__name__))
     except InvalidInput:
         raise
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
+    except (TypeError, ValueError, KeyError, AttributeError, RecursionError, OverflowError) as error:
         raise InvalidRequest(what=kind.__name__, reason=f"{type(error).__name__}: {error}") from error
 
 
@@ -83,8 +89,46 @@ def _decode(kind: Any, body: Any, where: str) -> Any:
     if dataclasses.is_dataclass(kind):
         return _decode_dataclass(typing.cast(type, kind), body, where)
     if kind is float:
-        return float(_expect((int, float), body, where))
+        return _finite(_expect((int, float), body, where), where)
+    if kind is int:
+        return _bounded(_expect(int, body, where), where)
     return _expect(kind, body, where)
+
+
+def _finite(number: float, where: str) -> float:
+    if not -_MOST < number < _MOST:
+        raise InvalidRequest(what=where, reason="a finite number of some size is expected")
+    return float(number)
+
+
+def _bounded(number: int, where: str) -> int:
+    if not -_MOST <= number < _MOST:
+        raise InvalidRequest(what=where, reason="an integer of 64 bits is expected")
+    return number
+
+
+def load_json(raw: bytes | str, what: str) -> Any:
+    """What a peer sent. Raises `InvalidRequest`, also for NaN, for integers of thousands of digits, and for nesting
+    that no message has."""
+    try:
+        body = json.loads(raw, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(what=what, reason=f"no JSON: {str(error)[:200]}") from error
+    _check_depth(body, what)
+    return body
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is no number")
+
+
+def _check_depth(body: Any, what: str) -> None:
+    level = [body]
+    for _ in range(_DEEPEST):
+        level = [v for b in level if isinstance(b, dict | list) for v in (b.values() if isinstance(b, dict) else b)]
+        if not level:
+            return
+    raise InvalidRequest(what=what, reason=f"nested more than {_DEEPEST} levels deep")
 
 
 def _decode_union(kind: Any, body: Any, where: str) -> Any:

@@ -18,7 +18,7 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.ids import TableId
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.table import TableInfo, TablePath
-from lakeward.protocol.codec import decode, encode
+from lakeward.protocol.codec import decode, encode, load_json
 
 T = TypeVar("T")
 
@@ -123,10 +123,7 @@ def to_bytes(message: Any) -> bytes:
 
 def from_bytes(kind: type[T], raw: bytes) -> T:
     """Raises `InvalidRequest`: peers send anything."""
-    try:
-        body = json.loads(raw)
-    except (ValueError, UnicodeDecodeError) as error:
-        raise InvalidRequest(what=kind.__name__, reason=f"no JSON: {error}") from error
+    body = load_json(raw, kind.__name__)
     if not isinstance(body, Mapping):
         raise InvalidRequest(what=kind.__name__, reason="expected a JSON object")
     return decode(kind, dict(body))

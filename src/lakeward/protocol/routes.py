@@ -42,3 +42,7 @@ HEALTH = "/healthz"
 READY = "/readyz"
 METRICS = "/metrics"
 ICEBERG = "/iceberg"
+
+STARTING = "it is starting"
+"""The reason of a server that refuses because it has not recovered yet: nothing was done, so any call may be repeated.
+"""

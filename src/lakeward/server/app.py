@@ -26,14 +26,22 @@ log = logging.getLogger(__name__)
 
 
 def create_app(services: Services) -> FastAPI:
-    app = FastAPI(title="Lakeward", version=__version__, docs_url="/docs", redoc_url=None)
+    app = FastAPI(title="Lakeward", version=__version__, docs_url=None, redoc_url=None)
     for router in routers(services):
         app.include_router(router)
     app.add_exception_handler(LakewardError, _typed)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _plain)
+    app.add_exception_handler(RecursionError, _too_much)
+    app.add_exception_handler(OverflowError, _too_much)
     app.add_exception_handler(Exception, _unexpected)
-    app.add_middleware(RequestGate, max_body_bytes=services.max_body_bytes, callers=services.callers)
+    app.add_middleware(
+        RequestGate,
+        max_body_bytes=services.max_body_bytes,
+        callers=services.callers,
+        tokens=services.tokens,
+        audit=services.audit,
+    )
     return app
 
 
@@ -65,6 +73,12 @@ def _plain(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     wire = to_wire(InvalidRequest(what=f"{request.method} {request.url.path}", reason=str(error.detail)))
     return JSONResponse(wire, status_code=error.status_code, headers=error.headers)
+
+
+def _too_much(request: Request, error: Exception) -> JSONResponse:
+    """Values nest or grow only because somebody sent them so."""
+    reason = "nested too deeply" if isinstance(error, RecursionError) else "a number is too large"
+    return error_response(InvalidRequest(what=f"{request.method} {request.url.path}", reason=reason))
 
 
 def _unexpected(request: Request, error: Exception) -> JSONResponse:

@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import Depends, Request
 
 from lakeward.errors import InsecureBinding
+from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role, Token, TokenSet
 
 BEARER = "bearer "
@@ -21,15 +22,27 @@ def secret_of(header: str | None) -> str | None:
     return header[len(BEARER) :].strip()
 
 
-def require(tokens: TokenSet, role: Role) -> Any:
-    """A FastAPI dependency: the caller's token, or `Unauthorized` / `Forbidden`."""
+def require(tokens: TokenSet, role: Role, *, all_tables: bool = False) -> Any:
+    """A FastAPI dependency: the caller's token, or `Unauthorized` / `Forbidden`. A table in the path must be one of
+    the token's; `all_tables`: the call is for tokens that are good for every table."""
 
     def check(request: Request) -> Token:
-        return tokens.authorize(
-            secret_of(request.headers.get("authorization")), role, f"{request.method} {request.url.path}"
-        )
+        what = f"{request.method} {request.url.path}"
+        token = tokens.authorize(secret_of(request.headers.get("authorization")), role, what)
+        if all_tables:
+            token.check_all(what)
+        if "table" in request.path_params:
+            token.check_table(TablePath.parse(request.path_params["table"]), what)
+        request.state.token = token
+        return token
 
     return Depends(check)
+
+
+def caller(request: Request) -> Token:
+    """The token that `require` found."""
+    found: Token = request.state.token
+    return found
 
 
 def is_loopback(host: str) -> bool:
@@ -43,5 +56,5 @@ def is_loopback(host: str) -> bool:
 
 def check_binding(host: str, tokens: TokenSet) -> None:
     """Raises `InsecureBinding` when others could reach the server and no token is configured."""
-    if not is_loopback(host) and not tokens.tokens:
+    if not is_loopback(host) and tokens.is_open:
         raise InsecureBinding(address=host)

@@ -11,7 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakeward.config import Config, LakeConfig, load_lake_config
+from lakeward.config import Config, LakeConfig, load_lake_config, options
+from lakeward.config.shown import shown_options
 from lakeward.errors import PluginNotFound
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.lakeplugin import LakePlugin
@@ -77,7 +78,8 @@ class ServerLakes:
         if self.lake is None:
             return {}
         plugin = self._plugin(self.lake.format)
-        return {self.lake.format: plugin.peer_options(self.lake.settings, f"{http_url}/iceberg")}
+        told = shown_options(self.lake.settings, self.config.get(options.SERVER_LAKE_OPTIONS_SHOWN))
+        return {self.lake.format: plugin.peer_options(told, f"{http_url}/iceberg")}
 
     def _plugin(self, name: str) -> LakePlugin:
         """One that is not installed is said to be missing when it is opened."""

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, TypeVar
 
 from fastapi import Request
 from fastapi.responses import JSONResponse
 
 from lakeward.errors import InvalidRequest
-from lakeward.protocol.codec import decode, encode
+from lakeward.protocol.codec import decode, encode, load_json
 
 T = TypeVar("T")
 
@@ -18,11 +17,7 @@ T = TypeVar("T")
 async def read_message(request: Request, kind: type[T], *, exact: bool = False) -> T:
     """The request's body as a message. Raises `InvalidRequest` naming what does not fit; `exact`: also a field that
     the message does not have, where skipping it would report a success that changed nothing."""
-    raw = await request.body()
-    try:
-        body = json.loads(raw)
-    except (ValueError, UnicodeDecodeError) as error:
-        raise InvalidRequest(what=f"body of {request.method} {request.url.path}", reason=f"no JSON: {error}") from error
+    body = load_json(await request.body(), f"body of {request.method} {request.url.path}")
     message = decode(kind, body)
     if exact:
         check_fields(body, encode(message), kind.__name__)

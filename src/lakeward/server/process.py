@@ -36,9 +36,14 @@ from lakeward.model.clock import Clock, SystemClock
 from lakeward.protocol.tables import ServerInfo
 from lakeward.protocol.version import PROTOCOL
 from lakeward.server.app import create_app
+from lakeward.server.audit import AuditLog
+from lakeward.server.auth import is_loopback
+from lakeward.server.connections import ConnectionLimits
+from lakeward.server.frontdoor import FrontDoor
 from lakeward.server.history import SAMPLE_S
 from lakeward.server.interpreter import keep_loaded, share_turns
 from lakeward.server.lakes import ServerLakes
+from lakeward.server.loglimit import LogLimit
 from lakeward.server.sampler import Sampler
 from lakeward.server.services import Services
 from lakeward.server.settings import ServerSettings
@@ -58,6 +63,11 @@ class LakewardServer:
         full.
         """
         self.config, self.settings = config, ServerSettings.of(config)
+        if not is_loopback(self.settings.host) and self.settings.tls is None:
+            log.warning(
+                "tokens travel readable to %s: set server.tls.cert and server.tls.key, or put TLS in front",
+                self.settings.host,
+            )
         self._clock: Clock = clock or SystemClock()
         self._store_options = store_options or StoreOptions.of(config)
         self.server_id = str(uuid.uuid4())
@@ -79,13 +89,16 @@ class LakewardServer:
     def _start(self) -> None:
         listener = bind_listener(self.settings.host, self.settings.port)
         self.url = self.settings.http_url(listener.getsockname()[1])
-        clock = self._clock
+        clock, door = self._clock, FrontDoor()
+        self._serve_http(door, listener)
         store = EmbeddedStore.open(self.settings.data, self._store_options, clock)
         self._stack.callback(store.close)
         lakes = ServerLakes(self.config, self.settings.data)
         if self.config.get(options.SERVER_RESTORED):
             lakes.move_forward()
-        self._flight = self._open_flight(store)
+        audit = AuditLog(self.settings.data / "audit", self.config.get(options.SERVER_AUDIT), clock)
+        self._stack.callback(audit.close)
+        self._flight = self._open_flight(store, audit)
         self.flight_uri = self.settings.flight_uri(self._flight.port)
         with store.ballast.writing():
             state = StateStore.open(self.settings.data / "coordinator.db", ballast=store.ballast)
@@ -107,6 +120,7 @@ class LakewardServer:
             ready=lambda: self._ready,
             lakes=lakes,
             callers=self.settings.callers,
+            audit=audit,
             max_body_bytes=self.config.get(options.SERVER_HTTP_MAX_BODY),
             background=lambda: [t.heartbeat() for t in (*store.upkeep.threads, *coordinator.upkeep.threads, sampler)],
         )
@@ -114,7 +128,7 @@ class LakewardServer:
         self._stack.callback(sampler.stop, SAMPLE_S)
         sampler.start()
         self._flight.gate.open()
-        self._serve_http(services, listener)
+        door.app = create_app(services)
         self._ready = True
 
     def stop(self) -> None:
@@ -133,7 +147,7 @@ class LakewardServer:
             threading.Thread(target=self._flight.shutdown, daemon=True).start()
             self._flight = None
 
-    def _open_flight(self, store: EmbeddedStore) -> FlightService:
+    def _open_flight(self, store: EmbeddedStore, audit: AuditLog) -> FlightService:
         settings, config = self.settings, self.config
         budget = MemoryBudget(
             total_bytes=config.get(options.SERVER_MEMORY_MAX_IN_FLIGHT),
@@ -148,6 +162,7 @@ class LakewardServer:
                 port=settings.flight_port,
                 tls=tls,
                 budget=budget,
+                audit=audit,
                 is_open=False,
             )
         except (pa.ArrowException, OSError) as error:
@@ -159,11 +174,17 @@ class LakewardServer:
             )
             raise InvalidConfig(where=options.SERVER_FLIGHT_PORT.key, reason=reason) from error
 
-    def _serve_http(self, services: Services, listener: socket.socket) -> None:
+    def _serve_http(self, door: FrontDoor, listener: socket.socket) -> None:
         tls = self.settings.tls
+        limits = ConnectionLimits(
+            total=self.config.get(options.SERVER_HTTP_MAX_CONNECTIONS),
+            per_peer=self.config.get(options.SERVER_HTTP_MAX_CONNECTIONS_PER_PEER),
+            header_s=self.config.get(options.SERVER_HTTP_HEADER_TIME).total_seconds(),
+        )
         self._http = uvicorn.Server(
             uvicorn.Config(
-                create_app(services),
+                door,
+                http=limits.protocol(),
                 log_config=None,
                 access_log=False,
                 lifespan="off",
@@ -230,7 +251,11 @@ def run_server(
         level=str(config.get(options.SERVER_LOG_LEVEL)).upper(),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
+    limit = LogLimit()
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(limit)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    os.umask(0o077)  # rows, keys and state are nobody else's to read
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())

@@ -11,6 +11,7 @@ from lakeward.model.background import Heartbeat
 from lakeward.model.clock import Clock
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.tables import ServerInfo
+from lakeward.server.audit import AuditLog
 from lakeward.server.callers import Callers
 from lakeward.server.history import History
 
@@ -39,5 +40,6 @@ class Services:
     """None: a server without any lake of its own."""
 
     callers: Callers = field(default_factory=Callers)
+    audit: AuditLog | None = None
     max_body_bytes: int = 16 * 1024 * 1024
     history: History = field(default_factory=History)

@@ -11,6 +11,7 @@ from lakeward.config import Config, options
 from lakeward.errors import InvalidConfig
 from lakeward.hot.embedded.serve.service import TlsPair
 from lakeward.protocol.auth import TokenSet
+from lakeward.protocol.tokenfile import TokenFile
 from lakeward.server.auth import check_binding
 from lakeward.server.callers import Callers
 
@@ -55,7 +56,7 @@ class ServerSettings:
             advertised_host=advertised,
             tokens=tokens,
             tls=load_tls(config),
-            callers=Callers.of(allowed, (host, advertised), has_tokens=bool(tokens.tokens)),
+            callers=Callers.of(allowed, (host, advertised), has_tokens=not tokens.is_open),
             data=Path(config.get(options.SERVER_DATA_DIR)),
         )
 
@@ -70,8 +71,7 @@ def load_tokens(config: Config) -> TokenSet:
     lines = list(config.get(options.SERVER_TOKENS))
     file = config.get(options.SERVER_TOKEN_FILE)
     if file is not None:
-        text = _read(Path(file), options.SERVER_TOKEN_FILE.key).decode()
-        lines += [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+        return TokenSet.parse(lines, TokenFile(Path(file)))
     return TokenSet.parse(lines)
 
 

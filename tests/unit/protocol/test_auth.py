@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from lakeward.errors import Forbidden, InvalidConfig, Unauthorized
 from lakeward.protocol.auth import ANONYMOUS, GRANTS, Role, Token, TokenSet
+from lakeward.protocol.tokenfile import TokenFile
 
 TOKENS = TokenSet.parse(["ann:read:s1", "bob:write:s2", "etl:job:s3", "ops:admin:s4:with:colons"])
 
@@ -48,3 +51,48 @@ def test_tokens_that_are_none_are_refused_without_showing_them(text: str) -> Non
 
 def test_a_secret_is_not_shown() -> None:
     assert "s1" not in repr(TOKENS)
+
+
+SHOP = Token.parse("sam:read:s5:shop.*+crm.orders")
+
+
+def test_a_token_can_be_good_for_some_tables() -> None:
+    assert SHOP.secret == "s5"
+    assert [SHOP.may_use(t) for t in ("shop.a", "crm.orders", "crm.people", "shopping.a")] == [True, True, False, False]
+    assert [SHOP.may_see(d) for d in ("shop", "crm", "hr")] == [True, True, False]
+    SHOP.check_database("shop", "this call")
+    with pytest.raises(Forbidden, match=r"hr\.pay"):
+        SHOP.check_table("hr.pay", "this call")
+    with pytest.raises(Forbidden, match="all of crm"):
+        SHOP.check_database("crm", "this call")
+    with pytest.raises(Forbidden, match="all tables"):
+        SHOP.check_all("this call")
+    ANONYMOUS.check_all("this call")
+
+
+def test_a_jobs_token_is_good_for_all_of_them() -> None:
+    with pytest.raises(InvalidConfig, match="every table"):
+        Token.parse("etl:job:s3:shop.*")
+
+
+def test_a_file_without_a_token_lets_nobody_in(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text("# ann:admin:top\n\n")
+    with pytest.raises(InvalidConfig, match="names no token"):
+        TokenFile(file)
+
+
+def test_a_token_is_taken_back_while_the_server_runs(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text("ann:admin:top\nbob:read:eye\n")
+    tokens = TokenSet.parse([], TokenFile(file))
+    assert tokens.identify("eye", "this call").name == "bob"
+    file.write_text("ann:admin:top\n")
+    with pytest.raises(Unauthorized):
+        tokens.identify("eye", "this call")
+    file.write_text("ann:king:top\n")
+    assert tokens.identify("top", "this call").name == "ann", "what cannot be read changes nothing"
+    file.write_text("# nobody\n")
+    with pytest.raises(Unauthorized):
+        tokens.identify("top", "this call")
+    assert not tokens.is_open

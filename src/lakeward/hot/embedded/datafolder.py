@@ -17,6 +17,7 @@ remote/                     the remote tier, unless `remote.data.dir` names anot
 from __future__ import annotations
 
 import fcntl
+import getpass
 import json
 import os
 import shutil
@@ -24,7 +25,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from lakeward.errors import DataFolderLocked, DataFolderVersion, UnsafePath
+from lakeward.errors import DataFolderLocked, DataFolderUnusable, DataFolderVersion, UnsafePath
 from lakeward.hot.embedded.log.durable import sync_folder, write_whole
 from lakeward.model.faults import fault_point
 
@@ -47,10 +48,13 @@ class DataFolder:
     def open(
         cls, path: Path, *, version: int = FORMAT_VERSION, migrations: Mapping[int, Migration] = MIGRATIONS
     ) -> DataFolder:
-        """Raises `DataFolderLocked`, `DataFolderVersion` for a newer one. A crash in a migration leaves the copy whole
-        and the folder at its old version: the next start goes on."""
-        path.mkdir(parents=True, exist_ok=True)
-        folder = cls(path, _lock(path))
+        """Raises `DataFolderLocked`, `DataFolderUnusable`, `DataFolderVersion` for a newer one. A crash in a migration
+        leaves the copy whole and the folder at its old version: the next start goes on."""
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder = cls(path, _lock(path))
+        except OSError as error:
+            raise DataFolderUnusable(folder=str(path), user=_user(), reason=error.strerror or str(error)) from error
         try:
             folder._bring_to(version, migrations)
         except BaseException:
@@ -127,8 +131,15 @@ def _copy(root: Path, source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
 def _lock(path: Path) -> int:
-    fd = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fd = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -35,6 +35,8 @@ _STATUS: tuple[tuple[type[Exception], int, str], ...] = (
     (NotImplementedError, 406, "UnsupportedOperationException"),
     (ValueError, 400, "BadRequestException"),
     (KeyError, 400, "BadRequestException"),
+    (RecursionError, 400, "BadRequestException"),
+    (OverflowError, 400, "BadRequestException"),
 )
 
 

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from lakeward.errors import InvalidRequest
-from lakeward.protocol.auth import Role
+from lakeward.protocol.auth import ANONYMOUS, Role, Token
+from lakeward.protocol.codec import load_json
 
 SEPARATOR = "\x1f"
 """Iceberg's own between the levels of a namespace in a path."""
@@ -22,8 +22,23 @@ class Call:
     path: Mapping[str, str]
     query: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
-    role: Role = Role.READ
-    token_name: str = ""
+    token: Token = ANONYMOUS
+
+    @property
+    def role(self) -> Role:
+        return self.token.role
+
+    @property
+    def token_name(self) -> str:
+        return self.token.name
+
+    def check_table(self, name: tuple[str, ...]) -> None:
+        """Raises `Forbidden`."""
+        self.token.check_table(".".join(name), "this call")
+
+    def check_namespace(self, name: tuple[str, ...]) -> None:
+        """Raises `Forbidden`."""
+        self.token.check_database(".".join(name), "this call")
 
     @property
     def namespace(self) -> tuple[str, ...]:
@@ -34,10 +49,7 @@ class Call:
         return (*self.namespace, check_name("table", self.path["table"]))
 
     def json(self) -> dict[str, Any]:
-        try:
-            body = json.loads(self.body)
-        except ValueError as error:
-            raise InvalidRequest(what="request body", reason=f"it is no JSON: {error}") from error
+        body = load_json(self.body, "request body")
         if not isinstance(body, dict):
             raise InvalidRequest(what="request body", reason="a JSON object is expected")
         return body

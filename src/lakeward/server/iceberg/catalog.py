@@ -14,7 +14,8 @@ from fastapi import APIRouter, Request, Response
 from pyiceberg.catalog import Catalog
 from starlette.concurrency import run_in_threadpool
 
-from lakeward.protocol.auth import Role, TokenSet
+from lakeward.errors import LakewardError
+from lakeward.protocol.auth import Role, Token, TokenSet
 from lakeward.protocol.routes import ICEBERG
 from lakeward.server.auth import secret_of
 from lakeward.server.iceberg.answers import answer_error
@@ -64,15 +65,21 @@ def _named(endpoint: Callable[[Request], object]) -> Callable[[Request], object]
 
 
 async def _serve(auth: TokenSet, role: Role, handler: Handler, request: Request) -> Response:
-    body = await request.body()
-    return await run_in_threadpool(_answer, auth, role, handler, request, body)
-
-
-def _answer(auth: TokenSet, role: Role, handler: Handler, request: Request, body: bytes) -> Response:
     try:
         what = f"{request.method} {request.url.path}"
         token = auth.authorize(secret_of(request.headers.get("authorization")), role, what)
-        path, query = dict(request.path_params), dict(request.query_params)
-        return handler(Call(path=path, query=query, body=body, role=token.role, token_name=token.name))
+        body = await request.body()
+    except LakewardError as error:
+        return answer_error(error)
+    return await run_in_threadpool(_answer, token, handler, request, body)
+
+
+def _answer(token: Token, handler: Handler, request: Request, body: bytes) -> Response:
+    try:
+        call = Call(path=dict(request.path_params), query=dict(request.query_params), body=body, token=token)
+        if "table" in call.path:
+            request.state.table = ".".join(call.table)
+            call.check_table(call.table)
+        return handler(call)
     except Exception as error:  # noqa: BLE001 - every failure has an answer in the specification's form
         return answer_error(error)

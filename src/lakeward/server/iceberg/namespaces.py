@@ -12,6 +12,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError
 from lakeward.errors import InvalidRequest
 from lakeward.server.iceberg.answers import answer, done
 from lakeward.server.iceberg.call import SEPARATOR, Call, check_namespace
+from lakeward.server.iceberg.places import check_places
 
 _PUBLIC = ("s3.endpoint", "s3.region", "client.region", "s3.path-style-access", "s3.force-virtual-addressing")
 """What clients may know of the storage. Credentials come from each client's own environment, never from here."""
@@ -21,6 +22,9 @@ _FROM_ENVIRONMENT = {
     "s3.region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
     "client.region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
 }
+_PLACES = ("location", "uri")
+"""Properties that say where tables of a namespace lie."""
+
 ENDPOINTS = (
     "GET /v1/{prefix}/namespaces",
     "POST /v1/{prefix}/namespaces",
@@ -60,11 +64,19 @@ class NamespaceResource:
 
     def list(self, call: Call) -> Response:
         parent = tuple(call.query["parent"].split(SEPARATOR)) if call.query.get("parent") else ()
-        return answer({"namespaces": [list(n) for n in sorted(self._catalog.list_namespaces(parent))]})
+        return answer(
+            {
+                "namespaces": [
+                    list(n) for n in sorted(self._catalog.list_namespaces(parent)) if call.token.may_see(".".join(n))
+                ]
+            }
+        )
 
     def create(self, call: Call) -> Response:
         body = call.json()
         namespace, properties = check_namespace(body.get("namespace")), _properties(body.get("properties"))
+        call.check_namespace(namespace)
+        check_places(self._catalog, call, [v for k, v in properties.items() if k in _PLACES])
         self._catalog.create_namespace(namespace, properties)
         return answer({"namespace": list(namespace), "properties": properties})
 
@@ -80,6 +92,7 @@ class NamespaceResource:
         return done()
 
     def drop(self, call: Call) -> Response:
+        call.check_namespace(call.namespace)
         self._catalog.drop_namespace(call.namespace)
         return done()
 
@@ -88,6 +101,8 @@ class NamespaceResource:
         removals, updates = body.get("removals") or [], _properties(body.get("updates"))
         if not isinstance(removals, list) or not all(isinstance(r, str) for r in removals):
             raise InvalidRequest(what="removals", reason="a list of names is expected")
+        call.check_namespace(call.namespace)
+        check_places(self._catalog, call, [v for k, v in updates.items() if k in _PLACES])
         changed = self._catalog.update_namespace_properties(call.namespace, set(removals), updates)
         return answer({"removed": changed.removed, "updated": changed.updated, "missing": changed.missing})
 

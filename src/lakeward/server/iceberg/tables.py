@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from fastapi import Response
@@ -22,10 +21,10 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from lakeward.errors import Forbidden, InvalidRequest
-from lakeward.protocol.auth import Role
+from lakeward.errors import InvalidRequest
 from lakeward.server.iceberg.answers import answer, answer_table, done
 from lakeward.server.iceberg.call import Call, check_name, identifier_of
+from lakeward.server.iceberg.places import check_places
 
 _PATH_PROPERTIES = ("write.metadata.path", "write.data.path", "write.object-storage.path", "write.folder-storage.path")
 
@@ -35,7 +34,7 @@ class TableResource:
         self._catalog = catalog
 
     def list(self, call: Call) -> Response:
-        found = sorted(self._catalog.list_tables(call.namespace))
+        found = [t for t in sorted(self._catalog.list_tables(call.namespace)) if call.token.may_use(".".join(t))]
         return answer({"identifiers": [{"namespace": list(t[:-1]), "name": t[-1]} for t in found]})
 
     def load(self, call: Call) -> Response:
@@ -52,7 +51,9 @@ class TableResource:
             body.setdefault(optional, None)
         request = CreateTableRequest.model_validate({**body, "properties": body.get("properties") or {}})
         name = (*call.namespace, check_name("table", request.name))
-        self._check_places(call, [request.location, *_paths(request.properties)])
+        call.check_table(name)
+        places = [request.location or self._default_place(name), *_paths(request.properties)]
+        check_places(self._catalog, call, places)
         options: dict[str, Any] = {
             "schema": request.table_schema,
             "location": request.location,
@@ -70,6 +71,7 @@ class TableResource:
     def register(self, call: Call) -> Response:
         body = call.json()
         name = (*call.namespace, check_name("table", body.get("name")))
+        call.check_table(name)
         location = body.get("metadata-location")
         if not isinstance(location, str) or body.get("overwrite"):
             raise InvalidRequest(what="register", reason="metadata-location is a text, and overwrite is not supported")
@@ -87,7 +89,7 @@ class TableResource:
         name = call.table
         body["identifier"] = {"namespace": list(name[:-1]), "name": name[-1]}
         request = CommitTableRequest.model_validate(body)
-        self._check_places(call, [p for u in request.updates for p in _places(u)])
+        check_places(self._catalog, call, [p for u in request.updates for p in _places(u)])
         table = self._load_or_staged(name, request)
         updates = tuple(_fitting(u, table.metadata) for u in request.updates)
         response = self._catalog.commit_table(table, request.requirements, updates)
@@ -116,24 +118,22 @@ class TableResource:
 
     def rename(self, call: Call) -> Response:
         body = call.json()
-        self._catalog.rename_table(
-            identifier_of(body.get("source"), "source"), identifier_of(body.get("destination"), "destination")
-        )
+        source = identifier_of(body.get("source"), "source")
+        destination = identifier_of(body.get("destination"), "destination")
+        call.check_table(source)
+        call.check_table(destination)
+        self._catalog.rename_table(source, destination)
         return done()
 
     def take_metrics(self, call: Call) -> Response:
         """Engines report how a scan or commit went; nothing is kept of it."""
         return done()
 
-    def _check_places(self, call: Call, places: Iterable[str | None]) -> None:
-        """The server writes metadata where a table says: only an admin may say somewhere outside the warehouse."""
-        root = str(self._catalog.properties.get("warehouse", "")).rstrip("/")
-        outside = [
-            p for p in places if p is not None and not (root and p.startswith(f"{root}/") and "/../" not in f"{p}/")
-        ]
-        if outside and call.role is not Role.ADMIN:
-            what = f"location {outside[0]} outside the warehouse"
-            raise Forbidden(token_name=call.token_name, role=str(call.role), what=what, needed=str(Role.ADMIN))
+    def _default_place(self, name: tuple[str, ...]) -> str:
+        """Where the catalog puts a table that names no place: below its namespace's location, if that has one."""
+        found = self._catalog.load_namespace_properties(name[:-1]).get("location")
+        root = found or self._catalog.properties.get("warehouse", "")
+        return f"{str(root).rstrip('/')}/{name[-1]}"
 
 
 def _places(update: TableUpdate) -> list[str]:

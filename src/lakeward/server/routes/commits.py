@@ -25,7 +25,10 @@ from lakeward.server.side import Side
 
 def router(services: Services) -> APIRouter:
     made, coordinator = APIRouter(tags=["commits"]), services.coordinator
-    may_read, may_work = [require(services.tokens, Role.READ)], [require(services.tokens, Role.JOB)]
+    may_read, may_work = (
+        [require(services.tokens, Role.READ)],
+        [require(services.tokens, Role.JOB, all_tables=True)],
+    )
 
     @made.post(COMMITS, dependencies=may_work, openapi_extra=described(CommitReport))
     async def commit(request: Request) -> JSONResponse:
@@ -45,7 +48,7 @@ def router(services: Services) -> APIRouter:
         """Which offset range of which bucket each lake snapshot added; the newest `limit` entries below `before`."""
         return answer(coordinator.ledger(TablePath.parse(table), limit, before, side))
 
-    @made.get(KNOWN_ROUND, dependencies=may_read)
+    @made.get(KNOWN_ROUND, dependencies=[require(services.tokens, Role.READ, all_tables=True)])
     def known_round(table_id: str, round_id: str, side: Side) -> JSONResponse:
         """Whether the ledger has this round: a job asks when it does not know how its commit ended."""
         known = coordinator.knows_round(TableId(table_id), RoundId(round_id), side or DEFAULT_SIDE)

@@ -6,16 +6,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 
 from lakeward.model.table import TablePath
-from lakeward.protocol.auth import Role
+from lakeward.protocol.auth import ANONYMOUS, Role, Token
 from lakeward.protocol.routes import DASHBOARD, LAG, LAGS
 from lakeward.protocol.views import TableStatus
-from lakeward.server.auth import require
+from lakeward.server.auth import caller, require
 from lakeward.server.messages import answer
 from lakeward.server.services import Services
+from lakeward.server.shown import limit_status
 from lakeward.server.tiles import Overview, make_tiles
 
 POINTS, MAX_LAGS = 100, 200
@@ -26,9 +27,9 @@ def router(services: Services) -> APIRouter:
     may_read = [require(services.tokens, Role.READ)]
 
     @made.get(DASHBOARD, dependencies=may_read)
-    def dashboard() -> JSONResponse:
-        """Tiles, tables and jobs as they are now."""
-        return answer(overview(services))
+    def dashboard(request: Request) -> JSONResponse:
+        """Tiles, tables and jobs as they are now; of the tables those that the token may use."""
+        return answer(overview(services, caller(request)))
 
     @made.get(LAG, dependencies=may_read)
     def lag(table: str) -> JSONResponse:
@@ -38,15 +39,16 @@ def router(services: Services) -> APIRouter:
         return answer({"freshness_ms": status.freshness_ms, "samples": services.history.lag(str(path))})
 
     @made.get(LAGS, dependencies=may_read)
-    def lags(table: Annotated[list[str], Query(max_length=MAX_LAGS)]) -> JSONResponse:
+    def lags(request: Request, table: Annotated[list[str], Query(max_length=MAX_LAGS)]) -> JSONResponse:
         """The lag curves of several tables, thinned to a hundred points; a table nobody knows has none."""
-        return answer({"lags": {name: services.history.lag(name, points=POINTS) for name in table}})
+        known = [name for name in table if caller(request).may_use(name)]
+        return answer({"lags": {name: services.history.lag(name, points=POINTS) for name in known}})
 
     return made
 
 
-def overview(services: Services) -> dict[str, Any]:
-    status, history = services.coordinator.status(), services.history
+def overview(services: Services, token: Token = ANONYMOUS) -> dict[str, Any]:
+    status, history = limit_status(services.coordinator.status(), token), services.history
     trouble = [words for words in status.lakes.values() if words]
     seen = Overview(
         tables=status.tables,

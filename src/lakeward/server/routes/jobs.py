@@ -17,7 +17,10 @@ from lakeward.server.services import Services
 
 def router(services: Services) -> APIRouter:
     made, coordinator = APIRouter(tags=["jobs"]), services.coordinator
-    may_read, may_work = [require(services.tokens, Role.READ)], [require(services.tokens, Role.JOB)]
+    may_read, may_work = (
+        [require(services.tokens, Role.READ)],
+        [require(services.tokens, Role.JOB, all_tables=True)],
+    )
 
     @made.post(HEARTBEAT, dependencies=may_work, openapi_extra=described(HeartbeatRequest))
     async def heartbeat(request: Request) -> JSONResponse:

@@ -20,7 +20,7 @@ def router(services: Services) -> APIRouter:
     registry = CollectorRegistry()
     registry.register(ServerCollector(services))
 
-    @made.get(METRICS, dependencies=[require(services.tokens, Role.READ)])
+    @made.get(METRICS, dependencies=[require(services.tokens, Role.READ, all_tables=True)])
     def metrics() -> Response:
         """Every figure of the server, its tables and its jobs."""
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)

@@ -12,7 +12,7 @@ from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role
 from lakeward.protocol.routes import TABLE, TABLES
 from lakeward.protocol.tables import AlterTable, CreateTable, TableAnswer
-from lakeward.server.auth import require
+from lakeward.server.auth import caller, require
 from lakeward.server.messages import answer, check_fields, described, read_message
 from lakeward.server.services import Services
 
@@ -22,15 +22,18 @@ def router(services: Services) -> APIRouter:
     may_read, may_change = [require(services.tokens, Role.READ)], [require(services.tokens, Role.ADMIN)]
 
     @made.get(TABLES, dependencies=may_read)
-    def list_tables() -> JSONResponse:
-        """Every table, in name order."""
-        tables = sorted(services.store.list_tables(), key=lambda t: t.path)
+    def list_tables(request: Request) -> JSONResponse:
+        """Every table that the token may use, in name order."""
+        token = caller(request)
+        tables = sorted((t for t in services.store.list_tables() if token.may_use(t.path)), key=lambda t: t.path)
         return answer({"tables": [t.to_json() for t in tables]})
 
     @made.post(TABLES, dependencies=may_change, status_code=201, openapi_extra=described(CreateTable))
     async def create_table(request: Request) -> JSONResponse:
         """Makes a table, in the lake first where it has one."""
         message = await read_message(request, CreateTable, exact=True)
+        request.state.table = message.path
+        caller(request).check_table(message.path, f"creating {message.path}")
         made_table = await run_in_threadpool(services.federation.create, message)
         return answer(made_table, status=201 if made_table.created else 200)
 

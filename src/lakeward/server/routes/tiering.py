@@ -16,9 +16,10 @@ from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.auth import Role
 from lakeward.protocol.operate import AdmissionQuery, AdoptTable, ResyncTable
-from lakeward.server.auth import require
+from lakeward.server.auth import caller, require
 from lakeward.server.messages import answer, described, read_message
 from lakeward.server.services import Services
+from lakeward.server.shown import limit_status
 from lakeward.server.side import Side
 
 Limit = Annotated[int, Query(ge=1, le=10_000)]
@@ -35,9 +36,9 @@ def _add_views(made: APIRouter, services: Services) -> None:
     coordinator, may_read = services.coordinator, [require(services.tokens, Role.READ)]
 
     @made.get(routes.STATUS, dependencies=may_read)
-    def status() -> JSONResponse:
-        """Tables, jobs, lakes and figures in one answer."""
-        return answer(coordinator.status())
+    def status(request: Request) -> JSONResponse:
+        """Tables, jobs, lakes and figures in one answer; of the tables those that the token may use."""
+        return answer(limit_status(coordinator.status(), caller(request)))
 
     @made.get(routes.TABLE_STATUS, dependencies=may_read)
     def table_status(table: str, side: Side) -> JSONResponse:
@@ -50,17 +51,24 @@ def _add_views(made: APIRouter, services: Services) -> None:
         return answer(coordinator.explain(TablePath.parse(table), side))
 
     @made.get(routes.ROUNDS, dependencies=may_read)
-    def rounds(side: Side, table: str | None = None, kind: str | None = None, limit: Limit = 100) -> JSONResponse:
+    def rounds(
+        request: Request, side: Side, table: str | None = None, kind: str | None = None, limit: Limit = 100
+    ) -> JSONResponse:
         """Rounds that ended, newest first, each with its phases; of every kind of work unless one is named."""
         path, work = None if table is None else TablePath.parse(table), None if kind is None else WorkKind(kind)
-        return answer({"rounds": coordinator.rounds(path, limit, side, work)})
+        found = coordinator.rounds(path, limit, side, work)
+        return answer({"rounds": [r for r in found if caller(request).may_use(r.path)]})
 
     @made.get(routes.QUEUE, dependencies=may_read)
-    def queue() -> JSONResponse:
+    def queue(request: Request) -> JSONResponse:
         """Tables that wait for a slot, or will, in the order of their latest start."""
-        return answer({"queue": coordinator.queue()})
+        return answer({"queue": [q for q in coordinator.queue() if caller(request).may_use(q.path)]})
 
-    @made.post(routes.ADMISSION, dependencies=may_read, openapi_extra=described(AdmissionQuery))
+    @made.post(
+        routes.ADMISSION,
+        dependencies=[require(services.tokens, Role.READ, all_tables=True)],
+        openapi_extra=described(AdmissionQuery),
+    )
     async def admission(request: Request) -> JSONResponse:
         """What if: would every table keep its freshness with these slots, durations and goals?"""
         message = await read_message(request, AdmissionQuery)

@@ -12,7 +12,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakeward.errors import BucketStopped, DataFolderLocked, DataFolderVersion, FaultInjected, UnsafePath
+from lakeward.errors import (
+    BucketStopped,
+    DataFolderLocked,
+    DataFolderUnusable,
+    DataFolderVersion,
+    FaultInjected,
+    UnsafePath,
+)
 from lakeward.hot.embedded.datafolder import FORMAT_VERSION, DataFolder, find_version
 from lakeward.hot.embedded.log.appended import WriterSequence
 from lakeward.hot.embedded.store import EmbeddedStore
@@ -160,3 +167,9 @@ def test_a_stored_table_whose_id_is_none_is_left_out_by_name(
     db.close()
     assert [t.path for t in yard.open().list_tables()] == [good.path]
     assert "../../victim" in caplog.text
+
+
+def test_a_folder_that_cannot_be_written_is_said_in_words(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataFolderUnusable, match=r"cannot be used by user \w+: Not a directory; give that user"):
+        DataFolder.open(tmp_path / "file" / "data")

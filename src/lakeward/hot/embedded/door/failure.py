@@ -76,6 +76,8 @@ def answering(what: str) -> Iterator[None]:
         pa.ArrowNotImplementedError,
         pa.ArrowKeyError,
         UnicodeDecodeError,
+        RecursionError,
+        OverflowError,
     ) as error:
         raise to_flight(InvalidRequest(what=what, reason=f"malformed Arrow data: {_first_line(error)}")) from error
     except Exception as error:

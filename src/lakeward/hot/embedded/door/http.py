@@ -15,7 +15,7 @@ import httpx
 
 from lakeward.errors import InvalidConfig, RemoteError, ServerUnavailable, from_wire
 from lakeward.protocol.codec import decode, encode
-from lakeward.protocol.routes import INFO
+from lakeward.protocol.routes import INFO, STARTING
 from lakeward.protocol.tables import ServerInfo
 from lakeward.protocol.token import TokenSource
 from lakeward.protocol.version import PROTOCOL, PROTOCOL_HEADER, check_peer
@@ -81,7 +81,8 @@ class ServerConnection:
             try:
                 return self._once(method, path, body, params, timeout_s)
             except ServerUnavailable as error:
-                arrived = not isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout)
+                unmade = isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout)
+                arrived = not unmade and error.reason != STARTING
                 if (arrived and not repeatable) or time.monotonic() + pause_s > give_up_at:
                     raise
             time.sleep(pause_s * _JITTER.uniform(0.5, 1.0))

@@ -12,16 +12,18 @@ from lakeward.hot.embedded.serve.engine import Engine
 from lakeward.hot.embedded.serve.tables import find_table
 from lakeward.model.bucket import Bucket
 from lakeward.model.table import TableInfo
-from lakeward.protocol.auth import Role
+from lakeward.protocol.auth import ANONYMOUS, Role, Token
 from lakeward.protocol.codec import encode
 from lakeward.protocol.flight import Act, ActionRequest
+
+_LONGEST_HOLDER = 200
 
 
 @dataclass(frozen=True)
 class Answerer:
     role: Role
     help: str
-    answer: Callable[[Engine, ActionRequest], Any]
+    answer: Callable[[Engine, ActionRequest, Token], Any]
 
 
 def find_action(name: str) -> Answerer:
@@ -43,37 +45,44 @@ def _bucket(request: ActionRequest) -> Bucket:
     return request.bucket
 
 
-def _load_table(engine: Engine, request: ActionRequest) -> Any:
+def _holder(request: ActionRequest, token: Token) -> str:
+    """Each token has holders of its own: nobody gives back what another holds."""
+    if len(request.holder) > _LONGEST_HOLDER:
+        raise InvalidRequest(what="action", reason=f"a holder's name has up to {_LONGEST_HOLDER} characters")
+    return request.holder if token is ANONYMOUS else f"{token.name}:{request.holder}"
+
+
+def _load_table(engine: Engine, request: ActionRequest, token: Token) -> Any:
     return {"table": _table(engine, request)}
 
 
-def _list_tables(engine: Engine, request: ActionRequest) -> Any:
-    return {"tables": [table.path for table in engine.list_tables()]}
+def _list_tables(engine: Engine, request: ActionRequest, token: Token) -> Any:
+    return {"tables": [table.path for table in engine.list_tables() if token.may_use(table.path)]}
 
 
-def _bounds(engine: Engine, request: ActionRequest) -> Any:
+def _bounds(engine: Engine, request: ActionRequest, token: Token) -> Any:
     return {"bounds": engine.bounds(_table(engine, request))}
 
 
-def _freeze(engine: Engine, request: ActionRequest) -> Any:
+def _freeze(engine: Engine, request: ActionRequest, token: Token) -> Any:
     bounds = engine.bounds(_table(engine, request), sync=True)
     return {"bounds": bounds, "table": _table(engine, request)}  # loaded after: no batch below the ends is newer
 
 
-def _offset_at(engine: Engine, request: ActionRequest) -> Any:
+def _offset_at(engine: Engine, request: ActionRequest, token: Token) -> Any:
     return {"offset": engine.offset_at(_table(engine, request), _bucket(request), request.at_ms)}
 
 
-def _take_snapshot(engine: Engine, request: ActionRequest) -> Any:
-    return {"snapshot": engine.take_snapshot(_table(engine, request), _bucket(request), request.holder)}
+def _take_snapshot(engine: Engine, request: ActionRequest, token: Token) -> Any:
+    return {"snapshot": engine.take_snapshot(_table(engine, request), _bucket(request), _holder(request, token))}
 
 
-def _release_snapshots(engine: Engine, request: ActionRequest) -> Any:
-    engine.release_snapshots(_table(engine, request), request.holder)
+def _release_snapshots(engine: Engine, request: ActionRequest, token: Token) -> Any:
+    engine.release_snapshots(_table(engine, request), _holder(request, token))
     return {}
 
 
-def _partitions(engine: Engine, request: ActionRequest) -> Any:
+def _partitions(engine: Engine, request: ActionRequest, token: Token) -> Any:
     return {"partitions": list(engine.partitions(_table(engine, request)))}
 
 
@@ -89,5 +98,5 @@ ACTIONS: dict[Act, Answerer] = {
 }
 
 
-def answer(engine: Engine, name: str, request: ActionRequest) -> Any:
-    return encode(find_action(name).answer(engine, request))
+def answer(engine: Engine, name: str, request: ActionRequest, token: Token = ANONYMOUS) -> Any:
+    return encode(find_action(name).answer(engine, request, token))

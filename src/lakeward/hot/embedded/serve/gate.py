@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from lakeward.errors import ServerUnavailable
+from lakeward.protocol.routes import STARTING
 
 
 class CallGate:
@@ -16,7 +17,7 @@ class CallGate:
     def __init__(self, address: str, *, is_open: bool = True) -> None:
         self.address = address
         self._changed = threading.Condition()
-        self._open, self._busy, self._reason = is_open, 0, "it is starting"
+        self._open, self._busy, self._reason = is_open, 0, STARTING
 
     @property
     def is_open(self) -> bool:

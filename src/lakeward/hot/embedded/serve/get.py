@@ -14,6 +14,8 @@ import pyarrow.flight as flight
 from lakeward.errors import InvalidRequest
 from lakeward.hot.embedded.door.failure import answering
 from lakeward.hot.embedded.door.shapes import log_schema, snapshot_schema
+from lakeward.hot.embedded.serve.budget import MemoryBudget
+from lakeward.hot.embedded.serve.declared import declared_bytes
 from lakeward.hot.embedded.serve.engine import Engine
 from lakeward.hot.embedded.serve.packing import packed
 from lakeward.hot.embedded.serve.tables import as_of, find_table
@@ -32,16 +34,18 @@ Streamed: TypeAlias = Any
 """A batch, or a batch with its app_metadata."""
 
 
-def open_read(engine: Engine, ticket: Ticket, is_cancelled: Callable[[], bool]) -> flight.GeneratorStream:
+def open_read(
+    engine: Engine, ticket: Ticket, budget: MemoryBudget, is_cancelled: Callable[[], bool]
+) -> flight.GeneratorStream:
     """The stream of this ticket. Errors while it runs reach the peer typed."""
     table = as_of(find_table(engine, ticket.table, ticket.table_id), ticket.schema_id, ticket.width)
-    schema, batches = _open(engine, table, ticket, is_cancelled)
+    schema, batches = _open(engine, table, ticket, budget, is_cancelled)
     streamed = _guarded(schema, batches, f"{ticket.kind} read of {ticket.table}")
     return flight.GeneratorStream(schema, packed(streamed) if ticket.kind is Read.LOG else streamed)
 
 
 def _open(
-    engine: Engine, table: TableInfo, ticket: Ticket, is_cancelled: Callable[[], bool]
+    engine: Engine, table: TableInfo, ticket: Ticket, budget: MemoryBudget, is_cancelled: Callable[[], bool]
 ) -> tuple[pa.Schema, Iterator[Streamed]]:
     match ticket.kind:
         case Read.LOG:
@@ -59,7 +63,7 @@ def _open(
             snapshot = KvSnapshot(bucket=_bucket(ticket), snapshot_id=ticket.snapshot_id, log_offset=ticket.log_offset)
             return snapshot_schema(table, ticket.columns), engine.read_snapshot(table, snapshot, ticket.columns)
         case Read.LOOKUP:
-            return snapshot_schema(table, None), _lookup(engine, table, ticket)
+            return snapshot_schema(table, None), _lookup(engine, table, ticket, budget)
 
 
 def _bucket(ticket: Ticket) -> Bucket:
@@ -91,8 +95,13 @@ def _tail(engine: Engine, table: TableInfo, ticket: Ticket, is_cancelled: Callab
         engine.wait_for(table, offsets, min(left_s, POLL_S))
 
 
-def _lookup(engine: Engine, table: TableInfo, ticket: Ticket) -> Iterator[Streamed]:
-    with pa.ipc.open_stream(base64.b64decode(ticket.keys or "")) as reader:
+def _lookup(engine: Engine, table: TableInfo, ticket: Ticket, budget: MemoryBudget) -> Iterator[Streamed]:
+    what = f"lookup in {ticket.table}"
+    try:
+        raw = base64.b64decode(ticket.keys or "", validate=True)
+    except ValueError as error:
+        raise InvalidRequest(what=what, reason=f"the keys are no base64: {error}") from error
+    with budget.hold(len(raw) + declared_bytes(raw, what), what), pa.ipc.open_stream(raw) as reader:
         for keys in reader:
             keys.validate(full=True)
             yield engine.lookup(table, _bucket(ticket), keys)

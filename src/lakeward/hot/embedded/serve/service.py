@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow.flight as flight
 
-from lakeward.errors import InvalidRequest
+from lakeward.errors import InvalidRequest, LakewardError, Unauthorized
 from lakeward.hot.embedded.door.failure import answering
 from lakeward.hot.embedded.serve.actions import ACTIONS, answer, find_action
 from lakeward.hot.embedded.serve.budget import MemoryBudget
@@ -18,8 +20,12 @@ from lakeward.hot.embedded.serve.engine import Engine
 from lakeward.hot.embedded.serve.gate import CallGate
 from lakeward.hot.embedded.serve.get import open_read
 from lakeward.hot.embedded.serve.put import PutStream
-from lakeward.protocol.auth import Role, TokenSet
+from lakeward.hot.embedded.serve.quota import StreamQuotas
+from lakeward.model.table import TablePath
+from lakeward.protocol.auth import Role, Token, TokenSet
 from lakeward.protocol.flight import ActionRequest, PutCommand, Ticket, from_bytes
+
+log = logging.getLogger(__name__)
 
 BEARER = "bearer "
 
@@ -32,20 +38,47 @@ class TlsPair:
     key: bytes
 
 
+class Audited(Protocol):
+    """Where calls are recorded. The server's audit log has this shape."""
+
+    def flight(self, who: str, peer: str, what: str, table: str | None, result: str, *, is_change: bool) -> None: ...
+
+
 class _Caller(flight.ServerMiddleware):  # type: ignore[misc]
-    """Keeps the secret a call came with."""
+    """The token that a call came with, counted as under way until it ends."""
 
-    def __init__(self, secret: str | None) -> None:
+    def __init__(self, token: Token, quotas: StreamQuotas, method: str) -> None:
         super().__init__()
-        self.secret = secret
+        self.token, self._quotas, self._method = token, quotas, method
+
+    def call_completed(self, exception: Exception | None) -> None:
+        self._quotas.leave(self.token.name)
 
 
-class _CallerFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+class _Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Looks at a call's headers before any of its messages: without a valid token nothing of a stream is read."""
+
+    def __init__(self, tokens: TokenSet, quotas: StreamQuotas) -> None:
+        super().__init__()
+        self._tokens, self._quotas = tokens, quotas
+
     def start_call(self, info: flight.CallInfo, headers: dict[str, list[str]]) -> _Caller:
-        for name, values in headers.items():
-            if name.lower() == "authorization" and values and values[0].lower().startswith(BEARER):
-                return _Caller(values[0][len(BEARER) :].strip())
-        return _Caller(None)
+        method = str(info.method)
+        with answering(method):
+            try:
+                token = self._tokens.identify(_secret(headers), method)
+            except Unauthorized:
+                log.warning("refused a Flight call (%s): no valid token", method)
+                raise
+            self._quotas.enter(token.name)
+            return _Caller(token, self._quotas, method)
+
+
+def _secret(headers: dict[str, list[str]]) -> str | None:
+    for name, values in headers.items():
+        if name.lower() == "authorization" and values and values[0].lower().startswith(BEARER):
+            return values[0][len(BEARER) :].strip()
+    return None
 
 
 class FlightService(flight.FlightServerBase):  # type: ignore[misc]
@@ -63,19 +96,45 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         port: int = 0,
         tls: TlsPair | None = None,
         budget: MemoryBudget | None = None,
+        audit: Audited | None = None,
+        quotas: StreamQuotas | None = None,
         is_open: bool = True,
     ) -> None:
-        self.engine, self.tokens, self.budget = engine, tokens, budget or MemoryBudget()
+        self.engine, self.tokens, self.budget, self.audit = engine, tokens, budget or MemoryBudget(), audit
         self.gate = CallGate(f"{host}:{port}", is_open=is_open)
         scheme = "grpc+tls" if tls else "grpc"
         certificates = [(tls.certificate, tls.key)] if tls else None
         name = f"[{host}]" if ":" in host else host
         super().__init__(
-            f"{scheme}://{name}:{port}", tls_certificates=certificates, middleware={"caller": _CallerFactory()}
+            f"{scheme}://{name}:{port}",
+            tls_certificates=certificates,
+            middleware={"caller": _Callers(tokens, quotas or StreamQuotas())},
         )
 
-    def _authorize(self, context: flight.ServerCallContext, role: Role, what: str) -> None:
-        self.tokens.authorize(context.get_middleware("caller").secret, role, what)
+    def _authorize(self, context: flight.ServerCallContext, role: Role, what: str) -> Token:
+        token: Token = context.get_middleware("caller").token
+        token.check_role(role, what)
+        return token
+
+    @contextmanager
+    def _recorded(
+        self, context: flight.ServerCallContext, what: str, table: TablePath | None, *, is_change: bool
+    ) -> Iterator[None]:
+        if self.audit is None:
+            yield
+            return
+        who, result = context.get_middleware("caller").token.name, "ok"
+        try:
+            yield
+        except LakewardError as error:
+            result = error.code
+            raise
+        except Exception:
+            result = "failed"
+            raise
+        finally:
+            shown = None if table is None else str(table)
+            self.audit.flight(who, str(context.peer()), what, shown, result, is_change=is_change)
 
     def do_put(
         self,
@@ -85,31 +144,35 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         writer: flight.FlightMetadataWriter,
     ) -> None:
         with answering("do_put"):
-            self._authorize(context, Role.WRITE, "do_put")
+            token = self._authorize(context, Role.WRITE, "do_put")
             if descriptor.command is None:
                 raise InvalidRequest(what="do_put", reason="the descriptor carries a command")
-            with self.gate.inside():
-                stream = PutStream(
-                    self.engine, self.gate, self.budget, from_bytes(PutCommand, descriptor.command), reader.schema
-                )
-            stream.serve(reader, writer)
+            command = from_bytes(PutCommand, descriptor.command)
+            with self._recorded(context, f"put {command.kind}", command.table, is_change=True):
+                token.check_table(command.table, "do_put")
+                with self.gate.inside():
+                    stream = PutStream(self.engine, self.gate, self.budget, command, reader.schema)
+                stream.serve(reader, writer)
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.GeneratorStream:
         with answering("do_get"):
-            self._authorize(context, Role.READ, "do_get")
-            with self.gate.inside():
+            token = self._authorize(context, Role.READ, "do_get")
+            wanted = from_bytes(Ticket, ticket.ticket)
+            with self._recorded(context, f"get {wanted.kind}", wanted.table, is_change=False), self.gate.inside():
+                token.check_table(wanted.table, "do_get")
                 return open_read(
-                    self.engine,
-                    from_bytes(Ticket, ticket.ticket),
-                    lambda: context.is_cancelled() or not self.gate.is_open,
+                    self.engine, wanted, self.budget, lambda: context.is_cancelled() or not self.gate.is_open
                 )
 
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[bytes]:
-        with answering(f"action {action.type}"):
-            self._authorize(context, find_action(action.type).role, f"action {action.type}")
+        with answering(f"action {action.type[:100]}"):
+            what = f"action {action.type[:100]}"
+            token = self._authorize(context, find_action(action.type).role, what)
             request = from_bytes(ActionRequest, action.body.to_pybytes() or b"{}")
-            with self.gate.inside():
-                return iter([json.dumps(answer(self.engine, action.type, request)).encode()])
+            with self._recorded(context, what, request.table, is_change=False), self.gate.inside():
+                if request.table is not None:
+                    token.check_table(request.table, what)
+                return iter([json.dumps(answer(self.engine, action.type, request, token)).encode()])
 
     def list_actions(self, context: flight.ServerCallContext) -> list[Any]:
         return [(str(name), found.help) for name, found in ACTIONS.items()]

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a token may see of answers that speak of many tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lakeward.protocol.auth import Token
+from lakeward.protocol.operate import CoordinatorStatus
+
+
+def limit_status(status: CoordinatorStatus, token: Token) -> CoordinatorStatus:
+    if not token.tables:
+        return status
+    tables = tuple(t for t in status.tables if token.may_use(t.path))
+    return replace(status, tables=tables, jobs=(), jobs_missing=(), pools_unserved=(), figures={}, warnings=())
