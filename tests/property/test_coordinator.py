@@ -249,7 +249,10 @@ class CoordinatorMachine(RuleBasedStateMachine):
             assert above or table.table_id in self.surprised, "and lies above the lake's"
         event(f"{table.kind} was handed out")
         self.epochs[key] = table.epoch
-        job.rounds[key] = Round(table=table, info=self.world.hot.load_table(table.path))
+        work = job.rounds[key] = Round(table=table, info=self.world.hot.load_table(table.path))
+        if table.kind == COMPACT:
+            work.round_id = new_round_id()
+            assert self._holds(job, work), "what was handed out is held"
 
     def _send(self, job: Instance, **more: Any) -> Any:
         try:
