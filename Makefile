@@ -33,7 +33,7 @@ test: $(STAMP) ## every test but the long ones (ARGS= goes to pytest; WORKERS=0 
 	@$(BIN)/pytest -n $(WORKERS) $(ARGS)
 
 unit: $(STAMP) ## the tests that start no process
-	@$(BIN)/pytest -n $(WORKERS) tests/unit tests/property $(ARGS)
+	@$(BIN)/pytest -n $(WORKERS) tests/unit tests/property tests/model $(ARGS)
 
 check: lint types imports generated wheel ## lint, types, import direction, generated pages and links of the docs, the wheel in a clean environment
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-ALONE = ("tests/unit/", "tests/property/")
+ALONE = ("tests/unit/", "tests/property/", "tests/model/")
 STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "os.exec"}
 _watched: pytest.Item | None = None
 
