@@ -5,8 +5,8 @@ format.json, lock           the version; who has the folder open
 meta.db                     tables, schemas, partitions, remembered offsets (`metadb`)
 tables/NAME/pP/bB/          a table's own name (in `metadb`), partition P (0: unpartitioned), bucket B
     log/BASE.log            a segment of log batches from offset BASE on; the highest one is being appended to
-    log/BASE.index          its sparse index, log/BASE.writers the writers as they were before it; both can be made
-    again
+    log/BASE.index          its sparse index; it can be made again, as can
+    log/BASE.writers        the writers as they were before it
     log/synced, log/clean   how far it is known to be on disk; what an orderly stop noted
     kv/                     RocksDB and its snapshots, PK tables only
     remote.json             the bucket's manifest of the remote tier, as last published
