@@ -69,3 +69,10 @@ def test_a_server_that_stops_answering_is_started_again(tmp_path: Path, capsys: 
     finally:
         supervisor.stop()
     assert "the server runs and does not answer any more" in capsys.readouterr().err
+
+
+def test_up_keeps_the_flight_port_that_was_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "--flight-port" in Supervisor(tmp_path, 0, slots=1, master="local[1]").server.arguments
+    monkeypatch.setenv("LAKEWARD_SERVER__FLIGHT_PORT", "9951")
+    assert "--flight-port" not in Supervisor(tmp_path, 0, slots=1, master="local[1]").server.arguments

@@ -316,3 +316,21 @@ def test_tier_now_from_python(server: Server, call: Calls) -> None:
         answer = client.tier_now("cli.soon")
         assert (str(answer.path), answer.rounds) == ("cli.soon", 1)
         assert client.read("cli.soon", mode="lake").to_table().num_rows == 1
+
+
+def test_the_base_package_names_the_extra_that_reads(server: Server) -> None:
+    """As an environment without PyIceberg answers: its import fails there."""
+    code = f"""
+import sys
+sys.modules["pyiceberg"] = None
+from lakeward.client import connect
+with connect({server.url!r}) as client:
+    client.create_table("cli.extra", "id INT", if_not_exists=True)
+    try:
+        client.read("cli.extra")
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.startswith("InvalidRequest a read of cli.extra: the package pyiceberg is not installed"), done
+    assert "lakeward[iceberg]" in done.stdout

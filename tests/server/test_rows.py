@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -17,6 +17,7 @@ import pytest
 
 from lakeward.client import Client, Table
 from lakeward.errors import (
+    InvalidInput,
     InvalidRequest,
     InvalidRows,
     InvalidTable,
@@ -289,6 +290,30 @@ def test_a_full_upsert_of_an_older_schema_keeps_the_newer_column(client: Client)
     old.upsert({"k": 1, "v": 2})
     assert new.lookup({"k": 1}).select(["v", "note"]).to_pylist() == [{"v": 2, "note": "keep"}]
     assert old.lookup({"k": 1}).select(["k", "v"]).to_pylist() == [{"k": 1, "v": 2}]
+
+
+def test_errors_name_the_table(client: Client) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: client.create_table("db.named", "id INT, id INT"),
+        lambda: client.create_table("db.named", "id INT", primary_key="nope"),
+        lambda: client.create_table("db.named", ""),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidInput) as caught:
+            call()
+        assert "table ?" not in caught.value.message
+    table = make(client, "id INT", primary_key="id")
+    with pytest.raises(InvalidInput, match=f"table {table.path}: column 'nope': no such column"):
+        table.upsert([{"id": 1}], columns=["id", "nope"])
+
+
+def test_a_moment_that_is_too_fine_is_refused_with_the_way_out(client: Client) -> None:
+    table = make(client, "at TIMESTAMP_LTZ(3)")
+    with pytest.raises(
+        InvalidRows, match=r"finer than TIMESTAMP_LTZ\(3\).*round it.*make the column TIMESTAMP_LTZ\(6\)"
+    ):
+        table.append({"at": datetime(2026, 1, 1, 0, 0, 0, 1234, UTC)})
+    table.append({"at": datetime(2026, 1, 1, 0, 0, 0, 1000, UTC)})
 
 
 def test_tables_are_listed_shown_and_dropped(client: Client) -> None:

@@ -93,7 +93,9 @@ def read(
     table: Table,
     mode: Annotated[Mode, typer.Option(help="union: lake history plus hot tail; or one side alone.")] = Mode.UNION,
     columns: Annotated[str | None, typer.Option(help="Columns, comma-separated.")] = None,
-    as_of: Annotated[str | None, typer.Option(help="A lake snapshot id, or a date and time: history alone.")] = None,
+    as_of: Annotated[
+        str | None, typer.Option(help="A lake snapshot id, or a date and time: history alone, in today's columns.")
+    ] = None,
     at_least: Annotated[str | None, typer.Option(help="A token that a write gave: read at least that.")] = None,
     limit: Annotated[int | None, typer.Option(min=0, help="Rows at the most.")] = None,
     format: Annotated[

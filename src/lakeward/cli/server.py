@@ -33,11 +33,15 @@ def serve(
     """The hot store, the coordinator and the catalog in one process: HTTP for control, Arrow Flight for rows.
 
     Example: lakeward server --data ./data --set datalake.format=iceberg"""
-    from lakeward.config import resolve
+    from lakeward.config import options, resolve
     from lakeward.server.process import exit_now, run_server
 
     given: dict[str, Any] = dict(_pair(text) for text in settings or ())
-    if port == 0 and flight_port is None and "server.flight-port" not in given:
+    if (
+        port == 0
+        and flight_port is None
+        and not resolve(file=config, arguments=given).is_set(options.SERVER_FLIGHT_PORT)
+    ):
         flight_port = 0
     named = {"server.host": host, "server.port": port, "server.flight-port": flight_port, "server.data-dir": data}
     given.update({key: value for key, value in named.items() if value is not None})

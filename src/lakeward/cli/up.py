@@ -56,6 +56,11 @@ def up(
         supervisor.stop()
 
 
+def _flight_setting() -> list[str]:
+    """A free port, unless file or environment name one."""
+    return [] if resolve().is_set(options.SERVER_FLIGHT_PORT) else ["--flight-port", "0"]
+
+
 def _lake_setting() -> list[str]:
     """Iceberg, unless file or environment name a lake format."""
     chosen = resolve().get(options.DATALAKE_FORMAT)
@@ -85,8 +90,7 @@ class Supervisor:
             str(data),
             "--port",
             str(port),
-            "--flight-port",
-            "0",
+            *_flight_setting(),
             "--ready-file",
             str(ready),
             *_lake_setting(),

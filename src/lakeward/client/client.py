@@ -10,6 +10,7 @@ from typing import Any
 from weakref import WeakSet
 
 from lakeward.client.columns import as_names, parse_columns
+from lakeward.client.naming import of_table
 from lakeward.client.options import ClientOptions
 from lakeward.client.table import Table
 from lakeward.hot.embedded.door.failure import doing
@@ -75,20 +76,21 @@ class Client:
             given[FRESHNESS] = _duration(freshness)
         if lake is not None:
             given[LAKE] = "true" if lake else "false"
-        descriptor = TableDescriptor(
-            schema=Schema(columns=_with_key(parse_columns(columns), as_names(primary_key))),
-            primary_key=as_names(primary_key),
-            partition_keys=as_names(partition_by),
-            bucket_keys=as_names(bucket_key),
-            bucket_count=buckets,
-            bucket_function=BucketFunction(bucket_function or "fluss"),
-            properties=given,
-            comment=comment,
-        )
-        request = CreateTable(
-            path=TablePath.parse(path), descriptor=descriptor, adopt=adopt, if_not_exists=if_not_exists
-        )
-        return self._table(self.server.call(TableAnswer, "POST", routes.TABLES, request, repeatable=if_not_exists))
+        with of_table(path):
+            descriptor = TableDescriptor(
+                schema=Schema(columns=_with_key(parse_columns(columns), as_names(primary_key))),
+                primary_key=as_names(primary_key),
+                partition_keys=as_names(partition_by),
+                bucket_keys=as_names(bucket_key),
+                bucket_count=buckets,
+                bucket_function=BucketFunction(bucket_function or "fluss"),
+                properties=given,
+                comment=comment,
+            )
+            request = CreateTable(
+                path=TablePath.parse(path), descriptor=descriptor, adopt=adopt, if_not_exists=if_not_exists
+            )
+            return self._table(self.server.call(TableAnswer, "POST", routes.TABLES, request, repeatable=if_not_exists))
 
     def alter_table(
         self, path: str, *, add_columns: Any = (), properties: Mapping[str, str | None] | None = None
@@ -96,9 +98,10 @@ class Client:
         """Adds nullable columns at the end, sets properties (None removes one). Raises `TableNotFound`,
         `InvalidAlter`.
         """
-        added = tuple(c.to_json() for c in parse_columns(add_columns)) if add_columns else ()
-        request = AlterTable(add_columns=added, properties=dict(properties or {}))
-        return self._table(self.server.call(TableAnswer, "PATCH", _path(path), request, repeatable=not added))
+        with of_table(path):
+            added = tuple(c.to_json() for c in parse_columns(add_columns)) if add_columns else ()
+            request = AlterTable(add_columns=added, properties=dict(properties or {}))
+            return self._table(self.server.call(TableAnswer, "PATCH", _path(path), request, repeatable=not added))
 
     def drop_table(self, path: str) -> None:
         """Removes the hot side; the lake table stays. Raises `TableNotFound`."""

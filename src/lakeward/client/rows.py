@@ -6,7 +6,8 @@ refused by row and column.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime, time
 from typing import Any
 
 import pyarrow as pa
@@ -224,4 +225,10 @@ def _unknown(where: str, row: int, name: str, known: set[str]) -> InvalidRows:
 
 
 def _why(value: Any, column: Column, error: Exception) -> str:
+    if isinstance(value, datetime | time) and "lose data" in str(error):
+        finer = replace(column.type, precision=6).sql  # type: ignore[call-arg]
+        return (
+            f"{value.isoformat()} is finer than {column.type.sql}, and would be cut; round it, as with "
+            f"value.replace(microsecond=value.microsecond // 1000 * 1000), or make the column {finer}"
+        )
     return f"{value!r:.60} is no {column.type}: {str(error).splitlines()[0]:.200}"

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from lakeward.client.asyncwriter import AsyncWriter
 from lakeward.client.lookup import look_up
+from lakeward.client.naming import of_table, with_extra
 from lakeward.client.routing import MAX_BATCH_BYTES, Router
 from lakeward.client.rows import fit_rows, split_given
 from lakeward.client.sender import PutSender
@@ -117,10 +118,12 @@ class Table:
 
     def read(self, **options: Any) -> Any:
         """A union read: the lake's history plus the hot tail, as Arrow. See `lakeward.read.arrow`."""
-        from lakeward.read.arrow import read, request_of
+        what = f"a read of {self.path}"
+        with with_extra(what):
+            from lakeward.read.arrow import read, request_of
 
         request = replace(request_of(self.path, **options), lease_s=self.client.options.read_lease_s)
-        with doing(f"a read of {self.path}"):
+        with doing(what), of_table(self.path), with_extra(what):
             self.client.server.info()  # once: it says where the catalog is that takes our token too
             return read(self.client.plugin, request)
 
@@ -135,7 +138,8 @@ class Table:
         cannot take.
         """
         check_put(self.info, kind, columns)
-        return fit_rows(rows, self.info, self.names_of(kind, columns))
+        with of_table(self.path):
+            return fit_rows(rows, self.info, self.names_of(kind, columns))
 
     def route(self, rows: pa.Table) -> Iterator[tuple[Bucket, pa.RecordBatch]]:
         """Fitted rows as batches for their buckets, well below what the server takes at once."""
