@@ -30,5 +30,7 @@ def with_extra(what: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("lakeward"):
             raise
-        reason = f"the package {error.name} is not installed: pip install 'lakeward[{READ_EXTRA}]'"
+        reason = (
+            f"the package {(error.name or '').partition('.')[0]} is not installed: pip install 'lakeward[{READ_EXTRA}]'"
+        )
         raise InvalidRequest(what=what, reason=reason) from error
