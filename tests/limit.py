@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A limit on every phase of every test. When it is hit, the stacks of this process and of all that it started go into
-the test's report; then the test fails.
+"""A limit on every phase of every test. When it is hit, or one of a wait in the test, the stacks of this process and of
+all that it started go into the test's report; then the test fails.
 
 A thread watches, so that stacks come out of a test that waits inside a C library too. The test is interrupted by a
 signal; where that is not heard, what the test started is killed, which ends what it waits for.
@@ -19,11 +19,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 import pytest
+
+from lakeward.testing.waiting import at_limit
 
 LIMIT_S = 300.0
 """No test of `make test` takes a minute on a quiet machine."""
@@ -39,7 +41,8 @@ MOST = 20_000
 class Phase:
     limit_s: float
     due_at: float
-    stacks: str | None = None
+    is_over: bool = False
+    stacks: list[str] = field(default_factory=list)
 
 
 class Watch(threading.Thread):
@@ -58,18 +61,24 @@ class Watch(threading.Thread):
                 self._interrupt(phase)
 
     def _interrupt(self, phase: Phase) -> None:
-        if phase.stacks is None:
-            phase.stacks = all_stacks()
-        else:
+        if phase.is_over:
             kill_started()
+        else:
+            phase.stacks.append(all_stacks())
+            phase.is_over = True
         phase.due_at = time.monotonic() + HEARD_S
         assert self.main.ident is not None
         signal.pthread_kill(self.main.ident, signal.SIGALRM)
 
     def fail(self, *_: object) -> None:
         """The handler of the signal; runs in the main thread, between two of its steps."""
-        if self.phase is not None and self.phase.stacks is not None:
+        if self.phase is not None and self.phase.is_over:
             pytest.fail(f"not done after {self.phase.limit_s:g} s; see the stacks of all processes in this report")
+
+    def note(self) -> None:
+        """A wait is about to give up; of several in one phase the first one tells most."""
+        if self.phase is not None and not self.phase.stacks:
+            self.phase.stacks.append(all_stacks())
 
     @contextlib.contextmanager
     def over(self, item: pytest.Item, when: str) -> Iterator[None]:
@@ -80,8 +89,8 @@ class Watch(threading.Thread):
         finally:
             self.phase = None
             phase.due_at = math.inf
-            if phase.stacks is not None:
-                item.add_report_section(when, "stacks", phase.stacks)
+            for stacks in phase.stacks:
+                item.add_report_section(when, "stacks", stacks)
 
 
 watch = Watch()
@@ -94,6 +103,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_sessionstart() -> None:
     if not watch.is_alive():
         signal.signal(signal.SIGALRM, watch.fail)
+        at_limit.append(watch.note)
         watch.start()
 
 

@@ -23,6 +23,10 @@ def test_next():
     pass
 """
 
+WAITING = STUCK.replace("child.wait()", "wait_until(lambda: child.poll() is not None, limit_s=1)").replace(
+    "import subprocess, sys", "import subprocess, sys\nfrom lakeward.testing.waiting import wait_until"
+)
+
 
 def run_pytest(folder: Path, code: str, *arguments: str) -> str:
     """What a pytest of its own says of a file with that code."""
@@ -41,6 +45,15 @@ def test_a_limit_that_is_hit_shows_the_stacks_of_all_processes(tmp_path: Path) -
     assert "in wait_for_a_child" in own
     assert "wait_for_nothing (<string>:2)" in started
     assert "1 failed, 1 passed" in shown, "the tests after it go on"
+
+
+def test_a_wait_that_gives_up_shows_them_too(tmp_path: Path) -> None:
+    """The test kills what it started on its way out: the stacks are from before that."""
+    shown = run_pytest(tmp_path, WAITING, "-p", "tests.limit")
+    assert "TimedOut" in shown
+    own, started = shown.partition("Captured stacks call")[2].split("\nprocess ")
+    assert "in wait_for_a_child" in own
+    assert "wait_for_nothing (<string>:2)" in started
 
 
 def test_a_unit_test_that_starts_a_process_fails(tmp_path: Path) -> None:

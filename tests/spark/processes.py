@@ -18,10 +18,10 @@ from lakeward.client import Client, Table, connect
 from lakeward.errors import LakewardError, ServerUnavailable
 from lakeward.protocol import routes
 from lakeward.testing.ports import free_port
-from lakeward.testing.waiting import wait_until
+from lakeward.testing.waiting import note_limit, wait_until
 
-START_LIMIT_S = 60.0
-ROUND_LIMIT_S = 90.0
+START_LIMIT_S = 120.0
+ROUND_LIMIT_S = 180.0
 """A first round may wait for Spark's start on a busy machine."""
 
 
@@ -50,7 +50,11 @@ class Process:
         os.killpg(self.child.pid, number)
 
     def wait(self, limit_s: float = START_LIMIT_S) -> int:
-        return self.child.wait(limit_s)
+        try:
+            return self.child.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            note_limit()
+            raise
 
     def is_alive(self) -> bool:
         return self.child.poll() is None
@@ -137,7 +141,7 @@ class Job(Process):
             environment["LAKEWARD_FAULTS"] = faults
         super().__init__(arguments, server.folder / f"job-{name}.log", environment, python)
 
-    def stop(self, limit_s: float = 60.0) -> int:
+    def stop(self, limit_s: float = START_LIMIT_S) -> int:
         """SIGTERM, as an operator would."""
         if self.is_alive():
             self.send(signal.SIGTERM)

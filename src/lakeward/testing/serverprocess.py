@@ -15,7 +15,7 @@ from pathlib import Path
 from lakeward.client import Client, connect
 from lakeward.errors import TimedOut
 
-START_LIMIT_S = 60.0
+START_LIMIT_S = 120.0
 
 
 @dataclass

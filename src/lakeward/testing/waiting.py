@@ -11,6 +11,15 @@ from lakeward.errors import TimedOut
 
 T = TypeVar("T")
 
+at_limit: list[Callable[[], object]] = []
+"""Called before a wait gives up, while what it waited for still runs: a test's report takes the stacks then."""
+
+
+def note_limit() -> None:
+    """Who waits in another way than `wait_until` calls this before giving up."""
+    for call in at_limit:
+        call()
+
 
 def wait_until(
     condition: Callable[[], T],
@@ -34,5 +43,6 @@ def wait_until(
         except tolerate as error:
             last = repr(error)
         if time.monotonic() >= deadline:
+            note_limit()
             raise TimedOut(what=what, limit_s=limit_s, state=str(state() if state else last))
         time.sleep(poll_s)
