@@ -165,6 +165,19 @@ SERVER_LAKE_OPTIONS_SHOWN = _option(
     "and password are taken out of URIs.",
     _S,
 )
+SERVER_JOBS_BOUND = _option(
+    "server.jobs.bound",
+    boolean(),
+    "false",
+    "A job may only call itself by the name of its token, or that name, a dash and more: no job takes over another's.",
+    _S,
+)
+SERVER_QUOTA_REQUESTS = _option(
+    "server.quota.requests", integer(minimum=1), "500", "HTTP calls that one token may have under way.", _S
+)
+SERVER_QUOTA_STREAMS = _option(
+    "server.quota.streams", integer(minimum=1), "400", "Flight calls that one token may have under way.", _S
+)
 SERVER_AUDIT = _option(
     "server.audit",
     choice(Audit),

@@ -23,7 +23,7 @@ from lakeward.coordinator.show.readplan import ReadPlans
 from lakeward.coordinator.show.status import StatusDesk
 from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.intents import BoardIntents
-from lakeward.coordinator.state.jobs import JobRecord
+from lakeward.coordinator.state.jobs import load_jobs
 from lakeward.coordinator.state.readleases import ReadLeases
 from lakeward.coordinator.state.registry import Registry
 from lakeward.coordinator.state.statestore import StateStore
@@ -83,9 +83,7 @@ class Coordinator:
         """Loads the state, meets it with the hot store's tables, and checks the lakes. Raises `InvalidConfig`."""
         board = self.board
         with board.lock:
-            board.jobs = {
-                n: JobRecord.from_json(n, b, board.clock.monotonic()) for n, b in board.store.load_jobs().items()
-            }
+            board.jobs = load_jobs(board.store.load_jobs(), board.clock.monotonic())
             self.leases.load()
             stored = int(board.store.meta("coordinator_epoch") or 0)
             # Seconds since 1970 as a floor: it grows also when the file was lost.

@@ -71,8 +71,8 @@ class JobName(Id):
 
     __slots__ = ()
     what = "job name"
-    shape = re.compile(r"\w[\w .:@+-]{0,127}")
-    allowed = "up to 128 letters, digits, spaces and _ . : @ + -, a letter or digit first"
+    shape = re.compile(r"[^\x00-\x1f\x7f-\x9f]{1,128}")
+    allowed = "1 to 128 characters, none of them a control sign"
 
 
 Epoch = NewType("Epoch", int)

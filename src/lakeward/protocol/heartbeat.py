@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from lakeward.errors import InvalidRequest
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, SnapshotId, TableId
 from lakeward.model.round import RoundResult
 from lakeward.model.side import DEFAULT_SIDE, TIER, SideName, WorkKind
 from lakeward.model.table import TablePath
 from lakeward.protocol.committed import Committed
+
+MOST_SLOTS = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +90,11 @@ class HeartbeatRequest:
     metrics_url: str | None = None
     kinds: tuple[WorkKind, ...] = (TIER,)
     """What this job can do: a job of an older version is handed nothing but rounds."""
+
+    def __post_init__(self) -> None:
+        for name in ("slots", "room"):
+            if not 0 <= getattr(self, name) <= MOST_SLOTS:
+                raise InvalidRequest(what=f"HeartbeatRequest.{name}", reason=f"0 to {MOST_SLOTS} is allowed")
 
 
 class Verdict(StrEnum):

@@ -41,6 +41,7 @@ def create_app(services: Services) -> FastAPI:
         callers=services.callers,
         tokens=services.tokens,
         audit=services.audit,
+        max_requests=services.max_requests,
     )
     return app
 

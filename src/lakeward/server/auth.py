@@ -8,7 +8,8 @@ from typing import Any
 
 from fastapi import Depends, Request
 
-from lakeward.errors import InsecureBinding
+from lakeward.errors import Forbidden, InsecureBinding
+from lakeward.model.ids import JobName
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role, Token, TokenSet
 
@@ -43,6 +44,14 @@ def caller(request: Request) -> Token:
     """The token that `require` found."""
     found: Token = request.state.token
     return found
+
+
+def check_job(request: Request, job: JobName, *, is_bound: bool) -> None:
+    """Raises `Forbidden` where job names belong to tokens and this one is another's."""
+    token = caller(request)
+    if is_bound and job != token.name and not job.startswith(f"{token.name}-"):
+        what, needed = f"calling itself job {job}", f"a name that is {token.name} or begins with {token.name}-"
+        raise Forbidden(token_name=token.name, role=str(token.role), what=what, needed=needed)
 
 
 def is_loopback(host: str) -> bool:

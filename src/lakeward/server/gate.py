@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lakeward.errors import InvalidRequest, LakewardError, Unauthorized, to_wire
+from lakeward.errors import InvalidRequest, LakewardError, QuotaExceeded, Unauthorized, to_wire
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.routes import API, ICEBERG
 from lakeward.protocol.version import PROTOCOL, PROTOCOL_HEADER, check_peer
@@ -40,9 +41,11 @@ class RequestGate:
         tokens: TokenSet,
         audit: AuditLog | None = None,
         body_pause_s: float = BODY_PAUSE_S,
+        max_requests: int = 500,
     ) -> None:
         self.app, self.max_body_bytes, self.callers, self.tokens = app, max_body_bytes, callers, tokens
-        self.audit, self.body_pause_s = audit, body_pause_s
+        self.audit, self.body_pause_s, self.max_requests = audit, body_pause_s, max_requests
+        self._under_way: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -54,7 +57,13 @@ class RequestGate:
         if refusal is not None:
             await refusal(scope, receive, send)
             return
-        await self.app(scope, self._counted(receive), send)
+        token = scope["state"].get("token")
+        who = "" if token is None else token.name
+        self._under_way[who] += 1
+        try:
+            await self.app(scope, self._counted(receive), send)
+        finally:
+            self._under_way[who] -= 1
 
     def _refusal(self, scope: Scope) -> JSONResponse | None:
         method, path, headers = scope["method"], scope["path"], Headers(scope=scope)
@@ -63,7 +72,12 @@ class RequestGate:
             check_peer("the client", headers.get(PROTOCOL_HEADER))
             if path.startswith((f"{API}/", f"{ICEBERG}/")):
                 shown = secret_of(headers.get("authorization"))
-                scope["state"]["token"] = self.tokens.identify(shown, f"{method} {path}")
+                token = scope["state"]["token"] = self.tokens.identify(shown, f"{method} {path}")
+                used = self._under_way[token.name]
+                if used >= self.max_requests:
+                    raise QuotaExceeded(
+                        token_name=token.name, what="HTTP calls under way", used=used, limit=self.max_requests
+                    )
         except LakewardError as error:
             if isinstance(error, Unauthorized):
                 log.warning("refused %s %s from %s: no valid token", method, path[:200], peer_of(scope))

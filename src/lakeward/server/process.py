@@ -30,6 +30,7 @@ from lakeward.hot.embedded.log.durable import write_whole
 from lakeward.hot.embedded.openfiles import raise_limit
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.serve.budget import MemoryBudget
+from lakeward.hot.embedded.serve.quota import StreamQuotas
 from lakeward.hot.embedded.serve.service import FlightService
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.clock import Clock, SystemClock
@@ -121,6 +122,8 @@ class LakewardServer:
             lakes=lakes,
             callers=self.settings.callers,
             audit=audit,
+            bound_jobs=self.config.get(options.SERVER_JOBS_BOUND),
+            max_requests=self.config.get(options.SERVER_QUOTA_REQUESTS),
             max_body_bytes=self.config.get(options.SERVER_HTTP_MAX_BODY),
             background=lambda: [t.heartbeat() for t in (*store.upkeep.threads, *coordinator.upkeep.threads, sampler)],
         )
@@ -163,6 +166,7 @@ class LakewardServer:
                 tls=tls,
                 budget=budget,
                 audit=audit,
+                quotas=StreamQuotas(config.get(options.SERVER_QUOTA_STREAMS)),
                 is_open=False,
             )
         except (pa.ArrowException, OSError) as error:

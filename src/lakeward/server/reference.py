@@ -41,7 +41,8 @@ class _Blank:
     """Stands for every service: a route is described without being called."""
 
     tokens = TokenSet.parse([])
-    max_body_bytes = 0
+    max_body_bytes = max_requests = 0
+    bound_jobs = False
     lakes = None
 
     def __getattr__(self, name: str) -> _Blank:

@@ -41,5 +41,7 @@ class Services:
 
     callers: Callers = field(default_factory=Callers)
     audit: AuditLog | None = None
+    bound_jobs: bool = False
+    max_requests: int = 500
     max_body_bytes: int = 16 * 1024 * 1024
     history: History = field(default_factory=History)

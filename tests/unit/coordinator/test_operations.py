@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from lakeward.errors import ReadTooFarAhead, SnapshotGone, TableBusy, TimedOut
+from lakeward.errors import LakeBehind, ReadTooFarAhead, SnapshotGone, TableBusy, TimedOut
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import LeaseId, RoundId
 from lakeward.model.intent import Intent
@@ -25,7 +25,7 @@ S = TableState
 
 
 def test_pause_stops_the_round_in_work_and_resume_goes_on(world: CoordinatorWorld) -> None:
-    world.create()
+    info = world.create().table
     world.hot.append(PATH, 3)
     world.clock.advance(200)
     job = world.job()
@@ -33,6 +33,9 @@ def test_pause_stops_the_round_in_work_and_resume_goes_on(world: CoordinatorWorl
     world.coordinator.pause(PATH)
     world.coordinator.pause(PATH)
     assert [v.verdict for v in job.work(table).verdicts] == [Verdict.PAUSED]
+    with pytest.raises(LakeBehind):
+        job.commit(table, 0, 3, "r1")
+    world.commit_to_lake(info, 3, round_id=RoundId("r1"))
     assert job.commit(table, 0, 3, "r1").first, "what the lake holds is a fact, whoever tells it"
     world.hot.append(PATH, 3)
     world.clock.advance(600)

@@ -26,15 +26,15 @@ def test_what_is_no_id_is_none(kind: type[Id]) -> None:
             kind(text)
 
 
-@pytest.mark.parametrize("text", ["../x", "/", "a/b", "", "a\nb", "x" * 129, "\x1b[2J"])
-def test_job_names_are_for_people_and_still_no_paths(text: str) -> None:
+@pytest.mark.parametrize("text", ["", "a\nb", "x" * 129, "\x1b[2J"])
+def test_job_names_are_for_people_and_still_no_control_signs(text: str) -> None:
     with pytest.raises(InvalidRequest, match="job name"):
         JobName(text)
 
 
 def test_ids_that_are_ids() -> None:
     assert TableId("42") == "42", "Fluss's"
-    assert JobName("nightly job.2@host-1") == "nightly job.2@host-1"
+    assert JobName("nightly job #2, shop/eu") == "nightly job #2, shop/eu"
     made = new_table_id()
     assert json.loads(json.dumps({made: made})) == {made: made}
     assert type(pickle.loads(pickle.dumps(made))) is TableId

@@ -15,7 +15,7 @@ from fastapi import FastAPI
 
 from lakeward.errors import LedgerGap, Superseded, from_wire
 from lakeward.model.background import Heartbeat
-from lakeward.model.ids import InstanceId, JobName, RoundId, SnapshotId
+from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, SnapshotId
 from lakeward.model.intent import Intent
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.protocol import routes
@@ -131,11 +131,13 @@ def test_a_round_over_http(world: CoordinatorWorld, door: Door) -> None:
 def test_errors_arrive_as_what_they_were(world: CoordinatorWorld, door: Door) -> None:
     table = world.create().table
     world.hot.append(PATH, 30)
+    world.clock.advance(200)
+    (handed,) = door.beat(room=1).tables
     report = {
         "table_id": table.table_id,
         "round_id": "r",
         "snapshot_id": None,
-        "epoch": 1,
+        "epoch": handed.epoch,
         "job": "job",
         "instance": "i1",
         "offsets": OffsetMap({B0: 20}).to_json(),
@@ -273,3 +275,56 @@ def test_stopped_buckets_are_in_the_status(door: Door, world: CoordinatorWorld) 
     world.hot.stopped.add(PATH)
     (table,) = door.ask("GET", routes.STATUS).json()["tables"]
     assert (table["stopped_buckets"], table["reason"].startswith("bucket 0 takes no writes")) == (1, True)
+
+
+def test_a_report_without_the_lease_is_held_against_the_lake(world: CoordinatorWorld, door: Door) -> None:
+    """A stranger's report, an old epoch's, and one of an instance that never had the table: the lake has no such
+    rows."""
+    table = world.create().table
+    world.hot.append(PATH, 10)
+    world.clock.advance(200)
+    (handed,) = door.beat(room=2).tables
+    honest = CommitReport(
+        table_id=table.table_id,
+        round_id=RoundId("r1"),
+        snapshot_id=SnapshotId("1"),
+        epoch=handed.epoch,
+        job=JobName("job"),
+        instance=InstanceId("i1"),
+        offsets=OffsetMap({B0: 10}),
+        ranges=(CommittedRange(bucket=B0, range=OffsetRange(0, 10), rows=10),),
+    )
+    for change in (
+        {"job": JobName("other")},
+        {"instance": InstanceId("i2")},
+        {"epoch": Epoch(handed.epoch + 1)},
+    ):
+        refused = door.ask("POST", routes.COMMITS, replace(honest, **change), role="job")
+        assert refused.json()["code"] == "lake-behind", refused.text
+    assert decode(Committed, door.ask("GET", path_of(routes.COMMITTED), role="read").json()).offsets == OffsetMap()
+    assert decode(CommitAnswer, door.ask("POST", routes.COMMITS, honest, role="job").json()).first
+
+
+@pytest.mark.parametrize("slots", [10**30, -1, 100_001])
+def test_a_job_cannot_have_more_slots_than_there_are(door: Door, slots: int) -> None:
+    body = {"job": "j", "instance": "i", "slots": slots}
+    assert door.ask("POST", routes.HEARTBEAT, body, role="job").status_code == 400
+
+
+def test_an_admission_query_has_its_limit(door: Door) -> None:
+    body = {"round_ms": {f"d.t{n}": 1 for n in range(2_001)}}
+    refused = door.ask("POST", routes.ADMISSION, body, role="read")
+    assert (refused.status_code, refused.json()["code"]) == (429, "quota")
+
+
+def test_job_names_can_belong_to_tokens(services: Services) -> None:
+    bound = Door(create_app(replace(services, bound_jobs=True)))
+    for job, status in (("j", 200), ("j-2", 200), ("other", 403), ("jj", 403)):
+        body = {"job": job, "instance": "i", "slots": 1}
+        assert bound.ask("POST", routes.HEARTBEAT, body, role="job").status_code == status
+
+
+def test_a_token_has_so_many_calls_under_way(services: Services) -> None:
+    full = Door(create_app(replace(services, max_requests=0)))
+    refused = full.ask("GET", routes.STATUS, role="read")
+    assert (refused.status_code, refused.json()["facts"]["what"]) == (429, "HTTP calls under way")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.ledger import LedgerChange, LedgerState, plan_commit
 from lakeward.coordinator.state.record import LakeSide
+from lakeward.coordinator.state.work import Work
 from lakeward.errors import LakeBehind, TableNotFound
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId
@@ -109,17 +110,18 @@ class Commits:
         )
 
     def _check_against_lake(self, report: CommitReport) -> None:
-        """Offsets above the log's end or a new generation are believed only when the lake itself says so: a job may be
-        wrong, and what is recorded here lets the hot store forget rows."""
+        """Of a job without the lease nothing is believed but what the lake itself says, of one that has it no offset
+        above the log's end and no new generation: what is recorded here lets the hot store forget rows."""
         with self._board.lock:
             side = self._side(report)
             storage = self._board.lake_of(side)
             ends = {b: v.end for b, v in self._board.hot.bounds(side.info).items()}
             odd = [b for b, offset in report.offsets.items() if offset > max(ends.get(b, 0), side.committed.get(b, 0))]
-            if storage is None or not (odd or report.generation > side.generation):
+            is_held = any(_is_held(work, report) for work in side.works.values())
+            if storage is None or (is_held and not odd and report.generation <= side.generation):
                 return
         base = storage.open_reader(side.info).load_base()
-        for bucket in odd or report.offsets:
+        for bucket in (odd if is_held else ()) or report.offsets:
             if base.offsets.get(bucket, 0) < report.offsets[bucket] or base.generation < report.generation:
                 raise LakeBehind(
                     table=side.label,
@@ -180,3 +182,10 @@ class Commits:
         ]
         with self._board.store.transaction():
             self._board.store.append_ledger(entries)
+
+
+def _is_held(work: Work, report: CommitReport) -> bool:
+    lease = work.lease
+    if lease is None or work.epoch != report.epoch:
+        return False
+    return (lease.job, lease.instance) == (report.job, report.instance)

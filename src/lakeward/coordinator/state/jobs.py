@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import Any
 
 from lakeward.coordinator.options import DEFAULT_POOL
-from lakeward.errors import Superseded
+from lakeward.errors import InvalidRequest, Superseded
 from lakeward.model.ids import InstanceId, JobName
 from lakeward.model.side import TIER, WorkKind
 from lakeward.protocol.heartbeat import HeartbeatRequest
+
+log = logging.getLogger(__name__)
 
 PAST_KEPT = 32
 """Instances of one name that are still answered with `superseded`; older zombies would be taken for new ones."""
@@ -71,4 +74,18 @@ class JobRecord:
 
     @classmethod
     def from_json(cls, name: JobName, body: dict[str, Any], now: float) -> JobRecord:
-        return cls(name=name, seen=now, **{**body, "kinds": tuple(body.get("kinds", (TIER,)))})
+        """Raises `InvalidRequest`, `TypeError` for what no job can have said."""
+        made = cls(name=name, seen=now, **{**body, "kinds": tuple(body.get("kinds", (TIER,)))})
+        HeartbeatRequest(job=name, instance=InstanceId(made.instance), slots=made.slots)
+        return made
+
+
+def load_jobs(stored: dict[JobName, dict[str, Any]], now: float) -> dict[JobName, JobRecord]:
+    """A job whose record is nonsense is left out and named: it registers again with its next beat."""
+    found = {}
+    for name, body in stored.items():
+        try:
+            found[name] = JobRecord.from_json(name, body, now)
+        except (InvalidRequest, TypeError) as error:
+            log.error("the record of job %s is left out: %s", name, error)
+    return found

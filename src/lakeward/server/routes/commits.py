@@ -17,7 +17,7 @@ from lakeward.protocol.auth import Role
 from lakeward.protocol.commit import CommitReport
 from lakeward.protocol.operate import KnownRound
 from lakeward.protocol.routes import ABANDON_INTENT, COMMITS, COMMITTED, INTENTS, KNOWN_ROUND, LEDGER
-from lakeward.server.auth import require
+from lakeward.server.auth import check_job, require
 from lakeward.server.messages import answer, described, read_message
 from lakeward.server.services import Services
 from lakeward.server.side import Side
@@ -34,6 +34,7 @@ def router(services: Services) -> APIRouter:
     async def commit(request: Request) -> JSONResponse:
         """Records a lake commit, or takes over what the lake holds. Idempotent per round."""
         message = await read_message(request, CommitReport)
+        check_job(request, message.job, is_bound=services.bound_jobs)
         return answer(await run_in_threadpool(coordinator.commit, message))
 
     @made.get(COMMITTED, dependencies=may_read)

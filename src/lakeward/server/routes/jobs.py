@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from lakeward.protocol.auth import Role
 from lakeward.protocol.heartbeat import HeartbeatRequest, LeaseCheck
 from lakeward.protocol.routes import HEARTBEAT, JOBS, LEASE_CHECK
-from lakeward.server.auth import require
+from lakeward.server.auth import check_job, require
 from lakeward.server.messages import answer, described, read_message
 from lakeward.server.services import Services
 
@@ -26,12 +26,14 @@ def router(services: Services) -> APIRouter:
     async def heartbeat(request: Request) -> JSONResponse:
         """Reports what a job works on and takes what it may work on next. Safe to repeat."""
         message = await read_message(request, HeartbeatRequest)
+        check_job(request, message.job, is_bound=services.bound_jobs)
         return answer(await run_in_threadpool(coordinator.heartbeat, message))
 
     @made.post(LEASE_CHECK, dependencies=may_work, openapi_extra=described(LeaseCheck))
     async def check_lease(request: Request) -> JSONResponse:
         """Asked right before a lake commit: does this round still hold its table?"""
         message = await read_message(request, LeaseCheck)
+        check_job(request, message.job, is_bound=services.bound_jobs)
         return answer(await run_in_threadpool(coordinator.check_lease, message))
 
     @made.get(JOBS, dependencies=may_read)

@@ -11,6 +11,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
 from lakeward.coordinator.operations import POLL_S
+from lakeward.errors import QuotaExceeded
 from lakeward.model.side import WorkKind
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
@@ -21,6 +22,9 @@ from lakeward.server.messages import answer, described, read_message
 from lakeward.server.services import Services
 from lakeward.server.shown import limit_status
 from lakeward.server.side import Side
+
+MOST_ADMITTED = 2_000
+"""Each is simulated: ten times as many took 40 s."""
 
 Limit = Annotated[int, Query(ge=1, le=10_000)]
 
@@ -72,6 +76,10 @@ def _add_views(made: APIRouter, services: Services) -> None:
     async def admission(request: Request) -> JSONResponse:
         """What if: would every table keep its freshness with these slots, durations and goals?"""
         message = await read_message(request, AdmissionQuery)
+        named = len({*message.freshness_ms, *message.round_ms})
+        if named > MOST_ADMITTED:
+            what = "tables named in one admission query"
+            raise QuotaExceeded(token_name=caller(request).name, what=what, used=named, limit=MOST_ADMITTED)
         return answer(await run_in_threadpool(coordinator.admission, message))
 
 
