@@ -17,9 +17,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, table: str) -> pa.RecordBa
         raise InvalidRows(
             table=table, row=0, column=unknown[0], reason=f"no such column; there are {', '.join(schema.names)}"
         )
-    conformed = pa.RecordBatch.from_arrays([_column(batch, f, table) for f in schema], schema=schema)
-    check_not_null(table, conformed)
-    return conformed
+    return pa.RecordBatch.from_arrays([_column(batch, f, table) for f in schema], schema=schema)
 
 
 def _column(batch: pa.RecordBatch, field: pa.Field, table: str) -> pa.Array:
@@ -35,4 +33,4 @@ def _column(batch: pa.RecordBatch, field: pa.Field, table: str) -> pa.Array:
         raise InvalidRows(
             table=table, row=0, column=field.name, reason=f"type {column.type} came, {field.type} is stored"
         )
-    return column
+    return check_not_null(table, field, column)

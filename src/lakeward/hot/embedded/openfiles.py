@@ -42,10 +42,12 @@ class OpenFiles:
         self._lock = threading.Lock()
         self._closing = threading.Lock()
         self._open: dict[int, Closable] = {}
+        self._has_grown = False
 
     def add(self, opened: Closable) -> None:
         with self._lock:
             self._open[id(opened)] = opened
+            self._has_grown = True
 
     def remove(self, closed: Closable) -> None:
         with self._lock:
@@ -57,9 +59,11 @@ class OpenFiles:
             return sum(one.handles for one in self._open.values())
 
     def make_room(self) -> None:
-        """Called without locks before something is opened. Cheap while there is room."""
-        if len(self._open) * 2 > self.budget or self.handles > self.budget:
-            self._close_idle(keep=self.budget * 7 // 8)
+        """Called without locks before something may be opened: on every call, so it counts only after an opening."""
+        if self._has_grown:
+            self._has_grown = False
+            if self.handles > self.budget:
+                self._close_idle(keep=self.budget * 7 // 8)
 
     def close_unused(self, idle_s: float = IDLE_S) -> None:
         """What nobody used for so long, whatever room there is."""

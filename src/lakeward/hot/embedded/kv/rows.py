@@ -26,30 +26,27 @@ def align_rows(
             )
     wanted = [n for n in schema.names if named is None or n in named or n in primary_key]
     fields = [schema.field(n) for n in wanted]
-    aligned = pa.RecordBatch.from_arrays(
+    return pa.RecordBatch.from_arrays(
         [_column(table, f, batch, named is not None) for f in fields], schema=pa.schema(fields)
     )
-    check_not_null(table, aligned)
-    return aligned
 
 
 def align_keys(table: str, schema: pa.Schema, batch: pa.RecordBatch, primary_key: Sequence[str]) -> pa.RecordBatch:
     """The key columns of the batch; others it may have are left out."""
     fields = [schema.field(n) for n in primary_key]
-    aligned = pa.RecordBatch.from_arrays([_column(table, f, batch, True) for f in fields], schema=pa.schema(fields))
-    check_not_null(table, aligned)
-    return aligned
+    return pa.RecordBatch.from_arrays([_column(table, f, batch, True) for f in fields], schema=pa.schema(fields))
 
 
-def check_not_null(table: str, batch: pa.RecordBatch) -> None:
-    for field, column in zip(batch.schema, batch.columns, strict=True):
-        if not field.nullable and column.null_count:
-            row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
-            raise InvalidRows(table=table, row=row, column=field.name, reason="null in a NOT NULL column")
-        if (nested := find_nested_null(column)) is not None:
-            raise InvalidRows(
-                table=table, row=nested, column=field.name, reason=f"a null inside, which {field.type} forbids"
-            )
+def check_not_null(table: str, field: pa.Field, column: pa.Array) -> pa.Array:
+    """The column, which holds no null where its field forbids one. Raises `InvalidRows`."""
+    if not field.nullable and column.null_count:
+        row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+        raise InvalidRows(table=table, row=row, column=field.name, reason="null in a NOT NULL column")
+    if (nested := find_nested_null(column)) is not None:
+        raise InvalidRows(
+            table=table, row=nested, column=field.name, reason=f"a null inside, which {field.type} forbids"
+        )
+    return column
 
 
 def check_others_nullable(table: str, schema: pa.Schema, others: Sequence[str], absent: Mask) -> None:
@@ -70,9 +67,9 @@ def _column(table: str, field: pa.Field, batch: pa.RecordBatch, must_be_there: b
         return pa.nulls(batch.num_rows, field.type)
     column = batch.column(at)
     if column.type == field.type:
-        return column
+        return check_not_null(table, field, column)
     try:
-        return column.cast(field.type)
+        return check_not_null(table, field, column.cast(field.type))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidRows(
             table=table, row=0, column=field.name, reason=f"{column.type} is no {field.type}: {error}"

@@ -7,13 +7,21 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from itertools import chain
 
 import pyarrow as pa
 
 from lakeward.config.options import Fsync
-from lakeward.errors import BucketStopped, BucketUnavailable, CorruptBatch, DiskFull, InvalidRequest, OffsetOutOfRange
+from lakeward.errors import (
+    BucketStopped,
+    BucketUnavailable,
+    CorruptBatch,
+    DiskFull,
+    InvalidRequest,
+    LakewardError,
+    OffsetOutOfRange,
+)
 from lakeward.hot.embedded.arrivals import Arrivals
 from lakeward.hot.embedded.disk import DiskReserve
 from lakeward.hot.embedded.log.active import ActiveSegment, MarkFile, SyncedMark
@@ -163,7 +171,7 @@ class BucketLog:
         return appended
 
     def _write(self, active: ActiveSegment, encoded: EncodedBatch, appended: Appended) -> None:
-        with self._passing("writing failed"):
+        try:
             fault_point("hotlog.before-write", bucket=self.place.bucket, offset=appended.start)
             active.write(
                 encoded.parts(appended.start, appended.timestamp_ms),
@@ -171,18 +179,22 @@ class BucketLog:
                 encoded.offset_count,
                 appended.timestamp_ms,
             )
+        except OSError as error:
+            raise self._passing("writing failed", error) from error
 
     def _roll(self, base: int) -> ActiveSegment:
         """A new active segment from offset `base` on. The old one is fsynced by the next flush, which every
         acknowledgement waits for anyway. A crash in between leaves an empty segment or none."""
         old, folder = self.files.view.active, self.place.folder
         fault_point("hotlog.roll", bucket=self.place.bucket, offset=base)
-        with self._passing("a new segment could not be made"):
+        try:
             fault_point("hotlog.roll-files", bucket=self.place.bucket)
             self._writers.forget_before(self._last_at_ms - self._writer_ttl_ms)
             save_writers(folder, base, self._writers)
             write_whole(index_path(folder, old.base), pack_index(old.facts(), old.index), sync=False)
             active = ActiveSegment.create(folder, base, self._last_at_ms, self.options.index_bytes)
+        except OSError as error:
+            raise self._passing("a new segment could not be made", error) from error
         self._retired.append(old)
         self.files.remember(old.base, old.index)
         self.files.view = LocalView((*self.files.view.closed, old.facts()), active)
@@ -241,9 +253,11 @@ class BucketLog:
             size, stop = active.size, active.stop
             if self._closed:
                 raise self._refusal("it is closed")
-            with self._passing("the segment could not be opened"):
+            try:
                 self._use()
                 active.fd  # noqa: B018 - opened here, as an append beside the flush would open it too
+            except OSError as error:
+                raise self._passing("the segment could not be opened", error) from error
         try:
             fault_point("hotlog.before-fsync", bucket=self.place.bucket)
             if self._doubtful:
@@ -309,17 +323,13 @@ class BucketLog:
                 for batch in iter_batches(source, start, stop):
                     os.pwrite(segment.fd, batch.data, batch.position)
 
-    @contextmanager
-    def _passing(self, what: str) -> Iterator[None]:
+    def _passing(self, what: str, error: OSError) -> LakewardError:
         """An error of the system that may be over at the next call; nothing of what was tried counts."""
-        try:
-            yield
-        except OSError as error:
-            if error.errno in DISK_FULL:
-                raise DiskFull(where=str(self.place.folder), free_bytes=0, reserve_bytes=0) from error
-            raise BucketUnavailable(
-                table=self.place.table, bucket=self.place.bucket, what="writes", reason=f"{what}: {error}"
-            ) from error
+        if error.errno in DISK_FULL:
+            return DiskFull(where=str(self.place.folder), free_bytes=0, reserve_bytes=0)
+        return BucketUnavailable(
+            table=self.place.table, bucket=self.place.bucket, what="writes", reason=f"{what}: {error}"
+        )
 
     def stop(self, reason: str | None) -> None:
         """Refuses writes with this reason until it is called with None. Reads go on."""
