@@ -250,6 +250,7 @@ class BookCoordinator(CoordinatorClient):
         self.intents: dict[RoundId, Intent] = {}
         self.token: RoundId | None = None
         self.generation = 0
+        self.resync = False
         self.holder: Epoch | None = Epoch(1)
         self.before_check: Callable[[], None] = lambda: None
         self.before_commit: Callable[[], None] = lambda: None
@@ -265,7 +266,11 @@ class BookCoordinator(CoordinatorClient):
 
     def committed(self, path: TablePath) -> Committed:
         return Committed(
-            table_id=self.table.table_id, offsets=self.offsets, token=self.token, generation=self.generation
+            table_id=self.table.table_id,
+            offsets=self.offsets,
+            token=self.token,
+            generation=self.generation,
+            resync=self.resync,
         )
 
     def commit(self, report: CommitReport) -> CommitAnswer:

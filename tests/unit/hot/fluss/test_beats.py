@@ -36,11 +36,11 @@ def test_tables_in_work_finished_and_room() -> None:
         table_id=TableId("9"),
         epoch=EPOCH,
         force_finished=True,
-        result=RoundResult(round_id=RoundId("q"), snapshot_id=None, lake_rows=4),
+        result=RoundResult(round_id=RoundId("q"), snapshot_id=None, bytes_written=7, lake_bytes=90, lake_rows=4),
     )
     message = beat_message(replace(BASE, room=2, tiering=(WORK,), finished=(done,)))
     assert message["tiering"] == [{"table_id": 7, **ENTRY}]
-    assert message["finished"] == [{"table_id": 9, **ENTRY, "stats": {"file_size": None, "record_count": 4}}]
+    assert message["finished"] == [{"table_id": 9, **ENTRY, "stats": {"file_size": 90, "record_count": 4}}]
     assert (message["force_finished"], message["request_table"], message["failed"]) == ([9], 1, [])
     assert beat_message(BASE)["request_table"] is None
 

@@ -54,6 +54,20 @@ def test_no_new_offsets_make_no_snapshot() -> None:
     assert len(world.coordinator.rounds) == 1
 
 
+def test_a_round_tells_how_big_the_lake_is_after_it() -> None:
+    """Not how much this round wrote: Fluss shows it as the size of the table."""
+    world = World()
+    told = []
+    for n in range(2):
+        world.store.append(rows(10 * n, 10 * n + 10))
+        result = done(world.run()).result
+        assert result is not None
+        assert (result.lake_bytes, result.lake_rows) == (world.reader.totals().bytes, len(world.store.rows()))
+        told.append(result)
+    assert told[0].lake_bytes == told[0].bytes_written
+    assert told[1].lake_bytes == told[0].bytes_written + told[1].bytes_written
+
+
 def test_a_big_range_is_cut_and_commits_as_one_snapshot() -> None:
     world = World(target_bytes=100, small=0)
     for n in range(10):
