@@ -25,7 +25,8 @@ def compaction_steps(lake: Lake, s: State, i: int) -> Steps:
         yield "read the head", _rebase(lake, s, i)
     elif comp.phase == "rebased":
         held = s.clease == comp.name or not lake.r.lease_check
-        yield "lease check", s.with_compaction(i, comp._replace(phase="checked")) if held else _end(s, i)
+        t = s if lake.r.close_landed else _close(s, i)
+        yield "lease check", t.with_compaction(i, comp._replace(phase="checked")) if held else _end(s, i)
     elif comp.phase == "checked":
         assert comp.req is not None
         for label, t, phase in answers(lake, s, comp.req):
@@ -38,7 +39,8 @@ def compaction_steps(lake: Lake, s: State, i: int) -> Steps:
         else:
             yield "gives up", _throw_away(s, i)
     elif comp.phase == "landed":
-        yield "finish", _end(s, i)
+        yield "report lost, finish", _end(s, i)
+        yield "report, finish", _end(_close(s, i), i)
     if comp.phase != "idle" and s.left("kills"):
         yield "killed", s.spend("kills").with_compaction(i, Compaction())
 
@@ -125,6 +127,11 @@ def _throw_away(s: State, i: int) -> State:
     if any(g.inputs <= head.files for g in s.comps[i].groups):
         s = s.flag("! a compaction threw away a group whose inputs all stand")
     return _end(s, i)
+
+
+def _close(s: State, i: int) -> State:
+    name = s.comps[i].name
+    return s._replace(closed=s.closed | {name}) if name else s
 
 
 def _end(s: State, i: int) -> State:

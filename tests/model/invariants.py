@@ -42,7 +42,7 @@ class Invariants:
 
     def _check_recovery(self, s: State) -> None:
         """Progress: an undisturbed fresh job completes a clean round, and every orphan can then be removed."""
-        key = (s.ends, s.snaps, s.head, s.tag, s.files, s.intents, s.committed)
+        key = (s.ends, s.snaps, s.head, s.tag, s.files, s.intents, s.closed, s.committed)
         if key in self.recovered or "rolled" in s.flags:
             return
         self.recovered.add(key)

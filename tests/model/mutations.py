@@ -42,6 +42,7 @@ MUTATIONS: dict[str, Mutation] = {
     "compaction: offsets of the head it commits on": (COMPACTING._replace(gc=""), "copy_head"),
     "compaction: sequence number of the planned snapshot": (EQUALITY, "planned_sequence"),
     "compaction: no older sequence number": (EQUALITY, "not_older_sequence"),
+    "compaction: intent closed only when it landed": (COMPACTING._replace(first=1), "close_landed"),
     "fencing while a compaction runs": (COMPACTING, "fence_spares_compaction"),
     "fencing snapshot, beside a compaction": (COMPACTING, "fence"),
 }

@@ -55,6 +55,8 @@ def fenced(lake: Lake, s: State, intent: Intent) -> bool:
         return True
     if base is None:
         return False
+    if intent.owner in s.closed:
+        return True
     if intent.owner == EVERYTHING or (intent.owner[0] == "c" and lake.r.compaction_fenced):
         return base.fence > intent.fence  # a compaction re-bases over rounds, so only a fence stops it
     return base.token != intent.token

@@ -73,6 +73,8 @@ class Rules(NamedTuple):
     """A group that lost an input is left out alone."""
     compaction_rebases: bool = True
     """A compaction whose head moved tries again on the new one."""
+    close_landed: bool = True
+    """A compaction's intent is closed once it is known to have landed: its leftovers then need no fence."""
     copy_token: bool = True
     """A compaction copies the head's token, so that rounds do not take it for a round."""
     copy_head: bool = True

@@ -112,6 +112,7 @@ def _lose_database(lake: Lake, s: State) -> State:
         clease=None,
         committed=(0,) * len(s.ends),
         ledger=frozenset(),
+        closed=frozenset(),
         gc=None,
         intents=s.intents if lake.r.durable_intents else frozenset(),
         flags=s.flags | {"dbloss"},

@@ -138,6 +138,8 @@ class State(NamedTuple):
     """The coordinator's."""
     ledger: frozenset[str] = frozenset()
     intents: frozenset[Intent] = frozenset()
+    closed: frozenset[str] = frozenset()
+    """Compactions whose intent is recorded as committed."""
     gc: Removal | None = None
     jobs: tuple[Job, ...] = ()
     comps: tuple[Compaction, ...] = ()

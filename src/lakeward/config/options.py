@@ -312,9 +312,25 @@ TABLE_DATALAKE_AUTO_MAINTENANCE = _option(
     "table.datalake.auto-maintenance",
     boolean(),
     "true",
-    "Snapshot expiry and other upkeep of the lake table.",
+    "Upkeep of the lake table: compaction and snapshot expiry, where the two options below do not say otherwise.",
     _T,
-    fluss="auto-compaction and auto-expire-snapshot, both false",
+    fluss="not there: the two below stand alone, both false",
+)
+TABLE_DATALAKE_AUTO_COMPACTION = _option(
+    "table.datalake.auto-compaction",
+    boolean(),
+    "true",
+    "Whether data files of the lake table are compacted.",
+    _T,
+    fluss="false",
+)
+TABLE_DATALAKE_AUTO_EXPIRE_SNAPSHOT = _option(
+    "table.datalake.auto-expire-snapshot",
+    boolean(),
+    "true",
+    "Whether snapshots of the lake table expire by its history.expire.* properties.",
+    _T,
+    fluss="false",
 )
 TABLE_DATALAKE_POOL = _option(
     "table.datalake.pool", text(), "default", "The pool of jobs that may tier this table.", _T
@@ -325,6 +341,58 @@ TABLE_DATALAKE_PRIORITY = _option(
     "0",
     "Under overload tables with a higher number go first.",
     _T,
+)
+
+COMPACTION_FAN_IN = _option(
+    "compaction.fan-in",
+    integer(minimum=2, maximum=1_000),
+    "8",
+    "How many files of one size become one: more means fewer rewrites and more files.",
+    _J,
+)
+COMPACTION_TARGET_SIZE = _option(
+    "compaction.target-size", size(minimum=1 << 20), "128 mb", "The size that data files are merged up to.", _J
+)
+COMPACTION_MAX_DELETED = _option(
+    "compaction.max-deleted",
+    ratio(),
+    "0.2",
+    "A file is rewritten when more than this share of its rows is deleted.",
+    _J,
+)
+COMPACTION_MAX_BYTES = _option(
+    "compaction.max-bytes", size(minimum=1 << 20), "1 gb", "Most bytes that one compaction rewrites.", _J
+)
+COMPACTION_MAX_DURATION = _option(
+    "compaction.max-duration",
+    duration(minimum=_SECOND),
+    "5 min",
+    "A compaction that takes longer commits what it has.",
+    _S,
+)
+COMPACTION_MAX_SLOTS = _option(
+    "compaction.max-slots", ratio(), "0.5", "The share of a pool's slots that compactions may take; one at least.", _S
+)
+COMPACTION_MAX_BYTES_PER_HOUR = _optional(
+    "compaction.max-bytes-per-hour",
+    size(minimum=1 << 20),
+    "no limit",
+    "Once compactions have written so much within an hour no other one begins.",
+    _S,
+)
+COMPACTION_URGENT_FILES = _option(
+    "compaction.urgent-files",
+    integer(minimum=1),
+    "1000",
+    "A table with more files than that per bucket is compacted as soon as a slot is free.",
+    _S,
+)
+COMPACTION_QUIET_AFTER = _option(
+    "compaction.quiet-after",
+    duration(minimum=_SECOND),
+    "1 h",
+    "A bucket to which nothing came for so long is packed once.",
+    _J,
 )
 
 # ---- logs ------------------------------------------------------------------------------------------------------------

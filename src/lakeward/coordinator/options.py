@@ -58,6 +58,14 @@ class CoordinatorOptions:
     recognised.
     """
 
+    compaction_slots: float = 0.5
+    """The share of a pool's slots that compactions may take; one at least."""
+
+    compaction_bytes_per_hour: int | None = None
+    compaction_limit_s: float = 300.0
+    urgent_files: int = 1_000
+    """A side with more files than that per bucket is compacted as soon as a slot is free."""
+
     rounds_kept: int = 10_000
     read_lease_limit_s: float = 3_600.0
     tier_now_limit_s: float = 300.0
@@ -91,6 +99,10 @@ class CoordinatorOptions:
             "upkeep_s": _s(config.get(keys.COORDINATOR_MAINTENANCE_INTERVAL)),
             "orphan_s": _s(config.get(keys.COORDINATOR_ORPHAN_INTERVAL)),
             "orphan_grace_s": _s(config.get(keys.COORDINATOR_ORPHAN_GRACE)),
+            "compaction_slots": config.get(keys.COMPACTION_MAX_SLOTS),
+            "compaction_bytes_per_hour": config.get(keys.COMPACTION_MAX_BYTES_PER_HOUR),
+            "compaction_limit_s": _s(config.get(keys.COMPACTION_MAX_DURATION)),
+            "urgent_files": config.get(keys.COMPACTION_URGENT_FILES),
             "rounds_kept": config.get(keys.COORDINATOR_ROUNDS_KEPT),
             "read_lease_limit_s": _s(config.get(keys.COORDINATOR_READ_LEASE_MAX)),
             "tier_now_limit_s": _s(config.get(keys.COORDINATOR_TIER_NOW_LIMIT)),
@@ -114,6 +126,8 @@ class TableOptions:
     priority: int = 0
     limit_ms: int | None = None
     maintained: bool = True
+    compacted: bool = True
+    expired: bool = True
 
     @property
     def round_limit_ms(self) -> int:
@@ -126,6 +140,7 @@ class TableOptions:
 def read_table_options(properties: Mapping[str, str], options: CoordinatorOptions) -> TableOptions:
     """Raises `InvalidOptionValue` naming the property."""
     config = options.config.for_table(properties)
+    maintained = config.get(keys.TABLE_DATALAKE_AUTO_MAINTENANCE)
     named = config.get(keys.TABLE_DATALAKE_FORMAT) or options.lake_format
     enabled = config.get(keys.TABLE_DATALAKE_ENABLED)
     limit = config.get(keys.TABLE_DATALAKE_MAX_ROUND_DURATION)
@@ -136,7 +151,9 @@ def read_table_options(properties: Mapping[str, str], options: CoordinatorOption
         pool=config.get(keys.TABLE_DATALAKE_POOL),
         priority=config.get(keys.TABLE_DATALAKE_PRIORITY),
         limit_ms=None if limit is None else _ms(limit),
-        maintained=config.get(keys.TABLE_DATALAKE_AUTO_MAINTENANCE),
+        maintained=maintained,
+        compacted=maintained and config.get(keys.TABLE_DATALAKE_AUTO_COMPACTION),
+        expired=maintained and config.get(keys.TABLE_DATALAKE_AUTO_EXPIRE_SNAPSHOT),
     )
 
 

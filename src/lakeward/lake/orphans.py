@@ -170,6 +170,8 @@ class OrphanRemoval:
 
 def is_stopped(intent: Intent, base: LakeBase) -> bool:
     """Can this intent's writer no longer commit? A compaction re-bases over rounds: only a higher fence stops it."""
+    if intent.kind == COMPACT and intent.state is IntentState.COMMITTED:
+        return True  # it landed, on a head that any other request of it was not made for
     if intent.kind == COMPACT:
         return base.fence > intent.fence
     return base.token != intent.token

@@ -75,6 +75,15 @@ class RoundResult:
     phases: RoundPhases = field(default_factory=RoundPhases)
     lake_bytes: int | None = None
     lake_rows: int | None = None
+    bytes_read: int = 0
+    files_replaced: int = 0
+    """Of a compaction: data files that it took out."""
+
+    groups_left_out: int = 0
+    """... groups that it rewrote for nothing, as another writer took an input."""
+
+    debt_files: int | None = None
+    """... files that need not have been there when it was planned."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
-from lakeward.model.side import TIER, WorkKind
+from lakeward.model.side import COMPACT, TIER, WorkKind
 
 if TYPE_CHECKING:
     from lakeward.tiering.work import WorkRunner
 
 KINDS: Mapping[WorkKind, str] = {
     TIER: "lakeward.tiering.round.runner:TierRunner",
+    COMPACT: "lakeward.tiering.compact.runner:CompactRunner",
 }
 """Class by name, as executors import no more than the kind that they are asked for."""
 

@@ -13,10 +13,10 @@ import pytest
 from lakeward.errors import CommitConflict, FaultInjected
 from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.lake.memory.table import MemoryLake
-from lakeward.lake.orphans import OrphanOptions, OrphanRemoval
+from lakeward.lake.orphans import OrphanOptions, OrphanRemoval, is_stopped
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import new_round_id, new_table_id
-from lakeward.model.intent import Intent
+from lakeward.model.intent import Intent, IntentState
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.round import LakeBase
 from lakeward.model.schema import Column, Schema
@@ -293,6 +293,17 @@ def test_a_compaction_is_stopped_by_a_fence_alone(world: World) -> None:
     report = world.removal().by_intents(world.intents)
     assert (report.files, report.fenced) == (1, True)
     world.check()
+
+
+def test_what_a_compaction_that_landed_left_behind_needs_no_fence(world: World) -> None:
+    world.log.upsert(B0, {"id": 1})
+    intent, base = (
+        world.intent(LakeRound.plan(world.lake, world.log), COMPACT),
+        world.lake.open_reader(world.log.table).load_base(),
+    )
+    assert not is_stopped(intent, base)
+    assert is_stopped(intent, replace(base, fence=base.fence + 1))
+    assert is_stopped(replace(intent, state=IntentState.COMMITTED), base)
 
 
 def test_an_intent_written_late_by_a_zombie_is_served_too(world: World) -> None:

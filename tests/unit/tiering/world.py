@@ -246,6 +246,7 @@ class BookCoordinator(CoordinatorClient):
     def __init__(self, table: TableInfo) -> None:
         self.table = table
         self.offsets = OffsetMap()
+        self.reports: list[CommitReport] = []
         self.rounds: list[CommitReport] = []
         self.intents: dict[RoundId, Intent] = {}
         self.token: RoundId | None = None
@@ -275,6 +276,7 @@ class BookCoordinator(CoordinatorClient):
 
     def commit(self, report: CommitReport) -> CommitAnswer:
         self.before_commit()
+        self.reports.append(report)
         if any(r.round_id == report.round_id and r.kind is LedgerKind.ROUND for r in self.rounds):
             return CommitAnswer(first=False, offsets=self.offsets)
         for added in report.ranges if report.generation == self.generation else ():

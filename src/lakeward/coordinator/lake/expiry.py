@@ -28,7 +28,7 @@ class Expiry:
             return verdict
         with self._board.lock:
             side = self._board.side(SideId(check.table_id, check.side))
-            if side is None or not side.options.maintained:
+            if side is None or not side.options.expired:
                 return verdict
             return replace(verdict, expire=tuple(self.leases.mark(side.id, check.expirable, check.token or "")))
 
@@ -44,7 +44,7 @@ class Expiry:
             return 0
         maintenance = storage.open_maintenance(side.info)
         freed = self._finish(side, maintenance)
-        if side.options.maintained and not self._has_rounds(side):
+        if side.options.expired and not self._has_rounds(side):
             freed += self._expire(side, maintenance)
         self._lift(side, storage)
         with self._board.lock:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lakeward.config import Config, options
+from lakeward.tiering.compact.plan import CompactionPolicy
 from lakeward.tiering.round.commit import CommitLimits
 
 SERVER_WAIT_S = 300.0
@@ -41,6 +42,9 @@ class TieringOptions:
     commit: CommitLimits = field(default_factory=CommitLimits)
     metrics_port: int | None = None
     cache_dir: Path | None = None
+    compaction: CompactionPolicy = field(default_factory=CompactionPolicy)
+    compaction_bytes: int = 1 << 30
+    quiet_after_s: float = 3600.0
 
     def with_fluss(self, bootstrap: str, user: str | None = None) -> TieringOptions:
         """The same job on the tables of an Apache Fluss cluster. A password travels in nobody's options."""
@@ -72,4 +76,11 @@ class TieringOptions:
             ),
             metrics_port=config.get(options.TIERING_METRICS_PORT),
             cache_dir=config.get(options.TIERING_CACHE_DIR),
+            compaction=CompactionPolicy(
+                fan_in=config.get(options.COMPACTION_FAN_IN),
+                target_bytes=config.get(options.COMPACTION_TARGET_SIZE),
+                max_deleted=config.get(options.COMPACTION_MAX_DELETED),
+            ),
+            compaction_bytes=config.get(options.COMPACTION_MAX_BYTES),
+            quiet_after_s=config.get(options.COMPACTION_QUIET_AFTER).total_seconds(),
         )
