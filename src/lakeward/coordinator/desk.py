@@ -150,10 +150,8 @@ class Desk:
         lease.until, lease.progress = now + kind.lease_s, table.progress
         if not self._bind(side, lease, table.round_id):
             return self._refuse(table, f"this lease went on with round {lease.round_id}")
-        limit = kind.limit_ms(side)
-        if 1_000 * (now - lease.granted_at) > limit:
-            return _verdict(table, Verdict.FORCE_FINISH, f"the round has taken longer than its limit of {limit} ms")
-        return _verdict(table, Verdict.OK)
+        enough = kind.why_enough(side, lease)
+        return _verdict(table, Verdict.OK) if enough is None else _verdict(table, Verdict.FORCE_FINISH, enough)
 
     def _bind(self, side: LakeSide, lease: Lease, round_id: RoundId | None) -> bool:
         before = lease.round_id

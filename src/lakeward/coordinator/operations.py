@@ -9,7 +9,7 @@ from lakeward.coordinator.state.board import STANDS, Board
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.errors import InvalidRequest, TableBusy, TableNotFound, TimedOut
 from lakeward.model.offsets import OffsetMap
-from lakeward.model.side import SideId, SideName
+from lakeward.model.side import COMPACT, SideId, SideName
 from lakeward.model.state import TableState
 from lakeward.model.table import TablePath
 from lakeward.protocol.operate import ResyncChoice, TierNowAnswer
@@ -58,6 +58,18 @@ class Operations:
                     table=side.label, reason="the lake is switched off for it; set table.datalake.enabled to true"
                 )
             self._board.touch(side)
+
+    def compact_now(self, path: TablePath, name: SideName | None = None) -> None:
+        """Its next compaction takes the first slot that is free, also where the table compacts nothing by itself.
+        Returns at once. Raises `TableBusy` when none can run."""
+        with self._board.change():
+            side = self._board.find(path, name)
+            storage = self._board.lake_of(side)
+            if side.state in STANDS:
+                raise TableBusy(table=side.label, reason=f"it is {side.state}: {side.reason or 'by call'}")
+            if storage is None or not storage.capabilities.rewrites:
+                raise TableBusy(table=side.label, reason="its lake format has no files that Lakeward rewrites")
+            side.work(COMPACT).asked = True
 
     # ---- tier now ----
     def ask_now(self, path: TablePath, name: SideName | None = None) -> Asked:

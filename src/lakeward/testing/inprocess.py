@@ -6,6 +6,7 @@ and tools.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from lakeward.model.ledger import LedgerEntry
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.round import RoundOwner
 from lakeward.model.schema import Schema
+from lakeward.model.side import COMPACT, TIER, WorkKind
 from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 from lakeward.protocol.heartbeat import (
@@ -50,12 +52,14 @@ from lakeward.spi.lake import LakeReader, LakeStorage
 from lakeward.testing.clock import ManualClock
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.options import TieringOptions
+from lakeward.tiering.kinds import load_runner
 from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.round.control import RoundControl
-from lakeward.tiering.round.round import Round
-from lakeward.tiering.work import JobWorld, RoundEnd
+from lakeward.tiering.work import JobWorld, RoundEnd, Work
 
 JOB = JobName("in-process")
+SLOTS = 2
+"""A round and a compaction may be in work at once."""
 
 
 class LocalStore(HotStore):
@@ -283,21 +287,37 @@ class InProcessLakeward:
             ends.append(self.run(handed))
         return ends
 
-    def take(self, path: str) -> HandedOut | None:
-        """Hands a due table to this process's job."""
+    def compact(self, path: str) -> RoundEnd:
+        """One compaction, due or not."""
+        self.coordinator.operations.compact_now(TablePath.parse(path))
+        handed = self.take(path, COMPACT)
+        assert handed is not None, "another compaction of the table is in work"
+        return self.run(handed)
+
+    def take(self, path: str, kind: WorkKind = TIER) -> HandedOut | None:
+        """Hands a due table to this process's job. What else it is handed beside a compaction it gives back."""
         self.coordinator.tick()
-        answer = self.coordinator.heartbeat(HeartbeatRequest(job=JOB, instance=self.instance, slots=1, room=1))
-        return next((h for h in answer.tables if str(h.path) == path), None)
+        room, kinds = (1, (TIER,)) if kind == TIER else (SLOTS, (TIER, kind))
+        me = HeartbeatRequest(job=JOB, instance=self.instance, slots=SLOTS, kinds=kinds)
+        handed = self.coordinator.heartbeat(replace(me, room=room)).tables
+        wanted = next((h for h in handed if str(h.path) == path and h.kind == kind), None)
+        if kind != TIER:
+            back = [
+                TableFailed(table_id=h.table_id, epoch=h.epoch, error={}, given_back=True, side=h.side, kind=h.kind)
+                for h in handed
+                if h is not wanted
+            ]
+            self.coordinator.heartbeat(replace(me, failed=tuple(back)))
+        return wanted
 
     def run(self, handed: HandedOut, control: RoundControl | None = None) -> RoundEnd:
-        """One round, its end reported."""
+        """One round or compaction, its end reported."""
         owner = RoundOwner(job=JOB, instance=self.instance, epoch=handed.epoch)
-        end = Round(
-            world=self.world, handed=handed, owner=owner, control=control or RoundControl(), round_id=new_round_id()
-        ).run()
+        work = Work(handed=handed, owner=owner, round_id=new_round_id(), control=control or RoundControl())
+        end = load_runner(handed.kind).run(work, self.world)
         finished = (end,) if isinstance(end, TableFinished) else ()
         failed = (end,) if isinstance(end, TableFailed) else ()
         self.coordinator.heartbeat(
-            HeartbeatRequest(job=JOB, instance=self.instance, slots=1, finished=finished, failed=failed)
+            HeartbeatRequest(job=JOB, instance=self.instance, slots=SLOTS, finished=finished, failed=failed)
         )
         return end

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+from lakeward.coordinator.kinds.compact import CompactKind
 from lakeward.coordinator.kinds.kind import Kind
 from lakeward.coordinator.kinds.tier import TierKind
 
-KINDS: tuple[type[Kind], ...] = (TierKind,)
+KINDS: tuple[type[Kind], ...] = (TierKind, CompactKind)
 """Those with more say first: what one leaves of a job's room is the next one's."""

@@ -71,6 +71,11 @@ class Kind(ABC):
         """How long it may take before the job is told to commit what it has."""
         return side.options.round_limit_ms
 
+    def why_enough(self, side: LakeSide, lease: Lease) -> str | None:
+        """Why work that runs is told to commit what it has; None: it goes on."""
+        limit, spent = self.limit_ms(side), 1_000 * (self._board.clock.monotonic() - lease.granted_at)
+        return f"the round has taken longer than its limit of {limit} ms" if spent > limit else None
+
     def begin(self, side: LakeSide, work: Work) -> int:
         """Right before the lease is given: a new epoch. Returns for how many milliseconds the work has waited."""
         work.next_epoch()

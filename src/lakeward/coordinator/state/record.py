@@ -27,6 +27,11 @@ class LakeFigures:
     delete_files: int | None = None
     snapshots: int | None = None
 
+    @property
+    def all_files(self) -> int:
+        """What a reader of the whole table opens."""
+        return (self.files or 0) + (self.delete_files or 0)
+
 
 @dataclass
 class TableRecord:

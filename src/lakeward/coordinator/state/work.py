@@ -93,8 +93,17 @@ class Work:
 
     last_duration_ms: int | None = None
     last_finish: tuple[Epoch, InstanceId] | None = None
+    due_files: int = 0
+    """Of a compaction: how many files the lake must have before it is looked at again."""
+
+    looked_at_ms: int | None = None
+    debt_files: int | None = None
+    """... how many files need not have been there when it was looked at last, less those that it took out."""
 
     # Not stored.
+    asked: bool = False
+    """Somebody wants it now."""
+
     retry_at: float | None = None
     totals: RoundTotals = field(default_factory=RoundTotals)
 
@@ -126,4 +135,14 @@ class Work:
         return work
 
 
-_PLAIN = ("epoch", "failures", "failures_in_a_row", "error", "retry_at_ms", "last_duration_ms")
+_PLAIN = (
+    "epoch",
+    "failures",
+    "failures_in_a_row",
+    "error",
+    "retry_at_ms",
+    "last_duration_ms",
+    "due_files",
+    "looked_at_ms",
+    "debt_files",
+)

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compactions: the kind of work that has no deadline, and takes what slots rounds leave (design.md 13.5).
+
+What is to be done in a lake only the job sees, when it plans. Here a side is due when its lake has got some files more
+since it was last looked at, and an hour after its last rows, for what is packed then.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from lakeward.coordinator.kinds.kind import Kind
+from lakeward.coordinator.schedule.schedule import Schedule
+from lakeward.coordinator.state.board import Board
+from lakeward.coordinator.state.record import LakeSide
+from lakeward.coordinator.state.work import Lease, Work
+from lakeward.model.side import COMPACT, TIER
+from lakeward.protocol.heartbeat import TableFinished
+
+LOOK_FILES = 8
+"""New files after which a side is looked at: the fan-in, as fewer can not be merged."""
+
+MOST_BUCKETS = 16
+"""Where a look found nothing to do, so many times the files are waited for, if there are so many buckets."""
+
+LOOK_S = 5.0
+"""How often, at most, all sides are gone through for one that is due."""
+
+PACK_MS = 3_600_000
+"""How long after its last look a side that got rows since is looked at whatever it got."""
+
+UNKNOWN_MS = 5_000.0
+"""What a side's first compaction is taken to need: it is told to stop when a round needs its slot."""
+
+HOUR_S = 3_600.0
+
+
+class CompactKind(Kind):
+    name = COMPACT
+
+    def __init__(self, board: Board, schedule: Schedule) -> None:
+        super().__init__(board, schedule)
+        self._looked_at = dict[str, float]()
+        self._rewritten = deque[tuple[float, int]]()
+
+    # ---- what is due ----
+    def is_due(self, side: LakeSide) -> bool:
+        if side.token is None or not self._is_on(side):
+            return False
+        work = side.work(COMPACT)
+        return work.asked or side.lake.all_files >= work.due_files or self._is_stale(side, work)
+
+    def _is_on(self, side: LakeSide) -> bool:
+        storage = self._board.lake_of(side) if side.options.compacted or side.work(COMPACT).asked else None
+        return storage is not None and storage.capabilities.rewrites
+
+    def _is_stale(self, side: LakeSide, work: Work) -> bool:
+        if work.looked_at_ms is None or side.last_tiered_at_ms is None:
+            return False
+        looked = work.looked_at_ms
+        return side.last_tiered_at_ms > looked - PACK_MS and self._board.clock.now_ms() > looked + PACK_MS
+
+    def choose(self, pool: str, room: int) -> list[LakeSide]:
+        """Those with far too many files, and those that somebody asked for, take any free slot."""
+        now = self._board.clock.monotonic()
+        asked = any(s.work(COMPACT).asked for s in self._board.sides() if s.options.pool == pool)
+        if not asked and now - self._looked_at.get(pool, float("-inf")) < LOOK_S:
+            return []
+        self._looked_at[pool] = now
+        room = min(room, self._room(pool))
+        if room <= 0:
+            return []
+        sides = (s for s in self._board.sides() if s.options.pool == pool and self._is_pressing(s))
+        free = self._schedule.load(pool).free
+        pressing = sorted((s for s in sides if self.is_free(s) and self.is_due(s)), key=self.order)[: min(room, free)]
+        return pressing or super().choose(pool, room)
+
+    def _is_pressing(self, side: LakeSide) -> bool:
+        buckets = max(1, len(side.committed))
+        return side.work(COMPACT).asked or side.lake.all_files > self._board.options.urgent_files * buckets
+
+    def _room(self, pool: str) -> int:
+        """Within the share of slots, and the bytes of an hour."""
+        options, now = self._board.options, self._board.clock.monotonic()
+        while self._rewritten and self._rewritten[0][0] < now - HOUR_S:
+            self._rewritten.popleft()
+        limit = options.compaction_bytes_per_hour
+        if limit is not None and sum(size for _, size in self._rewritten) >= limit:
+            return 0
+        slots = sum(j.slots for j in self._schedule.live_jobs(pool, COMPACT))
+        running = sum(s.work(COMPACT).lease is not None for s in self._board.sides() if s.options.pool == pool)
+        return max(1, int(slots * options.compaction_slots)) - running
+
+    def order(self, side: LakeSide) -> float:
+        return -side.lake.all_files
+
+    def expected_ms(self, side: LakeSide) -> float:
+        return side.work(COMPACT).estimate.typical_ms(UNKNOWN_MS)
+
+    # ---- the lease ----
+    def limit_ms(self, side: LakeSide) -> int:
+        return int(1_000 * self._board.options.compaction_limit_s)
+
+    def why_enough(self, side: LakeSide, lease: Lease) -> str | None:
+        """A round that waits gets the slot: what is rewritten by then is committed."""
+        load = self._schedule.load(side.options.pool)
+        if load.free == 0 and any(self._schedule.kinds[TIER].is_due(s) for s in self._pool(side)):
+            return "a round needs the slot"
+        return super().why_enough(side, lease)
+
+    def _pool(self, side: LakeSide) -> list[LakeSide]:
+        return [s for s in self._board.sides() if s.options.pool == side.options.pool]
+
+    # ---- the end ----
+    def finished(self, side: LakeSide, work: Work, finished: TableFinished) -> None:
+        result = finished.result
+        moved = result is not None and result.files_replaced > 0
+        steps = 1 if moved else min(max(1, len(side.committed)), MOST_BUCKETS)
+        work.due_files = side.lake.all_files + LOOK_FILES * steps
+        if finished.force_finished and moved:
+            work.due_files = 0  # there is more of it
+        work.looked_at_ms, work.asked = self._board.clock.now_ms(), False
+        work.debt_files = 0
+        if result is not None:
+            self._rewritten.append((self._board.clock.monotonic(), result.bytes_written))
+            work.debt_files = max(0, (result.debt_files or 0) - result.files_replaced + result.files)
+        super().finished(side, work, finished)

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random programs with our own compactions in them: beside rounds, broken off at every step, as zombies, with orphans
+removed in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+
+from lakeward.errors import FaultInjected, LakewardError
+from lakeward.model.faults import set_injector
+from lakeward.model.side import COMPACT
+from lakeward.model.table import TablePath
+from lakeward.protocol.heartbeat import HandedOut, TableFinished
+from lakeward.spi.lake import LakeStorage
+from lakeward.tiering.compact.plan import CompactionPolicy
+from lakeward.verify import verify_table
+from tests.property.union_program import LOG, PK, Program
+from tests.property.union_program import step as union_step
+
+POINTS = (
+    "compact.planned",
+    "compact.before-write",
+    "group.before-rewrite",
+    "rewrite.written",
+    "compact.written",
+    "compact.before-rebase",
+    "compact.before-lease-check",
+    "compact.before-lake-commit",
+    "compact.after-lake-commit",
+)
+step = st.one_of(
+    union_step,
+    st.tuples(st.just("merge"), st.none()),
+    st.tuples(st.sampled_from(("merge_beside", "break_merge", "zombie_merge")), st.sampled_from(POINTS)),
+    st.tuples(st.just("remove_orphans"), st.none()),
+)
+
+
+@contextmanager
+def acting(point: str, act: Callable[[], object]) -> Iterator[None]:
+    """Acts once, at the first hit of the point."""
+    left = [point]
+
+    def inject(name: str, _facts: dict[str, Any]) -> None:
+        if name in left:
+            left.clear()
+            act()
+
+    before = set_injector(inject)
+    try:
+        yield
+    finally:
+        set_injector(before)
+
+
+class MaintainedProgram(Program):
+    """Every two files of a class are merged, so that small programs compact a lot."""
+
+    def __init__(self, folder: Path, lake: LakeStorage) -> None:
+        super().__init__(folder, lake)
+        self._set_policy()
+
+    def _set_policy(self) -> None:
+        options = replace(self.world.world.options, compaction=CompactionPolicy(fan_in=2, max_deleted=0.1))
+        self.world.world = replace(self.world.world, options=options)
+
+    def restart(self) -> None:
+        super().restart()
+        self._set_policy()
+
+    # ---- steps -----------------------------------------------------------------------------------------------------
+    def merge(self) -> None:
+        for path in (PK, LOG):
+            handed = self._handed(path)
+            if handed is not None:
+                end = self.world.run(handed)
+                assert isinstance(end, TableFinished), end
+
+    def merge_beside(self, point: str) -> None:
+        """A round lands in the middle, and takes out rows that are being rewritten."""
+        for keys in (range(3), range(3, 6)):
+            self.upsert([(("a", i), "x") for i in keys])
+            self.append([("a", "x")])
+            self.tier()
+        for path in (PK, LOG):
+            handed = self._handed(path)
+            if handed is not None:
+                with acting(point, self._change_and_tier):
+                    self.world.run(handed)
+
+    def _change_and_tier(self) -> None:
+        self.upsert([(("a", i), "late") for i in (0, 3, 4)])
+        self.delete([("a", 1)])
+        self.append([("a", "late")])
+        for path in (PK, LOG):
+            self.world.tier(path)
+
+    def break_merge(self, point: str) -> None:
+        def fail() -> None:
+            raise FaultInjected(point=point)
+
+        for path in (PK, LOG):
+            handed = self._handed(path)
+            if handed is not None:
+                with acting(point, fail):
+                    self.world.run(handed)
+
+    def zombie_merge(self, point: str) -> None:
+        """It sleeps past its lease; another one and orphan removal go on meanwhile."""
+        for path in (PK, LOG):
+            handed = self._handed(path)
+            if handed is not None:
+                with acting(point, lambda path=path: self._overtake(path)):  # type: ignore[misc]
+                    self.world.run(handed)
+
+    def _overtake(self, path: str) -> None:
+        self.clock.advance(1_000)
+        self.world.coordinator.tick()
+        handed = self._handed(path)
+        if handed is not None:
+            self.world.run(handed)
+        self.remove_orphans()
+
+    def remove_orphans(self) -> None:
+        self.clock.advance(1_000)
+        for path in (PK, LOG):
+            self.world.coordinator.upkeep.remove_orphans_of(self.world.coordinator.board.find(TablePath.parse(path)))
+
+    def _handed(self, path: str) -> HandedOut | None:
+        """None: it was never tiered, or the failure of the last one is waited out."""
+        try:
+            self.world.coordinator.operations.compact_now(TablePath.parse(path))
+        except LakewardError:
+            return None
+        return self.world.take(path, COMPACT)
+
+    def check_certificate(self) -> None:
+        lake = self.world.lake
+        for path in (PK, LOG):
+            certificate = verify_table(
+                self.world.plugin,
+                TablePath.parse(path),
+                deep=True,
+                clock=self.clock,
+                open_storage=lambda _plan: lake,
+            )
+            assert [(f.kind, f.words) for f in certificate.all_findings] == []

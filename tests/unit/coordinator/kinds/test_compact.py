@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a compaction is handed out, what stops it, and when the next one comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakeward.coordinator.kinds.compact import LOOK_FILES, LOOK_S
+from lakeward.model.side import COMPACT, TIER
+from lakeward.model.table import TablePath
+from lakeward.protocol.heartbeat import HandedOut, Verdict
+from lakeward.testing.world import PATH, CoordinatorWorld, ScriptedJob
+
+BOTH = (TIER, COMPACT)
+MB = 1 << 20
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[CoordinatorWorld]:
+    opened = CoordinatorWorld(tmp_path)
+    opened.create()
+    tier(opened, 20)
+    yield opened
+    opened.close()
+
+
+def tier(world: CoordinatorWorld, files: int, **figures: Any) -> None:
+    """A round after which the lake has so many files."""
+    world.hot.append(PATH, 10)
+    world.clock.advance(200)
+    job = world.job(name="rounds")
+    (table,) = job.take()
+    side = world.coordinator.board.find(PATH)
+    start, round_id = sum(side.committed.values()), f"r{sum(side.committed.values())}"
+    job.commit(table, start, start + 10, round_id, lake_files=files, **figures)
+    job.finish(table, round_id)
+    job.beat(leaving=True)
+    world.clock.advance(LOOK_S)
+
+
+def take(job: ScriptedJob, room: int = 1) -> list[HandedOut]:
+    return [h for h in job.take(room=room) if h.kind == COMPACT]
+
+
+def finish(job: ScriptedJob, handed: HandedOut, *, left: int, **facts: int | bool) -> None:
+    """The lake has `left` files now."""
+    more = bool(facts.pop("force_finished", False))
+    job.commit(handed, 0, 0, f"c{handed.epoch}", work=COMPACT, lake_files=left)
+    job.finish(handed, f"c{handed.epoch}", force=more, **facts)
+    job.world.clock.advance(LOOK_S)
+
+
+def test_a_side_with_new_files_is_handed_out_once_until_there_are_more(world: CoordinatorWorld) -> None:
+    job = world.job(kinds=BOTH)
+    (handed,) = take(job)
+    finish(job, handed, left=3, files_replaced=18, files=1)
+    assert take(job) == []
+    tier(world, 3 + LOOK_FILES - 1)
+    assert take(job) == []
+    tier(world, 3 + LOOK_FILES)
+    assert len(take(job)) == 1
+
+
+def test_delete_files_count_as_well(world: CoordinatorWorld) -> None:
+    job = world.job(kinds=BOTH)
+    finish(job, *take(job), left=3, files_replaced=18, files=1)
+    tier(world, 4, lake_delete_files=LOOK_FILES)
+    assert len(take(job)) == 1
+
+
+def test_what_did_not_fit_goes_on_at_once(world: CoordinatorWorld) -> None:
+    job = world.job(kinds=BOTH)
+    finish(job, *take(job), left=12, files_replaced=9, files=1, debt_files=15, force_finished=True)
+    assert world.coordinator.board.find(PATH).work(COMPACT).debt_files == 7
+    assert len(take(job)) == 1
+
+
+def test_a_side_is_looked_at_again_an_hour_after_its_last_rows_and_then_left(world: CoordinatorWorld) -> None:
+    job = world.job(kinds=BOTH)
+    finish(job, *take(job), left=3)
+    world.clock.advance(3_500)
+    assert take(job) == []
+    world.clock.advance(200)
+    finish(job, *take(job), left=3)
+    world.clock.advance(2 * 3_600)
+    assert take(job) == []
+
+
+@pytest.mark.parametrize("switch", ["auto_maintenance", "auto_compaction"])
+def test_a_table_can_be_left_out(tmp_path: Path, switch: str) -> None:
+    world = CoordinatorWorld(tmp_path)
+    properties: Any = {f"table__datalake__{switch}": "false"}
+    world.create(**properties)
+    tier(world, 20)
+    assert take(world.job(kinds=BOTH)) == []
+    world.close()
+
+
+def test_a_pool_gives_it_a_share_of_its_slots(tmp_path: Path) -> None:
+    world = CoordinatorWorld(tmp_path, compaction_slots=0.5)
+    for name in ("t", "u", "v"):
+        world.create(name)
+    tier_all(world, ("t", "u", "v"))
+    assert len(take(world.job(kinds=BOTH), room=4)) == 2
+    world.close()
+
+
+def tier_all(world: CoordinatorWorld, names: tuple[str, ...]) -> None:
+    for name in names:
+        world.hot.append(TablePath("db", name), 10)
+    world.clock.advance(200)
+    job = world.job(name="rounds")
+    for table in job.take(room=4):
+        job.commit(table, 0, 10, f"r-{table.path.table}", lake_files=20)
+        job.finish(table, f"r-{table.path.table}")
+    world.clock.advance(LOOK_S)
+
+
+def test_so_many_bytes_an_hour_and_no_more(tmp_path: Path) -> None:
+    world = CoordinatorWorld(tmp_path, compaction_bytes_per_hour=10 * MB)
+    world.create()
+    tier(world, 20)
+    job = world.job(kinds=BOTH)
+    finish(job, *take(job), left=12, files_replaced=9, files=1, bytes_written=10 * MB, force_finished=True)
+    assert take(job) == []
+    world.clock.advance(3_600)
+    assert len(take(job)) == 1
+    world.close()
+
+
+def test_it_is_told_to_stop_when_a_round_needs_its_slot(world: CoordinatorWorld) -> None:
+    job = world.job(slots=1, kinds=BOTH)
+    (handed,) = take(job)
+    (verdict,) = job.work(handed, "c1").verdicts
+    assert verdict.verdict is Verdict.OK
+    world.hot.append(PATH, 5)
+    world.clock.advance(90)
+    job.work(handed, "c1")
+    world.clock.advance(89.8)
+    world.coordinator.tick()
+    (verdict,) = job.work(handed, "c1").verdicts
+    assert (verdict.verdict, verdict.reason) == (Verdict.FORCE_FINISH, "a round needs the slot")
+
+
+def test_with_a_free_slot_beside_it_it_goes_on(world: CoordinatorWorld) -> None:
+    job = world.job(slots=2, kinds=BOTH)
+    (handed,) = take(job)
+    world.hot.append(PATH, 5)
+    world.clock.advance(90)
+    job.work(handed, "c1")
+    world.clock.advance(89.8)
+    world.coordinator.tick()
+    (verdict,) = job.work(handed, "c1").verdicts
+    assert verdict.verdict is Verdict.OK
+
+
+def test_far_too_many_files_take_a_slot_that_a_deadline_falls_into(tmp_path: Path) -> None:
+    world = CoordinatorWorld(tmp_path, urgent_files=100)
+    world.create()
+    tier(world, 100)
+    world.hot.append(PATH, 5)
+    world.clock.advance(177)
+    assert take(world.job(slots=1, kinds=BOTH)) == []
+    world.close()
+    (tmp_path / "crowded").mkdir()
+    crowded = CoordinatorWorld(tmp_path / "crowded", urgent_files=100)
+    crowded.create()
+    tier(crowded, 101)
+    crowded.hot.append(PATH, 5)
+    crowded.clock.advance(177)
+    assert len(take(crowded.job(slots=1, kinds=BOTH))) == 1
+    crowded.close()
+
+
+def test_what_it_learnt_outlives_a_restart(world: CoordinatorWorld) -> None:
+    job = world.job(kinds=BOTH)
+    finish(job, *take(job), left=3, files_replaced=18, files=1, debt_files=18)
+    world.restart()
+    world.clock.advance(LOOK_S)
+    assert take(job) == []
+    assert world.coordinator.board.find(PATH).work(COMPACT).debt_files == 1
