@@ -33,9 +33,12 @@ of Spark tasks, and `from_wire` brings the same type back.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, ClassVar, dataclass_transform
+
+_LOGIN = re.compile(r"(?<=://)[^/@\s?#]*@")
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
@@ -70,8 +73,16 @@ class LakewardError(Exception):
 
 
 def to_wire(error: LakewardError) -> dict[str, Any]:
-    """The error as plain values: for HTTP bodies, Flight error details and Spark task outcomes."""
-    return {"code": error.code, "message": error.message, "facts": error.facts, "retryable": error.retryable}
+    """The error as plain values: for HTTP bodies, Flight error details and Spark task outcomes. Logins stay here: lakes
+    and catalogs put whole addresses into what they say."""
+    facts = {k: without_login(v) if isinstance(v, str) else v for k, v in error.facts.items()}
+    message = without_login(error.message)
+    return {"code": error.code, "message": message, "facts": facts, "retryable": error.retryable}
+
+
+def without_login(text: str) -> str:
+    """The text with user and password taken out of every URI in it."""
+    return _LOGIN.sub("", text) if "://" in text else text
 
 
 def from_wire(body: Mapping[str, Any]) -> LakewardError:

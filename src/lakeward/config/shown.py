@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit, urlunsplit
+
+from lakeward.errors import without_login
 
 SHOWN = (
     "name",
@@ -54,13 +55,6 @@ SHOWN = (
     "header.X-Iceberg-Access-Delegation",
 )
 """Where a lake is and how to talk to it. Whatever is not here may be a secret, and jobs and readers bring their own."""
-
-_LOGIN = re.compile(r"(?<=://)[^/@\s?#]*@")
-
-
-def without_login(text: str) -> str:
-    """The text with user and password taken out of every URI in it."""
-    return _LOGIN.sub("", text)
 
 
 def shown_options(settings: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:

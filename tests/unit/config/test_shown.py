@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 
 from lakeward.config import resolve
-from lakeward.config.shown import shown_options, without_login
+from lakeward.config.shown import shown_options
+from lakeward.errors import without_login
 
 SECRETS = {
     "uri": "postgresql+psycopg2://lake:hunter2@db.example/catalog?password=hunter2",

@@ -20,7 +20,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.table.metadata import TableMetadata
 from sqlalchemy.exc import SQLAlchemyError
 
-from lakeward.errors import LakewardError
+from lakeward.errors import LakewardError, without_login
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def answer_error(error: Exception) -> Response:
 
 
 def _failure(status: int, name: str, message: str) -> Response:
-    return answer({"error": {"message": message, "type": name, "code": status}}, status)
+    return answer({"error": {"message": without_login(message), "type": name, "code": status}}, status)
 
 
 def _first_line(error: Exception) -> str:

@@ -20,10 +20,10 @@ from lakeward.hot.embedded.serve.engine import Engine
 from lakeward.hot.embedded.serve.gate import CallGate
 from lakeward.hot.embedded.serve.get import open_read
 from lakeward.hot.embedded.serve.put import PutStream
-from lakeward.hot.embedded.serve.quota import StreamQuotas
+from lakeward.hot.embedded.serve.quota import SnapshotQuotas, StreamQuotas
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role, Token, TokenSet
-from lakeward.protocol.flight import ActionRequest, PutCommand, Ticket, from_bytes
+from lakeward.protocol.flight import Act, ActionRequest, PutCommand, Ticket, from_bytes
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +101,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         is_open: bool = True,
     ) -> None:
         self.engine, self.tokens, self.budget, self.audit = engine, tokens, budget or MemoryBudget(), audit
+        self.snapshots = SnapshotQuotas()
         self.gate = CallGate(f"{host}:{port}", is_open=is_open)
         scheme = "grpc+tls" if tls else "grpc"
         certificates = [(tls.certificate, tls.key)] if tls else None
@@ -172,7 +173,14 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             with self._recorded(context, what, request.table, is_change=False), self.gate.inside():
                 if request.table is not None:
                     token.check_table(request.table, what)
+                    self._count_snapshot(action.type, request.table, request, token)
                 return iter([json.dumps(answer(self.engine, action.type, request, token)).encode()])
+
+    def _count_snapshot(self, action: str, table: TablePath, request: ActionRequest, token: Token) -> None:
+        if action == Act.TAKE_SNAPSHOT and request.bucket is not None:
+            self.snapshots.take(token.name, table, request.bucket, request.holder)
+        elif action == Act.RELEASE_SNAPSHOTS:
+            self.snapshots.release(token.name, table, request.holder)
 
     def list_actions(self, context: flight.ServerCallContext) -> list[Any]:
         return [(str(name), found.help) for name, found in ACTIONS.items()]

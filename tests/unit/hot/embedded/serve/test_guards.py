@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import socket
 
 import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from lakeward.errors import Forbidden, InvalidRequest, QuotaExceeded
-from lakeward.hot.embedded.door.failure import from_flight
+from lakeward.errors import Forbidden, InvalidRequest, LakeUnavailable, QuotaExceeded
+from lakeward.hot.embedded.door.failure import from_flight, to_flight
 from lakeward.hot.embedded.serve.declared import declared_bytes
-from lakeward.hot.embedded.serve.quota import StreamQuotas
+from lakeward.hot.embedded.serve.quota import SnapshotQuotas, StreamQuotas
 from lakeward.model.bucket import Bucket
+from lakeward.model.table import TablePath
 from lakeward.protocol.flight import PutCommand, PutKind, Read, Ticket, to_bytes
 from tests.unit.hot.embedded.serve.standin import serving
 
@@ -142,3 +144,37 @@ def test_calls_of_a_token_are_counted() -> None:
     quotas.enter("bob")
     quotas.leave("ann")
     quotas.enter("ann")
+
+
+def test_snapshots_of_a_bucket_are_counted_while_they_last() -> None:
+    now = [0.0]
+    quotas, table, bucket = SnapshotQuotas(per_bucket=2, clock=lambda: now[0]), TablePath("d", "t"), Bucket("", 0)
+    for holder in ("a", "b", "a"):
+        quotas.take("ann", table, bucket, holder)
+    with pytest.raises(QuotaExceeded, match="KV snapshots of bucket 0"):
+        quotas.take("ann", table, bucket, "c")
+    quotas.take("ann", table, Bucket("", 1), "c")
+    quotas.take("bob", table, bucket, "c")
+    quotas.release("ann", table, "a")
+    quotas.take("ann", table, bucket, "c")
+    now[0] = 1e9
+    quotas.take("ann", table, bucket, "d")
+
+
+def test_a_peer_cannot_pin_as_many_snapshots_as_it_likes() -> None:
+    with serving() as served, flight.FlightClient(f"grpc://127.0.0.1:{served.port}") as raw:
+        served.table("d.t")
+
+        def take(holder: int) -> None:
+            body = {"table": "d.t", "bucket": "0", "holder": f"h{holder}"}
+            list(raw.do_action(flight.Action("take-snapshot", json.dumps(body).encode())))
+
+        with pytest.raises(flight.FlightServerError, match="KV snapshots"):
+            for holder in range(100):
+                take(holder)
+
+
+def test_an_error_carries_no_login() -> None:
+    told = to_flight(LakeUnavailable(lake="x", what="read", reason="no answer from http://me:hunter2@lake/x"))
+    assert "hunter2" not in str(told)
+    assert b"hunter2" not in told.extra_info
