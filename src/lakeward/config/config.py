@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from lakeward.config.option import Option, Scope
 from lakeward.config.options import ALL, FAMILIES
+from lakeward.config.secrets import looks_secret
 from lakeward.config.shown import SHOWN, shown_value
 from lakeward.config.sources import Setting, argument_settings, environment_settings, file_settings, property_settings
 from lakeward.errors import InvalidOptionValue, UnknownOption
@@ -134,6 +135,5 @@ def find_nearest(key: str) -> str | None:
 def _masked(setting: Setting) -> str:
     """Settings of a lake that are not on the list are not shown, nor what of Spark has a secret's name."""
     _, _, name = setting.key.removeprefix("datalake.").partition(".")
-    words = ("password", "secret", "key", "token", "credential")
-    shown = name in SHOWN if setting.key.startswith("datalake.") else not any(w in setting.key.lower() for w in words)
+    shown = name in SHOWN if setting.key.startswith("datalake.") else not looks_secret(setting.key)
     return shown_value(setting.text) if shown else HIDDEN

@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 
 from lakeward.model.bucket import Bucket
 from lakeward.model.schema import BUCKET, OFFSET
+from lakeward.model.systemcolumns import BUCKET_FIELD, LAKE_NAMES
 from lakeward.read.opened import LakeOpener, OpenRead, open_read
-from lakeward.read.request import SYSTEM_FIELDS, SYSTEM_NAMES, ReadRequest, request_of
+from lakeward.read.request import ReadRequest, request_of
 from lakeward.read.result import ReadResult, describe_freshness
 from lakeward.read.tail import TailFold, fold_tail, read_live, replacing, without_replaced, without_replaced_mixed
 from lakeward.spi.hot import HotPlugin
@@ -66,7 +67,7 @@ def _lake_batches(opened: OpenRead, folds: Mapping[Bucket, TailFold]) -> Iterato
         return
     touched, descriptor = replacing(folds), opened.table.descriptor
     buckets = opened.lake_buckets()
-    needed = [*opened.wanted, *(SYSTEM_NAMES if opened.request.system_columns else ())]
+    needed = [*opened.wanted, *(LAKE_NAMES if opened.request.system_columns else ())]
     by_offset = {b: f.replaced for b, f in touched.items() if f.keys is None}
     if len(by_offset) < len(touched):
         needed += descriptor.primary_key
@@ -111,7 +112,7 @@ def _filtered(opened: OpenRead, batches: Iterable[pa.RecordBatch]) -> Iterator[p
 
 
 def append_bucket(batch: pa.RecordBatch, bucket: Bucket) -> pa.RecordBatch:
-    return batch.append_column(SYSTEM_FIELDS[0], pa.array(np.full(batch.num_rows, bucket.number, np.int32)))
+    return batch.append_column(BUCKET_FIELD, pa.array(np.full(batch.num_rows, bucket.number, np.int32)))
 
 
 def _conform(opened: OpenRead, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

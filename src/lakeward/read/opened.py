@@ -15,6 +15,7 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.clock import SystemClock
 from lakeward.model.ids import LeaseId, SnapshotId
 from lakeward.model.offsets import OffsetMap
+from lakeward.model.systemcolumns import LAKE_FIELDS
 from lakeward.model.table import TableInfo
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.read.lease import HeldLease
@@ -22,7 +23,7 @@ from lakeward.read.plan import AsOf, ReadMode, UnionPlan, choose_snapshot, plan_
 from lakeward.read.plugins import cached_lake
 from lakeward.read.predicate import Predicate, parse_filter
 from lakeward.read.prune import prune_buckets
-from lakeward.read.request import SYSTEM_FIELDS, ReadRequest, check_columns, filter_schema
+from lakeward.read.request import ReadRequest, check_columns, filter_schema
 from lakeward.read.result import ReadBound
 from lakeward.spi.coordinator import CoordinatorClient
 from lakeward.spi.hot import HotPlugin, HotStore, KvSnapshot
@@ -59,7 +60,7 @@ class OpenRead:
     def schema(self) -> pa.Schema:
         """Columns the lake does not promise (an added one in old rows) are as nullable as the table says."""
         fields = [to_arrow_schema(self.table.schema).field(name).remove_metadata() for name in self.columns]
-        return pa.schema([*fields, *(SYSTEM_FIELDS if self.request.system_columns else ())])
+        return pa.schema([*fields, *(LAKE_FIELDS if self.request.system_columns else ())])
 
     @property
     def wanted(self) -> list[str]:

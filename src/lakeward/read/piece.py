@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsets import OffsetRange
+from lakeward.model.systemcolumns import LAKE_NAMES
 from lakeward.model.table import TableInfo
 from lakeward.model.versioned import pack, unpack
 from lakeward.protocol.codec import decode, encode
 from lakeward.read.arrow import OpenRead, append_bucket
 from lakeward.read.plugins import cached_hot, cached_lake
-from lakeward.read.request import SYSTEM_NAMES
 from lakeward.read.tail import TailFold, fold_tail, read_live, replacing, without_replaced, without_replaced_mixed
 from lakeward.spi.hot import HotPlugin, HotStore, KvSnapshot
 
@@ -121,7 +121,7 @@ def _lake_rows(
     keys = descriptor.primary_key if any(f.keys is not None for f in folds.values()) else ()
     partition = descriptor.partition_keys if piece.bucket is None and folds else ()
     reader = cached_lake(piece.lake_name, tuple(sorted(piece.lake_options.items()))).open_reader(piece.table).pinned()
-    scanned = list(dict.fromkeys((*wanted, *keys, *partition, *SYSTEM_NAMES)))
+    scanned = list(dict.fromkeys((*wanted, *keys, *partition, *LAKE_NAMES)))
     for _, batch in reader.scan_buckets(piece.snapshot_id, columns=scanned, filter=filter, buckets=[piece.bucket]):
         if piece.bucket is None:
             yield without_replaced_mixed(batch, folds.values(), piece.table)

@@ -10,17 +10,10 @@ import pyarrow as pa
 
 from lakeward.errors import InvalidRequest
 from lakeward.model.arrow import to_arrow_schema
-from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
+from lakeward.model.systemcolumns import LAKE_FIELDS
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.read.plan import AsOf, ReadMode, parse_as_of
 from lakeward.read.predicate import Filter
-
-SYSTEM_FIELDS = (
-    pa.field(BUCKET, pa.int32(), nullable=False),
-    pa.field(OFFSET, pa.int64(), nullable=False),
-    pa.field(TIMESTAMP, pa.timestamp("ms", tz="UTC"), nullable=False),
-)
-SYSTEM_NAMES = tuple(f.name for f in SYSTEM_FIELDS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,4 +76,4 @@ def check_columns(request: ReadRequest, table: TableInfo) -> None:
 
 def filter_schema(table: TableInfo) -> pa.Schema:
     """What a filter may name: the user's columns and the system's."""
-    return pa.schema([*to_arrow_schema(table.schema), *SYSTEM_FIELDS])
+    return pa.schema([*to_arrow_schema(table.schema), *LAKE_FIELDS])

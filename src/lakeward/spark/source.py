@@ -10,8 +10,9 @@ from pyspark.sql import datasource as ds
 
 from lakeward.errors import InvalidRequest
 from lakeward.model.schema import CHANGE_TYPE
+from lakeward.model.systemcolumns import LAKE_NAMES
 from lakeward.model.table import TableInfo
-from lakeward.read.request import SYSTEM_NAMES, ReadRequest, check_columns
+from lakeward.read.request import ReadRequest, check_columns
 from lakeward.read.spark.options import SourceOptions, parse_options
 from lakeward.read.spark.schema import table_schema
 from lakeward.read.spark.source_reader import FilteringSourceReader, UnionSourceReader, is_asked_for_filters
@@ -32,7 +33,7 @@ class LakewardDataSource(ds.DataSource):  # type: ignore[misc]
         table = self._table(parsed)
         columns = parsed.columns or table.schema.names
         check_columns(ReadRequest(path=table.path, columns=columns), table)
-        system = (*(SYSTEM_NAMES if parsed.system_columns else ()), *((CHANGE_TYPE,) if parsed.changelog else ()))
+        system = (*(LAKE_NAMES if parsed.system_columns else ()), *((CHANGE_TYPE,) if parsed.changelog else ()))
         return table_schema(table, columns, system)
 
     def reader(self, schema: Any) -> UnionSourceReader:

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from lakeward.config.secrets import looks_secret
 from lakeward.errors import UnsafeLake
 from lakeward.spi.lake import LakeStorage
-
-SECRET_WORDS = ("secret", "password", "token", "credential", "access-key", "account-key", "sas")
-"""An option whose key has one of these in it stays in its process: each brings its own."""
 
 
 class LakePlugin:
@@ -47,4 +45,5 @@ class LakePlugin:
 
 
 def without_secrets(options: Mapping[str, str]) -> dict[str, str]:
-    return {k: v for k, v in options.items() if not any(word in k.lower() for word in SECRET_WORDS)}
+    """A secret stays in its process: each brings its own."""
+    return {k: v for k, v in options.items() if not looks_secret(k)}

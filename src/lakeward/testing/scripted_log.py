@@ -14,16 +14,11 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.change import ChangeType
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.schema import CHANGE_TYPE, OFFSET, PREV_OFFSET, TIMESTAMP
+from lakeward.model.systemcolumns import log_fields
 from lakeward.model.table import TableInfo
 
 Row = dict[str, Any]
 FIRST_AT_MS = 1_700_000_000_000
-
-_SYSTEM = (
-    pa.field(OFFSET, pa.int64(), False),
-    pa.field(TIMESTAMP, pa.timestamp("ms", "UTC"), False),
-    pa.field(CHANGE_TYPE, pa.int8(), False),
-)
 
 
 @dataclass(frozen=True)
@@ -82,8 +77,7 @@ class ScriptedLog:
     def batch(self, bucket: Bucket, start: int, stop: int) -> pa.RecordBatch:
         """Records `[start, stop)` as a hot store gives them: the user's columns, then the system's."""
         records = [r for r in self._records.get(bucket, []) if start <= r.offset < stop]
-        extra = (*_SYSTEM, pa.field(PREV_OFFSET, pa.int64())) if self.table.is_pk else _SYSTEM
-        schema = pa.schema([*to_arrow_schema(self.table.schema), *extra])
+        schema = pa.schema([*to_arrow_schema(self.table.schema), *log_fields(is_pk=self.table.is_pk)])
         rows = [
             {
                 **r.row,

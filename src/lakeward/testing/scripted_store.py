@@ -12,6 +12,7 @@ from lakeward.errors import OffsetOutOfRange, SchemaChanged, TableNotFound
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.schema import OFFSET, SYSTEM_COLUMNS, TIMESTAMP, Column
+from lakeward.model.systemcolumns import SNAPSHOT_FIELDS
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.spi.hot import HotStore, KvSnapshot, LogBounds
 from lakeward.testing.scripted_log import FIRST_AT_MS, Row, ScriptedLog
@@ -97,9 +98,8 @@ class ScriptedHotStore(HotStore):
     ) -> Iterator[pa.RecordBatch]:
         live = self._stored(table.path).log.expected({snapshot.bucket: snapshot.log_offset})
         rows = [{**row, OFFSET: offset, TIMESTAMP: FIRST_AT_MS + offset} for _, offset, row in live]
-        system = [pa.field(OFFSET, pa.int64(), False), pa.field(TIMESTAMP, pa.timestamp("ms", "UTC"), False)]
         yield _project(
-            pa.RecordBatch.from_pylist(rows, schema=pa.schema([*to_arrow_schema(table.schema), *system])),
+            pa.RecordBatch.from_pylist(rows, schema=pa.schema([*to_arrow_schema(table.schema), *SNAPSHOT_FIELDS])),
             table,
             columns,
         )

@@ -17,7 +17,7 @@ URI = "http://server/iceberg"
 
 def test_a_plain_function_wants_nothing_and_gives_no_secret_away() -> None:
     plugin = find_lake_plugin("memory")
-    options = {"name": "n", "s3.secret-access-key": "s", "Token": "t"}
+    options = {"name": "n", "s3.secret-access-key": "s", "Token": "t", "header.X-Api-Key": "k"}
     assert not plugin.wants_catalog(options)
     assert plugin.server_options(options, Path("/nowhere")) == options
     assert plugin.peer_options(options, URI) == {"name": "n"}

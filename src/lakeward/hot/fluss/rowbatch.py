@@ -14,9 +14,8 @@ from lakeward.hot.logbatch.codec import decode_change_types, decode_records
 from lakeward.hot.logbatch.header import LogBatchHeader
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.change import ChangeType
-from lakeward.model.schema import CHANGE_TYPE, OFFSET, TIMESTAMP, Column, Schema
-
-UTC_MS = pa.timestamp("ms", tz="UTC")
+from lakeward.model.schema import Column, Schema
+from lakeward.model.systemcolumns import LOG_FIELDS, SNAPSHOT_FIELDS, TIMESTAMP_COLUMN_TYPE
 
 
 def log_schema(columns: Sequence[Column]) -> pa.Schema:
@@ -84,13 +83,7 @@ class BatchShaper:
         return self._finish(rows, pa.array(np.full(rows.num_rows, -1, np.int64)), -1, None)
 
     def _finish(self, rows: pa.RecordBatch, offsets: pa.Array, at_ms: int, kinds: pa.Array | None) -> pa.RecordBatch:
-        times = pa.array(np.full(rows.num_rows, at_ms, np.int64)).cast(UTC_MS)
+        times = pa.array(np.full(rows.num_rows, at_ms, np.int64)).cast(TIMESTAMP_COLUMN_TYPE)
         arrays = [*self.columns_of(rows), offsets, times, *([] if kinds is None else [kinds])]
-        system = [
-            pa.field(OFFSET, pa.int64(), False),
-            pa.field(TIMESTAMP, UTC_MS, False),
-            pa.field(CHANGE_TYPE, pa.int8(), False),
-        ]
-        return pa.RecordBatch.from_arrays(
-            arrays, schema=pa.schema([*self.fields, *system[: 2 if kinds is None else 3]])
-        )
+        system = SNAPSHOT_FIELDS if kinds is None else LOG_FIELDS
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([*self.fields, *system]))

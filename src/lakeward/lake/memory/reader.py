@@ -17,15 +17,10 @@ from lakeward.model.bucket import Bucket, partition_values
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.round import LakeBase
-from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
+from lakeward.model.schema import OFFSET
+from lakeward.model.systemcolumns import LAKE_FIELDS
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import OFFSETS_KEY, LakeDelete, LakeFile, LakeReader, LakeSnapshot, LakeTotals
-
-_SYSTEM = (
-    pa.field(BUCKET, pa.int32(), False),
-    pa.field(OFFSET, pa.int64(), False),
-    pa.field(TIMESTAMP, pa.timestamp("ms", "UTC"), False),
-)
 
 
 class MemoryLakeReader(LakeReader):
@@ -77,7 +72,7 @@ class MemoryLakeReader(LakeReader):
             snapshot = table.snapshot(snapshot_id)
             chosen = [f for f in data_files(table, snapshot) if wanted is None or f.bucket in wanted]
             tables = [live_rows(table, snapshot, f) for f in chosen]
-            schema = pa.schema([*to_arrow_schema(table.columns), *_SYSTEM])
+            schema = pa.schema([*to_arrow_schema(table.columns), *LAKE_FIELDS])
             names = list(columns) if columns is not None else [c.name for c in table.columns]
         return _project(tables, schema, names, filter)
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from lakeward.errors import SparkUnsupported
 from lakeward.model.bucket import Bucket
+from lakeward.model.systemcolumns import LAKE_NAMES
 from lakeward.read.arrow import OpenRead, ReadRequest, fold_tails, open_read
 from lakeward.read.opened import LakeOpener
 from lakeward.read.piece import plan_pieces
-from lakeward.read.request import SYSTEM_NAMES
 from lakeward.read.spark.condition import spark_condition
 from lakeward.read.spark.deadrows import DeadRows
 from lakeward.read.spark.lakefiles import DeletedOffsets, FileGroups, group_files
@@ -42,7 +42,7 @@ def read_frame(
         frame = _compose(spark, plugin, opened)
         if opened.predicate is not None:
             frame = frame.filter(spark_condition(opened.predicate, opened.table))
-        wanted = [*opened.columns, *(SYSTEM_NAMES if request.system_columns else ())]
+        wanted = [*opened.columns, *(LAKE_NAMES if request.system_columns else ())]
         return frame.select([f"`{name}`" for name in wanted]), opened
     except BaseException:
         opened.close()

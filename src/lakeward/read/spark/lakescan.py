@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 
 from lakeward.errors import LakeTampered, LakeUnavailable
 from lakeward.model.offsetset import Offsets
+from lakeward.model.systemcolumns import LAKE_NAMES
 from lakeward.model.table import TableInfo
-from lakeward.read.request import SYSTEM_NAMES
 from lakeward.read.spark.arrowframe import arrow_frame
 from lakeward.read.spark.deadrows import DeadRows, small
 from lakeward.read.spark.lakefiles import FileGroups, scope_keys
@@ -73,7 +73,7 @@ class LakeScan:
 
     def _narrow(self) -> tuple[str, ...]:
         key = self.table.descriptor.primary_key if self.keys_frame is not None else ()
-        return tuple(dict.fromkeys((*self.columns, *key, *SYSTEM_NAMES)))
+        return tuple(dict.fromkeys((*self.columns, *key, *LAKE_NAMES)))
 
     def _wide(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*self._narrow(), *self.table.descriptor.partition_keys)))
@@ -105,7 +105,7 @@ class LakeScan:
     def _shape(self, frame: Any, names: Sequence[str] = ()) -> Any:
         """The columns asked for plus the system columns, in the table's own types. `names`: those it has, where they
         are known: each call into the JVM counts here."""
-        wanted = table_schema(self.table, self.columns, SYSTEM_NAMES)
+        wanted = table_schema(self.table, self.columns, LAKE_NAMES)
         stored = parquet_schema(self.table, wanted.names, {})
         same = [stored[f.name].dataType == f.dataType for f in wanted.fields]
         if all(same) and list(names) == wanted.names:

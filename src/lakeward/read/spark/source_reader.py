@@ -14,11 +14,12 @@ from pyspark.sql import datasource as ds
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from lakeward.errors import InvalidRequest
+from lakeward.model.systemcolumns import LAKE_NAMES
 from lakeward.read.arrow import ReadRequest, conform, open_read
 from lakeward.read.piece import ReadPiece, plan_pieces, read_piece
 from lakeward.read.plugins import cached_hot
 from lakeward.read.predicate import Condition, parse_filter
-from lakeward.read.request import SYSTEM_NAMES, filter_schema
+from lakeward.read.request import filter_schema
 from lakeward.read.spark.condition import pushed_condition
 from lakeward.read.spark.options import SourceOptions
 from lakeward.read.spark.tailframe import arrow_schema
@@ -67,7 +68,7 @@ class UnionSourceReader(ds.DataSourceReader):  # type: ignore[misc]
 
     @property
     def _user_columns(self) -> tuple[str, ...]:
-        return tuple(c for c in self.columns if c not in SYSTEM_NAMES)
+        return tuple(c for c in self.columns if c not in LAKE_NAMES)
 
 
 class FilteringSourceReader(UnionSourceReader):

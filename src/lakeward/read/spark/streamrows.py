@@ -20,11 +20,11 @@ from lakeward.model.change import ChangeType
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.schema import BUCKET, CHANGE_TYPE, OFFSET, TIMESTAMP
+from lakeward.model.systemcolumns import LAKE_NAMES
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.read.arrow import append_bucket
 from lakeward.read.plugins import cached_lake
 from lakeward.read.prune import partition_facts
-from lakeward.read.request import SYSTEM_NAMES
 from lakeward.spi.hot import HotPlugin, HotStore, LogBounds
 from lakeward.spi.lake import LakeFile, LakeReader
 
@@ -114,7 +114,7 @@ class StreamRows:
                 snapshot=snapshot_id,
                 advice="the lake was switched off; start the query anew",
             )
-        for _, batch in self.lake.scan_buckets(snapshot_id, columns=[*columns, *SYSTEM_NAMES], buckets=[bucket]):
+        for _, batch in self.lake.scan_buckets(snapshot_id, columns=[*columns, *LAKE_NAMES], buckets=[bucket]):
             yield batch
 
     def _lake_range(
@@ -133,7 +133,7 @@ class StreamRows:
         for part in windows(files, wanted):
             inside = own & (pc.field(OFFSET) >= part.start) & (pc.field(OFFSET) < part.stop)
             scanned = lake.scan_buckets(
-                head.snapshot_id, columns=[*columns, *SYSTEM_NAMES], filter=inside, buckets=[bucket, None]
+                head.snapshot_id, columns=[*columns, *LAKE_NAMES], filter=inside, buckets=[bucket, None]
             )
             batches = [b for _, b in scanned if b.num_rows]
             if batches:

@@ -10,11 +10,12 @@ import pyarrow as pa
 
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.bucket import Bucket
+from lakeward.model.systemcolumns import LAKE_FIELDS, LAKE_NAMES
 from lakeward.model.table import TableInfo
 from lakeward.read.arrow import OpenRead, append_bucket, conform
 from lakeward.read.piece import ReadPiece, read_piece
 from lakeward.read.predicate import Predicate, parse_filter
-from lakeward.read.request import SYSTEM_FIELDS, SYSTEM_NAMES, filter_schema
+from lakeward.read.request import filter_schema
 from lakeward.read.spark.arrowframe import arrow_frame
 from lakeward.read.spark.schema import table_schema
 from lakeward.read.tail import TailFold, read_live
@@ -26,7 +27,7 @@ DRIVER_ROWS = 200_000
 
 def arrow_schema(table: TableInfo, columns: Sequence[str]) -> pa.Schema:
     """What Spark takes from Python: its own spelling of each type."""
-    fields = [*(to_arrow_schema(table.schema).field(name) for name in columns), *SYSTEM_FIELDS]
+    fields = [*(to_arrow_schema(table.schema).field(name) for name in columns), *LAKE_FIELDS]
     return pa.schema([pa.field(f.name, spark_arrow_type(f.type), f.nullable) for f in fields])
 
 
@@ -55,7 +56,7 @@ def driver_tail(spark: Any, opened: OpenRead, columns: Sequence[str], folds: Map
     schema = arrow_schema(opened.table, columns)
     batches = [conform(b, schema) for b in _tail_batches(opened, columns, folds)]
     table = pa.Table.from_batches(batches, schema=schema)
-    return arrow_frame(spark, table, table_schema(opened.table, columns, SYSTEM_NAMES))
+    return arrow_frame(spark, table, table_schema(opened.table, columns, LAKE_NAMES))
 
 
 def _tail_batches(
@@ -71,7 +72,7 @@ def _tail_batches(
 
 
 def empty_frame(spark: Any, table: TableInfo, columns: Sequence[str]) -> Any:
-    return spark.createDataFrame([], table_schema(table, columns, SYSTEM_NAMES))
+    return spark.createDataFrame([], table_schema(table, columns, LAKE_NAMES))
 
 
 def pieces_frame(
@@ -81,7 +82,7 @@ def pieces_frame(
     unfiltered.
     """
     schema = arrow_schema(table, columns)
-    spelled = table_schema(table, columns, SYSTEM_NAMES)
+    spelled = table_schema(table, columns, LAKE_NAMES)
     rows = [(piece.to_bytes(),) for piece in pieces]
     seed = spark.sparkContext.parallelize(rows, max(1, len(rows))).toDF("piece binary")
     names, conditions = tuple(columns), [list(group) for group in filter.any_of] if filter else []

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lakeward.hot.embedded.kv.rowcodec import TIME_TYPE
 from lakeward.hot.embedded.log.appended import Appended, WriterSequence
 from lakeward.hot.embedded.log.writers import WriterTable
 from lakeward.model.schema import CHANGE_TYPE, OFFSET, PREV_OFFSET, TIMESTAMP
+from lakeward.model.systemcolumns import TIMESTAMP_COLUMN_TYPE
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def _with_system_columns(rows: pa.RecordBatch, base: int, timestamp_ms: int, cha
     arrays = [
         *users.columns,
         pa.array(np.arange(base, base + count, dtype=np.int64)),
-        pa.array(np.full(count, timestamp_ms, np.int64)).cast(TIME_TYPE),
+        pa.array(np.full(count, timestamp_ms, np.int64)).cast(TIMESTAMP_COLUMN_TYPE),
         pa.array(np.frombuffer(change_types, np.int8)),
         prev,
     ]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lakeward.config.java import Java, use_java
+from lakeward.config.secrets import SENSITIVE_NAMES
 from lakeward.errors import SparkUnsupported, UnsafeLake
 from lakeward.tiering.job.classarchive import ClassArchive, find_archive
 from lakeward.tiering.task.preload import PRELOAD_ENV
@@ -25,7 +26,6 @@ FAST = (4, 2)
 """From here on a small job costs 50 ms, before it 250."""
 
 APP_NAME = "lakeward-tiering"
-REDACTED = "(?i)secret|password|token|credential|access[.-]?key|sas|authorization"
 _SHORT_MEMORY = {
     f"spark.{what}": "100"
     for what in ("ui.retainedJobs", "ui.retainedStages", "ui.retainedTasks", "sql.ui.retainedExecutions")
@@ -131,8 +131,8 @@ def session_conf(
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         **_SHORT_MEMORY,
-        "spark.redaction.regex": REDACTED,
-        "spark.redaction.string.regex": REDACTED,
+        "spark.redaction.regex": SENSITIVE_NAMES,
+        "spark.redaction.string.regex": SENSITIVE_NAMES,
     }
     if options.hot is not None and shares_python(options):
         conf["spark.python.daemon.module"] = "lakeward.tiering.daemon"

@@ -9,24 +9,19 @@ import pyarrow as pa
 
 from lakeward.errors import InvalidRequest
 from lakeward.model.arrow import to_arrow_field, to_arrow_type
-from lakeward.model.schema import CHANGE_TYPE, OFFSET, PREV_OFFSET, TIMESTAMP, Column
+from lakeward.model.schema import Column
+from lakeward.model.systemcolumns import SNAPSHOT_FIELDS, log_fields
 from lakeward.model.table import TableInfo
 from lakeward.protocol.flight import PutKind
-
-OFFSET_FIELD = pa.field(OFFSET, pa.int64(), nullable=False)
-TIMESTAMP_FIELD = pa.field(TIMESTAMP, pa.timestamp("ms", tz="UTC"), nullable=False)
-CHANGE_TYPE_FIELD = pa.field(CHANGE_TYPE, pa.int8(), nullable=False)
-PREV_OFFSET_FIELD = pa.field(PREV_OFFSET, pa.int64())
 
 
 def log_schema(table: TableInfo, columns: tuple[str, ...] | None) -> pa.Schema:
     """What a log read of these columns looks like."""
-    system = [OFFSET_FIELD, TIMESTAMP_FIELD, CHANGE_TYPE_FIELD, *([PREV_OFFSET_FIELD] if table.is_pk else [])]
-    return pa.schema([*map(to_arrow_field, _columns(table, columns)), *system])
+    return pa.schema([*map(to_arrow_field, _columns(table, columns)), *log_fields(is_pk=table.is_pk)])
 
 
 def snapshot_schema(table: TableInfo, columns: tuple[str, ...] | None) -> pa.Schema:
-    return pa.schema([*map(to_arrow_field, _columns(table, columns)), OFFSET_FIELD, TIMESTAMP_FIELD])
+    return pa.schema([*map(to_arrow_field, _columns(table, columns)), *SNAPSHOT_FIELDS])
 
 
 def row_schema(table: TableInfo, columns: tuple[str, ...] | None = None) -> pa.Schema:

@@ -28,7 +28,8 @@ from lakeward.hot.embedded.kv.rows import align_keys, align_rows, check_others_n
 from lakeward.hot.embedded.kv.structcodec import binary_of
 from lakeward.model.change import ChangeType
 from lakeward.model.offsetset import Offsets
-from lakeward.model.schema import PREV_OFFSET, Schema
+from lakeward.model.schema import Schema
+from lakeward.model.systemcolumns import PREV_OFFSET_FIELD
 
 Read = Callable[[list[bytes]], list[bytes | None]]
 
@@ -98,7 +99,7 @@ class PutBuilder:
         self.codec = codec
         self.keys = KeyCodec([codec.arrow.field(name) for name in primary_key])
         self._with_before_images = with_before_images
-        self.log_schema = codec.arrow.append(pa.field(PREV_OFFSET, pa.int64()))
+        self.log_schema = codec.arrow.append(PREV_OFFSET_FIELD)
 
     @property
     def schema(self) -> Schema:

@@ -18,10 +18,10 @@ from lakeward.errors import InvalidRequest
 from lakeward.hot.embedded.kv.structcodec import StructCodec, heads_of, make_binary, tails_of
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.offsetset import Offsets
-from lakeward.model.schema import OFFSET, TIMESTAMP, Schema
+from lakeward.model.schema import Schema
+from lakeward.model.systemcolumns import SNAPSHOT_FIELDS, TIMESTAMP_COLUMN_TYPE
 
 HEADER = np.dtype([("offset", "<i8"), ("time", "<i8"), ("schema", "<i2")])
-TIME_TYPE = pa.timestamp("ms", tz="UTC")
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ class RowCodec:
             )
         fields = list(self.arrow) if columns is None else [self.arrow.field(name) for name in columns]
         arrays = self.decode(rows, columns)
-        arrays += [pa.array(rows.offsets), pa.array(rows.times).cast(TIME_TYPE)]
-        fields += [pa.field(OFFSET, pa.int64(), False), pa.field(TIMESTAMP, TIME_TYPE, False)]
+        arrays += [pa.array(rows.offsets), pa.array(rows.times).cast(TIMESTAMP_COLUMN_TYPE)]
+        fields += SNAPSHOT_FIELDS
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
     def in_schema(self, rows: StoredRows) -> pa.BinaryArray:

@@ -14,19 +14,12 @@ from lakeward.hot.logbatch.codec import decode_change_types, decode_records
 from lakeward.hot.logbatch.header import LogBatchHeader
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.change import ChangeType
-from lakeward.model.schema import CHANGE_TYPE, OFFSET, PREV_OFFSET, TIMESTAMP, Schema
+from lakeward.model.schema import PREV_OFFSET, Schema
+from lakeward.model.systemcolumns import PREV_OFFSET_FIELD, TIMESTAMP_COLUMN_TYPE, log_fields
 
 READ_ROWS = 1 << 17
 """Of a stored batch in one piece: the system columns of a record take 32 bytes, so 4 MB. Batches from before rows were
 capped at a put may hold 10^8 of them in 16 MB."""
-
-TIMESTAMP_TYPE = pa.timestamp("ms", tz="UTC")
-PREV_OFFSET_FIELD = pa.field(PREV_OFFSET, pa.int64())
-SYSTEM_FIELDS = (
-    pa.field(OFFSET, pa.int64(), nullable=False),
-    pa.field(TIMESTAMP, TIMESTAMP_TYPE, nullable=False),
-    pa.field(CHANGE_TYPE, pa.int8(), nullable=False),
-)
 
 
 class RowShape:
@@ -77,8 +70,7 @@ class RowReader:
             )
         self._fields = [arrow.field(n) for n in names]
         self._ids = [planned.column(n).column_id for n in names]
-        last = [PREV_OFFSET_FIELD] if shape.is_pk else []
-        self.schema = pa.schema([*self._fields, *SYSTEM_FIELDS, *last])
+        self.schema = pa.schema([*self._fields, *log_fields(is_pk=shape.is_pk)])
 
     def shape(self, stored: StoredBatch, start: int, stop: int) -> Iterator[pa.RecordBatch]:
         """The records of a stored batch with offsets in `[start, stop)`, a huge one in slices. Raises `SchemaChanged`,
@@ -132,6 +124,6 @@ def _system_columns(header: LogBatchHeader, kinds: pa.Buffer | None, low: int, h
         kinds, low = pa.py_buffer(np.zeros(count, dtype=np.int8)), 0
     return [
         pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(offsets)]),
-        pa.Array.from_buffers(TIMESTAMP_TYPE, count, [None, pa.py_buffer(times)]),
+        pa.Array.from_buffers(TIMESTAMP_COLUMN_TYPE, count, [None, pa.py_buffer(times)]),
         pa.Array.from_buffers(pa.int8(), count, [None, kinds], offset=low),
     ]

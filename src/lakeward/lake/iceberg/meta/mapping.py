@@ -21,7 +21,6 @@ from lakeward.spi.flussoffsets import is_of_fluss
 
 LAKE_PREFIX = "iceberg."
 OTHER_PREFIX = "fluss."
-SYSTEM = (BUCKET, OFFSET, TIMESTAMP)
 DEFAULTS: Mapping[str, str] = {
     "format-version": "2",
     "write.format.default": "parquet",
