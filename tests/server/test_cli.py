@@ -19,7 +19,7 @@ import pytest
 from lakeward.cli import app
 from lakeward.cli.filerows import FileShape, Rejects
 from lakeward.cli.filewrite import FileWrite
-from lakeward.cli.journal import Journal
+from lakeward.cli.journal import WriteJournal
 from lakeward.cli.rowfiles import WriteFormat, read_file
 from lakeward.cli.writefiles import WriteFiles
 from lakeward.client import Client
@@ -228,7 +228,7 @@ def test_a_chunk_that_was_stored_unheard_is_not_stored_twice(call: Calls, server
     file.write_text("".join(f'{{"id": {i}}}\n' for i in range(30_000)))
     with server.connect() as client:
         table = client.table("cli.unheard")
-        journal = Journal.begin(str(table.info.table_id), str(file), str(PutKind.APPEND))
+        journal = WriteJournal.begin(str(table.info.table_id), str(file), str(PutKind.APPEND))
         chunks = list(read_file(str(file), WriteFormat.JSON, table.info.schema))
         FileWrite(table, PutKind.APPEND, journal).run(chunks[:2], Rejects(), lambda _rows: None)
         assert journal.path is not None
@@ -239,7 +239,7 @@ def test_a_chunk_that_was_stored_unheard_is_not_stored_twice(call: Calls, server
         "n": 30_000,
         "ids": 30_000,
     }
-    Journal.begin(str(table.info.table_id), str(file), str(PutKind.APPEND)).add("other rows")
+    WriteJournal.begin(str(table.info.table_id), str(file), str(PutKind.APPEND)).add("other rows")
     call("write", "cli.unheard", str(file), "--resume")
     assert (call.code, "are not those that the stopped write stored" in call.err) == (2, True)
 
@@ -334,3 +334,23 @@ with connect({server.url!r}) as client:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.startswith("InvalidRequest a read of cli.extra: the package pyiceberg is not installed"), done
     assert "lakeward[iceberg]" in done.stdout
+
+
+def test_a_round_that_is_asked_for_reaches_an_idle_job_at_once(tmp_path: Path) -> None:
+    """Beats are a minute apart: whoever waits for one runs into the limit."""
+    made = Server(tmp_path, {"coordinator.heartbeat.interval": "60 s"})
+    job = Job(made, "idle", spark=False, settings={"LAKEWARD_TIERING__HEARTBEAT__INTERVAL": "60 s"})
+    try:
+        with made.connect() as client:
+            wait_until(
+                lambda: any(j["live"] for j in client.server.ask("GET", JOBS)["jobs"]),
+                limit_s=60,
+                what="the job",
+                state=job.text,
+            )
+            table = client.create_table("db.soon", "id int", freshness="1 h")
+            table.append({"id": 1})
+            assert client.tier_now("db.soon", limit_s=40).rounds == 1
+    finally:
+        job.kill()
+        made.kill()

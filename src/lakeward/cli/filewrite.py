@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeward.cli.filerows import FileRows, Place, Rejects
-from lakeward.cli.journal import Journal
+from lakeward.cli.journal import WriteJournal
 from lakeward.client.routing import Router
 from lakeward.client.sender import Outgoing, PutSender
 from lakeward.errors import InvalidRequest, InvalidRows, OutOfSequence
@@ -38,7 +38,7 @@ class _Piece:
 class FileWrite:
     """`stored`: rows of the file that the server has for sure; `last`: the place of the last of them."""
 
-    def __init__(self, table: Table, kind: PutKind, journal: Journal, *, replace: bool = False) -> None:
+    def __init__(self, table: Table, kind: PutKind, journal: WriteJournal, *, replace: bool = False) -> None:
         self.table, self.kind, self.journal, self.replace = table, kind, journal, replace
         self.stored = 0
         self.before = 0

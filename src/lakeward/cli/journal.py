@@ -22,7 +22,7 @@ def state_folder() -> Path:
 
 
 @dataclass
-class Journal:
+class WriteJournal:
     """`path` None: nothing is kept (standard input cannot be read again)."""
 
     path: Path | None
@@ -30,7 +30,7 @@ class Journal:
     digests: list[str] = field(default_factory=list)
 
     @classmethod
-    def begin(cls, table_id: str, file: str, kind: str) -> Journal:
+    def begin(cls, table_id: str, file: str, kind: str) -> WriteJournal:
         """A new write of the file; what an older one left is forgotten."""
         writer = secrets.randbits(63)
         if file == "-":
@@ -41,7 +41,7 @@ class Journal:
         return cls(path, writer)
 
     @classmethod
-    def resume(cls, table_id: str, file: str, kind: str) -> Journal:
+    def resume(cls, table_id: str, file: str, kind: str) -> WriteJournal:
         """Raises `InvalidRequest` when there is nothing to go on from."""
         path = _path(table_id, file, kind)
         if file == "-" or not path.is_file():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.cli.filerows import FileRows, FileShape, Rejects
 from lakeward.cli.filewrite import FileWrite
-from lakeward.cli.journal import Journal
+from lakeward.cli.journal import WriteJournal
 from lakeward.cli.output import note
 from lakeward.cli.rowfiles import WriteFormat, find_files, format_of, read_file
 from lakeward.errors import InvalidRequest, LakewardError
@@ -50,7 +50,7 @@ class WriteFiles:
             )
         if atomic:
             for file in files:
-                FileWrite(self.table, self.kind, Journal(None, 0), replace=self.replace).check(self._read(file))
+                FileWrite(self.table, self.kind, WriteJournal(None, 0), replace=self.replace).check(self._read(file))
         with _progress(len(files)) as advance:
             for file in files:
                 self._write(file, advance, resume=resume)
@@ -62,16 +62,16 @@ class WriteFiles:
         while not stopped.is_set():
             for file in find_files(folders):
                 size = Path(file).stat().st_size
-                if sizes.get(file) == size and not Journal.is_done(name, file, str(self.kind)):
+                if sizes.get(file) == size and not WriteJournal.is_done(name, file, str(self.kind)):
                     before = self.rows
-                    self._write(file, lambda _rows: None, resume=Journal.is_kept(name, file, str(self.kind)))
-                    Journal.mark_done(name, file, str(self.kind))
+                    self._write(file, lambda _rows: None, resume=WriteJournal.is_kept(name, file, str(self.kind)))
+                    WriteJournal.mark_done(name, file, str(self.kind))
                     note(f"{file}: {self.rows - before:,} rows written to {self.table.path}")
                 sizes[file] = size
             stopped.wait(LOOK_S)
 
     def _write(self, file: str, advance: Callable[[int], None], *, resume: bool) -> None:
-        begin = Journal.resume if resume else Journal.begin
+        begin = WriteJournal.resume if resume else WriteJournal.begin
         journal = begin(str(self.table.info.table_id), file, str(self.kind))
         job = FileWrite(self.table, self.kind, journal, replace=self.replace)
         try:

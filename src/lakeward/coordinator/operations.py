@@ -34,6 +34,8 @@ class Asked:
 class Operations:
     def __init__(self, board: Board) -> None:
         self._board = board
+        self.asks = 0
+        """Rounds that were asked for so far: who holds an idle job's answer back sees it grow."""
 
     def pause(self, path: TablePath, name: SideName | None = None) -> None:
         """A round in work is told to stop at its next beat and may not commit any more. Safe to repeat."""
@@ -93,6 +95,7 @@ class Operations:
                 if side.state is _S.FAILED:
                     self._board.retry_after(side, side.tier, 0)
                     self._board.touch(side)
+                self.asks += 1
             return asked
 
     def check_asked(self, asked: Asked) -> TierNowAnswer | None:

@@ -91,6 +91,10 @@ class HeartbeatRequest:
     kinds: tuple[WorkKind, ...] = (TIER,)
     """What this job can do: a job of an older version is handed nothing but rounds."""
 
+    wait_ms: int = 0
+    """The job is idle: an answer without work may be held back so long, until a round is asked for. A server that did
+    says that the next beat is due at once; one of an older version answers now."""
+
     def __post_init__(self) -> None:
         for name in ("slots", "room"):
             if not 0 <= getattr(self, name) <= MOST_SLOTS:

@@ -185,6 +185,7 @@ class Enumerator:
                 leaving=leaving,
                 metrics_url=me.metrics_url,
                 kinds=me.kinds,
+                wait_ms=0 if works or self._finished or self._failed or not room else int(1000 * self.interval_s),
             )
 
     def _take(self, handed: HandedOut) -> None:
