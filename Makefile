@@ -12,6 +12,8 @@ RUN := $(VENV)/.installed-run
 WORKERS ?= 2
 NAME ?=
 ARGS ?=
+# Tests and demo start many processes: without stored bytecode each of them would compile a thousand modules first.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test unit check lint types imports generated wheel bench soak docs generate clean lock fluss-up fluss-down
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -30,6 +31,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Tests start some two hundred processes: a server compiles its imports for 2.5 s of CPU where none is stored.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     settings.load_profile("soak" if config.getoption("--soak") else "default")
 
 

@@ -68,9 +68,9 @@ def test_a_round_completes_by_task_retry_alone(
     asking = threading.Thread(target=lambda: tier_now(client, table))
     try:
         asking.start()
-        pause.wait_reached(90)
+        pause.wait_reached(120)
         victims = cluster.executors if victim == "executor" else cluster.python_workers
-        wait_until(lambda: len(victims()) >= 2, limit_s=60, what=victim, state=job.text)
+        wait_until(lambda: len(victims()) >= 2, limit_s=120, what=victim, state=job.text)
         victims()[0].kill()
         pause.release()
         asking.join()

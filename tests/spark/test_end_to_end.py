@@ -123,7 +123,10 @@ def test_first_round_from_a_kv_snapshot_while_writes_go_on(client: Client, job: 
     writer = threading.Thread(target=write)
     writer.start()
     wait_until(
-        lambda: len(lake_snapshots(client, table)) >= 2, limit_s=60, what="two rounds beside the writer", state=job.text
+        lambda: len(lake_snapshots(client, table)) >= 2,
+        limit_s=120,
+        what="two rounds beside the writer",
+        state=job.text,
     )
     stop.set()
     writer.join()
@@ -164,7 +167,7 @@ def test_one_tables_trouble_is_its_own(client: Client, job: Job) -> None:
     broken.append(rows(0, 5))
     fine.append(rows(0, 5))
     wait_tiered(client, fine, state=job.text)
-    wait_until(lambda: status(client, broken.path)["failures"] > 0, limit_s=30, what="the failure", state=job.text)
+    wait_until(lambda: status(client, broken.path)["failures"] > 0, limit_s=120, what="the failure", state=job.text)
     assert "no longer in the catalog" in status(client, broken.path)["reason"]
     assert check_exactly_once(client, fine) == 5
 
@@ -178,7 +181,7 @@ def test_a_one_row_table_does_not_wait_for_a_big_one(count: int, client: Client,
     small = client.create_table(f"e2e.single{count}", "id BIGINT, name STRING", freshness="1 h")
     asking = threading.Thread(target=lambda: tier_now(client, big))
     asking.start()
-    wait_until(lambda: status(client, big.path)["state"] == "tiering", limit_s=30, what="the big round")
+    wait_until(lambda: status(client, big.path)["state"] == "tiering", limit_s=120, what="the big round")
     small.append(rows(0, 1))
     tier_now(client, small)
     asking.join()

@@ -56,7 +56,7 @@ def test_a_column_added_in_the_middle_of_a_round(point: str, server: Server, cli
     table.append(some_rows(0, 10))
     job, pause = paused_job(server, tmp_path, point, name)
     try:
-        pause.wait_reached(60)
+        pause.wait_reached(120)
         table = client.alter_table(table.path, add_columns="extra INT")
         table.append([{"id": 10, "name": "x", "extra": 7}])
         pause.release()
@@ -71,7 +71,7 @@ def test_sigterm_ends_running_rounds_and_gives_the_leases_back(server: Server, c
     table.append(some_rows(0, 10))
     job, pause = paused_job(server, tmp_path, "round.before-write", "leaving")
     try:
-        pause.wait_reached(60)
+        pause.wait_reached(120)
         job.child.terminate()
         pause.release()
         assert job.wait(60) == 0, job.text()[-2000:]
@@ -133,7 +133,7 @@ def make_bucket(endpoint: str, keys: dict[str, str]) -> None:
         store.create_dir("lake")
         return True
 
-    wait_until(made, limit_s=30, what="the S3 server", tolerate=(OSError,))
+    wait_until(made, limit_s=120, what="the S3 server", tolerate=(OSError,))
 
 
 def test_a_warehouse_on_s3(s3: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

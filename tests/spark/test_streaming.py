@@ -50,7 +50,7 @@ def test_a_stream_reads_lake_then_log_once_through_restarts(
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination(120)
+        query.awaitTermination(240)
         assert query.exception() is None
 
     run()
@@ -82,7 +82,7 @@ def test_a_pk_stream_gives_the_snapshot_then_the_changelog(
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination(120)
+    query.awaitTermination(240)
     assert query.exception() is None
     got = spark.read.parquet(str(tmp_path / "out")).select("__change_type", "id", "v").collect()
     want = [("+I", i, "old") for i in range(5)] + [("-U", 0, "old"), ("+U", 0, "new"), ("-D", 4, "old")]
@@ -105,7 +105,7 @@ def test_a_streaming_write_that_is_run_again_adds_nothing(
             .trigger(availableNow=True)
             .start("db.once")
         )
-        query.awaitTermination(120)
+        query.awaitTermination(240)
         assert query.exception() is None
 
     run()

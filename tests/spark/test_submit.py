@@ -63,6 +63,6 @@ def test_a_round_under_spark_submit(victim: str, submitted: Process, client: Cli
     else:
         submitted.send(signal.SIGTERM)
         submitted.wait(60)
-    wait_until(lambda: not driver.is_running(), limit_s=60, what="the driver's end", state=submitted.text)
+    wait_until(lambda: not driver.is_running(), limit_s=120, what="the driver's end", state=submitted.text)
     live = {j["name"] for j in client.server.ask("GET", routes.JOBS)["jobs"] if j["live"]}
     assert "submitted" not in live, "it gave its leases back"

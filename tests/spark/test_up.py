@@ -65,7 +65,7 @@ def test_up_serves_tiers_revives_and_ends(up: subprocess.Popen[str]) -> None:
             table.upsert([{"id": 1, "state": "paid"}])
             return True
 
-        wait_until(write, limit_s=60, what="the server to be back", tolerate=(LakewardError,))
+        wait_until(write, limit_s=120, what="the server to be back", tolerate=(LakewardError,))
         tier_now(client, table)
         rows = client.read("shop.orders", mode="lake").to_table().to_pylist()
         assert sorted(r["state"] for r in rows) == ["new", "paid"]
@@ -73,4 +73,4 @@ def test_up_serves_tiers_revives_and_ends(up: subprocess.Popen[str]) -> None:
     assert {c.cmdline()[3] for c in psutil.Process(up.pid).children()} == {"server", "tier"}
     up.send_signal(signal.SIGTERM)
     assert up.wait(60) == 0
-    assert not psutil.wait_procs(children, timeout=20)[1]
+    assert not psutil.wait_procs(children, timeout=60)[1]
