@@ -32,7 +32,7 @@ from lakeward.testing.clock import ManualClock
 from lakeward.testing.faults import Fault, FaultAction, Faults
 from lakeward.testing.iceberg.flink import FlinkJob
 from lakeward.testing.iceberg.folder import folder_options
-from lakeward.testing.iceberg.foreign import ForeignEngine
+from lakeward.testing.iceberg.foreign import IcebergForeignEngine
 from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.testing.waiting import wait_until
 from lakeward.tiering.job.dispatch import DirectDispatcher
@@ -328,8 +328,8 @@ class Stage:
         self.world.coordinator.tick()
 
     @property
-    def foreign(self) -> ForeignEngine:
-        return ForeignEngine(self.lake.connection.catalog, TablePath.parse(TABLE))
+    def foreign(self) -> IcebergForeignEngine:
+        return IcebergForeignEngine(self.lake.connection.catalog, TablePath.parse(TABLE))
 
     def roll_back(self, number: int) -> None:
         """Main back to the n-th snapshot."""

@@ -42,7 +42,7 @@ from lakeward.spi.intents import IntentStore
 from lakeward.spi.lake import ROUND_KEY, TABLE_ID_KEY, TAG, CommitProperties, Committable, LakeSnapshot, Precondition
 from lakeward.testing.inprocess import InProcessLakeward, LocalCoordinator, LocalPlugin
 from lakeward.tiering.round.control import RoundControl
-from lakeward.tiering.round.prefix import Kept
+from lakeward.tiering.round.prefix import KeptPrefix
 from lakeward.tiering.round.round import Round
 from lakeward.tiering.task import write
 from lakeward.tiering.task.logread import LogReader, next_offset
@@ -355,7 +355,7 @@ class WeakRound(Round):
         self.seen |= found
         return found
 
-    def _write(self, ground: Any, order: Any, committer: Any) -> Kept:
+    def _write(self, ground: Any, order: Any, committer: Any) -> KeptPrefix:
         super()._write(ground, order, committer)
         done = tuple(o for s, o in sorted(self.seen.items(), key=lambda i: i[0].start) if o.is_ok)
-        return Kept(outcomes=done, offsets={o.split.bucket: o.stop for o in done}, is_whole=False)
+        return KeptPrefix(outcomes=done, offsets={o.split.bucket: o.stop for o in done}, is_whole=False)

@@ -14,7 +14,7 @@ from lakeward.model.table import TableInfo
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
 from lakeward.testing.iceberg.folder import folder_lake, folder_options
-from lakeward.testing.iceberg.foreign import ForeignEngine
+from lakeward.testing.iceberg.foreign import IcebergForeignEngine
 from lakeward.testing.iceberg.s3 import REGION, S3Store, s3_store
 from lakeward.testing.iceberg.server import serving
 from lakeward.testing.lakes import LakeContract
@@ -54,9 +54,9 @@ class TestSqlCatalog(IcebergContract):
             yield lake
 
 
-def foreign(lake: LakeStorage, table: TableInfo) -> ForeignEngine:
+def foreign(lake: LakeStorage, table: TableInfo) -> IcebergForeignEngine:
     assert isinstance(lake, IcebergLakeStorage)
-    return ForeignEngine(lake.connection.catalog, table.path)
+    return IcebergForeignEngine(lake.connection.catalog, table.path)
 
 
 def close(lake: LakeStorage) -> None:

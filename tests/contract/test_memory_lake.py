@@ -13,7 +13,7 @@ from lakeward.model.table import TableInfo
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
 from lakeward.testing.lakes import LakeContract
-from lakeward.testing.memoryforeign import ForeignEngine
+from lakeward.testing.memoryforeign import MemoryForeignEngine
 
 
 class TestMemoryLake(LakeContract):
@@ -44,6 +44,6 @@ class TestMemoryLakeThatMergesByKey(TestMemoryLake):
         forget_lake(request.node.nodeid)
 
 
-def foreign(lake: LakeStorage, table: TableInfo) -> ForeignEngine:
+def foreign(lake: LakeStorage, table: TableInfo) -> MemoryForeignEngine:
     assert isinstance(lake, MemoryLakeStorage)
-    return ForeignEngine(lake.lake, table.path)
+    return MemoryForeignEngine(lake.lake, table.path)

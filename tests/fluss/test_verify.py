@@ -16,7 +16,7 @@ from pyiceberg.manifest import DataFileContent
 from lakeward.model.bucket import Bucket
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFinished
-from lakeward.testing.iceberg.foreign import ForeignEngine
+from lakeward.testing.iceberg.foreign import IcebergForeignEngine
 from lakeward.testing.waiting import wait_until
 from tests.fluss.ondemand import OnDemand
 from tests.fluss.steps import DATABASE, EVENTS, Append, Delete, MakeTable, Upsert
@@ -50,8 +50,8 @@ def kinds(certificate: dict[str, Any]) -> set[str]:
     return {f["kind"] for f in [*certificate["findings"], *(f for b in certificate["buckets"] for f in b["findings"])]}
 
 
-def engine(world: FlussWorld, name: str) -> ForeignEngine:
-    return ForeignEngine(world.lake(name).connection.catalog, TablePath(DATABASE, name))
+def engine(world: FlussWorld, name: str) -> IcebergForeignEngine:
+    return IcebergForeignEngine(world.lake(name).connection.catalog, TablePath(DATABASE, name))
 
 
 def users(start: int, stop: int, step: int, words: str) -> Upsert:

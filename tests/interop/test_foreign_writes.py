@@ -18,7 +18,7 @@ from lakeward.model.offsetset import OffsetSet
 from lakeward.spi.lake import ROWS_KEY, TAG
 from lakeward.testing.iceberg.engines import read_datafusion, read_duckdb
 from lakeward.testing.iceberg.flink import FlinkJob
-from lakeward.testing.iceberg.foreign import ForeignEngine
+from lakeward.testing.iceberg.foreign import IcebergForeignEngine
 from lakeward.testing.lakes import LakeRound, lake_rows
 from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
 from lakeward.testing.lakes.upserts import change_randomly
@@ -28,8 +28,8 @@ FAR = 10**12
 """An offset that no log of ours reaches: a foreign row's."""
 
 
-def engine(lake: IcebergLakeStorage, log: ScriptedLog) -> ForeignEngine:
-    return ForeignEngine(lake.connection.catalog, log.table.path)
+def engine(lake: IcebergLakeStorage, log: ScriptedLog) -> IcebergForeignEngine:
+    return IcebergForeignEngine(lake.connection.catalog, log.table.path)
 
 
 def pk_log(lake: IcebergLakeStorage) -> ScriptedLog:
@@ -47,15 +47,25 @@ def system_rows(lake: IcebergLakeStorage, log: ScriptedLog, rows: list[dict[str,
 @pytest.mark.parametrize(
     "writes",
     [
-        [ForeignEngine.rewrite],
-        [ForeignEngine.rewrite, ForeignEngine.expire],
-        [ForeignEngine.touch, ForeignEngine.rewrite, ForeignEngine.touch, ForeignEngine.expire],
-        [ForeignEngine.expire, ForeignEngine.rewrite, ForeignEngine.rewrite, ForeignEngine.expire],
+        [IcebergForeignEngine.rewrite],
+        [IcebergForeignEngine.rewrite, IcebergForeignEngine.expire],
+        [
+            IcebergForeignEngine.touch,
+            IcebergForeignEngine.rewrite,
+            IcebergForeignEngine.touch,
+            IcebergForeignEngine.expire,
+        ],
+        [
+            IcebergForeignEngine.expire,
+            IcebergForeignEngine.rewrite,
+            IcebergForeignEngine.rewrite,
+            IcebergForeignEngine.expire,
+        ],
     ],
     ids=["rewrite", "rewrite, expire", "a cut chain", "twice"],
 )
 def test_rounds_go_on_after_others_rewrote_and_expired(
-    lake: IcebergLakeStorage, writes: list[Callable[[ForeignEngine], None]]
+    lake: IcebergLakeStorage, writes: list[Callable[[IcebergForeignEngine], None]]
 ) -> None:
     log, chance = pk_log(lake), random.Random(2)
     for _ in range(3):

@@ -32,7 +32,7 @@ from lakeward.testing import Faults, ManualClock
 from lakeward.testing.intents import MemoryIntents
 from lakeward.testing.lakes import LakeRound, lake_rows
 from lakeward.testing.lakes.removal import intent_of
-from lakeward.testing.memoryforeign import ForeignEngine
+from lakeward.testing.memoryforeign import MemoryForeignEngine
 from lakeward.testing.scripted_log import ScriptedLog
 
 BUCKETS = (Bucket("", 0), Bucket("", 1))
@@ -66,7 +66,7 @@ class World:
         self.log = ScriptedLog(table)
         self.reader = self.lake.open_reader(table)
         self.upkeep = self.lake.open_maintenance(table)
-        self.foreign = ForeignEngine(self.lake.lake, table.path)
+        self.foreign = MemoryForeignEngine(self.lake.lake, table.path)
         self.intents = MemoryIntents()
         self.jobs: dict[int, Job] = {}
         self.lease: RoundId | None = None

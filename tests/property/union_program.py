@@ -17,9 +17,9 @@ from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.faults import Faults
-from lakeward.testing.iceberg.foreign import ForeignEngine as IcebergEngine
+from lakeward.testing.iceberg.foreign import IcebergForeignEngine
 from lakeward.testing.inprocess import InProcessLakeward
-from lakeward.testing.memoryforeign import ForeignEngine as MemoryEngine
+from lakeward.testing.memoryforeign import MemoryForeignEngine
 from lakeward.tiering.round.control import RoundControl
 
 PK, LOG = "db.state", "db.events"
@@ -171,6 +171,6 @@ class Program:
         if reader.load_snapshot() is None:
             return
         if isinstance(lake, MemoryLakeStorage):
-            getattr(MemoryEngine(lake.lake, name), in_memory)()
+            getattr(MemoryForeignEngine(lake.lake, name), in_memory)()
         elif isinstance(lake, IcebergLakeStorage):
-            getattr(IcebergEngine(lake.connection.catalog, name), in_iceberg)()
+            getattr(IcebergForeignEngine(lake.connection.catalog, name), in_iceberg)()

@@ -13,7 +13,7 @@ import pytest
 
 from lakeward.client import Client
 from lakeward.spi.registry import load_lake
-from lakeward.testing.iceberg.foreign import ForeignEngine
+from lakeward.testing.iceberg.foreign import IcebergForeignEngine
 from tests.spark.processes import Job, Server, tier_now
 
 pytestmark = [
@@ -180,7 +180,7 @@ def test_a_pk_stream_begins_again_on_the_snapshot_it_was_pinned_to_or_says_that_
     assert sorted(sink.rows) == sorted(want), "the changes after the first snapshot come as changes"
     lake, options = client.plugin.lake_options(table.info)
     connection: Any = getattr(load_lake(lake, options), "connection")  # noqa: B009 - a lake of Iceberg's
-    ForeignEngine(connection.catalog, table.info.path).expire()
+    IcebergForeignEngine(connection.catalog, table.info.path).expire()
     sink.rows.clear()
     said = run(source, sink, tmp_path / "lost")
     assert "SnapshotGone" in said

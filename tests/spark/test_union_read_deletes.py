@@ -22,7 +22,7 @@ from lakeward.read.arrow import request_of
 from lakeward.read.spark.batch import read_frame
 from lakeward.read.spark.deadrows import DeadRows
 from lakeward.spi.lake import LakeFile
-from lakeward.testing.iceberg.foreign import ForeignEngine
+from lakeward.testing.iceberg.foreign import IcebergForeignEngine
 from lakeward.testing.iceberg.merge_on_read import MergeOnReadEngine
 from lakeward.testing.inprocess import InProcessLakeward
 from tests.interop.test_java import JavaIceberg, environment
@@ -139,7 +139,7 @@ def test_deletion_vectors_and_keys_on_the_same_file(spark: Any, world: World) ->
 def test_a_row_that_another_engine_wrote_anew_under_its_offset_lives_once(spark: Any, world: World) -> None:
     """An UPDATE elsewhere: a vector takes the old row out, a new file has it with the same `__offset`."""
     (b,) = world.files("b")
-    foreign = ForeignEngine(world.catalog(), TablePath.parse(PATH))
+    foreign = IcebergForeignEngine(world.catalog(), TablePath.parse(PATH))
     rows = foreign.load().scan().to_arrow()
     changed = rows.filter(pa.compute.and_(pa.compute.equal(rows["p"], "b"), pa.compute.equal(rows["id"], 5)))
     world.engine().delete_rows({b.path: [5]})

@@ -17,7 +17,7 @@ from pyiceberg.catalog import load_catalog
 
 from lakeward.client import Client
 from lakeward.protocol.codec import encode
-from lakeward.testing.iceberg.foreign import ForeignEngine
+from lakeward.testing.iceberg.foreign import IcebergForeignEngine
 from lakeward.verify import verify_table
 from lakeward.verify.spark import spark_runner
 from tests.spark.processes import Job, Server, wait_tiered
@@ -55,7 +55,7 @@ def test_spark_tasks_give_the_same_certificate(client: Client, spark: Any) -> No
 def test_the_command_on_spark_names_a_row_that_another_engine_deleted(client: Client) -> None:
     path = client.table("v.log").info.path
     catalog = load_catalog("lake", type="rest", uri=f"{client.url}/iceberg")
-    ForeignEngine(catalog, path).delete("id = 11")
+    IcebergForeignEngine(catalog, path).delete("id = 11")
     here = verify_table(client.plugin, path, deep=True)
     command = [sys.executable, "-m", "lakeward.cli", "verify", "v.log", "--deep", "--spark", "local[2]", "--json"]
     done = subprocess.run([*command, "--server", client.url], capture_output=True, text=True, timeout=240)

@@ -16,7 +16,7 @@ E = TypeVar("E", bound=StrEnum)
 
 
 @dataclass(frozen=True)
-class Kind(Generic[T]):
+class OptionKind(Generic[T]):
     """`parse` raises `ValueError` with the reason; `allowed` says in words what may be written."""
 
     name: str
@@ -56,7 +56,7 @@ _SIZE_WORDS: dict[str, str] = {
 _QUANTITY = re.compile(r"([0-9]{1,18})\s*([A-Za-zµ]*)")
 
 
-def duration(*, minimum: timedelta = timedelta(0), maximum: timedelta | None = None) -> Kind[timedelta]:
+def duration(*, minimum: timedelta = timedelta(0), maximum: timedelta | None = None) -> OptionKind[timedelta]:
     """A length of time with its unit: `30 s`, `3min`, `500ms`. Zero needs no unit."""
 
     def parse(text: str) -> timedelta:
@@ -68,7 +68,7 @@ def duration(*, minimum: timedelta = timedelta(0), maximum: timedelta | None = N
         _check_bounds(value, minimum, maximum, render_duration)
         return value
 
-    return Kind(
+    return OptionKind(
         "duration",
         _bounds("a number and d, h, min, s, ms or us", minimum, maximum, render_duration),
         parse,
@@ -76,7 +76,7 @@ def duration(*, minimum: timedelta = timedelta(0), maximum: timedelta | None = N
     )
 
 
-def size(*, minimum: int = 0, maximum: int | None = None) -> Kind[int]:
+def size(*, minimum: int = 0, maximum: int | None = None) -> OptionKind[int]:
     """A number of bytes with its unit: `64mb`, `64 MiB`. Zero needs no unit."""
 
     def parse(text: str) -> int:
@@ -85,7 +85,7 @@ def size(*, minimum: int = 0, maximum: int | None = None) -> Kind[int]:
         _check_bounds(value, minimum, maximum, render_size)
         return value
 
-    return Kind(
+    return OptionKind(
         "size",
         _bounds("a number and b, kb, mb, gb or tb (powers of 1024)", minimum, maximum, render_size),
         parse,
@@ -93,7 +93,7 @@ def size(*, minimum: int = 0, maximum: int | None = None) -> Kind[int]:
     )
 
 
-def integer(*, minimum: int | None = None, maximum: int | None = None) -> Kind[int]:
+def integer(*, minimum: int | None = None, maximum: int | None = None) -> OptionKind[int]:
     def parse(text: str) -> int:
         if not re.fullmatch(r"-?[0-9]{1,18}", text.strip()):
             raise ValueError("it is no whole number")
@@ -101,10 +101,10 @@ def integer(*, minimum: int | None = None, maximum: int | None = None) -> Kind[i
         _check_bounds(value, minimum, maximum, str)
         return value
 
-    return Kind("integer", _bounds("a whole number", minimum, maximum, str), parse, str)
+    return OptionKind("integer", _bounds("a whole number", minimum, maximum, str), parse, str)
 
 
-def ratio(*, minimum: float = 0.0, maximum: float = 1.0) -> Kind[float]:
+def ratio(*, minimum: float = 0.0, maximum: float = 1.0) -> OptionKind[float]:
     def parse(text: str) -> float:
         if not re.fullmatch(r"[0-9]+(\.[0-9]+)?(e-?[0-9]+)?", text.strip()):
             raise ValueError("it is no number")
@@ -112,10 +112,10 @@ def ratio(*, minimum: float = 0.0, maximum: float = 1.0) -> Kind[float]:
         _check_bounds(value, minimum, maximum, repr)
         return value
 
-    return Kind("number", _bounds("a number", minimum, maximum, repr), parse, repr)
+    return OptionKind("number", _bounds("a number", minimum, maximum, repr), parse, repr)
 
 
-def boolean() -> Kind[bool]:
+def boolean() -> OptionKind[bool]:
     words = {"true": True, "false": False}
 
     def parse(text: str) -> bool:
@@ -124,18 +124,18 @@ def boolean() -> Kind[bool]:
         except KeyError:
             raise ValueError("it is neither true nor false") from None
 
-    return Kind("boolean", "true or false", parse, lambda value: "true" if value else "false")
+    return OptionKind("boolean", "true or false", parse, lambda value: "true" if value else "false")
 
 
-def text() -> Kind[str]:
-    return Kind("text", "any text but an empty one", _not_empty, str)
+def text() -> OptionKind[str]:
+    return OptionKind("text", "any text but an empty one", _not_empty, str)
 
 
-def path() -> Kind[Path]:
-    return Kind("path", "a path on this machine", lambda given: Path(_not_empty(given)), str)
+def path() -> OptionKind[Path]:
+    return OptionKind("path", "a path on this machine", lambda given: Path(_not_empty(given)), str)
 
 
-def word_list() -> Kind[tuple[str, ...]]:
+def word_list() -> OptionKind[tuple[str, ...]]:
     """Words between commas; in a file also an array of strings. Empty is the empty list."""
 
     def parse(given: str) -> tuple[str, ...]:
@@ -146,10 +146,10 @@ def word_list() -> Kind[tuple[str, ...]]:
             raise ValueError("there is nothing between two commas")
         return words
 
-    return Kind("list", "words between commas", parse, ",".join)
+    return OptionKind("list", "words between commas", parse, ",".join)
 
 
-def choice(kind: type[E]) -> Kind[E]:
+def choice(kind: type[E]) -> OptionKind[E]:
     """One of an enum's values, upper or lower case."""
     allowed = ", ".join(kind)
 
@@ -159,7 +159,7 @@ def choice(kind: type[E]) -> Kind[E]:
         except ValueError:
             raise ValueError("it is none of them") from None
 
-    return Kind("choice", allowed, parse, str)
+    return OptionKind("choice", allowed, parse, str)
 
 
 def render_duration(value: timedelta) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-from lakeward.config.kinds import Kind
+from lakeward.config.kinds import OptionKind
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -35,7 +35,7 @@ class Option(Generic[T_co]):
     """
 
     key: str
-    kind: Kind[Any]
+    kind: OptionKind[Any]
     default: T_co
     help: str
     scope: Scope

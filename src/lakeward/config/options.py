@@ -12,7 +12,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from lakeward.config.kinds import Kind, boolean, choice, duration, integer, path, ratio, size, text, word_list
+from lakeward.config.kinds import OptionKind, boolean, choice, duration, integer, path, ratio, size, text, word_list
 from lakeward.config.option import Family, Option, Scope
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ def _add(option: Option[T]) -> Option[T]:
 
 def _option(
     key: str,
-    kind: Kind[T],
+    kind: OptionKind[T],
     default: str,
     help: str,
     scope: Scope,
@@ -62,7 +62,7 @@ def _option(
 
 def _optional(
     key: str,
-    kind: Kind[T],
+    kind: OptionKind[T],
     unset: str,
     help: str,
     scope: Scope,

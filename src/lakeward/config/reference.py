@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakeward.config.kinds import Kind
+from lakeward.config.kinds import OptionKind
 from lakeward.config.option import Option, Scope, variable_name
 from lakeward.config.options import ALL, FAMILIES
 
@@ -68,7 +68,7 @@ def _row(option: Option[Any]) -> str:
     return f"| `{option.key}` | {option.kind.name} | {default} | {' '.join(notes)} |"
 
 
-def _limits(kind: Kind[Any]) -> list[str]:
+def _limits(kind: OptionKind[Any]) -> list[str]:
     """What the kind's name does not say already: choices and bounds."""
     if kind.name == "choice":
         return [f"One of {kind.allowed}."]

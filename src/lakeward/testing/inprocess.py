@@ -55,7 +55,7 @@ from lakeward.tiering.job.options import TieringOptions
 from lakeward.tiering.kinds import load_runner
 from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.round.control import RoundControl
-from lakeward.tiering.work import JobWorld, RoundEnd, Work
+from lakeward.tiering.work import JobWorld, LeasedWork, RoundEnd
 
 JOB = JobName("in-process")
 SLOTS = 2
@@ -313,7 +313,7 @@ class InProcessLakeward:
     def run(self, handed: HandedOut, control: RoundControl | None = None) -> RoundEnd:
         """One round or compaction, its end reported."""
         owner = RoundOwner(job=JOB, instance=self.instance, epoch=handed.epoch)
-        work = Work(handed=handed, owner=owner, round_id=new_round_id(), control=control or RoundControl())
+        work = LeasedWork(handed=handed, owner=owner, round_id=new_round_id(), control=control or RoundControl())
         end = load_runner(handed.kind).run(work, self.world)
         finished = (end,) if isinstance(end, TableFinished) else ()
         failed = (end,) if isinstance(end, TableFailed) else ()

@@ -16,7 +16,7 @@ from lakeward.model.offsetset import OffsetSet
 from lakeward.model.table import TablePath
 
 
-class ForeignEngine:
+class MemoryForeignEngine:
     """Commits carry no keys of ours, move main and never the tag."""
 
     def __init__(self, lake: MemoryLake, path: TablePath) -> None:

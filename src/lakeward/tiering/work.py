@@ -35,7 +35,7 @@ class JobWorld:
 
 
 @dataclass(kw_only=True)
-class Work:
+class LeasedWork:
     """One piece of work: a kind of it, on one side of a table, under one lease."""
 
     handed: HandedOut
@@ -53,7 +53,7 @@ class WorkRunner(ABC):
     kind: WorkKind
 
     @abstractmethod
-    def run(self, work: Work, world: JobWorld) -> RoundEnd:
+    def run(self, work: LeasedWork, world: JobWorld) -> RoundEnd:
         """Called on the driver, in a thread of its own; blocks until the work is over. Never raises: how it ended goes
         to the coordinator. A crash leaves the lease, which ends by itself, and files, which are orphan removal's."""
 

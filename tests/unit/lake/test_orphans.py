@@ -27,7 +27,7 @@ from lakeward.testing import Faults, ManualClock
 from lakeward.testing.intents import MemoryIntents
 from lakeward.testing.lakes import LakeRound, lake_rows
 from lakeward.testing.lakes.removal import intent_of
-from lakeward.testing.memoryforeign import ForeignEngine
+from lakeward.testing.memoryforeign import MemoryForeignEngine
 from lakeward.testing.scripted_log import ScriptedLog
 
 B0 = Bucket("", 0)
@@ -201,7 +201,7 @@ def test_a_rolled_back_lake_stops_the_removal(world: World, remove: Remove) -> N
     world.log.upsert(B0, {"id": 2})
     world.plan().run()
     dead = world.write_and_stop(3)
-    ForeignEngine(world.lake.lake, world.log.table.path).roll_back(first.snapshot_id)
+    MemoryForeignEngine(world.lake.lake, world.log.table.path).roll_back(first.snapshot_id)
     report = remove(world)
     assert "moved main" in str(getattr(report, "stopped", None))
     assert world.files_of(dead)

@@ -18,7 +18,7 @@ from lakeward.read.spark.options import SourceOptions
 from lakeward.read.spark.stream import UnionStreamReader
 from lakeward.read.spark.streamrows import StreamRows
 from lakeward.testing.clock import ManualClock
-from lakeward.testing.iceberg.foreign import ForeignEngine
+from lakeward.testing.iceberg.foreign import IcebergForeignEngine
 from lakeward.testing.inprocess import InProcessLakeward
 from tests.unit.read.test_union import OFF, cut_log
 
@@ -45,9 +45,9 @@ def rows_of(world: InProcessLakeward) -> StreamRows:
     return StreamRows(world.plugin, table, world.lake.open_reader(table) if is_on else None)
 
 
-def engine(world: InProcessLakeward) -> ForeignEngine:
+def engine(world: InProcessLakeward) -> IcebergForeignEngine:
     assert isinstance(world.lake, IcebergLakeStorage)
-    return ForeignEngine(world.lake.connection.catalog, PATH)
+    return IcebergForeignEngine(world.lake.connection.catalog, PATH)
 
 
 def rewrite_without_buckets(world: InProcessLakeward) -> None:

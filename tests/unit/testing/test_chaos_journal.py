@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lakeward.protocol import routes
-from lakeward.testing.chaos.journal import Journal
+from lakeward.testing.chaos.journal import RunJournal
 from lakeward.testing.chaos.record import Change, Record
 from lakeward.testing.chaos.spells import Spell, Spells
 from lakeward.testing.chaos.tables import LOG, PK
@@ -20,14 +20,14 @@ from lakeward.testing.httpproxy import ProxyAnswer, ProxyRequest
 TABLE = "t-1"
 
 
-def hand_out(journal: Journal, epoch: int, instance: str = "a", coordinator: int = 1) -> None:
+def hand_out(journal: RunJournal, epoch: int, instance: str = "a", coordinator: int = 1) -> None:
     told = {"coordinator_epoch": coordinator, "tables": [{"table_id": TABLE, "epoch": epoch}]}
     asked = json.dumps({"instance": instance}).encode()
     journal.see(ProxyRequest("POST", routes.HEARTBEAT, {}, asked), ProxyAnswer(200, {}, json.dumps(told).encode()))
 
 
 def commit(
-    journal: Journal, epoch: int, offset: int, *, number: int, round_id: str | None = None, status: int | None = 200
+    journal: RunJournal, epoch: int, offset: int, *, number: int, round_id: str | None = None, status: int | None = 200
 ) -> None:
     summary = {
         "lakeward.table-id": TABLE,
@@ -43,7 +43,7 @@ def commit(
 
 
 def test_a_commit_behind_a_newer_hand_out_has_no_lease() -> None:
-    journal = Journal()
+    journal = RunJournal()
     hand_out(journal, 1)
     commit(journal, 1, 10, number=1)
     hand_out(journal, 2, "b")
@@ -55,7 +55,7 @@ def test_a_commit_behind_a_newer_hand_out_has_no_lease() -> None:
 
 
 def test_offsets_that_go_back_and_rounds_that_land_twice_are_seen() -> None:
-    journal = Journal()
+    journal = RunJournal()
     commit(journal, 1, 20, number=2)
     commit(journal, 1, 10, number=3)
     commit(journal, 1, 30, number=4, round_id="r2")
@@ -71,14 +71,14 @@ def test_offsets_that_go_back_and_rounds_that_land_twice_are_seen() -> None:
     [(4, "b", 2, 0), (3, "a", 2, 0), (3, "b", 2, 1), (2, "b", 2, 1), (4, "b", 0, 1)],
 )
 def test_epochs_never_go_back_over_restarts(epoch: int, instance: str, coordinator: int, wrong: int) -> None:
-    journal = Journal()
+    journal = RunJournal()
     hand_out(journal, 3, "a", 1)
     hand_out(journal, epoch, instance, coordinator)
     assert len(journal.wrong_epochs()) == wrong
 
 
 def test_lease_checks_are_counted_and_noise_is_not_its_business() -> None:
-    journal = Journal()
+    journal = RunJournal()
     for held in (True, False):
         journal.see(
             ProxyRequest("POST", routes.LEASE_CHECK, {}, b"{}"),

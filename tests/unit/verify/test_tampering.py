@@ -27,7 +27,7 @@ from lakeward.model.table import TablePath
 from lakeward.spi.lake import TAG
 from lakeward.testing.faults import Faults
 from lakeward.testing.iceberg.folder import folder_options
-from lakeward.testing.iceberg.foreign import ForeignEngine
+from lakeward.testing.iceberg.foreign import IcebergForeignEngine
 from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.verify import Certificate, verify_table
 from lakeward.verify.addresses import AddressCount
@@ -88,8 +88,8 @@ class Yard:
         engine = self.foreign(path)
         engine.append(pa.Table.from_pylist(list(rows), schema=engine.load().schema().as_arrow()))
 
-    def foreign(self, path: str) -> ForeignEngine:
-        return ForeignEngine(self.lake.connection.catalog, TablePath.parse(path))
+    def foreign(self, path: str) -> IcebergForeignEngine:
+        return IcebergForeignEngine(self.lake.connection.catalog, TablePath.parse(path))
 
     def files(self, path: str) -> list[DataFile]:
         return [task.file for task in self.foreign(path).load().scan().plan_files()]

@@ -50,7 +50,7 @@ class Credentials:
 
 
 @dataclass(frozen=True)
-class Pending:
+class PendingCall:
     """A call on its way; `result` waits for its answer."""
 
     connection: _Wire
@@ -87,7 +87,7 @@ class FlussConnection:
     def call(self, api: Api, values: Mapping[str, Any], timeout_s: float | None = None) -> Message:
         return self.send(api, values, timeout_s).result()
 
-    def send(self, api: Api, values: Mapping[str, Any], timeout_s: float | None = None) -> Pending:
+    def send(self, api: Api, values: Mapping[str, Any], timeout_s: float | None = None) -> PendingCall:
         """Sends and does not wait: answers may come in any order."""
         return self._ready().send(api, encode(api.request, values), timeout_s or self._timeout_s)
 
@@ -157,7 +157,7 @@ class _Wire:
         """A child of a fork has the socket but not the thread that reads it."""
         return not self._broken and self._pid == os.getpid()
 
-    def send(self, api: Api, body: bytes, timeout_s: float) -> Pending:
+    def send(self, api: Api, body: bytes, timeout_s: float) -> PendingCall:
         self._check(api)
         future: Future[memoryview] = Future()
         with self._state:
@@ -171,7 +171,7 @@ class _Wire:
                 self._sock.sendall(frame)
         except OSError as error:
             self.close(str(error))
-        return Pending(self, api, number, future, timeout_s)
+        return PendingCall(self, api, number, future, timeout_s)
 
     def forget(self, number: int) -> None:
         with self._state:

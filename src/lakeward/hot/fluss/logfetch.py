@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakeward.errors import LakewardError, OffsetOutOfRange, SchemaChanged, ServerUnavailable
-from lakeward.hot.fluss.connection import Pending
+from lakeward.hot.fluss.connection import PendingCall
 from lakeward.hot.fluss.failures import Code, fluss_code_of, to_error
 from lakeward.hot.fluss.messages import CLIENT, FETCH_LOG
 from lakeward.hot.fluss.protobuf import Message
@@ -73,7 +73,7 @@ class LogFetch:
                 )
 
     # ---- requests --------------------------------------------------------------------------------------------------
-    def _send(self, offset: int) -> Pending:
+    def _send(self, offset: int) -> PendingCall:
         table: Message = {
             "table_id": self.bucket.table_id,
             "is_projected": 0 if self._pushed is None else 1,
@@ -96,7 +96,7 @@ class LogFetch:
         }
         return self.servers.leader(self.path, self.bucket).send(FETCH_LOG, values)
 
-    def _send_ahead(self, offset: int, stop: int) -> Pending | None:
+    def _send_ahead(self, offset: int, stop: int) -> PendingCall | None:
         """None: nothing is left to ask for, or the server that led the bucket is away; `_answer` then looks for the new
         leader.
         """
@@ -105,7 +105,7 @@ class LogFetch:
         except ServerUnavailable:
             return None
 
-    def _answer(self, pending: Pending | None, offset: int) -> Message:
+    def _answer(self, pending: PendingCall | None, offset: int) -> Message:
         """A leader that moved is followed: the request is sent again to the new one."""
         try:
             if pending is not None:

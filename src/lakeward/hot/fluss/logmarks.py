@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from lakeward.errors import LakewardError, LogRewritten
-from lakeward.hot.fluss.connection import Pending
+from lakeward.hot.fluss.connection import PendingCall
 from lakeward.hot.fluss.messages import CLIENT, FETCH_LOG
 from lakeward.hot.fluss.protobuf import Message
 from lakeward.hot.fluss.servers import FlussServers, LogBucket, path_message
@@ -66,7 +66,7 @@ def read_last(
 
     A request for each bucket, all on their way at once: a server gives a batch above the limit only to the first bucket
     of a request. Best effort: without a mark a round is as safe as the log is."""
-    sent: list[tuple[Bucket, int, Pending]] = []
+    sent: list[tuple[Bucket, int, PendingCall]] = []
     for bucket, offset in sorted(offsets.items())[:MAX_BUCKETS]:
         with suppress(LakewardError):
             if offset > 0:
@@ -79,7 +79,7 @@ def read_last(
     return found
 
 
-def _ask(servers: FlussServers, table: TableInfo, where: LogBucket, offset: int) -> Pending:
+def _ask(servers: FlussServers, table: TableInfo, where: LogBucket, offset: int) -> PendingCall:
     leader = servers.leader(path_message(table.path.database, table.path.table), where)
     return leader.send(FETCH_LOG, _request(table, where, offset))
 

@@ -15,7 +15,7 @@ _VARINT, _FIXED64, _SIZED, _FIXED32 = 0, 1, 2, 5
 _WORD = 1 << 64
 
 
-class Kind(Enum):
+class WireKind(Enum):
     INT = auto()
     """int32, int64 and bool alike: a varint of the 64-bit pattern."""
 
@@ -28,7 +28,7 @@ class Kind(Enum):
 class Field:
     name: str
     number: int
-    kind: Kind = Kind.INT
+    kind: WireKind = WireKind.INT
     repeated: bool = False
     packed: bool = False
     shape: Shape | None = None
@@ -56,23 +56,23 @@ def integers(name: str, number: int, *, packed: bool = False) -> Field:
 
 
 def text(name: str, number: int) -> Field:
-    return Field(name, number, Kind.TEXT)
+    return Field(name, number, WireKind.TEXT)
 
 
 def texts(name: str, number: int) -> Field:
-    return Field(name, number, Kind.TEXT, repeated=True)
+    return Field(name, number, WireKind.TEXT, repeated=True)
 
 
 def raw(name: str, number: int) -> Field:
-    return Field(name, number, Kind.BYTES)
+    return Field(name, number, WireKind.BYTES)
 
 
 def one(name: str, number: int, shape: Shape) -> Field:
-    return Field(name, number, Kind.MESSAGE, shape=shape)
+    return Field(name, number, WireKind.MESSAGE, shape=shape)
 
 
 def many(name: str, number: int, shape: Shape) -> Field:
-    return Field(name, number, Kind.MESSAGE, repeated=True, shape=shape)
+    return Field(name, number, WireKind.MESSAGE, repeated=True, shape=shape)
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def _encode_field(out: bytearray, field: Field, value: Any) -> None:
         _write_sized(out, field.number, body)
         return
     for item in value if field.repeated else (value,):
-        if field.kind is Kind.INT:
+        if field.kind is WireKind.INT:
             write_varint(out, field.number << 3 | _VARINT)
             write_varint(out, int(item))
         else:
@@ -105,7 +105,7 @@ def _encode_field(out: bytearray, field: Field, value: Any) -> None:
 
 
 def _bytes_of(field: Field, item: Any) -> bytes:
-    if field.kind is Kind.MESSAGE:
+    if field.kind is WireKind.MESSAGE:
         assert field.shape is not None
         return encode(field.shape, item)
     return item.encode() if isinstance(item, str) else bytes(item)
@@ -163,12 +163,12 @@ def _decode_field(shape: Shape, found: Message, key: int, view: memoryview, at: 
 
 
 def _store(found: Message, field: Field, value: Any, *, is_sized: bool) -> None:
-    if field.kind is Kind.INT and is_sized:
+    if field.kind is WireKind.INT and is_sized:
         found.setdefault(field.name, []).extend(_unpack(value))
         return
-    if field.kind is Kind.TEXT:
+    if field.kind is WireKind.TEXT:
         value = bytes(value).decode()
-    elif field.kind is Kind.MESSAGE:
+    elif field.kind is WireKind.MESSAGE:
         assert field.shape is not None
         value = decode(field.shape, value)
     if field.repeated:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from lakeward.errors import LakewardError, PartitionNotFound, ServerUnavailable, TableNotFound
-from lakeward.hot.fluss.connection import FlussConnection, Pending
+from lakeward.hot.fluss.connection import FlussConnection, PendingCall
 from lakeward.hot.fluss.failures import Code, fluss_code_of, to_error
 from lakeward.hot.fluss.kvsnapshot import KvSnapshots
 from lakeward.hot.fluss.logfetch import LogFetch
@@ -176,7 +176,7 @@ class FlussStore(HotStore):
         again bucket by bucket.
         """
         path = _path(table.path)
-        pending: list[tuple[list[LogBucket], Pending | None]] = []
+        pending: list[tuple[list[LogBucket], PendingCall | None]] = []
         for connection, led in self.servers.group_by_leader(path, buckets).items():
             for partition in dict.fromkeys(b.partition_id for b in led):
                 group = [b for b in led if b.partition_id == partition]
@@ -217,7 +217,7 @@ class FlussStore(HotStore):
         return {b: by_number[b.number] for b in buckets}
 
 
-def _send(connection: FlussConnection, request: Message) -> Pending | None:
+def _send(connection: FlussConnection, request: Message) -> PendingCall | None:
     """None: the server is away."""
     try:
         return connection.send(LIST_OFFSETS, request)

@@ -17,7 +17,7 @@ from lakeward.model.clock import SystemClock
 from lakeward.model.table import TablePath
 from lakeward.spi.lake import LakeMaintenance
 from lakeward.spi.registry import load_lake
-from lakeward.testing.chaos.journal import Journal
+from lakeward.testing.chaos.journal import RunJournal
 from lakeward.testing.chaos.reader import RecordFolder, check_keys, check_log, check_offsets
 from lakeward.testing.chaos.record import Record
 from lakeward.testing.chaos.spells import Spells
@@ -49,14 +49,14 @@ class Evidence:
     watched: Watched
     windows: tuple[tuple[float, float, str], ...]
     recovery_s: float
-    journal: Journal
+    journal: RunJournal
     spells: Spells | None = None
     broken: Sequence[str] = ()
     """Processes that ended by themselves and should not have."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class InvariantVerdict:
     """`held` None: this run could not tell, `how` says why."""
 
     number: int
@@ -66,7 +66,7 @@ class Verdict:
     wrong: tuple[str, ...] = ()
 
 
-def judge(evidence: Evidence, finish: Callable[[], None]) -> tuple[list[Verdict], dict[str, float]]:
+def judge(evidence: Evidence, finish: Callable[[], None]) -> tuple[list[InvariantVerdict], dict[str, float]]:
     """`finish` ends readers and jobs, after the last checks that need them."""
     records = RecordFolder(evidence.folder / "records")
     log, keys = records.load("log"), records.load("pk")
@@ -116,8 +116,8 @@ def judge(evidence: Evidence, finish: Callable[[], None]) -> tuple[list[Verdict]
     return verdicts, _figures(evidence, reads, log, keys, certificates)
 
 
-def _verdict(number: int, words: str, wrong: list[str], how: str) -> Verdict:
-    return Verdict(number=number, words=words, held=not wrong, how=how, wrong=tuple(wrong[:SHOWN]))
+def _verdict(number: int, words: str, wrong: list[str], how: str) -> InvariantVerdict:
+    return InvariantVerdict(number=number, words=words, held=not wrong, how=how, wrong=tuple(wrong[:SHOWN]))
 
 
 def _told(certificate: Certificate) -> list[str]:
@@ -171,7 +171,7 @@ def _idle() -> Iterator[bool]:
     yield True
 
 
-def _leases(journal: Journal, wrong_rows: list[str]) -> Verdict:
+def _leases(journal: RunJournal, wrong_rows: list[str]) -> InvariantVerdict:
     """Commits by jobs whose table had been handed out again: refused, or in time and then the other's turn to adopt;
     never twice.
     """
@@ -183,11 +183,11 @@ def _leases(journal: Journal, wrong_rows: list[str]) -> Verdict:
     )
     words = "a job without a lease changes nothing"
     if not stale and not journal.checks_refused:
-        return Verdict(number=4, words=words, held=None, how="no job came to commit without a lease")
+        return InvariantVerdict(number=4, words=words, held=None, how="no job came to commit without a lease")
     return _verdict(4, words, [*journal.wrong_commits(), *wrong_rows], how)
 
 
-def _epochs(evidence: Evidence) -> Verdict:
+def _epochs(evidence: Evidence) -> InvariantVerdict:
     """From outside by samples, and in every hand-out and every lake commit that passed, restarts included."""
     journal, watched = evidence.journal, evidence.watched
     restarts = len({h.coordinator_epoch for h in journal.hand_outs}) - 1
@@ -200,14 +200,14 @@ def _epochs(evidence: Evidence) -> Verdict:
     )
 
 
-def _alone(spells: Spells | None, broken: Sequence[str]) -> Verdict:
+def _alone(spells: Spells | None, broken: Sequence[str]) -> InvariantVerdict:
     words = "one table's failure touches no other"
     if spells is None or not spells.failing.failures:
-        return Verdict(number=9, words=words, held=None, how="no table failed in a quiet spell")
+        return InvariantVerdict(number=9, words=words, held=None, how="no table failed in a quiet spell")
     return _verdict(9, words, [*spells.later(), *broken], spells.in_words())
 
 
-def _writes_go_on(evidence: Evidence, records: Sequence[Record]) -> Verdict:
+def _writes_go_on(evidence: Evidence, records: Sequence[Record]) -> InvariantVerdict:
     """In a quiet spell with the lake away, and wherever a run's own trouble was the lake's alone."""
     acks = sorted(at for r in records for at in r.acked.values())
     alone = _lake_alone(evidence)
@@ -219,7 +219,9 @@ def _writes_go_on(evidence: Evidence, records: Sequence[Record]) -> Verdict:
     words, spells = "lake trouble never stops writes", evidence.spells
     if spells is None:
         how = f"{len(alone)} times the lake alone was hurt"
-        return _verdict(10, words, silent, how) if alone else Verdict(number=10, words=words, held=None, how=how)
+        return (
+            _verdict(10, words, silent, how) if alone else InvariantVerdict(number=10, words=words, held=None, how=how)
+        )
     how = (
         f"{spells.no_lake.acks(records)} writes in {spells.no_lake.seconds:.0f} s without a lake, and {len(alone)} "
         f"times it alone was hurt"

@@ -51,7 +51,7 @@ class LakeCommit:
         return self.epoch < self.newest
 
 
-class Journal:
+class RunJournal:
     """Safe to use from several threads."""
 
     def __init__(self) -> None:

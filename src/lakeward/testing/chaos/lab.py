@@ -24,8 +24,8 @@ from lakeward.client import Client, connect
 from lakeward.errors import LakewardError, TimedOut
 from lakeward.protocol import routes
 from lakeward.testing.chaos.child import LabChild
-from lakeward.testing.chaos.invariants import Evidence, Verdict, judge
-from lakeward.testing.chaos.journal import Journal
+from lakeward.testing.chaos.invariants import Evidence, InvariantVerdict, judge
+from lakeward.testing.chaos.journal import RunJournal
 from lakeward.testing.chaos.plan import FaultKind, PlannedFault, plan_faults
 from lakeward.testing.chaos.proxy import HurtingProxy
 from lakeward.testing.chaos.reader import RecordFolder
@@ -76,7 +76,7 @@ class LabReport:
     """`verdicts`: one for each invariant. `faults`: how many of each kind happened; `figures` what else was counted."""
 
     seed: int
-    verdicts: list[Verdict]
+    verdicts: list[InvariantVerdict]
     faults: Counter[str]
     steps: Counter[str]
     figures: dict[str, float]
@@ -114,7 +114,7 @@ class ChaosLab:
         self._meddlers: list[threading.Thread] = []
         (folder / "records").mkdir(parents=True)
         self.switches = {name: Switches(folder / "switches" / name) for name in ("server", "job-a", "job-b")}
-        self.journal = Journal()
+        self.journal = RunJournal()
         self.proxies: dict[str, HurtingProxy] = {}
         self.children: dict[str, LabChild] = {}
 

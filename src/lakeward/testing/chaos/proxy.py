@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 
 from lakeward.protocol.routes import ICEBERG
-from lakeward.testing.chaos.journal import Journal
+from lakeward.testing.chaos.journal import RunJournal
 from lakeward.testing.httpproxy import HttpProxy, ProxyAnswer, ProxyRequest
 from lakeward.testing.proxy import CuttingProxy
 
@@ -21,7 +21,7 @@ class HurtingProxy(HttpProxy):
     """In front of the server's HTTP door, with a TCP proxy in front of its Flight door. Answers that name these doors
     are rewritten to name the proxies, so that whoever starts here stays here. What passes is noted in the journal."""
 
-    def __init__(self, http_port: int, flight_port: int, journal: Journal | None = None) -> None:
+    def __init__(self, http_port: int, flight_port: int, journal: RunJournal | None = None) -> None:
         self.flight = CuttingProxy(("127.0.0.1", flight_port))
         self.hurt = 0
         self._journal = journal

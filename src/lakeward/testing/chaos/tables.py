@@ -12,7 +12,7 @@ from requests.exceptions import RequestException
 
 from lakeward.client import Client
 from lakeward.model.table import TablePath
-from lakeward.testing.iceberg.foreign import ForeignEngine
+from lakeward.testing.iceberg.foreign import IcebergForeignEngine
 
 LOG, PK, BROKEN = "lab.events", "lab.state", "lab.broken"
 TABLES = {"log": LOG, "pk": PK}
@@ -58,7 +58,7 @@ def break_table(server_url: str) -> None:
     load_catalog("lab", type="rest", uri=f"{server_url}/iceberg").drop_table((path.database, path.table))
 
 
-class Meddler(ForeignEngine):
+class Meddler(IcebergForeignEngine):
     """Commits on the head it read or not at all: stock PyIceberg would try again on a newer head, and a rewrite that
     goes over a round's deletes brings rows back. No engine that checks conflicts does that."""
 

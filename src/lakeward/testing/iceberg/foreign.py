@@ -19,7 +19,7 @@ from lakeward.model.ids import SnapshotId
 from lakeward.model.table import TablePath
 
 
-class ForeignEngine:
+class IcebergForeignEngine:
     def __init__(self, catalog: Catalog, path: TablePath) -> None:
         self._catalog, self._name = catalog, (path.database, path.table)
 

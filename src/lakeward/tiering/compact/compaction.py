@@ -22,7 +22,7 @@ from lakeward.tiering.job.backoff import patiently
 from lakeward.tiering.round.order import Plugin
 from lakeward.tiering.round.reconcile import adoption
 from lakeward.tiering.round.round import NOT_A_FAILURE
-from lakeward.tiering.work import JobWorld, RoundEnd, Work
+from lakeward.tiering.work import JobWorld, LeasedWork, RoundEnd
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class Compaction:
     """One attempt. `run` never raises: the end goes to the coordinator as a message."""
 
     world: JobWorld
-    work: Work
+    work: LeasedWork
     started: float = 0.0
     phases: RoundPhases = field(default_factory=RoundPhases)
 

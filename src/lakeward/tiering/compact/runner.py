@@ -9,13 +9,13 @@ from lakeward.tiering.compact.compaction import Compaction
 from lakeward.tiering.compact.order import RewriteOrder
 from lakeward.tiering.compact.task import rewrite_groups
 from lakeward.tiering.plugins import PluginCache
-from lakeward.tiering.work import JobWorld, RoundEnd, Work, WorkRunner
+from lakeward.tiering.work import JobWorld, LeasedWork, RoundEnd, WorkRunner
 
 
 class CompactRunner(WorkRunner):
     kind = COMPACT
 
-    def run(self, work: Work, world: JobWorld) -> RoundEnd:
+    def run(self, work: LeasedWork, world: JobWorld) -> RoundEnd:
         return Compaction(world=world, work=work).run()
 
     def run_order(self, data: bytes, plugins: PluginCache, clock: Clock, attempt: int) -> list[bytes]:

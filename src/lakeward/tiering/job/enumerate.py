@@ -34,7 +34,7 @@ from lakeward.protocol.heartbeat import (
 from lakeward.spi.coordinator import CoordinatorClient
 from lakeward.tiering.job.backoff import delays
 from lakeward.tiering.kinds import KINDS
-from lakeward.tiering.work import RoundEnd, Work
+from lakeward.tiering.work import LeasedWork, RoundEnd
 
 log = logging.getLogger("lakeward.tiering")
 
@@ -59,14 +59,14 @@ class Enumerator:
 
     coordinator: CoordinatorClient
     identity: JobIdentity
-    start: Callable[[Work], None]
-    new_work: Callable[[HandedOut], Work]
+    start: Callable[[LeasedWork], None]
+    new_work: Callable[[HandedOut], LeasedWork]
     interval_s: float = 1.0
     on_end: Callable[[RoundEnd], None] = lambda _end: None
     is_draining: bool = False
     is_connected: bool = False
     superseded: Superseded | None = None
-    _works: dict[RoundId, Work] = field(default_factory=dict)
+    _works: dict[RoundId, LeasedWork] = field(default_factory=dict)
     _finished: list[TableFinished] = field(default_factory=list)
     _failed: list[TableFailed] = field(default_factory=list)
     _changed: threading.Condition = field(default_factory=threading.Condition)
@@ -75,7 +75,7 @@ class Enumerator:
     _coordinator_epoch: int | None = None
 
     # ---- what others call ----------------------------------------------------------------------------------------
-    def end(self, work: Work, end: RoundEnd) -> None:
+    def end(self, work: LeasedWork, end: RoundEnd) -> None:
         """A round is over: told at once, not on the next tick. One that was told with its commit waits for the tick,
         unless there is something to be had sooner."""
         next_ms = work.control.told_next_ms
@@ -87,7 +87,7 @@ class Enumerator:
             self._changed.notify_all()
         self.on_end(end)
 
-    def works(self) -> list[Work]:
+    def works(self) -> list[LeasedWork]:
         with self._changed:
             return list(self._works.values())
 
@@ -222,7 +222,7 @@ class Enumerator:
                 if _key(work.handed) == _key(verdict) and verdict.round_id in (None, work.round_id):
                     self._act(work, verdict)
 
-    def _act(self, work: Work, verdict: TableVerdict) -> None:
+    def _act(self, work: LeasedWork, verdict: TableVerdict) -> None:
         if verdict.verdict is Verdict.OK or work.control.stopped_by is not None:
             return
         if verdict.verdict is Verdict.FORCE_FINISH and work.control.forced:
@@ -245,7 +245,7 @@ class Enumerator:
             self._is_over = True
             self._changed.notify_all()
 
-    def _lost(self, work: Work, reason: str) -> LeaseLost:
+    def _lost(self, work: LeasedWork, reason: str) -> LeaseLost:
         return LeaseLost(table=str(work.handed.path), round_id=work.round_id, job=self.identity.name, reason=reason)
 
 

@@ -35,7 +35,7 @@ from lakeward.tiering.kinds import load_runner
 from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.round.order import Plugin
-from lakeward.tiering.work import JobWorld, RoundEnd, Work
+from lakeward.tiering.work import JobWorld, LeasedWork, RoundEnd
 
 log = logging.getLogger("lakeward.tiering")
 
@@ -139,7 +139,7 @@ class TieringJob:
             work.control.leave(self._left(work))
         self.enumerator.wait_idle(grace * 0.2)
 
-    def _left(self, work: Work) -> LakewardError:
+    def _left(self, work: LeasedWork) -> LakewardError:
         return LeaseLost(
             table=str(work.handed.path),
             round_id=work.round_id,
@@ -155,13 +155,13 @@ class TieringJob:
             shutil.rmtree(self._flags, ignore_errors=True)
 
     # ---- works ---------------------------------------------------------------------------------------------------
-    def _new_work(self, handed: HandedOut) -> Work:
+    def _new_work(self, handed: HandedOut) -> LeasedWork:
         round_id = new_round_id()
         flag = None if self._flags is None else self._flags / round_id
         owner = RoundOwner(job=self.identity.name, instance=self.identity.instance, epoch=handed.epoch)
-        return Work(handed=handed, owner=owner, round_id=round_id, control=RoundControl(flag))
+        return LeasedWork(handed=handed, owner=owner, round_id=round_id, control=RoundControl(flag))
 
-    def _start_work(self, work: Work) -> None:
+    def _start_work(self, work: LeasedWork) -> None:
         handed = work.handed
         try:
             self._start_thread(lambda: self._run_work(work), f"lakeward-{handed.kind}-{handed.path}")
@@ -178,7 +178,7 @@ class TieringJob:
                 ),
             )
 
-    def _run_work(self, work: Work) -> None:
+    def _run_work(self, work: LeasedWork) -> None:
         end = load_runner(work.handed.kind).run(work, self.world)
         self.enumerator.end(work, end)
         self.duty.after_round(work.handed.path, end)

@@ -45,7 +45,7 @@ from lakeward.spi.lake import (
 )
 from lakeward.tiering.job.backoff import delays, patiently
 from lakeward.tiering.round.control import RoundControl
-from lakeward.tiering.round.prefix import Kept
+from lakeward.tiering.round.prefix import KeptPrefix
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ class RoundCommit:
     """One round's way into the lake. `started` is the monotonic second at which the round began."""
 
     plan: RoundPlan
-    kept: Kept
+    kept: KeptPrefix
     owner: RoundOwner
     reader: LakeReader
     committer: LakeCommitter

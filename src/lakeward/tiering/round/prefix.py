@@ -16,7 +16,7 @@ from lakeward.model.split import SnapshotSplit, Split
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
+class KeptPrefix:
     """The outcomes that count, in bucket and offset order, and what follows from them.
 
     `offsets`: the next offset to read of each bucket that moved. `is_whole`: every split of the plan is in it.
@@ -54,7 +54,7 @@ class Kept:
         return found
 
 
-def keep_prefix(splits: Sequence[Split], outcomes: Iterable[WriteOutcome]) -> Kept:
+def keep_prefix(splits: Sequence[Split], outcomes: Iterable[WriteOutcome]) -> KeptPrefix:
     """`splits` as planned. A split without an outcome was skipped; one that moved no offset counts as skipped."""
     by_split = {o.split: o for o in outcomes}
     kept: list[WriteOutcome] = []
@@ -65,7 +65,7 @@ def keep_prefix(splits: Sequence[Split], outcomes: Iterable[WriteOutcome]) -> Ke
         kept += prefix
         is_whole = is_whole and len(prefix) == len(planned) and prefix[-1].is_whole
     errors = [by_split[s].error for s in splits if s in by_split]
-    return Kept(
+    return KeptPrefix(
         outcomes=tuple(kept),
         offsets={o.split.bucket: o.stop for o in kept},
         is_whole=is_whole,

@@ -36,7 +36,7 @@ from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.round.order import Plugin, WriteOrder
 from lakeward.tiering.round.plan import plan_comparison, plan_turns
 from lakeward.tiering.round.planning import Ground, Planner
-from lakeward.tiering.round.prefix import Kept, keep_prefix
+from lakeward.tiering.round.prefix import KeptPrefix, keep_prefix
 from lakeward.tiering.round.reconcile import adoption
 from lakeward.tiering.work import JobWorld, RoundEnd
 
@@ -106,7 +106,7 @@ class Round:
             if not is_committed:
                 self._abandon()
 
-    def _write(self, ground: Ground, order: WriteOrder, committer: LakeCommitter) -> Kept:
+    def _write(self, ground: Ground, order: WriteOrder, committer: LakeCommitter) -> KeptPrefix:
         """Sends the splits; those whose failure may heal are sent again. A newer schema is loaded in between."""
         began, options = self.world.clock.monotonic(), self.world.options
         pending = ground.plan.splits
@@ -126,7 +126,7 @@ class Round:
         return keep_prefix(ground.plan.splits, outcomes.values())
 
     def _commit(
-        self, ground: Ground, kept: Kept, committer: LakeCommitter, started: float
+        self, ground: Ground, kept: KeptPrefix, committer: LakeCommitter, started: float
     ) -> tuple[RoundCommit, Landed]:
         self.control.show(phase="commit")
         clock = self.world.clock
@@ -261,12 +261,12 @@ class Round:
             return
 
     # ---- ends ------------------------------------------------------------------------------------------------------
-    def _nothing_kept(self, kept: Kept) -> RoundEnd:
+    def _nothing_kept(self, kept: KeptPrefix) -> RoundEnd:
         if kept.error is not None:
             return self._failed(kept.error)
         return self._finished(None, force_finished=True)
 
-    def _landed(self, ground: Ground, kept: Kept, landed: Landed) -> RoundEnd:
+    def _landed(self, ground: Ground, kept: KeptPrefix, landed: Landed) -> RoundEnd:
         """What landed counts; a split that failed beside it is reported as the round's failure all the same."""
         if kept.error is not None:
             return self._failed(kept.error)

@@ -9,13 +9,13 @@ from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.round.order import WriteOrder
 from lakeward.tiering.round.round import Round
 from lakeward.tiering.task.write import write_splits
-from lakeward.tiering.work import JobWorld, RoundEnd, Work, WorkRunner
+from lakeward.tiering.work import JobWorld, LeasedWork, RoundEnd, WorkRunner
 
 
 class TierRunner(WorkRunner):
     kind = TIER
 
-    def run(self, work: Work, world: JobWorld) -> RoundEnd:
+    def run(self, work: LeasedWork, world: JobWorld) -> RoundEnd:
         return Round(
             world=world, handed=work.handed, owner=work.owner, control=work.control, round_id=work.round_id
         ).run()

@@ -21,7 +21,7 @@ from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.spi.lake import OFFSETS_KEY
 from lakeward.spi.registry import load_lake
 from lakeward.testing.lakes import LakeRound, lake_rows
-from lakeward.testing.memoryforeign import ForeignEngine
+from lakeward.testing.memoryforeign import MemoryForeignEngine
 from lakeward.testing.scripted_log import ScriptedLog
 
 B0 = Bucket("", 0)
@@ -87,7 +87,7 @@ def test_offsets_of_another_tiering_job_count_and_its_snapshot_is_the_token(
 def test_a_cut_chain_with_other_rows_is_a_rollback(lake: MemoryLakeStorage, log: ScriptedLog) -> None:
     first = add(lake, log, 1)
     add(lake, log, 2)
-    foreign = ForeignEngine(lake.lake, log.table.path)
+    foreign = MemoryForeignEngine(lake.lake, log.table.path)
     foreign.roll_back(lake.lake.table(log.table.path).snapshot(int(first)).id)
     foreign.touch()
     foreign.touch()
@@ -108,7 +108,7 @@ def test_unreadable_offsets_are_named(lake: MemoryLakeStorage, log: ScriptedLog)
 def test_a_row_that_others_deleted_may_be_replaced(lake: MemoryLakeStorage, log: ScriptedLog) -> None:
     """Deleted and then rewritten away: the replaced offset is nowhere, and a foreign delete explains it."""
     add(lake, log, 1, 2, 3)
-    foreign = ForeignEngine(lake.lake, log.table.path)
+    foreign = MemoryForeignEngine(lake.lake, log.table.path)
     foreign.delete(pc.field("id") <= 2)
     log.delete(B0, {"id": 1})
     LakeRound.plan(lake, log).run()

@@ -20,14 +20,14 @@ from lakeward.model.side import COMPACT, WorkKind
 from lakeward.model.table import TableInfo
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.spi.lake import Committable, LakeCommitter, LakeSnapshot, Precondition, RewriteGroup, RewriteTask
-from lakeward.testing.memoryforeign import ForeignEngine
+from lakeward.testing.memoryforeign import MemoryForeignEngine
 from lakeward.tiering.compact.order import RewriteOrder
 from lakeward.tiering.compact.plan import CompactionPolicy
 from lakeward.tiering.compact.runner import CompactRunner
 from lakeward.tiering.job.dispatch import DirectDispatcher, Order
 from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.round.control import RoundControl
-from lakeward.tiering.work import RoundEnd, Work
+from lakeward.tiering.work import LeasedWork, RoundEnd
 from tests.unit.tiering.world import World, make_table
 
 PK = ("id BIGINT NOT NULL", "name STRING")
@@ -82,7 +82,7 @@ def pk() -> World:
 
 
 def compact(world: World, control: RoundControl | None = None, **handed: Any) -> RoundEnd:
-    work = Work(
+    work = LeasedWork(
         handed=world.hand_out(kind=COMPACT, **handed),
         owner=world.owner(),
         round_id=new_round_id(),
@@ -186,7 +186,7 @@ def test_a_group_that_lost_an_input_is_left_out_alone(inject: Any) -> None:
 
 
 def test_when_every_group_lost_an_input_nothing_is_committed(log: World, inject: Any) -> None:
-    engine = ForeignEngine(log.memory, log.table.path)
+    engine = MemoryForeignEngine(log.memory, log.table.path)
     inject(at_point("compact.before-rebase", engine.compact))
     end = finished(compact(log))
     assert end.result is not None

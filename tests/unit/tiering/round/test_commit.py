@@ -21,7 +21,7 @@ from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.spi.lake import Committable, LakeCommitter, LakeSnapshot, Precondition
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.faults import Faults
-from lakeward.testing.memoryforeign import ForeignEngine
+from lakeward.testing.memoryforeign import MemoryForeignEngine
 from lakeward.tiering.round.commit import CommitLimits
 from tests.unit.tiering.world import BUCKET, World, make_table
 
@@ -61,7 +61,7 @@ def test_a_foreign_commit_in_between_is_resolved_again_on_the_new_head(inject: A
     world.store.upsert(rows(0, 10))
     world.run()
     world.store.upsert(rows(0, 5, "new"))
-    engine = ForeignEngine(world.memory, world.table.path)
+    engine = MemoryForeignEngine(world.memory, world.table.path)
     inject(at_point("round.before-lake-commit", engine.compact))
     checks: list[int] = []
     world.coordinator.before_check = lambda: checks.append(1)
@@ -73,7 +73,7 @@ def test_a_foreign_commit_in_between_is_resolved_again_on_the_new_head(inject: A
 def test_foreign_commits_without_end_fail_the_round_in_the_end(world: World, inject: Any) -> None:
     world.run()
     world.store.append(rows(5, 9))
-    engine = ForeignEngine(world.memory, world.table.path)
+    engine = MemoryForeignEngine(world.memory, world.table.path)
     world.shared = replace(world.shared, options=replace(world.options, commit=CommitLimits(foreign_commits=2)))
     inject(lambda name, _facts: engine.touch() if name == "round.before-lake-commit" else None)
     end = world.run()
@@ -166,7 +166,7 @@ def test_an_unknown_outcome_whose_snapshot_was_expired_is_found_in_the_ledger(wo
             world.run()  # adopts: the ledger knows the round
             world.store.append(rows(5, 7))
             world.run()
-            ForeignEngine(world.memory, world.table.path).expire()
+            MemoryForeignEngine(world.memory, world.table.path).expire()
             raise FaultInjected(point=name)
 
     inject(lose)

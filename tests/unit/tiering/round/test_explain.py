@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from lakeward.model.split import LogSplit
-from lakeward.testing.memoryforeign import ForeignEngine
+from lakeward.testing.memoryforeign import MemoryForeignEngine
 from lakeward.tiering.round.explain import explain
 from tests.unit.tiering.world import World, make_table
 
@@ -44,7 +44,7 @@ def test_a_resync_is_planned_as_the_round_plans_it() -> None:
     for n in range(3):
         world.store.append([{"id": n, "name": "a"}, {"id": n + 10, "name": "b"}])
         world.run()
-    ForeignEngine(world.memory, world.table.path).roll_back(world.reader.snapshots()[0].snapshot_id)
+    MemoryForeignEngine(world.memory, world.table.path).roll_back(world.reader.snapshots()[0].snapshot_id)
     world.coordinator.resync = True
     shown = explain(world.shared.hot, world.table.path, plugins=world.shared.plugins)
     assert shown.lines()[1:] == [

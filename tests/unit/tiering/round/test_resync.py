@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
-from lakeward.testing.memoryforeign import ForeignEngine
+from lakeward.testing.memoryforeign import MemoryForeignEngine
 from tests.unit.tiering.world import BUCKET, ListBucket, World, make_table
 
 PK = ("id BIGINT NOT NULL", "name STRING")
@@ -24,7 +24,7 @@ def test_pk_lake_rolled_back_by_others_is_brought_to_the_kv_state() -> None:
     world.store.upsert(rows(3, 6, "u"))
     world.store.delete([{"id": 9}])
     world.run()
-    ForeignEngine(world.memory, world.table.path).roll_back(first)
+    MemoryForeignEngine(world.memory, world.table.path).roll_back(first)
     world.store.upsert(rows(20, 22))
     end = world.run()
     assert isinstance(end, TableFailed)
@@ -83,7 +83,7 @@ def test_log_lake_restored_from_backup_is_rewound_while_the_log_is_there() -> No
         world.store.append(rows(5 * n, 5 * n + 5))
         world.run()
     first = world.reader.snapshots()[0].snapshot_id
-    ForeignEngine(world.memory, world.table.path).roll_back(first)
+    MemoryForeignEngine(world.memory, world.table.path).roll_back(first)
     assert isinstance(world.run(resync=True, generation=1), TableFinished)
     assert world.lake_rows() == world.store.rows()
     assert world.coordinator.offsets[BUCKET] == 15

@@ -12,7 +12,7 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.intent import IntentState
 from lakeward.model.ledger import LedgerKind
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
-from lakeward.testing.memoryforeign import ForeignEngine
+from lakeward.testing.memoryforeign import MemoryForeignEngine
 from tests.unit.tiering.world import BUCKET, World, make_table
 
 PK = ("id BIGINT NOT NULL", "name STRING")
@@ -338,7 +338,7 @@ def test_a_rollback_by_others_stops_the_table() -> None:
         world.store.append(rows(5 * n, 5 * n + 5))
         done(world.run())
     first = world.reader.snapshots()[0].snapshot_id
-    ForeignEngine(world.memory, world.table.path).roll_back(first)
+    MemoryForeignEngine(world.memory, world.table.path).roll_back(first)
     world.store.append(rows(10, 15))
     assert failed(world.run()).error["code"] == "lake-rolled-back"
 

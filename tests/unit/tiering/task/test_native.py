@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
-from lakeward.testing.memoryforeign import ForeignEngine
+from lakeward.testing.memoryforeign import MemoryForeignEngine
 from tests.unit.tiering.world import World, make_table
 
 PK = ("id BIGINT NOT NULL", "name STRING")
@@ -39,7 +39,7 @@ def test_a_resync_takes_a_lake_that_was_rolled_back_to_the_state_of_the_kv(world
     world.store.upsert(rows(3, 6, "u"))
     world.store.delete([{"id": 9}])
     world.run()
-    ForeignEngine(world.memory, world.table.path).roll_back(first)
+    MemoryForeignEngine(world.memory, world.table.path).roll_back(first)
     assert isinstance(world.run(), TableFailed)
     assert isinstance(world.run(resync=True, generation=1), TableFinished)
     assert world.lake_rows() == world.store.rows()

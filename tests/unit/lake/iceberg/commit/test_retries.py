@@ -12,7 +12,7 @@ from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.faults import Faults
-from lakeward.testing.iceberg.foreign import ForeignEngine
+from lakeward.testing.iceberg.foreign import IcebergForeignEngine
 from lakeward.testing.inprocess import InProcessLakeward
 
 TABLE = "db.t"
@@ -27,7 +27,7 @@ def tries_of(tmp_path: Path, lake: IcebergLakeStorage, others: int, **properties
     world.coordinator.ask_now(TablePath.parse(TABLE))
     handed = world.take(TABLE)
     assert handed is not None
-    engine, sent = ForeignEngine(lake.connection.catalog, TablePath.parse(TABLE)), list[int]()
+    engine, sent = IcebergForeignEngine(lake.connection.catalog, TablePath.parse(TABLE)), list[int]()
 
     def come_between(_facts: object) -> bool:
         sent.append(1)

@@ -27,7 +27,7 @@ from lakeward.spi.lake import CommitProperties, Precondition
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.faults import Faults
 from lakeward.testing.iceberg.folder import folder_options
-from lakeward.testing.iceberg.foreign import ForeignEngine
+from lakeward.testing.iceberg.foreign import IcebergForeignEngine
 from lakeward.testing.inprocess import InProcessLakeward
 
 TABLE = "db.t"
@@ -186,7 +186,7 @@ def test_a_tag_put_on_a_snapshot_that_is_just_going_keeps_it(world: World) -> No
 def test_a_crash_between_commit_and_deletion_only_delays_it(world: World) -> None:
     world.create()
     world.round(2)
-    ForeignEngine(world.lake.connection.catalog, TablePath.parse(TABLE)).rewrite()
+    IcebergForeignEngine(world.lake.connection.catalog, TablePath.parse(TABLE)).rewrite()
     world.round(3)
     world.restart()
     assert len(world.marked()) == 4, "two rounds before the rewrite, the rewrite, one after it"
@@ -331,7 +331,7 @@ class Wild:
             self.world.table.manage_snapshots().remove_tag(name).commit()
 
     def rewrite(self) -> None:
-        ForeignEngine(self.world.lake.connection.catalog, TablePath.parse(TABLE)).rewrite()
+        IcebergForeignEngine(self.world.lake.connection.catalog, TablePath.parse(TABLE)).rewrite()
         self.values[self.world.snapshots[-1]] = [str(self.world.rounds - 1)]
 
     def restart(self) -> None:
