@@ -107,7 +107,17 @@ def test_a_table_from_cradle_to_grave(call: Calls, tmp_path: Path) -> None:
     call("status")
     assert (call.code, "shop.orders" in call.out) == (0, True)
     assert call.json("verify", "shop.orders", "--deep")[0]["holds"]
+    assert call("maintain", "shop.orders") == "shop.orders: 1 data files, nothing to rewrite\n"
+    assert call.json("maintain", "shop.orders", "--explain") == {"table": "shop.orders", "files": 1, "groups": []}
+    assert call.json("maintain", "shop.orders", "--now")["path"] == "shop.orders"
+    call("maintain", "shop.orders", "--off")
+    shown = call.json("table", "show", "shop.orders")["descriptor"]["properties"]
+    assert shown["table.datalake.auto-maintenance"] == "false"
     assert call.json("pause", "shop.orders")["state"] == "paused"
+    call("maintain", "shop.orders", "--now")
+    assert (call.code, "paused" in call.err) == (1, True)
+    call("maintain", "shop.nowhere", "--now")
+    assert (call.code, "shop.nowhere" in call.err) == (3, True)
     assert call.json("resume", "shop.orders")["state"] != "paused"
     assert call.json("table", "drop", "shop.orders", "--yes") == {"dropped": "shop.orders"}
     assert call.json("table", "list") == []

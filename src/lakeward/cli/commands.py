@@ -22,6 +22,7 @@ COMMANDS = (
     Command("demo", "lakeward.cli.demo", "Shows Lakeward at work, and checks that nothing is lost or doubled."),
     Command("explain", "lakeward.cli.status", "Where a table's lag comes from, and what its next round would do."),
     Command("jobs", "lakeward.cli.status", "Tiering jobs: who is live, who is missing, what each does now."),
+    Command("maintain", "lakeward.cli.maintain", "What a compaction of a lake table would do; asks for one."),
     Command("pause", "lakeward.cli.operate", "Stops rounds of a table until it is resumed."),
     Command("read", "lakeward.cli.rows", "Reads a table: lake history plus hot tail."),
     Command("resume", "lakeward.cli.operate", "Ends a pause or a quarantine."),

@@ -87,6 +87,7 @@ def rounds(
         (
             "ended (UTC)",
             "table",
+            "kind",
             "outcome",
             "rows",
             "deletes",
@@ -157,6 +158,7 @@ def _round_row(r: dict[str, Any]) -> tuple[Any, ...]:
     return (
         moment(r["ended_at_ms"]),
         r["path"],
+        r.get("kind", "tier"),
         outcome,
         r["rows"],
         r["deletes"],

@@ -225,6 +225,9 @@ class Coordinator:
     def resume(self, path: TablePath, side: SideName | None = None) -> None:
         self.operations.resume(path, side)
 
+    def compact_now(self, path: TablePath, side: SideName | None = None) -> None:
+        self.operations.compact_now(path, side)
+
     def ask_now(self, path: TablePath, side: SideName | None = None) -> Asked:
         return self.operations.ask_now(path, side)
 

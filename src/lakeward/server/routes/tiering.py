@@ -101,6 +101,13 @@ def _add_operations(made: APIRouter, services: Services) -> None:
         coordinator.resume(path, side)
         return answer(coordinator.table_status(path, side))
 
+    @made.post(routes.MAINTAIN, dependencies=may_change)
+    def maintain(table: str, side: Side) -> JSONResponse:
+        """Its next compaction takes the first slot that is free. Answers at once."""
+        path = TablePath.parse(table)
+        coordinator.compact_now(path, side)
+        return answer(coordinator.table_status(path, side))
+
     @made.post(routes.TIER_NOW, dependencies=may_write)
     async def tier_now(
         table: str, side: Side, limit_s: Annotated[float | None, Query(gt=0, allow_inf_nan=False)] = None

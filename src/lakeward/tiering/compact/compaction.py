@@ -10,14 +10,14 @@ from typing import TypeVar
 from lakeward.errors import CommitConflict, LakewardError, SplitFailed, Unavailable, to_wire
 from lakeward.model.faults import fault_point
 from lakeward.model.intent import Intent
-from lakeward.model.round import LakeBase, RoundPhases, RoundResult
+from lakeward.model.round import RoundPhases, RoundResult
 from lakeward.model.side import COMPACT
 from lakeward.model.table import TableInfo
 from lakeward.protocol.heartbeat import LeaseCheck, TableFailed, TableFinished
-from lakeward.spi.lake import LakeCommitter, LakeReader, LakeStorage, RewriteGroup, RewriteResult
+from lakeward.spi.lake import LakeCommitter, LakeStorage, RewriteResult
 from lakeward.tiering.compact.commit import CompactionCommit, LandedRewrite
+from lakeward.tiering.compact.ground import CompactionGround, load_compaction
 from lakeward.tiering.compact.order import RewriteOrder, RewriteOutcome
-from lakeward.tiering.compact.plan import CompactionPlan, plan_compaction
 from lakeward.tiering.job.backoff import patiently
 from lakeward.tiering.round.order import Plugin
 from lakeward.tiering.round.reconcile import adoption
@@ -25,16 +25,6 @@ from lakeward.tiering.round.round import NOT_A_FAILURE
 from lakeward.tiering.work import JobWorld, LeasedWork, RoundEnd
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompactionGround:
-    """What a compaction stands on: the lake as it was read, and what is to be done there."""
-
-    table: TableInfo
-    base: LakeBase
-    plan: CompactionPlan
-    groups: tuple[RewriteGroup, ...]
 
 
 @dataclass(kw_only=True)
@@ -82,24 +72,7 @@ class Compaction:
     # ---- plan ------------------------------------------------------------------------------------------------------
     def _prepare(self) -> CompactionGround:
         table = self.world.hot.store().load_table(self.work.handed.path)
-        reader = self._lake(table).open_reader(table)
-        base = reader.load_base()
-        snapshot = None if base.head is None else reader.load_snapshot(base.head)
-        if base.token is None or snapshot is None:
-            return CompactionGround(table=table, base=base, plan=CompactionPlan(), groups=())
-        policy = replace(self.world.options.compaction, quiet_sequence=self._quiet_sequence(reader))
-        plan = plan_compaction(reader.files(snapshot.snapshot_id), policy)
-        groups = tuple(
-            RewriteGroup(bucket=g.bucket, files=tuple(f.file for f in g.files), sequence=snapshot.sequence, index=index)
-            for index, g in enumerate(plan.within(self.world.options.compaction_bytes))
-        )
-        return CompactionGround(table=table, base=base, plan=plan, groups=groups)
-
-    def _quiet_sequence(self, reader: LakeReader) -> int:
-        """The number of the newest snapshot that is older than the quiet time. Of those that expired since nobody
-        knows when they were: what they wrote counts as quiet once the oldest one that is kept is."""
-        quiet_at_ms = self.world.clock.now_ms() - 1000 * self.world.options.quiet_after_s
-        return max((s.sequence for s in reader.snapshots() if s.committed_at_ms <= quiet_at_ms), default=-1)
+        return load_compaction(table, self._lake(table), self.world.options, self.world.clock)
 
     # ---- write -----------------------------------------------------------------------------------------------------
     def _order(self, ground: CompactionGround, committer: LakeCommitter) -> RewriteOrder:

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakeward maintain`: what a compaction of a lake table would do, and whether it does so by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lakeward.cli.connection import open_client
+from lakeward.cli.output import Json, Server, Table, print_json
+from lakeward.config import options
+from lakeward.model.table import TablePath
+from lakeward.protocol import routes
+
+if TYPE_CHECKING:
+    from lakeward.client import Client
+    from lakeward.tiering.compact.plan import CompactionPlan
+
+
+def register(app: typer.Typer) -> None:
+    app.command("maintain")(maintain)
+
+
+def maintain(
+    table: Table,
+    now: Annotated[bool, typer.Option("--now", help="Compact it as soon as a slot is free.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Say what would be rewritten, and why (default).")] = False,
+    on: Annotated[
+        bool | None, typer.Option("--on/--off", help="Whether Lakeward looks after its lake table by itself.")
+    ] = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Says what a compaction of the table's lake files would do; or asks for one, or switches maintenance.
+
+    Example: lakeward maintain shop.orders --explain"""
+    path = TablePath.parse(table)
+    with open_client(server) as client:
+        if on is not None:
+            client.alter_table(table, properties={options.TABLE_DATALAKE_AUTO_MAINTENANCE.key: str(on).lower()})
+            _say(as_json, {"table": table, "on": on}, f"maintenance of {table} is {'on' if on else 'off'}")
+        if now:
+            body = client.server.ask("POST", routes.MAINTAIN.format(table=path))
+            _say(as_json, body, f"{table} is compacted as soon as a slot is free; `lakeward rounds {table}` shows it")
+        if explain or not (now or on is not None):
+            _explain(client, path, as_json)
+
+
+def _explain(client: Client, path: TablePath, as_json: bool) -> None:
+    from lakeward.config import resolve
+    from lakeward.model.clock import SystemClock
+    from lakeward.spi.registry import load_lake
+    from lakeward.tiering.compact.ground import load_compaction
+    from lakeward.tiering.compact.plan import describe_compaction
+    from lakeward.tiering.job.options import TieringOptions
+
+    table = client.plugin.store().load_table(path)
+    lake = load_lake(*client.plugin.lake_options(table))
+    plan = load_compaction(table, lake, TieringOptions.from_config(resolve()), SystemClock()).plan
+    if as_json:
+        print_json({"table": str(path), "files": plan.files, "groups": describe_compaction(plan)})
+    else:
+        _print_plan(path, plan)
+
+
+def _print_plan(path: TablePath, plan: CompactionPlan) -> None:
+    if not plan.groups:
+        print(f"{path}: {plan.files:,} data files, nothing to rewrite")
+        return
+    print(f"{path}: {plan.files:,} data files; rewriting {plan.bytes:,} bytes saves readers {plan.saved_files:,} files")
+    for group in plan.groups:
+        what = f"{len(group.files):,} files ({group.bytes:,} bytes, {group.rows:,} rows, {group.deleted:,} deleted)"
+        print(f"  bucket {group.bucket}: {group.why} {what}, {group.saved_files:,} files fewer")
+
+
+def _say(as_json: bool, body: object, words: str) -> None:
+    print_json(body) if as_json else print(words)
