@@ -28,6 +28,7 @@ from lakeward.model.round import RoundOwner
 from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatRequest, TableFailed, TableFinished
+from lakeward.spi.plugins import PluginCache
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.faults import Fault, FaultAction, Faults
 from lakeward.testing.iceberg.flink import FlinkJob
@@ -36,7 +37,6 @@ from lakeward.testing.iceberg.foreign import IcebergForeignEngine
 from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.testing.waiting import wait_until
 from lakeward.tiering.job.dispatch import DirectDispatcher
-from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.round.reconcile import adoption
 from lakeward.tiering.round.round import Round

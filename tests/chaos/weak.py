@@ -40,12 +40,13 @@ from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 from lakeward.protocol.heartbeat import LeaseCheck, LeaseVerdict
 from lakeward.spi.intents import IntentStore
 from lakeward.spi.lake import ROUND_KEY, TABLE_ID_KEY, TAG, CommitProperties, Committable, LakeSnapshot, Precondition
+from lakeward.spi.resume import next_offset
 from lakeward.testing.inprocess import InProcessLakeward, LocalCoordinator, LocalPlugin
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.round.prefix import KeptPrefix
 from lakeward.tiering.round.round import Round
 from lakeward.tiering.task import write
-from lakeward.tiering.task.logread import LogReader, next_offset
+from lakeward.tiering.task.logread import LogReader
 from lakeward.tiering.task.write import _SplitWriter, _Written
 
 OF_SUMMARIES = frozenset({"any_offsets", "any_token"})

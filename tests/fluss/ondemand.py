@@ -11,11 +11,10 @@ from lakeward.model.clock import SystemClock
 from lakeward.model.ids import Epoch, InstanceId, JobName, new_round_id
 from lakeward.model.round import RoundOwner
 from lakeward.protocol.heartbeat import HandedOut, LeaseCheck, LeaseVerdict
+from lakeward.spi.plugins import Plugin, PluginCache
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.options import TieringOptions
-from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.round.control import RoundControl
-from lakeward.tiering.round.order import Plugin
 from lakeward.tiering.round.round import Round
 from lakeward.tiering.work import JobWorld, RoundEnd
 from tests.fluss.world import FlussWorld

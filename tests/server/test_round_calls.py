@@ -19,12 +19,12 @@ from lakeward.lake.iceberg.plugin import load as load_iceberg
 from lakeward.model.ids import JobName
 from lakeward.model.table import TableInfo
 from lakeward.protocol.flight import Act, ActionRequest
+from lakeward.spi.plugins import PluginCache
 from lakeward.testing.httpproxy import HttpProxy, ProxyAnswer, ProxyRequest
 from lakeward.testing.serverprocess import ServerProcess
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.job import TieringJob
 from lakeward.tiering.job.options import TieringOptions
-from lakeward.tiering.plugins import PluginCache
 from tests.spark.processes import tier_now
 
 

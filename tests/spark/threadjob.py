@@ -13,11 +13,10 @@ from collections.abc import Callable
 
 from lakeward.config import resolve
 from lakeward.model.ids import JobName
+from lakeward.spi.plugins import Plugin, PluginCache
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.job import TieringJob, run_until_signal
 from lakeward.tiering.job.options import TieringOptions
-from lakeward.tiering.plugins import PluginCache
-from lakeward.tiering.round.order import Plugin
 
 
 def start(target: Callable[[], None], name: str) -> None:

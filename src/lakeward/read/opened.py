@@ -20,7 +20,6 @@ from lakeward.model.table import TableInfo
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.read.lease import HeldLease
 from lakeward.read.plan import AsOf, ReadMode, UnionPlan, choose_snapshot, plan_hot, plan_lake, plan_union
-from lakeward.read.plugins import cached_lake
 from lakeward.read.predicate import Predicate, parse_filter
 from lakeward.read.prune import prune_buckets
 from lakeward.read.request import ReadRequest, check_columns, filter_schema
@@ -28,6 +27,7 @@ from lakeward.read.result import ReadBound
 from lakeward.spi.coordinator import CoordinatorClient
 from lakeward.spi.hot import HotPlugin, HotStore, KvSnapshot
 from lakeward.spi.lake import LakeFile, LakeReader, LakeSnapshot
+from lakeward.spi.plugins import PROCESS_PLUGINS, Plugin
 
 PLAN_ATTEMPTS = 5
 """A snapshot may be expired by another engine between plan and read; each further plan is on a newer one."""
@@ -184,7 +184,7 @@ def _take_snapshots(opened: OpenRead) -> dict[Bucket, KvSnapshot]:
 def _open_lake(plan: ReadPlan) -> LakeReader | None:
     if plan.lake_format is None:
         return None
-    return cached_lake(plan.lake_format, tuple(sorted(plan.lake_options.items()))).open_reader(plan.table)
+    return PROCESS_PLUGINS.lake(Plugin(name=plan.lake_format, options=plan.lake_options)).open_reader(plan.table)
 
 
 def _plan(request: ReadRequest, plan: ReadPlan, lake: LakeReader | None, hot: HotStore) -> UnionPlan:

@@ -17,9 +17,9 @@ from lakeward.model.table import TableInfo
 from lakeward.model.versioned import pack, unpack
 from lakeward.protocol.codec import decode, encode
 from lakeward.read.arrow import OpenRead, append_bucket
-from lakeward.read.plugins import cached_hot, cached_lake
 from lakeward.read.tail import TailFold, fold_tail, read_live, replacing, without_replaced, without_replaced_mixed
 from lakeward.spi.hot import HotPlugin, HotStore, KvSnapshot
+from lakeward.spi.plugins import PROCESS_PLUGINS, Plugin
 
 _KIND, _VERSION = "read-piece", 2
 
@@ -102,7 +102,7 @@ def read_piece(
     here.
 
     Connections are kept per process; a crash leaves nothing behind. Raises what the lake and the hot store raise."""
-    hot = cached_hot(piece.hot_name, tuple(sorted(piece.hot_options.items()))).store()
+    hot = PROCESS_PLUGINS.hot(Plugin(name=piece.hot_name, options=piece.hot_options)).store()
     wanted = [n for n in piece.table.schema.names if n in {*columns, *filter_columns}]
     tails = piece.mixed if piece.bucket is None else {} if piece.tail is None else {piece.bucket: piece.tail}
     folds = {b: fold_tail(hot, piece.table, b, r) for b, r in tails.items()} if piece.table.is_pk else {}
@@ -120,7 +120,9 @@ def _lake_rows(
     descriptor = piece.table.descriptor
     keys = descriptor.primary_key if any(f.keys is not None for f in folds.values()) else ()
     partition = descriptor.partition_keys if piece.bucket is None and folds else ()
-    reader = cached_lake(piece.lake_name, tuple(sorted(piece.lake_options.items()))).open_reader(piece.table).pinned()
+    reader = (
+        PROCESS_PLUGINS.lake(Plugin(name=piece.lake_name, options=piece.lake_options)).open_reader(piece.table).pinned()
+    )
     scanned = list(dict.fromkeys((*wanted, *keys, *partition, *LAKE_NAMES)))
     for _, batch in reader.scan_buckets(piece.snapshot_id, columns=scanned, filter=filter, buckets=[piece.bucket]):
         if piece.bucket is None:

@@ -9,10 +9,10 @@ from typing import Any
 
 from lakeward.read.arrow import request_of
 from lakeward.read.plan import AsOf
-from lakeward.read.plugins import cached_hot
 from lakeward.read.predicate import Filter
 from lakeward.read.spark.batch import read_frame
 from lakeward.read.spark.options import find_server
+from lakeward.spi.plugins import PROCESS_PLUGINS, Plugin
 
 LEASE_S = 900.0
 """A DataFrame is read after it was planned: nothing under it expires for a quarter of an hour."""
@@ -41,9 +41,9 @@ def read(
     which a filter on the DataFrame cannot. The plan holds for `lease_s` seconds; read again for newer rows. How fresh
     it is: `df.lakeward_bound`."""
     plugin = (
-        cached_hot(hot, (("server", find_server(server)),))
+        PROCESS_PLUGINS.hot(Plugin(name=hot, options={"server": find_server(server)}))
         if fluss is None
-        else cached_hot("fluss", (("bootstrap", fluss),))
+        else PROCESS_PLUGINS.hot(Plugin(name="fluss", options={"bootstrap": fluss}))
     )
     request = request_of(
         table, columns=columns, filter=filter, mode=mode, as_of=as_of, at_least=at_least, system_columns=system_columns

@@ -49,11 +49,11 @@ from lakeward.read.result import ReadResult
 from lakeward.spi.coordinator import CoordinatorClient
 from lakeward.spi.hot import HotPlugin, HotStore, KvSnapshot, LogBounds
 from lakeward.spi.lake import LakeReader, LakeStorage
+from lakeward.spi.plugins import PluginCache
 from lakeward.testing.clock import ManualClock
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.options import TieringOptions
 from lakeward.tiering.kinds import load_runner
-from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.work import JobWorld, LeasedWork, RoundEnd
 

@@ -13,9 +13,9 @@ from lakeward.model.round import RoundOwner
 from lakeward.model.side import WorkKind
 from lakeward.protocol.heartbeat import HandedOut, TableFailed, TableFinished
 from lakeward.spi.hot import HotPlugin
+from lakeward.spi.plugins import PluginCache
 from lakeward.tiering.job.dispatch import Dispatcher
 from lakeward.tiering.job.options import TieringOptions
-from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.round.control import RoundControl
 
 RoundEnd = TableFinished | TableFailed

@@ -33,9 +33,9 @@ from lakeward.protocol.readplan import ReadPlan
 from lakeward.spi.coordinator import CoordinatorClient
 from lakeward.spi.hot import HotPlugin, HotStore, KvSnapshot, LogBounds
 from lakeward.spi.lake import LakeReader, LakeStorage
+from lakeward.spi.plugins import PluginCache
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.options import TieringOptions
-from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.round.round import Round
 from lakeward.tiering.work import JobWorld, RoundEnd

@@ -17,12 +17,12 @@ from lakeward.errors import InvalidRequest
 from lakeward.model.systemcolumns import LAKE_NAMES
 from lakeward.read.arrow import ReadRequest, conform, open_read
 from lakeward.read.piece import ReadPiece, plan_pieces, read_piece
-from lakeward.read.plugins import cached_hot
 from lakeward.read.predicate import Condition, parse_filter
 from lakeward.read.request import filter_schema
 from lakeward.read.spark.condition import pushed_condition
 from lakeward.read.spark.options import SourceOptions
 from lakeward.read.spark.tailframe import arrow_schema
+from lakeward.spi.plugins import PROCESS_PLUGINS, Plugin
 
 FILTER_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
@@ -40,7 +40,7 @@ class UnionSourceReader(ds.DataSourceReader):  # type: ignore[misc]
         self.conditions: list[Condition] = []
 
     def partitions(self) -> list[PiecePartition]:
-        plugin = cached_hot(self.options.hot_name, tuple(sorted(self.options.hot_options.items())))
+        plugin = PROCESS_PLUGINS.hot(Plugin(name=self.options.hot_name, options=self.options.hot_options))
         request = ReadRequest(
             path=self.options.table,
             mode=self.options.mode,

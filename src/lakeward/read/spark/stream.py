@@ -22,11 +22,11 @@ from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.schema import CHANGE_TYPE
 from lakeward.model.table import TableInfo
 from lakeward.read.arrow import conform
-from lakeward.read.plugins import cached_hot
 from lakeward.read.spark.options import SourceOptions, StartAt
 from lakeward.read.spark.source_reader import PiecePartition
 from lakeward.read.spark.streamrows import StreamRows, change_names
 from lakeward.read.spark.tailframe import arrow_schema
+from lakeward.spi.plugins import PROCESS_PLUGINS, Plugin
 
 Position = dict[str, Any]
 """What Spark keeps in its checkpoint: {"offsets": json, "snapshot": id or "", "snapshot_read": 0 or 1, "origin": json}.
@@ -155,7 +155,8 @@ class UnionStreamReader(*_bases()):  # type: ignore[misc]
     # ---- ours ----------------------------------------------------------------------------------------------------
     def _rows(self) -> StreamRows:
         return StreamRows.open(
-            cached_hot(self.options.hot_name, tuple(sorted(self.options.hot_options.items()))), self.options.table
+            PROCESS_PLUGINS.hot(Plugin(name=self.options.hot_name, options=self.options.hot_options)),
+            self.options.table,
         )
 
     def _first(self) -> Position:

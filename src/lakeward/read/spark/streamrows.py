@@ -23,10 +23,10 @@ from lakeward.model.schema import BUCKET, CHANGE_TYPE, OFFSET, TIMESTAMP
 from lakeward.model.systemcolumns import LAKE_NAMES
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.read.arrow import append_bucket
-from lakeward.read.plugins import cached_lake
 from lakeward.read.prune import partition_facts
 from lakeward.spi.hot import HotPlugin, HotStore, LogBounds
 from lakeward.spi.lake import LakeFile, LakeReader
+from lakeward.spi.plugins import PROCESS_PLUGINS, Plugin
 
 
 @dataclass(frozen=True)
@@ -182,4 +182,4 @@ def _open_lake(plugin: HotPlugin, table: TableInfo) -> LakeReader | None:
         if error.lake == "none":
             return None
         raise
-    return cached_lake(name, tuple(sorted(options.items()))).open_reader(table)
+    return PROCESS_PLUGINS.lake(Plugin(name=name, options=options)).open_reader(table)

@@ -15,13 +15,12 @@ from pathlib import Path
 
 from lakeward.config import resolve
 from lakeward.model.ids import JobName
+from lakeward.spi.plugins import Plugin, PluginCache
 from lakeward.testing.chaos.switches import Switches
 from lakeward.tiering.job.arguments import run
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.job import TieringJob, run_until_signal
 from lakeward.tiering.job.options import TieringOptions
-from lakeward.tiering.plugins import PluginCache
-from lakeward.tiering.round.order import Plugin
 
 
 def main(arguments: Sequence[str]) -> None:

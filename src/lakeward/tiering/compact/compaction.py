@@ -15,11 +15,11 @@ from lakeward.model.side import COMPACT
 from lakeward.model.table import TableInfo
 from lakeward.protocol.heartbeat import LeaseCheck, TableFailed, TableFinished
 from lakeward.spi.lake import LakeCommitter, LakeStorage, RewriteResult
+from lakeward.spi.plugins import Plugin
 from lakeward.tiering.compact.commit import CompactionCommit, LandedRewrite
 from lakeward.tiering.compact.ground import CompactionGround, load_compaction
 from lakeward.tiering.compact.order import RewriteOrder, RewriteOutcome
 from lakeward.tiering.job.backoff import patiently
-from lakeward.tiering.round.order import Plugin
 from lakeward.tiering.round.reconcile import adoption
 from lakeward.tiering.round.round import NOT_A_FAILURE
 from lakeward.tiering.work import JobWorld, LeasedWork, RoundEnd

@@ -15,7 +15,7 @@ from lakeward.model.versioned import pack, unpack
 from lakeward.protocol.codec import decode, encode
 from lakeward.protocol.heartbeat import LeaseCheck
 from lakeward.spi.lake import RewriteGroup, RewriteResult
-from lakeward.tiering.round.order import Plugin
+from lakeward.spi.plugins import Plugin
 
 _ORDER, _OUTCOME, _VERSION = "rewrite-order", "rewrite-outcome", 1
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from lakeward.model.clock import Clock
 from lakeward.model.side import COMPACT
+from lakeward.spi.plugins import PluginCache
 from lakeward.tiering.compact.compaction import Compaction
 from lakeward.tiering.compact.order import RewriteOrder
 from lakeward.tiering.compact.task import rewrite_groups
-from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.work import JobWorld, LeasedWork, RoundEnd, WorkRunner
 
 

@@ -9,8 +9,8 @@ from lakeward.errors import LakewardError, SplitFailed
 from lakeward.model.clock import Clock
 from lakeward.model.faults import fault_point
 from lakeward.spi.lake import RewriteGroup, RewriteTask
+from lakeward.spi.plugins import PluginCache
 from lakeward.tiering.compact.order import RewriteOrder, RewriteOutcome
-from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.task.stop import StopSignal
 
 

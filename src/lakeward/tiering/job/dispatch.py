@@ -15,8 +15,8 @@ from lakeward.model.clock import Clock, SystemClock
 from lakeward.model.ids import RoundId
 from lakeward.model.side import WorkKind
 from lakeward.model.table import TableInfo
+from lakeward.spi.plugins import PluginCache
 from lakeward.tiering.kinds import load_runner
-from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.task.order import PackedOrder
 

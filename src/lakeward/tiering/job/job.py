@@ -23,6 +23,7 @@ from lakeward.model.ids import JobName, new_instance_id, new_round_id
 from lakeward.model.round import RoundOwner
 from lakeward.protocol.heartbeat import HandedOut, TableFailed
 from lakeward.spi.hot import HotPlugin
+from lakeward.spi.plugins import Plugin, PluginCache
 from lakeward.tiering.job.dispatch import Dispatcher
 from lakeward.tiering.job.enumerate import Enumerator, JobIdentity
 from lakeward.tiering.job.jobname import hold_name
@@ -32,9 +33,7 @@ from lakeward.tiering.job.orphans import OrphanDuty
 from lakeward.tiering.job.session import SessionOptions, check_location, is_same_machine, open_session
 from lakeward.tiering.job.warmup import WarmUp
 from lakeward.tiering.kinds import load_runner
-from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.round.control import RoundControl
-from lakeward.tiering.round.order import Plugin
 from lakeward.tiering.work import JobWorld, LeasedWork, RoundEnd
 
 log = logging.getLogger("lakeward.tiering")

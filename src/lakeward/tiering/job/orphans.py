@@ -14,8 +14,7 @@ from lakeward.model.clock import Clock
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.spi.hot import HotPlugin
-from lakeward.tiering.plugins import PluginCache
-from lakeward.tiering.round.order import Plugin
+from lakeward.spi.plugins import Plugin, PluginCache
 
 log = logging.getLogger("lakeward.tiering")
 

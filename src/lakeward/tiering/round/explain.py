@@ -14,8 +14,7 @@ from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.heartbeat import HandedOut
 from lakeward.spi.hot import HotPlugin
 from lakeward.spi.lake import LakeStorage
-from lakeward.tiering.plugins import PluginCache
-from lakeward.tiering.round.order import Plugin
+from lakeward.spi.plugins import Plugin, PluginCache
 from lakeward.tiering.round.plan import DEFAULT_TARGET_BYTES
 from lakeward.tiering.round.planning import Ground, Planner
 from lakeward.tiering.round.reconcile import Agreement

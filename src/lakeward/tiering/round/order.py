@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, SnapshotId
@@ -14,16 +13,9 @@ from lakeward.model.split import Split, split_from_json
 from lakeward.model.table import TableInfo
 from lakeward.model.versioned import pack, unpack
 from lakeward.protocol.heartbeat import LeaseCheck
+from lakeward.spi.plugins import Plugin
 
 _KIND, _VERSION = "write-order", 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plugin:
-    """A plugin by name with the options that rebuild it; secrets are not in them, each process has its own."""
-
-    name: str
-    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

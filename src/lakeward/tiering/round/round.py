@@ -30,10 +30,11 @@ from lakeward.model.split import Split
 from lakeward.model.table import TableInfo
 from lakeward.protocol.heartbeat import HandedOut, TableFailed, TableFinished
 from lakeward.spi.lake import LakeCommitter, LakeStorage
+from lakeward.spi.plugins import Plugin
 from lakeward.tiering.job.backoff import delays, patiently
 from lakeward.tiering.round.commit import Landed, RoundCommit
 from lakeward.tiering.round.control import RoundControl
-from lakeward.tiering.round.order import Plugin, WriteOrder
+from lakeward.tiering.round.order import WriteOrder
 from lakeward.tiering.round.plan import plan_comparison, plan_turns
 from lakeward.tiering.round.planning import Ground, Planner
 from lakeward.tiering.round.prefix import KeptPrefix, keep_prefix

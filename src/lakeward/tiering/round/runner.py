@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from lakeward.model.clock import Clock
 from lakeward.model.side import TIER
-from lakeward.tiering.plugins import PluginCache
+from lakeward.spi.plugins import PluginCache
 from lakeward.tiering.round.order import WriteOrder
 from lakeward.tiering.round.round import Round
 from lakeward.tiering.task.write import write_splits

@@ -10,9 +10,9 @@ import pyarrow as pa
 from lakeward.errors import Unavailable
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock
-from lakeward.model.schema import OFFSET
 from lakeward.model.table import TableInfo
 from lakeward.spi.hot import HotStore
+from lakeward.spi.resume import read_on
 from lakeward.tiering.job.backoff import delays
 from lakeward.tiering.task.stop import StopSignal
 
@@ -31,25 +31,30 @@ class LogReader:
         """Batches with rows, in offset order; checks between them whether the round may go on.
 
         Raises `LeaseLost`; `ServerUnavailable` once the store was away for longer than the limit."""
-        at, waits, lost_at = start, delays(), None
-        while True:
-            try:
-                for batch in self._store.read_log(self._table, self._bucket, at, stop, columns):
-                    waits, lost_at = delays(), None
-                    self._signal.check()
-                    if batch.num_rows:
-                        self.bytes_read += batch.nbytes
-                        yield batch
-                        at = next_offset(batch)
-                return
-            except Unavailable:
-                now = self._clock.monotonic()
-                lost_at = now if lost_at is None else lost_at
-                if now - lost_at > self._wait_s:
-                    raise
-                self._signal.wait(next(waits))
+        patience = _RoundPatience(self._signal, self._clock, self._wait_s)
+        for batch in read_on(
+            lambda at: self._store.read_log(self._table, self._bucket, at, stop, columns), start, patience
+        ):
+            self._signal.check()
+            if batch.num_rows:
+                self.bytes_read += batch.nbytes
+                yield batch
 
 
-def next_offset(batch: pa.RecordBatch) -> int:
-    """The offset after the batch's last record."""
-    return int(batch.column(OFFSET)[batch.num_rows - 1].as_py()) + 1
+class _RoundPatience:
+    """Until the store was away for `limit_s`, or the round is stopped."""
+
+    def __init__(self, signal: StopSignal, clock: Clock, limit_s: float) -> None:
+        self._signal, self._clock, self._limit_s = signal, clock, limit_s
+        self.progress()
+
+    def progress(self) -> None:
+        self._waits = delays()
+        self._lost_at: float | None = None
+
+    def pause(self, error: Unavailable) -> None:
+        now = self._clock.monotonic()
+        self._lost_at = now if self._lost_at is None else self._lost_at
+        if now - self._lost_at > self._limit_s:
+            raise error
+        self._signal.wait(next(self._waits))

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from lakeward.model.clock import SystemClock
 from lakeward.model.side import WorkKind
+from lakeward.spi.plugins import PROCESS_PLUGINS
 from lakeward.tiering.kinds import load_runner
-from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.task.heap import keep_freed_memory, keep_loaded
 
 PackedOrder = tuple[WorkKind, bytes]
-
-_plugins = PluginCache()
-"""One per Python worker: Spark keeps workers alive between jobs, so connections are made once."""
 
 
 def run_order(order: PackedOrder) -> list[bytes]:
     keep_freed_memory()
     kind, data = order
-    outcomes = load_runner(kind).run_order(data, _plugins, SystemClock(), _task_attempt())
+    outcomes = load_runner(kind).run_order(data, PROCESS_PLUGINS, SystemClock(), _task_attempt())
     keep_loaded()  # after an order: now every module that one needs is there
     return outcomes
 

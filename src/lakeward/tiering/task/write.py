@@ -26,9 +26,10 @@ from lakeward.model.split import LogSplit, SnapshotSplit, Split
 from lakeward.spi.capabilities import DeleteEncoding, check_table
 from lakeward.spi.hot import HotStore, KvSnapshot
 from lakeward.spi.lake import LakeStorage, LakeWriter, WriteTask
-from lakeward.tiering.plugins import PluginCache
+from lakeward.spi.plugins import PluginCache
+from lakeward.spi.resume import next_offset
 from lakeward.tiering.round.order import WriteOrder
-from lakeward.tiering.task.logread import LogReader, next_offset
+from lakeward.tiering.task.logread import LogReader
 from lakeward.tiering.task.sorting import sort_by_offset
 from lakeward.tiering.task.stop import StopSignal
 

@@ -20,12 +20,12 @@ from lakeward.model.side import COMPACT, WorkKind
 from lakeward.model.table import TableInfo
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.spi.lake import Committable, LakeCommitter, LakeSnapshot, Precondition, RewriteGroup, RewriteTask
+from lakeward.spi.plugins import PluginCache
 from lakeward.testing.memoryforeign import MemoryForeignEngine
 from lakeward.tiering.compact.order import RewriteOrder
 from lakeward.tiering.compact.plan import CompactionPolicy
 from lakeward.tiering.compact.runner import CompactRunner
 from lakeward.tiering.job.dispatch import DirectDispatcher, Order
-from lakeward.tiering.plugins import PluginCache
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.work import LeasedWork, RoundEnd
 from tests.unit.tiering.world import World, make_table

@@ -9,10 +9,11 @@ import pytest
 
 from lakeward.config.java import Java
 from lakeward.errors import InvalidConfig, SparkUnsupported, UnsafeLake
+from lakeward.spi.plugins import Plugin
 from lakeward.tiering.job.arguments import parse_conf
 from lakeward.tiering.job.classarchive import find_archive
 from lakeward.tiering.job.session import SessionOptions, check_location, check_master, is_same_machine, session_conf
-from lakeward.tiering.round.order import Plugin, WriteOrder
+from lakeward.tiering.round.order import WriteOrder
 from tests.unit.tiering.world import World
 
 

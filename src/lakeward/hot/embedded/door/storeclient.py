@@ -12,11 +12,11 @@ from lakeward.errors import ServerUnavailable
 from lakeward.hot.embedded.door.connection import Backoff, FlightConnection
 from lakeward.hot.embedded.door.http import ServerConnection
 from lakeward.model.bucket import Bucket
-from lakeward.model.schema import OFFSET
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.codec import decode
 from lakeward.protocol.flight import Act, ActionRequest, Read, Ticket, log_ticket
 from lakeward.spi.hot import FrozenTable, HotStore, KvSnapshot, LogBounds
+from lakeward.spi.resume import read_on
 
 
 class EmbeddedStoreClient(HotStore):
@@ -58,18 +58,10 @@ class EmbeddedStoreClient(HotStore):
     def read_log(
         self, table: TableInfo, bucket: Bucket, start: int, stop: int, columns: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        backoff = Backoff(self.connection.retry_s)
-        while True:
-            try:
-                for batch, _ in self.connection.stream(log_ticket(table, bucket, start, stop, columns)):
-                    if batch.num_rows:
-                        start = batch.column(OFFSET)[-1].as_py() + 1
-                    yield batch
-                    # after the batch was used: a slow consumer does not use up the time for trying again
-                    backoff.progress()
-                return
-            except ServerUnavailable as error:
-                backoff.pause(error)
+        def read(at: int) -> Iterator[pa.RecordBatch]:
+            return (batch for batch, _ in self.connection.stream(log_ticket(table, bucket, at, stop, columns)))
+
+        return read_on(read, start, Backoff(self.connection.retry_s), ServerUnavailable)
 
     def read_tail(self, ticket: Ticket) -> Iterator[tuple[Bucket, pa.RecordBatch]]:
         """One attempt at a tail read; the caller keeps the offsets and asks again."""
