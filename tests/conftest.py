@@ -28,6 +28,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--soak", action="store_true", help="also run tests marked soak, and ten times as many property examples"
     )
+    parser.addoption("--oracle-seed", type=int, default=1, help="what tests/oracle draws from; take one of your own")
+    parser.addoption(
+        "--oracle-minutes", type=float, default=60, help="how long tests/oracle draws seed after seed under --soak"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -250,20 +250,21 @@ class InProcessLakeward:
 
     def append(self, path: str, rows: Any) -> WriteToken:
         table = self.store.load_table(TablePath.parse(path))
-        return self._put(table, fit_rows(rows, table, table.schema.names), self.store.append)
+        return self.put_rows(table, fit_rows(rows, table, table.schema.names), self.store.append)
 
     def upsert(self, path: str, rows: Any, columns: Sequence[str] | None = None) -> WriteToken:
         table = self.store.load_table(TablePath.parse(path))
         names = table.schema.names if columns is None else tuple(columns)
-        return self._put(
+        return self.put_rows(
             table, fit_rows(rows, table, names), lambda t, b, batch: self.store.upsert(t, b, batch, columns)
         )
 
     def delete(self, path: str, keys: Any) -> WriteToken:
         table = self.store.load_table(TablePath.parse(path))
-        return self._put(table, fit_rows(keys, table, table.descriptor.primary_key), self.store.delete)
+        return self.put_rows(table, fit_rows(keys, table, table.descriptor.primary_key), self.store.delete)
 
-    def _put(self, table: TableInfo, rows: pa.Table, put: Callable[..., Any]) -> WriteToken:
+    def put_rows(self, table: TableInfo, rows: pa.Table, put: Callable[..., Any]) -> WriteToken:
+        """Rows to their buckets; `table` may be a handle from before the newest columns."""
         ends: dict[Bucket, int] = {}
         for bucket, batch in Router(table, turn=0).route(rows):
             ends[bucket] = put(table, bucket, batch).stop
