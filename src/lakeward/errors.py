@@ -21,7 +21,7 @@
     ├── CommitError                 CommitConflict, CommitUnknown
     ├── LakeError                   LakeUnavailable, LakeRolledBack, LakeBehind, LakeForeign, LakeTampered, LakeOverlap,
     │                               LakeTableGone, LakeMetadataGone, LakeHistoriesDiffer, LakeSchemaBroken,
-    │                               ReplacedRowMissing, RoundTooOld
+    │                               ReplacedRowMissing, ForeignRowsFound, RoundTooOld
     ├── Unavailable                 ServerUnavailable, TimedOut, ReadTooFarAhead
     ├── SplitFailed                 a task returned an error that is not one of ours
     ├── FaultInjected               a test asked for it
@@ -790,6 +790,19 @@ class ReplacedRowMissing(LakeError):
     bucket: str
     offset: int
     count: int
+
+
+class ForeignRowsFound(LakeError):
+    code = "foreign-rows-found"
+    template = (
+        "table {table}: another engine inserted {rows} rows (snapshots {snapshots}; the first in {file}); "
+        "rows come through Lakeward alone, or a key is there twice. Take them out: `lakeward table resync {table}`, "
+        "or let every round do so: `lakeward table alter {table} --set table.datalake.foreign-rows=remove`"
+    )
+    table: str
+    snapshots: str
+    rows: int
+    file: str
 
 
 class RoundTooOld(LakeError):

@@ -5,20 +5,25 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from lakeward.errors import CommitConflict, LakeRolledBack, LakeTampered, ReplacedRowMissing
+from lakeward.errors import CommitConflict, ForeignRowsFound, LakeRolledBack, LakeTampered, ReplacedRowMissing
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.ids import SnapshotId, TableId
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.offsetset import OffsetSet
+from lakeward.model.table import TablePath
+from lakeward.protocol.heartbeat import TableFailed
+from lakeward.protocol.operate import ResyncChoice
 from lakeward.spi.lake import ROWS_KEY, TAG
 from lakeward.testing.iceberg.engines import read_datafusion, read_duckdb
 from lakeward.testing.iceberg.flink import FlinkJob
 from lakeward.testing.iceberg.foreign import IcebergForeignEngine
+from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.testing.lakes import LakeRound, lake_rows
 from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
 from lakeward.testing.lakes.upserts import change_randomly
@@ -78,15 +83,75 @@ def test_rounds_go_on_after_others_rewrote_and_expired(
         assert found.num_rows == len(log.expected(log.ends()))
 
 
-def test_rows_that_others_appended_stay_theirs(lake: IcebergLakeStorage) -> None:
-    log = pk_log(lake)
-    foreign = {"id": -1, "name": "theirs", "amount": None, "__bucket": 0, "__offset": FAR, "__timestamp": 0}
-    engine(lake, log).append(system_rows(lake, log, [foreign]))
-    change_randomly(log, random.Random(3), 30)
+def foreign_row(number: int, offset: int) -> dict[str, Any]:
+    return {"id": number, "name": "theirs", "amount": None, "__bucket": 0, "__offset": offset, "__timestamp": 0}
+
+
+def test_rows_that_others_appended_to_a_log_table_stay_theirs(lake: IcebergLakeStorage) -> None:
+    log = LakeSuite().make_log(lake)
+    log.append(B0, row(1), row(2))
+    LakeRound.plan(lake, log).run()
+    engine(lake, log).append(system_rows(lake, log, [foreign_row(-1, FAR)]))
+    log.append(B0, row(3))
     LakeRound.plan(lake, log).run()
     rows = lake_rows(lake, log.table)
     assert [r for r in rows if r[1] != FAR] == log.expected(log.ends())
     assert len([r for r in rows if r[1] == FAR]) == 1
+
+
+@pytest.mark.parametrize("offset", [FAR, 0], ids=["an offset of their own", "one that a row of ours has"])
+def test_rows_that_others_inserted_into_a_pk_table_stop_it(lake: IcebergLakeStorage, offset: int) -> None:
+    log = pk_log(lake)
+    engine(lake, log).append(system_rows(lake, log, [foreign_row(1, offset), foreign_row(-1, offset)]))
+    theirs = lake.connection.load(log.table.path).current_snapshot()
+    assert theirs is not None
+    change_randomly(log, random.Random(3), 30)
+    with pytest.raises(ForeignRowsFound, match="resync") as stopped:
+        LakeRound.plan(lake, log).run()
+    assert (stopped.value.rows, stopped.value.snapshots) == (2, str(theirs.snapshot_id))
+
+
+@pytest.mark.parametrize(
+    "between", [IcebergForeignEngine.touch, IcebergForeignEngine.rewrite], ids=["touch", "rewrite"]
+)
+def test_rows_that_others_inserted_are_removed_where_the_table_says_so(
+    lake: IcebergLakeStorage, between: Callable[[IcebergForeignEngine], None]
+) -> None:
+    log = LakeSuite().make_log(lake, primary_key=("id",), properties={"table.datalake.foreign-rows": "remove"})
+    change_randomly(log, random.Random(1), 40)
+    LakeRound.plan(lake, log).run()
+    engine(lake, log).append(system_rows(lake, log, [foreign_row(1, FAR), foreign_row(-1, FAR + 1)]))
+    between(engine(lake, log))
+    change_randomly(log, random.Random(3), 30)
+    LakeRound.plan(lake, log).run()
+    assert lake_rows(lake, log.table) == log.expected(log.ends())
+    found = read_duckdb(lake.connection.load(log.table.path).metadata_location)
+    assert found.num_rows == len(log.expected(log.ends()))
+
+
+def test_a_resync_takes_out_what_others_inserted(lake: IcebergLakeStorage, tmp_path: Path) -> None:
+    """One of the rows has the offset of a row of ours, which stays."""
+    world = InProcessLakeward(tmp_path / "server", lake)
+    path = TablePath("db", "t")
+    world.create("db.t", "id BIGINT NOT NULL, name STRING", primary_key="id")
+    world.upsert("db.t", [{"id": i, "name": f"ours {i}"} for i in range(5)])
+    world.tier("db.t")
+    theirs = IcebergForeignEngine(lake.connection.catalog, path)
+    rows = [
+        {"id": number, "name": "theirs", "__bucket": 0, "__offset": offset, "__timestamp": 0}
+        for number, offset in ((1, 0), (9, FAR))
+    ]
+    theirs.append(pa.Table.from_pylist(rows, schema=theirs.load().schema().as_arrow()))
+    world.upsert("db.t", [{"id": 9, "name": "ours 9"}])
+    (end,) = world.tier("db.t")
+    assert isinstance(end, TableFailed)
+    assert end.error["code"] == ForeignRowsFound.code
+    world.coordinator.resync(path, ResyncChoice.RESYNC)
+    world.tier("db.t")
+    found = world.read("db.t").to_table().sort_by("id").to_pylist()
+    assert found == [{"id": i, "name": f"ours {i}"} for i in (0, 1, 2, 3, 4, 9)]
+    assert read_duckdb(lake.connection.load(path).metadata_location).num_rows == 6
+    world.close()
 
 
 def test_a_replaced_row_that_others_deleted_is_counted_and_no_error(lake: IcebergLakeStorage) -> None:

@@ -123,6 +123,11 @@ class Audit(StrEnum):
     ALL = "all"
 
 
+class ForeignRows(StrEnum):
+    STOP = "stop"
+    REMOVE = "remove"
+
+
 class LogLevel(StrEnum):
     DEBUG = "debug"
     INFO = "info"
@@ -331,6 +336,15 @@ TABLE_DATALAKE_AUTO_EXPIRE_SNAPSHOT = _option(
     "Whether snapshots of the lake table expire by its history.expire.* properties.",
     _T,
     fluss="false",
+)
+TABLE_DATALAKE_FOREIGN_ROWS = _option(
+    "table.datalake.foreign-rows",
+    choice(ForeignRows),
+    "stop",
+    "What a round does when another engine inserted rows into the lake table of a primary-key table, where a key would "
+    "be there twice: stop with an error, or remove them. Rewrites and deletes by others are no inserts.",
+    _T,
+    fluss="not there",
 )
 TABLE_DATALAKE_POOL = _option(
     "table.datalake.pool", text(), "default", "The pool of jobs that may tier this table.", _T

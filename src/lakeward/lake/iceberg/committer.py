@@ -12,10 +12,13 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation
 
+from lakeward.config import Config, options
+from lakeward.config.options import ForeignRows
 from lakeward.errors import (
     CommitConflict,
     CommitUnknown,
     FaultInjected,
+    ForeignRowsFound,
     LakeError,
     LakeTableGone,
     ReplacedRowMissing,
@@ -23,12 +26,13 @@ from lakeward.errors import (
 from lakeward.lake.iceberg.commit.change import FileChange, NewFile
 from lakeward.lake.iceberg.commit.deletes import write_deletes
 from lakeward.lake.iceberg.commit.equality import merge_hits
+from lakeward.lake.iceberg.commit.foreignrows import find_foreign_rows, may_insert
 from lakeward.lake.iceberg.commit.ground import CommitGround
 from lakeward.lake.iceberg.commit.newfiles import data_candidates, key_files, same_round_hits
 from lakeward.lake.iceberg.commit.newsnapshot import SnapshotBuilder
 from lakeward.lake.iceberg.commit.replaced import plan_replacement
 from lakeward.lake.iceberg.commit.request import CommitRequest
-from lakeward.lake.iceberg.commit.resolve import Candidate, OffsetLoader, Resolution, resolve
+from lakeward.lake.iceberg.commit.resolve import Candidate, Hit, OffsetLoader, Resolution, resolve
 from lakeward.lake.iceberg.commit.send import CONFLICTS, send
 from lakeward.lake.iceberg.datafile.handle import WriteHandle
 from lakeward.lake.iceberg.datafile.location import data_folder, round_prefix
@@ -83,7 +87,8 @@ class IcebergLakeCommitter(LakeCommitter):
         base: LakeBase,
         properties: CommitProperties,
     ) -> Committable:
-        ground = self.load_ground(base, properties.round_id, as_is=properties.generation > base.generation)
+        is_resync = properties.generation > base.generation
+        ground = self.load_ground(base, properties.round_id, as_is=is_resync)
         check_fits(self._table, ground.table.metadata)
         parsed = [WriteResult.from_bytes(r) for r in results]
         with lake_errors(str(self._table.path), "prepare a commit of"):
@@ -91,7 +96,8 @@ class IcebergLakeCommitter(LakeCommitter):
             files = data_candidates(ground.table, parsed)
             resolution = self._resolve(ground, files, replaced)
             by_key = key_files(ground.table, parsed)
-            resolution.hits = merge_hits([*resolution.hits, *same_round_hits(ground.table, parsed)])
+            foreign = self._foreign_rows(ground, is_resync)
+            resolution.hits = merge_hits([*resolution.hits, *same_round_hits(ground.table, parsed), *foreign])
             missing = self._explain_missing(ground, resolution)
             fault_point("lake.before-deletes", round_id=properties.round_id)
             metadata, prefix = ground.table.metadata, round_prefix(properties.round_id)
@@ -198,6 +204,29 @@ class IcebergLakeCommitter(LakeCommitter):
             if f.bucket is None or (f.bucket in wanted and f.may_hold(*_span(wanted[f.bucket])))
         )
         return resolve(wanted, [*files, *older])
+
+    def _foreign_rows(self, ground: CommitGround, is_resync: bool) -> list[Hit]:
+        """Rows that go because no changelog has them: a key would be there twice. Raises `ForeignRowsFound` where the
+        table's option says so; a resync takes them out."""
+        if not self._table.is_pk:
+            return []
+        hits = find_foreign_rows(ground, self._table.descriptor.partition_keys)
+        if not hits or is_resync or self._removes_foreign_rows:
+            return hits
+        snapshots = [str(s.snapshot_id) for s in ground.reconciled.foreign if may_insert(s)]
+        raise ForeignRowsFound(
+            table=str(self._table.path),
+            snapshots=", ".join(snapshots),
+            rows=sum(len(h.positions) for h in hits),
+            file=hits[0].file.file_path,
+        )
+
+    @property
+    def _removes_foreign_rows(self) -> bool:
+        """This one property alone: a Fluss table may have `table.*` keys that are not ours."""
+        option = options.TABLE_DATALAKE_FOREIGN_ROWS
+        given = {k: v for k, v in self._table.descriptor.properties.items() if k == option.key}
+        return Config().for_table(given).get(option) is ForeignRows.REMOVE
 
     def _explain_missing(self, ground: CommitGround, resolution: Resolution) -> int:
         """How many replaced rows are gone, where others' deletes explain it. Raises `ReplacedRowMissing` where not."""

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows that others put into a PK table since our newest snapshot. A rewrite of theirs moves rows; an insert adds some
+that no changelog has.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from lakeward.lake.iceberg.commit.ground import CommitGround
+from lakeward.lake.iceberg.commit.resolve import Hit, OffsetLoader
+from lakeward.lake.iceberg.meta.summary import summary_of
+from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
+from lakeward.lake.iceberg.scan.snapshotfiles import PlannedFile, plan_files
+from lakeward.model.bucket import Bucket
+from lakeward.model.offsetset import Offsets
+from lakeward.model.schema import OFFSET
+
+Left = Mapping[Bucket | None, Sequence[Offsets]]
+
+
+def find_foreign_rows(ground: CommitGround, partition_keys: tuple[str, ...]) -> list[Hit]:
+    """Rows of files that others added whose (bucket, offset) left no other file meanwhile. Reads those files' offsets,
+    and those of the files that rows left; nothing where nobody else added a file."""
+    found = ground.reconciled
+    if found.newest is None or ground.head is None or not any(map(may_insert, found.foreign)):
+        return []
+    before, now = (_plan(ground.table, at, partition_keys) for at in (found.newest, ground.head))
+    rows = _Rows(ground.table)
+    left: dict[Bucket | None, list[Offsets]] = defaultdict(list)
+    for path, planned in before.items():
+        left[planned.bucket].append(rows.left(planned, now.get(path)))
+    added = [planned for path, planned in now.items() if path not in before]
+    hits = [Hit(p.file, p.indexed.spec_id, rows.inserted(p, left)) for p in added]
+    return [hit for hit in hits if len(hit.positions)]
+
+
+def may_insert(snapshot: Snapshot) -> bool:
+    """A `replace` changes no rows, by Iceberg's own rule."""
+    summary = summary_of(snapshot)
+    return summary.get("operation") != "replace" and summary.get("added-data-files") != "0"
+
+
+def _plan(table: Table, snapshot: Snapshot, partition_keys: tuple[str, ...]) -> dict[str, PlannedFile]:
+    return {p.file.file_path: p for p in plan_files(table.metadata, table.io, snapshot, partition_keys)}
+
+
+class _Rows:
+    def __init__(self, table: Table) -> None:
+        self._loader = OffsetLoader(table.io, table.metadata.schema().find_field(OFFSET).field_id)
+        self._deletes = DeleteFilter(table.io, table.metadata.schema())
+
+    def left(self, before: PlannedFile, now: PlannedFile | None) -> Offsets:
+        """Offsets of rows that lived in a file and live there no more."""
+        if now is not None and {d.file.file_path for d in now.deletes} == {d.file.file_path for d in before.deletes}:
+            return np.empty(0, np.int64)
+        offsets = self._loader.load(before.file)
+        return offsets[self._alive(before) if now is None else np.setdiff1d(self._alive(before), self._alive(now))]
+
+    def inserted(self, added: PlannedFile, left: Left) -> Offsets:
+        """Positions of its rows that came from nowhere. A file without a bucket may hold rows of all of them."""
+        buckets = set(left) if added.bucket is None else {added.bucket, None}
+        moved = np.concatenate([np.empty(0, np.int64), *(part for b in buckets for part in left.get(b, ()))])
+        alive, offsets = self._alive(added), self._loader.load(added.file)
+        return alive[~np.isin(offsets[alive], moved)]
+
+    def _alive(self, planned: PlannedFile) -> Offsets:
+        everything = np.arange(planned.file.record_count, dtype=np.int64)
+        return np.setdiff1d(everything, self._deletes.positions(planned.describe()), assume_unique=True)
