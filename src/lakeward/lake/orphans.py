@@ -18,7 +18,7 @@ from lakeward.model.faults import fault_point
 from lakeward.model.ids import RoundId, new_round_id
 from lakeward.model.intent import Intent, IntentState
 from lakeward.model.round import LakeBase
-from lakeward.model.side import COMPACT
+from lakeward.model.side import TIER
 from lakeward.model.table import TableInfo
 from lakeward.spi.intents import IntentStore
 from lakeward.spi.lake import LakeStorage, StoredFile
@@ -169,9 +169,10 @@ class OrphanRemoval:
 
 
 def is_stopped(intent: Intent, base: LakeBase) -> bool:
-    """Can this intent's writer no longer commit? A compaction re-bases over rounds: only a higher fence stops it."""
-    if intent.kind == COMPACT and intent.state is IntentState.COMMITTED:
+    """Can this intent's writer no longer commit? Work that re-bases over rounds, as a compaction does, is stopped by a
+    higher fence alone."""
+    if intent.kind == TIER:
+        return base.token != intent.token
+    if intent.state is IntentState.COMMITTED:
         return True  # it landed, on a head that any other request of it was not made for
-    if intent.kind == COMPACT:
-        return base.fence > intent.fence
-    return base.token != intent.token
+    return base.fence > intent.fence

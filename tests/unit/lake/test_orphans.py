@@ -295,6 +295,16 @@ def test_a_compaction_is_stopped_by_a_fence_alone(world: World) -> None:
     world.check()
 
 
+def test_a_kind_of_work_that_is_not_known_here_is_stopped_by_a_fence_alone(world: World) -> None:
+    """Its files are kept for longer than need be, where it cannot be told whether a round in between stops it."""
+    world.log.upsert(B0, {"id": 1})
+    intent = world.intent(LakeRound.plan(world.lake, world.log), WorkKind("polish"))
+    world.plan().run()
+    base = world.lake.open_reader(world.log.table).load_base()
+    assert not is_stopped(intent, base)
+    assert is_stopped(intent, replace(base, fence=base.fence + 1))
+
+
 def test_what_a_compaction_that_landed_left_behind_needs_no_fence(world: World) -> None:
     world.log.upsert(B0, {"id": 1})
     intent, base = (
