@@ -31,6 +31,8 @@ class WorkStatus:
     failures_in_a_row: int = 0
     last_duration_ms: int | None = None
     retry_at_ms: int | None = None
+    debt_files: int | None = None
+    """Of compactions: files that need not be there, as the last one left it. None: none has looked."""
 
 
 @dataclass(frozen=True, kw_only=True)

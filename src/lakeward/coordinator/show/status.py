@@ -308,6 +308,7 @@ def _work(work: Work) -> WorkStatus:
         failures_in_a_row=work.failures_in_a_row,
         last_duration_ms=work.last_duration_ms,
         retry_at_ms=work.retry_at_ms,
+        debt_files=work.debt_files,
     )
 
 

@@ -75,7 +75,7 @@ def test_delete_files_count_as_well(world: CoordinatorWorld) -> None:
 def test_what_did_not_fit_goes_on_at_once(world: CoordinatorWorld) -> None:
     job = world.job(kinds=BOTH)
     finish(job, *take(job), left=12, files_replaced=9, files=1, debt_files=15, force_finished=True)
-    assert world.coordinator.board.find(PATH).work(COMPACT).debt_files == 7
+    assert {w.kind: w.debt_files for w in world.coordinator.table_status(PATH).work} == {TIER: None, COMPACT: 7}
     assert len(take(job)) == 1
 
 
