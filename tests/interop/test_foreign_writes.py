@@ -5,17 +5,28 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.types import IntegerType, LongType
 
-from lakeward.errors import CommitConflict, ForeignRowsFound, LakeRolledBack, LakeTampered, ReplacedRowMissing
+from lakeward.errors import (
+    CommitConflict,
+    ForeignRowsFound,
+    LakeMismatch,
+    LakeRolledBack,
+    LakeTampered,
+    ReplacedRowMissing,
+)
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.ids import SnapshotId, TableId
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.offsetset import OffsetSet
+from lakeward.model.schema import Column
+from lakeward.model.sqltype import parse_type
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFailed
 from lakeward.protocol.operate import ResyncChoice
@@ -152,6 +163,34 @@ def test_a_resync_takes_out_what_others_inserted(lake: IcebergLakeStorage, tmp_p
     assert found == [{"id": i, "name": f"ours {i}"} for i in (0, 1, 2, 3, 4, 9)]
     assert read_duckdb(lake.connection.load(path).metadata_location).num_rows == 6
     world.close()
+
+
+@pytest.mark.parametrize("theirs", ["more", "later"], ids=["another column", "the same column"])
+def test_columns_that_others_added_or_moved_do_not_keep_us_from_adding_ours(
+    lake: IcebergLakeStorage, theirs: str
+) -> None:
+    log = pk_log(lake)
+    with lake.connection.load(log.table.path).update_schema() as update:
+        update.add_column(theirs, IntegerType())
+        update.move_first("amount")
+    later = Column(name="later", type=parse_type("INT"))
+    for _ in range(2):  # safe to repeat
+        lake.catalog().add_columns(log.table, [later])
+    descriptor = log.table.descriptor
+    log.table = log.table.with_descriptor(replace(descriptor, schema=descriptor.schema.with_added([later])))
+    log.upsert(B0, {**row(1), "later": 7})
+    LakeRound.plan(lake, log).run()
+    found = read_duckdb(lake.connection.load(log.table.path).metadata_location).to_pylist()
+    assert [r["later"] for r in found if r["id"] == 1 and r["__bucket"] == 0] == [7]
+    assert len(found) == len(log.expected(log.ends()))
+
+
+def test_a_column_that_others_added_with_another_type_is_named(lake: IcebergLakeStorage) -> None:
+    log = pk_log(lake)
+    with lake.connection.load(log.table.path).update_schema() as update:
+        update.add_column("later", LongType())
+    with pytest.raises(LakeMismatch, match="later"):
+        lake.catalog().add_columns(log.table, [Column(name="later", type=parse_type("INT"))])
 
 
 def test_a_replaced_row_that_others_deleted_is_counted_and_no_error(lake: IcebergLakeStorage) -> None:

@@ -17,11 +17,18 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, UNSORTED_SORT_ORDER_ID
 from pyiceberg.table.update import AddSortOrderUpdate, RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 from pyiceberg.table.update.schema import UpdateSchema
 
-from lakeward.errors import InvalidAlter, LakeMismatch, LakeNotEmpty, LakeTableGone, LakeUnavailable
+from lakeward.errors import (
+    InvalidAlter,
+    LakeMismatch,
+    LakeNotEmpty,
+    LakeSchemaBroken,
+    LakeTableGone,
+    LakeUnavailable,
+)
 from lakeward.lake.iceberg.meta.ancestry import walk
 from lakeward.lake.iceberg.meta.columnids import spell_field_ids
 from lakeward.lake.iceberg.meta.connection import IcebergConnection, identifier
-from lakeward.lake.iceberg.meta.diff import diff_table
+from lakeward.lake.iceberg.meta.diff import check_fits, diff_table
 from lakeward.lake.iceberg.meta.failures import describe, lake_errors
 from lakeward.lake.iceberg.meta.mapping import (
     MERGE_ON_READ,
@@ -126,13 +133,18 @@ class IcebergLakeCatalog(LakeCatalog):
                     table=str(table.path), change=f"add column {column.name}", reason="a new column is nullable"
                 )
         found = self._connection.load(table.path)
-        after = table.with_descriptor(_with_added(table.descriptor, columns))
-        if not diff_table(after.descriptor, found.metadata):
-            return  # a repeated call
-        self._check_matches(table, found)
+        names = {f.name for f in found.schema().fields}
+        there, missing = ([c for c in columns if (c.name in names) is known] for known in (True, False))
+        try:  # what others added or moved is no matter, as for a round
+            check_fits(table.with_descriptor(_with_added(table.descriptor, there)), found.metadata)
+        except LakeSchemaBroken as broken:
+            raise LakeMismatch(table=str(table.path), diff=broken.diff) from broken
+        if not missing:
+            return  # a repeated call, or others were first
+        after = _with_added(table.descriptor, columns)
         with _altering(table), found.transaction() as change:
             with change.update_schema() as update:
-                for column in columns:
+                for column in missing:
                     _add_column(update, column)
             change.set_properties(spell_field_ids(change.table_metadata, after.schema))
 
