@@ -43,12 +43,12 @@ def assign(
     _check(function, types, labels, count)
     whole = [_plain(column, kind) for column, kind in zip(columns, types, strict=True)]
     rows = len(whole[0])
-    made = np.empty(rows, np.int32)
+    buckets = np.empty(rows, np.int32)
     for at in range(0, rows, BLOCK_ROWS):
         parts = zip(labels, whole, types, strict=True)
         block = [KeyColumn(name=n, values=a.slice(at, BLOCK_ROWS), type=t, first_row=at) for n, a, t in parts]
-        made[at : at + BLOCK_ROWS] = FUNCTIONS[function](block, count)
-    return made
+        buckets[at : at + BLOCK_ROWS] = FUNCTIONS[function](block, count)
+    return buckets
 
 
 def assign_buckets(rows: pa.Table | pa.RecordBatch, descriptor: TableDescriptor) -> Buckets:

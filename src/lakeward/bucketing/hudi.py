@@ -121,10 +121,11 @@ def _refuse_reserved(column: KeyColumn) -> None:
     if not column.is_text:
         return
     bad = pc.or_(pc.match_substring(column.values, SEPARATOR), pc.is_in(column.values, value_set=pa.array(RESERVED)))
-    found = pc.fill_null(bad, False).to_numpy(zero_copy_only=False)
-    if found.any():
+    reserved = pc.fill_null(bad, False).to_numpy(zero_copy_only=False)
+    if reserved.any():
         column.refuse(
-            int(found.argmax()), f"a composite hudi key has no {SEPARATOR!r} in it and is not {' or '.join(RESERVED)}"
+            int(reserved.argmax()),
+            f"a composite hudi key has no {SEPARATOR!r} in it and is not {' or '.join(RESERVED)}",
         )
 
 

@@ -104,8 +104,8 @@ def _decimals(column: KeyColumn) -> list[str]:
 
 
 def _texts(column: KeyColumn) -> list[str]:
-    found: list[str] = column.values.to_pylist()
-    return found
+    texts: list[str] = column.values.to_pylist()
+    return texts
 
 
 TEXT_OF: dict[type[DataType], Callable[[KeyColumn], list[str]]] = {

@@ -91,11 +91,11 @@ def _mix_tail(
         has = np.flatnonzero(left > position)
         if not len(has):
             break
-        found = data[at[has] + position]
+        tail_bytes = data[at[has] + position]
         if tail is Tail.SIGNED_BYTES:
-            state[has] = mix(state[has], found.view(np.int8).astype(np.int32).view(np.uint32))
+            state[has] = mix(state[has], tail_bytes.view(np.int8).astype(np.int32).view(np.uint32))
         else:
-            partial[has] |= found.astype(np.uint32) << np.uint32(8 * position)
+            partial[has] |= tail_bytes.astype(np.uint32) << np.uint32(8 * position)
     if tail is Tail.STANDARD:
         state ^= scramble(partial)
 

@@ -85,8 +85,8 @@ class KeyColumn:
             plain = plain.view(pa.int64())
         if self.nulls is not None:
             plain = plain.fill_null(False if pa.types.is_boolean(plain.type) else 0)
-        found: npt.NDArray[np.generic] = plain.to_numpy(zero_copy_only=False)
-        return found
+        numbers: npt.NDArray[np.generic] = plain.to_numpy(zero_copy_only=False)
+        return numbers
 
     def longs(self) -> Longs:
         return self.numbers().astype(np.int64, copy=False)

@@ -171,8 +171,8 @@ class Coordinator:
 
     def read_lake(self, path: TablePath, side: SideName | None = None) -> bool:
         with self.board.lock:
-            found = self.board.find(path, side)
-        return self.lakes.read(found)
+            lake_side = self.board.find(path, side)
+        return self.lakes.read(lake_side)
 
     def read_lakes(self) -> int:
         """Reads the lake side of every table that was not read since start; returns how many answered."""
@@ -214,9 +214,9 @@ class Coordinator:
     def explain(self, path: TablePath, side: SideName | None = None) -> LagExplanation:
         last = next(iter(self.views.rounds(path, 1, side, TIER)), None)
         with self.board.lock:
-            found = self.board.find(path, side)
-            self.board.look(found)  # what was written since the last tick waits too
-            return explain(found, self.board.clock.now_ms(), last, self.views.is_served(found))
+            lake_side = self.board.find(path, side)
+            self.board.look(lake_side)  # what was written since the last tick waits too
+            return explain(lake_side, self.board.clock.now_ms(), last, self.views.is_served(lake_side))
 
     # ---- for operators -----------------------------------------------------------------------------------------------
     def pause(self, path: TablePath, side: SideName | None = None) -> None:

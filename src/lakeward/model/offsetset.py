@@ -29,9 +29,9 @@ class OffsetSet:
     @classmethod
     def from_sorted(cls, values: Offsets) -> OffsetSet:
         """Takes an array that is ascending and without doubles already."""
-        made = cls.__new__(cls)
-        made.values = values
-        return made
+        offset_set = cls.__new__(cls)
+        offset_set.values = values
+        return offset_set
 
     def __len__(self) -> int:
         return len(self.values)
@@ -59,18 +59,18 @@ class OffsetSet:
 
     def mask(self, offsets: Offsets) -> npt.NDArray[np.bool_]:
         """For each of `offsets`, whether it is in the set."""
-        found = np.zeros(len(offsets), np.bool_)
+        mask = np.zeros(len(offsets), np.bool_)
         if not len(self.values) or not len(offsets):
-            return found
+            return mask
         low, high = np.searchsorted(self.values, [offsets.min(), offsets.max() + 1])
         near = self.values[low:high]
         if not len(near):
-            return found
+            return mask
         # Few of the set among many in order, as rows of a file are: looking the few up takes a tenth of the time.
         if len(near) * _FEW < len(offsets) and bool(np.all(offsets[1:] > offsets[:-1])):
             at = np.minimum(np.searchsorted(offsets, near), len(offsets) - 1)
-            found[at[offsets[at] == near]] = True
-            return found
+            mask[at[offsets[at] == near]] = True
+            return mask
         at = np.minimum(np.searchsorted(near, offsets), len(near) - 1)
         return np.asarray(near[at] == offsets, np.bool_)
 

@@ -118,23 +118,23 @@ class _Parser:
 
     def _nested(self, keyword: str) -> DataType:
         self.take("<")
-        made: DataType
+        nested_type: DataType
         if keyword == "ARRAY":
-            made = ArrayType(element=self.parse())
+            nested_type = ArrayType(element=self.parse())
         elif keyword == "MAP":
             key = self.parse()
             self.take(",")
-            made = MapType(key=key, value=self.parse())
+            nested_type = MapType(key=key, value=self.parse())
         else:
-            made = RowType(fields=self._fields())
+            nested_type = RowType(fields=self._fields())
         self.take(">")
-        return made
+        return nested_type
 
     def _fields(self) -> tuple[RowField, ...]:
-        found = [self._field()]
+        fields = [self._field()]
         while self.accept(","):
-            found.append(self._field())
-        return tuple(found)
+            fields.append(self._field())
+        return tuple(fields)
 
     def _field(self) -> RowField:
         name = self.take()

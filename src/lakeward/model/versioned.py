@@ -37,13 +37,13 @@ def unpack(kind: str, newest: int, data: bytes) -> tuple[int, dict[str, Any], li
         if zlib.crc32(memoryview(data)[8:]) != checksum:
             raise ValueError("wrong checksum")
         header = json.loads(data[_FRAME : _FRAME + length])
-        found, version, body, sizes = header["kind"], int(header["version"]), header["body"], header["blobs"]
+        packed_kind, version, body, sizes = header["kind"], int(header["version"]), header["body"], header["blobs"]
         if _FRAME + length + sum(sizes) != len(data):
             raise ValueError("wrong length")
     except (ValueError, KeyError, TypeError, struct.error) as error:
         raise InvalidRequest(what=f"versioned bytes of {kind}", reason=str(error)) from error
-    if found != kind:
-        raise InvalidRequest(what=f"versioned bytes of {kind}", reason=f"these are of {found}")
+    if packed_kind != kind:
+        raise InvalidRequest(what=f"versioned bytes of {kind}", reason=f"these are of {packed_kind}")
     if version > newest:
         raise IncompatibleVersion(peer="the writer of these bytes", what=kind, theirs=str(version), ours=str(newest))
     blobs, at = [], _FRAME + length

@@ -91,8 +91,8 @@ class OpenRead:
 
     def lake_buckets(self) -> list[Bucket | None]:
         """Buckets of those files; None stands for files that do not say theirs."""
-        found = {f.bucket for f in self.lake_files()}
-        return [*sorted(b for b in found if b is not None), *([None] if None in found else [])]
+        buckets = {f.bucket for f in self.lake_files()}
+        return [*sorted(b for b in buckets if b is not None), *([None] if None in buckets else [])]
 
     def kv_holder(self) -> str:
         return kv_holder(self.plan.lease_id)

@@ -53,10 +53,10 @@ def find_numbers(table: TableInfo, predicate: Predicate) -> set[int] | None:
         rows = _key_rows(keys, conditions)
         if rows is None:
             return None
-        found = _assign(table, keys, rows)
-        if found is None:
+        assigned = _assign(table, keys, rows)
+        if assigned is None:
             return None
-        numbers |= found
+        numbers |= assigned
     return numbers
 
 

@@ -42,8 +42,8 @@ def require(tokens: TokenSet, role: Role, *, all_tables: bool = False) -> Any:
 
 def caller(request: Request) -> Token:
     """The token that `require` found."""
-    found: Token = request.state.token
-    return found
+    token: Token = request.state.token
+    return token
 
 
 def check_job(request: Request, job: JobName, *, is_bound: bool) -> None:

@@ -68,9 +68,9 @@ class ServerLakes:
             return
         from lakeward.lake.iceberg.meta.forward import move_forward
 
-        for found in move_forward(storage.connection):
+        for moved in move_forward(storage.connection):
             log.log(
-                logging.WARNING if found.after is None else logging.INFO, "lake table %s: %s", found.table, found.words
+                logging.WARNING if moved.after is None else logging.INFO, "lake table %s: %s", moved.table, moved.words
             )
 
     def peer_options(self, http_url: str) -> dict[str, dict[str, str]]:

@@ -54,7 +54,7 @@ def render() -> str:
     tags = [*TITLES, *sorted({tag for tag, *_ in calls} - set(TITLES))]
     parts = [INTRO]
     for tag in tags:
-        rows = [row for found, *row in calls if found == tag]
+        rows = [row for call_tag, *row in calls if call_tag == tag]
         if rows and tag != "iceberg":
             parts.append(f"## {TITLES.get(tag, tag.capitalize())}\n")
             parts.append("| call | query | body | what it does |\n|---|---|---|---|")
@@ -72,8 +72,8 @@ def _calls(description: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str,
 
 
 def _query(operation: Mapping[str, Any]) -> str:
-    found = [p for p in operation.get("parameters", ()) if p["in"] == "query"]
-    return ", ".join(f"`{p['name']}`" + (" (required)" if p.get("required") else "") for p in found)
+    query_parameters = [p for p in operation.get("parameters", ()) if p["in"] == "query"]
+    return ", ".join(f"`{p['name']}`" + (" (required)" if p.get("required") else "") for p in query_parameters)
 
 
 def _body(operation: Mapping[str, Any]) -> str:

@@ -96,11 +96,11 @@ class AddressCount:
             (FindingKind.DUPLICATE, self._doubled, "offsets are in the lake more than once"),
             (FindingKind.STRAY, stray, "offsets are in the lake and should not be"),
         )
-        found = [_finding(kind, bucket, tally, words) for kind, tally, words in parts if tally.count]
+        findings = [_finding(kind, bucket, tally, words) for kind, tally, words in parts if tally.count]
         if self._nameless:
             words = f"{self._nameless} rows carry no offset: another engine wrote them"
-            found.append(Finding(kind=FindingKind.STRAY, bucket=bucket, count=self._nameless, words=words))
-        return found
+            findings.append(Finding(kind=FindingKind.STRAY, bucket=bucket, count=self._nameless, words=words))
+        return findings
 
 
 def _by_block(offsets: Offsets) -> Iterable[tuple[int, tuple[Offsets, slice]]]:

@@ -51,9 +51,9 @@ def _check(task: BucketTask, hot: HotStore, lake: LakeReader) -> Part:
         raise
     except HOT_GONE as error:
         count = count_rows(task, lake, AddressCount(task.committed))
-        found = () if task.table.is_pk else tuple(count.check_ranges(task.bucket, task.expected))
+        findings = () if task.table.is_pk else tuple(count.check_ranges(task.bucket, task.expected))
         what = "live rows" if task.table.is_pk else "values"
-        return Part(findings=found, rows=count.rows, beyond=(task.not_checked(what, str(error)),))
+        return Part(findings=findings, rows=count.rows, beyond=(task.not_checked(what, str(error)),))
 
 
 def _check_foreign(task: BucketTask, hot: HotStore, lake: LakeReader) -> Part:

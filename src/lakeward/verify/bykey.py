@@ -44,10 +44,10 @@ def check_by_key(task: BucketTask, hot: HotStore, lake: LakeReader) -> Part:
     return compare_by_key(task, hot, read_lake(task, lake, _names(task)))
 
 
-def compare_by_key(task: BucketTask, hot: HotStore, found: Iterable[pa.RecordBatch]) -> Part:
+def compare_by_key(task: BucketTask, hot: HotStore, lake_batches: Iterable[pa.RecordBatch]) -> Part:
     """`found`: the lake's rows of the bucket."""
     names, holder = _names(task), f"verify-{uuid4()}"
-    there = _table(task, names, found)
+    there = _table(task, names, lake_batches)
     if task.bounds is None:
         why = "the hot store has no such bucket any more"
         return Part(rows=there.num_rows, beyond=(task.not_checked("live rows", why),))
@@ -100,16 +100,16 @@ def _back(task: BucketTask, names: list[str], batches: Sequence[pa.RecordBatch])
     return firsts, firsts.filter(pa.array(before)), firsts.filter(pa.array(kinds == ChangeType.UPDATE_AFTER))
 
 
-def _compare(task: BucketTask, expected: _Expected, found: pa.Table) -> Part:
-    wanted, there, unknown = _number(task, [expected.rows, found, expected.unknown])
+def _compare(task: BucketTask, expected: _Expected, lake_rows: pa.Table) -> Part:
+    wanted, there, unknown = _number(task, [expected.rows, lake_rows, expected.unknown])
     unique, counts = np.unique(there, return_counts=True)
     parts = (
         (FindingKind.MISSING, np.setdiff1d(wanted, unique), expected.rows, wanted, "keys are not in the lake"),
-        (FindingKind.DUPLICATE, unique[counts > 1], found, there, "keys are in the lake more than once"),
+        (FindingKind.DUPLICATE, unique[counts > 1], lake_rows, there, "keys are in the lake more than once"),
         (
             FindingKind.STRAY,
             np.setdiff1d(unique, np.concatenate([wanted, unknown])),
-            found,
+            lake_rows,
             there,
             "keys are in the lake and should not be",
         ),
@@ -120,15 +120,15 @@ def _compare(task: BucketTask, expected: _Expected, found: pa.Table) -> Part:
     compared = 0
     if task.deep:
         different, compared = altered_offsets(
-            _with(expected.rows, wanted), _with(found, there), list(task.table.schema.names)
+            _with(expected.rows, wanted), _with(lake_rows, there), list(task.table.schema.names)
         )
         if len(different):
             findings.append(
-                _finding(task, FindingKind.ALTERED, different, found, there, "rows differ from the hot store")
+                _finding(task, FindingKind.ALTERED, different, lake_rows, there, "rows differ from the hot store")
             )
     lost = len(np.unique(unknown))
     beyond = (task.not_checked(f"{lost} keys replaced since", "no before-images in the changelog"),) if lost else ()
-    return Part(findings=tuple(findings), rows=found.num_rows, compared=compared, beyond=beyond)
+    return Part(findings=tuple(findings), rows=lake_rows.num_rows, compared=compared, beyond=beyond)
 
 
 def _finding(task: BucketTask, kind: FindingKind, ids: Offsets, rows: pa.Table, numbers: Ids, words: str) -> Finding:

@@ -33,11 +33,11 @@ def check_contiguous(bucket: Bucket, entries: Sequence[LedgerEntry]) -> list[Fin
     """`entries` of one bucket in order: from offset 0 each begins where the ones before ended.
 
     A gap may lie over a round: the hot log was restored from before it and went on above, and the lake has the rows."""
-    found = []
+    findings = []
     if entries and entries[0].range.start > 0:
         first = entries[0]
         words = f"the ledger begins at {first.range.start} (round {first.round_id}), not at 0"
-        found.append(
+        findings.append(
             Finding(kind=FindingKind.LEDGER_GAP, bucket=bucket, words=words, count=first.range.start, offsets=(0,))
         )
     reached = entries[0] if entries else None
@@ -46,31 +46,31 @@ def check_contiguous(bucket: Bucket, entries: Sequence[LedgerEntry]) -> list[Fin
         start, end = entry.range.start, reached.range.stop
         if start > end:
             words = f"the ledger jumps from {end} (round {reached.round_id}) to {start} (round {entry.round_id})"
-            found.append(
+            findings.append(
                 Finding(kind=FindingKind.LEDGER_GAP, bucket=bucket, words=words, count=start - end, offsets=(end,))
             )
         elif start < end and len(entry.range) and LedgerKind.GAP not in (entry.kind, reached.kind):
             words = f"rounds {reached.round_id} and {entry.round_id} both claim [{start}, {min(end, entry.range.stop)})"
             overlap = min(end, entry.range.stop) - start
-            found.append(
+            findings.append(
                 Finding(kind=FindingKind.LEDGER_OVERLAP, bucket=bucket, words=words, count=overlap, offsets=(start,))
             )
         reached = entry if entry.range.stop >= end else reached
-    return found
+    return findings
 
 
 def check_against_lake(grouped: Mapping[Bucket, Sequence[LedgerEntry]], lake: OffsetMap) -> list[Finding]:
     """The ledger ends where the lake's head says. A lake ahead is no finding: the next round adopts it."""
-    found = []
+    findings = []
     for bucket in sorted({*grouped, *lake}):
         end = max((e.range.stop for e in grouped.get(bucket, ())), default=0)
         held = lake.get(bucket, 0)
         if end > held:
             words = f"the ledger ends at {end}, the lake at {held}"
-            found.append(
+            findings.append(
                 Finding(kind=FindingKind.LEDGER_MISMATCH, bucket=bucket, words=words, count=end - held, offsets=(held,))
             )
-    return found
+    return findings
 
 
 def ledger_ends(grouped: Mapping[Bucket, Sequence[LedgerEntry]]) -> dict[Bucket, int]:
@@ -109,7 +109,7 @@ def check_snapshots(
     """Each retained snapshot of ours ends where the ledger's entry of that round says, or inside it: old entries are
     merged, and the merged one keeps the first round's id."""
     ranges = {(e.round_id, b): e.range for b, entries in grouped.items() for e in entries if e.kind is LedgerKind.ROUND}
-    found = []
+    findings = []
     for snapshot in snapshots:
         if snapshot.round_id is None:
             continue
@@ -120,8 +120,10 @@ def check_snapshots(
                     f"snapshot {snapshot.snapshot_id} says {offset}, the ledger's entry of its round "
                     f"{snapshot.round_id} says {recorded}"
                 )
-                found.append(Finding(kind=FindingKind.LEDGER_MISMATCH, bucket=bucket, words=story, offsets=(offset,)))
-    return found
+                findings.append(
+                    Finding(kind=FindingKind.LEDGER_MISMATCH, bucket=bucket, words=story, offsets=(offset,))
+                )
+    return findings
 
 
 def expected_ranges(entries: Sequence[LedgerEntry], committed: int) -> list[OffsetRange]:

@@ -181,8 +181,8 @@ def _check_head(lake: LakeReader) -> list[Finding]:
 
 
 def _check_ledger(ground: _Ground, retained: Sequence[LakeSnapshot]) -> list[Finding]:
-    found = [f for bucket, ranges in ground.grouped.items() for f in check_contiguous(bucket, ranges)]
-    return [*found, *check_against_lake(ground.grouped, ground.held), *check_snapshots(ground.grouped, retained)]
+    findings = [f for bucket, ranges in ground.grouped.items() for f in check_contiguous(bucket, ranges)]
+    return [*findings, *check_against_lake(ground.grouped, ground.held), *check_snapshots(ground.grouped, retained)]
 
 
 def _told(reports: Iterable[BucketReport], count: int, tell: Callable[[Checked], None]) -> Iterator[BucketReport]:

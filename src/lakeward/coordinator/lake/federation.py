@@ -40,10 +40,12 @@ class Federation:
 
         A crash between the lake and the hot store leaves an empty lake table, which the next try takes."""
         with self._lock:
-            found = self._find(request.path)
-            if found is not None:
+            existing = self._find(request.path)
+            if existing is not None:
                 if request.if_not_exists:
-                    return TableAnswer(table=found, created=False, warnings=self._coordinator.warnings(found.path))
+                    return TableAnswer(
+                        table=existing, created=False, warnings=self._coordinator.warnings(existing.path)
+                    )
                 raise TableAlreadyExists(table=str(request.path))
             if not request.adopt:
                 check_new_table(str(request.path), request.descriptor)
@@ -109,19 +111,19 @@ class Federation:
     def adopt(self, path: TablePath, request: AdoptTable) -> TableAnswer:
         """Takes over a lake table that carries snapshots of ours: its table id and its offsets. Where the hot side is
         gone the descriptor makes it anew; where it stands, it must be the very table that filled the lake."""
-        found = self._find(path)
-        if found is None:
+        table = self._find(path)
+        if table is None:
             if request.descriptor is None:
                 raise InvalidRequest(what=f"adopting {path}", reason="the hot side does not exist: send its descriptor")
             return self.create(CreateTable(path=path, descriptor=request.descriptor, adopt=True))
-        options = self._options_of(found)
+        options = self._options_of(table)
         if options.format is None:
             raise InvalidRequest(what=f"adopting {path}", reason="the server has no datalake.format")
         if not options.enabled:
             return self.alter(path, AlterTable(properties={keys.TABLE_DATALAKE_ENABLED.key: "true"}))
-        self._enable_lake(found, options)
+        self._enable_lake(table, options)
         self._coordinator.read_lake(path)
-        return TableAnswer(table=found, created=False, warnings=self._coordinator.warnings(path))
+        return TableAnswer(table=table, created=False, warnings=self._coordinator.warnings(path))
 
     # ---- alter ----
     def alter(self, path: TablePath, change: AlterTable) -> TableAnswer:

@@ -39,7 +39,7 @@ class Forecast:
         with self._board.lock:
             known = {s.label: s for s in self._board.sides() if s.options.enabled and s.options.pool == query.pool}
             names = {**dict.fromkeys(known), **dict.fromkeys(query.freshness_ms), **dict.fromkeys(query.round_ms)}
-            found = []
+            tables = []
             for name in names:
                 side = known.get(name)
                 freshness = query.freshness_ms.get(name, side.options.freshness_ms if side else 180_000)
@@ -49,8 +49,8 @@ class Forecast:
                 if freshness <= 0 or round_ms <= 0:
                     raise InvalidRequest(what=f"admission of {name}", reason="freshness and duration are above 0 ms")
                 priority = side.options.priority if side else 0
-                found.append(SimTable(name=name, freshness_ms=freshness, round_ms=round_ms, priority=priority))
-        return found
+                tables.append(SimTable(name=name, freshness_ms=freshness, round_ms=round_ms, priority=priority))
+        return tables
 
 
 def forecast(tables: Sequence[SimTable], slots: int, *, margin_share: float, margin_ms: float) -> AdmissionAnswer:

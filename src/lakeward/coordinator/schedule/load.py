@@ -101,9 +101,9 @@ class PoolLoad:
         """(window, round) of every active table, tightest window first. The window is the longest time between the
         starts of two rounds that keeps the freshness; never below a round's duration. Tables whose last round failed do
         not count."""
-        found = [(d.freshness_ms - d.round_ms, d.round_ms) for d in self.demands if not d.suspect]
-        found += [(r.freshness_ms - r.round_ms, r.round_ms) for r in self.running]
-        return sorted([(w if w > d else d, d) for w, d in found])
+        slacks = [(d.freshness_ms - d.round_ms, d.round_ms) for d in self.demands if not d.suspect]
+        slacks += [(r.freshness_ms - r.round_ms, r.round_ms) for r in self.running]
+        return sorted([(w if w > d else d, d) for w, d in slacks])
 
     @cached_property
     def utilisation(self) -> float:
@@ -128,12 +128,12 @@ class PoolLoad:
     @cached_property
     def rows(self) -> list[Row]:
         """Tables in which something waits."""
-        share, margin_share, margin_ms, found = self.reserve_share, self.margin_share, self.margin_ms, []
+        share, margin_share, margin_ms, rows = self.reserve_share, self.margin_share, self.margin_ms, []
         for demand in self.demands:
             if demand.deadline_ms is None:
                 continue
             round_ms, freshness = demand.round_ms, demand.freshness_ms
             goal = freshness if freshness > 2 * round_ms else 2 * round_ms
             deadline = demand.deadline_ms - freshness + goal - round_ms * margin_share - margin_ms
-            found.append(Row(demand.key, deadline, round_ms, goal, share * (goal - round_ms), demand))
-        return found
+            rows.append(Row(demand.key, deadline, round_ms, goal, share * (goal - round_ms), demand))
+        return rows

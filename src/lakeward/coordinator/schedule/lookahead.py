@@ -100,8 +100,8 @@ def _held_up(at: float, job: Job, waiting: Sequence[Job], until_ms: float) -> li
     own = _latest_start(job)
     if own <= at:
         return []
-    found = [(k.deadline_ms - k.round_ms, k.release_ms) for k in waiting if k is not job]
-    return [release for latest, release in found if at <= latest < until_ms and not (release <= at and latest <= own)]
+    waits = [(k.deadline_ms - k.round_ms, k.release_ms) for k in waiting if k is not job]
+    return [release for latest, release in waits if at <= latest < until_ms and not (release <= at and latest <= own)]
 
 
 def _look_quickly(now_ms: float, free: list[float], jobs: Sequence[Job], until_ms: float) -> float:

@@ -81,16 +81,16 @@ class _Layout:
 
     def _any(self, row: Row) -> int:
         passed: list[tuple[float, float, int]] = []
-        found: int | None = None
+        chosen: int | None = None
         while self._heap and len(passed) < TRIES:
             entry = heappop(self._heap)
             if -entry[0] != self._until[entry[2]]:
                 continue  # from before this slot was filled further
             passed.append(entry)
             if min(row.deadline_ms, self._until[entry[2]]) - row.round_ms >= self._begins[entry[2]]:
-                found = entry[2]
+                chosen = entry[2]
                 break
-        slot = passed[0][2] if found is None else found
+        slot = passed[0][2] if chosen is None else chosen
         for entry in passed:
             if entry[2] != slot:
                 heappush(self._heap, entry)

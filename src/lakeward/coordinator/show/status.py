@@ -105,16 +105,16 @@ class StatusDesk:
         """For whoever created or altered a table."""
         with self._board.lock:
             side = self._board.find(path)
-            found = []
+            warnings = []
             if side.broken is not None:
-                found.append(side.broken)
+                warnings.append(side.broken)
             if side.options.enabled and not self.is_served(side):
-                found.append(
+                warnings.append(
                     f"no live job serves pool {side.options.pool!r}: {path} waits until one does (`lakeward tier`)"
                 )
             if not self.is_feasible(side):
-                found.append(_infeasible(side))
-            return tuple(found)
+                warnings.append(_infeasible(side))
+            return tuple(warnings)
 
     # ---- jobs ----
     def jobs(self) -> list[JobStatus]:
@@ -233,8 +233,10 @@ class StatusDesk:
             )
 
     def _formats(self) -> set[str]:
-        found = {s.options.format for s in self._board.sides() if s.options.enabled} | {self._board.options.lake_format}
-        return {f for f in found if f is not None}
+        formats = {s.options.format for s in self._board.sides() if s.options.enabled} | {
+            self._board.options.lake_format
+        }
+        return {f for f in formats if f is not None}
 
     def figures(self) -> dict[str, float]:
         """Names as in design.md section 9."""

@@ -75,17 +75,17 @@ class JobRecord:
     @classmethod
     def from_json(cls, name: JobName, body: dict[str, Any], now: float) -> JobRecord:
         """Raises `InvalidRequest`, `TypeError` for what no job can have said."""
-        made = cls(name=name, seen=now, **{**body, "kinds": tuple(body.get("kinds", (TIER,)))})
-        HeartbeatRequest(job=name, instance=InstanceId(made.instance), slots=made.slots)
-        return made
+        job = cls(name=name, seen=now, **{**body, "kinds": tuple(body.get("kinds", (TIER,)))})
+        HeartbeatRequest(job=name, instance=InstanceId(job.instance), slots=job.slots)
+        return job
 
 
 def load_jobs(stored: dict[JobName, dict[str, Any]], now: float) -> dict[JobName, JobRecord]:
     """A job whose record is nonsense is left out and named: it registers again with its next beat."""
-    found = {}
+    jobs = {}
     for name, body in stored.items():
         try:
-            found[name] = JobRecord.from_json(name, body, now)
+            jobs[name] = JobRecord.from_json(name, body, now)
         except (InvalidRequest, TypeError) as error:
             log.error("the record of job %s is left out: %s", name, error)
-    return found
+    return jobs

@@ -98,10 +98,10 @@ class ReadLeases:
             marks = self._marks.setdefault(side, {})
             leased = {x.snapshot_id for x in self._leases.values() if x.side == side and x.ends_at_ms > now_ms}
             free = {s.snapshot_id: s for s in snapshots if s.snapshot_id not in leased}
-            made = {i: Mark(s, marks[i].token if token is None and i in marks else token) for i, s in free.items()}
-            self._board.store.save_marks(side, made.values())
-            marks.update(made)
-            return list(made)
+            new_marks = {i: Mark(s, marks[i].token if token is None and i in marks else token) for i, s in free.items()}
+            self._board.store.save_marks(side, new_marks.values())
+            marks.update(new_marks)
+            return list(new_marks)
 
     def unmark(self, side: SideId, snapshots: Iterable[SnapshotId]) -> None:
         """After they and their files are gone (snapshot ids do not come back), or when no round can take them out any

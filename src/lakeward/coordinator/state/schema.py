@@ -52,14 +52,14 @@ SIDE_TABLES = ("sides", "offsets", "rounds", "ledger", "known_rounds", "intents"
 def bring_up_to_date(connection: sqlite3.Connection, path: Path) -> None:
     """Makes the tables, or migrates those of an older version after a copy of the file was made beside it. All in one
     transaction: a crash leaves the old version whole. Raises `DataFolderVersion` for a newer one."""
-    found = _version(connection)
-    if found is not None and found > FORMAT_VERSION:
-        raise DataFolderVersion(folder=str(path), found=found, known=FORMAT_VERSION)
-    if found is not None and found < FORMAT_VERSION:
-        _copy_aside(connection, path, found)
+    stored_version = _version(connection)
+    if stored_version is not None and stored_version > FORMAT_VERSION:
+        raise DataFolderVersion(folder=str(path), found=stored_version, known=FORMAT_VERSION)
+    if stored_version is not None and stored_version < FORMAT_VERSION:
+        _copy_aside(connection, path, stored_version)
     connection.execute("begin immediate")
     try:
-        for step in range(FORMAT_VERSION if found is None else found, FORMAT_VERSION):
+        for step in range(FORMAT_VERSION if stored_version is None else stored_version, FORMAT_VERSION):
             MIGRATIONS[step](connection)
         _run(connection, TABLES)
         connection.execute("insert or replace into meta values ('format_version', ?)", (str(FORMAT_VERSION),))

@@ -17,12 +17,12 @@ _THRESHOLD = "spark.sql.execution.arrow.localRelationThreshold"
 
 def arrow_frame(spark: Any, table: pa.Table, schema: Any | None = None) -> Any:
     """A DataFrame of these rows; big tables stay Arrow batches until tasks read them."""
-    made = {} if schema is None else {"schema": schema}
+    schema_argument = {} if schema is None else {"schema": schema}
     if table.num_rows <= LOCAL_ROWS:
-        return spark.createDataFrame(table, **made)
+        return spark.createDataFrame(table, **schema_argument)
     before = spark.conf.get(_THRESHOLD)
     spark.conf.set(_THRESHOLD, "0b")
     try:
-        return spark.createDataFrame(table, **made)
+        return spark.createDataFrame(table, **schema_argument)
     finally:
         spark.conf.set(_THRESHOLD, before)

@@ -82,12 +82,12 @@ class DeadRows:
 
     def _condition(self, runs: Mapping[Bucket, list[OffsetRange]]) -> str:
         """Rows of others may have no offset: they stay, as they do in a join."""
-        found = [
+        conditions = [
             f"({self._is_in(b)} and `{OFFSET}` between {r.start} and {r.stop - 1})"
             for b, rs in runs.items()
             for r in rs
         ]
-        return f"not coalesce({' or '.join(found)}, false)"
+        return f"not coalesce({' or '.join(conditions)}, false)"
 
     def _is_in(self, bucket: Bucket) -> str:
         facts = [f"`{BUCKET}` = {bucket.number}"]

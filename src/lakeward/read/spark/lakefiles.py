@@ -44,12 +44,12 @@ def group_files(
     deleted: dict[str, OffsetSet] = {}
     room = MOST_OFFSETS - sum(len(s) for s in replaced.values())
     for file in files:
-        found = _find_deleted(file, room, deleted_offsets)
-        if file.deletes and found is None:
+        dead_offsets = _find_deleted(file, room, deleted_offsets)
+        if file.deletes and dead_offsets is None:
             by_path.append(file)
         elif file.deletes or _is_touched(file, replaced):
             touched.append(file)
-            deleted[file.path] = found or OffsetSet()
+            deleted[file.path] = dead_offsets or OffsetSet()
             room -= len(deleted[file.path])
         else:
             clean.append(file)
@@ -99,14 +99,14 @@ def _doubtful(files: Sequence[LakeFile], deleted: Mapping[str, OffsetSet]) -> se
     by_bucket: dict[Bucket | None, list[LakeFile]] = defaultdict(list)
     for file in files:
         by_bucket[file.bucket].append(file)
-    found: set[str] = set()
+    doubtful_paths: set[str] = set()
     for file in files:
         gone = deleted[file.path]
         if gone and any(
             _holds(other, gone) for other in (*by_bucket[file.bucket], *by_bucket[None]) if other is not file
         ):
-            found.add(file.path)
-    return found
+            doubtful_paths.add(file.path)
+    return doubtful_paths
 
 
 def _holds(file: LakeFile, offsets: OffsetSet) -> bool:
@@ -137,8 +137,8 @@ def scope_keys(files: Sequence[LakeFile]) -> tuple[dict[str, int], dict[str, set
 
     A delete reaches a file if they share a scope and the file's sequence number is lower. A scope is a partition and
     bucket; where that would reach a file that the lake did not name (other specs), each file is one of its own."""
-    found = _scopes(files, by_file=False)
-    return found if _is_exact(files, *found) else _scopes(files, by_file=True)
+    scopes = _scopes(files, by_file=False)
+    return scopes if _is_exact(files, *scopes) else _scopes(files, by_file=True)
 
 
 def _scopes(files: Sequence[LakeFile], *, by_file: bool) -> tuple[dict[str, int], dict[str, set[int]]]:

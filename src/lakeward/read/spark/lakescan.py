@@ -195,9 +195,9 @@ class LakeScan:
         """As `_metadata.file_path` may spell it: made absolute and escaped by Hadoop, local ones with one slash or
         three.
         """
-        made = self.spark._jvm.org.apache.hadoop.fs.Path(spark_path(path))
+        hadoop_path = self.spark._jvm.org.apache.hadoop.fs.Path(spark_path(path))
         conf = self.spark._jsparkSession.sessionState().newHadoopConf()
-        url = str(made.getFileSystem(conf).makeQualified(made).toUri().toString())
+        url = str(hadoop_path.getFileSystem(conf).makeQualified(hadoop_path).toUri().toString())
         return {url, url.replace("file:///", "file:/", 1)} if url.startswith("file:///") else {url}
 
 

@@ -68,21 +68,21 @@ class StreamRows:
     def offset_at(self, bucket: Bucket, at_ms: int, end: int) -> int:
         """The first offset at or after a moment; the lake is asked where the log begins later than that."""
         bounds = self.bounds().get(bucket)
-        found = end if bounds is None else self.hot.offset_at(self.table, bucket, at_ms)
+        offset = end if bounds is None else self.hot.offset_at(self.table, bucket, at_ms)
         if (
             self.table.is_pk
             or self.lake is None
-            or (bounds is not None and (found > bounds.start or bounds.start == 0))
+            or (bounds is not None and (offset > bounds.start or bounds.start == 0))
         ):
-            return found
+            return offset
         moment = pa.scalar(datetime.fromtimestamp(at_ms / 1000, UTC), pa.timestamp("us", "UTC"))
         head = self.lake.load_snapshot()
         if head is None:
-            return found
+            return offset
         older = self.lake.scan(
             head.snapshot_id, columns=[OFFSET, TIMESTAMP], filter=pc.field(TIMESTAMP) >= moment, buckets=[bucket]
         )
-        return min((int(pc.min(b.column(0)).as_py()) for b in older if b.num_rows), default=found)
+        return min((int(pc.min(b.column(0)).as_py()) for b in older if b.num_rows), default=offset)
 
     def range(self, bucket: Bucket, wanted: OffsetRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """`[start, stop)` in order. Retention may take the log's beginning away meanwhile: then the lake has it."""

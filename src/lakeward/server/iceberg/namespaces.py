@@ -57,9 +57,9 @@ class NamespaceResource:
             return {}
         known = {k: str(self._catalog.properties[k]) for k in _PUBLIC if k in self._catalog.properties}
         for key, variables in _FROM_ENVIRONMENT.items():
-            found = next((os.environ[v] for v in variables if os.environ.get(v)), None)
-            if key not in known and found is not None:
-                known[key] = found
+            value = next((os.environ[v] for v in variables if os.environ.get(v)), None)
+            if key not in known and value is not None:
+                known[key] = value
         return known
 
     def list(self, call: Call) -> Response:

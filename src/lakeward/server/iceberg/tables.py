@@ -34,8 +34,8 @@ class TableResource:
         self._catalog = catalog
 
     def list(self, call: Call) -> Response:
-        found = [t for t in sorted(self._catalog.list_tables(call.namespace)) if call.token.may_use(".".join(t))]
-        return answer({"identifiers": [{"namespace": list(t[:-1]), "name": t[-1]} for t in found]})
+        tables = [t for t in sorted(self._catalog.list_tables(call.namespace)) if call.token.may_use(".".join(t))]
+        return answer({"identifiers": [{"namespace": list(t[:-1]), "name": t[-1]} for t in tables]})
 
     def load(self, call: Call) -> Response:
         table = self._catalog.load_table(call.table)
@@ -131,8 +131,8 @@ class TableResource:
 
     def _default_place(self, name: tuple[str, ...]) -> str:
         """Where the catalog puts a table that names no place: below its namespace's location, if that has one."""
-        found = self._catalog.load_namespace_properties(name[:-1]).get("location")
-        root = found or self._catalog.properties.get("warehouse", "")
+        location = self._catalog.load_namespace_properties(name[:-1]).get("location")
+        root = location or self._catalog.properties.get("warehouse", "")
         return f"{str(root).rstrip('/')}/{name[-1]}"
 
 

@@ -24,48 +24,48 @@ from lakeward.server.side import Side
 
 
 def router(services: Services) -> APIRouter:
-    made, coordinator = APIRouter(tags=["commits"]), services.coordinator
+    router, coordinator = APIRouter(tags=["commits"]), services.coordinator
     may_read, may_work = (
         [require(services.tokens, Role.READ)],
         [require(services.tokens, Role.JOB, all_tables=True)],
     )
 
-    @made.post(COMMITS, dependencies=may_work, openapi_extra=described(CommitReport))
+    @router.post(COMMITS, dependencies=may_work, openapi_extra=described(CommitReport))
     async def commit(request: Request) -> JSONResponse:
         """Records a lake commit, or takes over what the lake holds. Idempotent per round."""
         message = await read_message(request, CommitReport)
         check_job(request, message.job, is_bound=services.bound_jobs)
         return answer(await run_in_threadpool(coordinator.commit, message))
 
-    @made.get(COMMITTED, dependencies=may_read)
+    @router.get(COMMITTED, dependencies=may_read)
     def committed(table: str, side: Side) -> JSONResponse:
         """The offsets, round and generation that the lake stands at, as far as was reported."""
         return answer(coordinator.committed(TablePath.parse(table), side))
 
-    @made.get(LEDGER, dependencies=may_read)
+    @router.get(LEDGER, dependencies=may_read)
     def ledger(
         table: str, side: Side, limit: Annotated[int, Query(ge=1, le=100_000)] = 1_000, before: int | None = None
     ) -> JSONResponse:
         """Which offset range of which bucket each lake snapshot added; the newest `limit` entries below `before`."""
         return answer(coordinator.ledger(TablePath.parse(table), limit, before, side))
 
-    @made.get(KNOWN_ROUND, dependencies=[require(services.tokens, Role.READ, all_tables=True)])
+    @router.get(KNOWN_ROUND, dependencies=[require(services.tokens, Role.READ, all_tables=True)])
     def known_round(table_id: str, round_id: str, side: Side) -> JSONResponse:
         """Whether the ledger has this round: a job asks when it does not know how its commit ended."""
         known = coordinator.knows_round(TableId(table_id), RoundId(round_id), side or DEFAULT_SIDE)
         return answer(KnownRound(table_id=TableId(table_id), known=known))
 
-    @made.post(INTENTS, dependencies=may_work, status_code=204, openapi_extra=described(Intent))
+    @router.post(INTENTS, dependencies=may_work, status_code=204, openapi_extra=described(Intent))
     async def record_intent(request: Request) -> Response:
         """Before the first file of a round is written. Recording a round twice keeps the first."""
         message = await read_message(request, Intent)
         await run_in_threadpool(coordinator.record_intent, message)
         return Response(status_code=204)
 
-    @made.post(ABANDON_INTENT, dependencies=may_work, status_code=204)
+    @router.post(ABANDON_INTENT, dependencies=may_work, status_code=204)
     def abandon_intent(round_id: str) -> Response:
         """A round that gave up: its files become orphans once nobody can commit them."""
         coordinator.abandon_intent(RoundId(round_id))
         return Response(status_code=204)
 
-    return made
+    return router

@@ -23,28 +23,28 @@ POINTS, MAX_LAGS = 100, 200
 
 
 def router(services: Services) -> APIRouter:
-    made = APIRouter(tags=["dashboard"])
+    router = APIRouter(tags=["dashboard"])
     may_read = [require(services.tokens, Role.READ)]
 
-    @made.get(DASHBOARD, dependencies=may_read)
+    @router.get(DASHBOARD, dependencies=may_read)
     def dashboard(request: Request) -> JSONResponse:
         """Tiles, tables and jobs as they are now; of the tables those that the token may use."""
         return answer(overview(services, caller(request)))
 
-    @made.get(LAG, dependencies=may_read)
+    @router.get(LAG, dependencies=may_read)
     def lag(table: str) -> JSONResponse:
         """The table's lag, sampled over the last hour: pairs of time and lag in milliseconds."""
         path = TablePath.parse(table)
         status = services.coordinator.table_status(path)
         return answer({"freshness_ms": status.freshness_ms, "samples": services.history.lag(str(path))})
 
-    @made.get(LAGS, dependencies=may_read)
+    @router.get(LAGS, dependencies=may_read)
     def lags(request: Request, table: Annotated[list[str], Query(max_length=MAX_LAGS)]) -> JSONResponse:
         """The lag curves of several tables, thinned to a hundred points; a table nobody knows has none."""
         known = [name for name in table if caller(request).may_use(name)]
         return answer({"lags": {name: services.history.lag(name, points=POINTS) for name in known}})
 
-    return made
+    return router
 
 
 def overview(services: Services, token: Token = ANONYMOUS) -> dict[str, Any]:
@@ -77,11 +77,11 @@ def overdue_bytes(services: Services, tables: Iterable[TableStatus]) -> int:
     late = {t.table_id: t for t in tables if t.lag_ms}
     if not late:
         return 0
-    found = 0
+    overdue = 0
     for sizes in services.store.sizes():
         table = late.get(sizes.table_id)
         if table is None or not sizes.remote_bytes:
             continue
         if sizes.ttl_ms and table.lag_ms > sizes.ttl_ms:
-            found += sizes.remote_bytes
-    return found
+            overdue += sizes.remote_bytes
+    return overdue

@@ -13,18 +13,18 @@ from lakeward.server.services import Services
 
 
 def router(services: Services) -> APIRouter:
-    made = APIRouter(tags=["server"])
+    router = APIRouter(tags=["server"])
 
-    @made.get(HEALTH)
+    @router.get(HEALTH)
     def health() -> JSONResponse:
         """The process answers."""
         return JSONResponse({"status": "ok"})
 
-    @made.get(READY)
+    @router.get(READY)
     def ready() -> JSONResponse:
         """503 until the store has recovered, while a background thread stands still, and once a shutdown began."""
         still = [beat.name for beat in services.background() if not beat.is_well]
         is_ready = services.ready() and not still
         return JSONResponse({"ready": is_ready, "still": still}, status_code=200 if is_ready else 503)
 
-    return made
+    return router

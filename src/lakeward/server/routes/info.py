@@ -14,11 +14,11 @@ from lakeward.server.services import Services
 
 
 def router(services: Services) -> APIRouter:
-    made = APIRouter(tags=["server"])
+    router = APIRouter(tags=["server"])
 
-    @made.get(INFO, dependencies=[require(services.tokens, Role.READ)])
+    @router.get(INFO, dependencies=[require(services.tokens, Role.READ)])
     def info() -> JSONResponse:
         """Versions, and where Flight and the Iceberg catalog are."""
         return answer(services.info())
 
-    return made
+    return router

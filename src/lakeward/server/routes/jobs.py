@@ -24,13 +24,13 @@ LONGEST_HOLD_MS = 10_000
 
 
 def router(services: Services) -> APIRouter:
-    made, coordinator = APIRouter(tags=["jobs"]), services.coordinator
+    router, coordinator = APIRouter(tags=["jobs"]), services.coordinator
     may_read, may_work = (
         [require(services.tokens, Role.READ)],
         [require(services.tokens, Role.JOB, all_tables=True)],
     )
 
-    @made.post(HEARTBEAT, dependencies=may_work, openapi_extra=described(HeartbeatRequest))
+    @router.post(HEARTBEAT, dependencies=may_work, openapi_extra=described(HeartbeatRequest))
     async def heartbeat(request: Request) -> JSONResponse:
         """Reports what a job works on and takes what it may work on next. Safe to repeat."""
         message = await read_message(request, HeartbeatRequest)
@@ -44,16 +44,16 @@ def router(services: Services) -> APIRouter:
             await asyncio.sleep(POLL_S)
         return answer(replace(told, next_beat_ms=0))
 
-    @made.post(LEASE_CHECK, dependencies=may_work, openapi_extra=described(LeaseCheck))
+    @router.post(LEASE_CHECK, dependencies=may_work, openapi_extra=described(LeaseCheck))
     async def check_lease(request: Request) -> JSONResponse:
         """Asked right before a lake commit: does this round still hold its table?"""
         message = await read_message(request, LeaseCheck)
         check_job(request, message.job, is_bound=services.bound_jobs)
         return answer(await run_in_threadpool(coordinator.check_lease, message))
 
-    @made.get(JOBS, dependencies=may_read)
+    @router.get(JOBS, dependencies=may_read)
     def list_jobs() -> JSONResponse:
         """Jobs that registered, and those that are expected and did not."""
         return answer({"jobs": coordinator.jobs()})
 
-    return made
+    return router

@@ -16,13 +16,13 @@ from lakeward.server.services import Services
 
 
 def router(services: Services) -> APIRouter:
-    made = APIRouter(tags=["metrics"])
+    router = APIRouter(tags=["metrics"])
     registry = CollectorRegistry()
     registry.register(ServerCollector(services))
 
-    @made.get(METRICS, dependencies=[require(services.tokens, Role.READ, all_tables=True)])
+    @router.get(METRICS, dependencies=[require(services.tokens, Role.READ, all_tables=True)])
     def metrics() -> Response:
         """Every figure of the server, its tables and its jobs."""
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
-    return made
+    return router

@@ -16,28 +16,28 @@ from lakeward.server.services import Services
 
 
 def router(services: Services) -> APIRouter:
-    made = APIRouter(tags=["partitions"])
+    router = APIRouter(tags=["partitions"])
     store, may_read, may_write = (
         services.store,
         [require(services.tokens, Role.READ)],
         [require(services.tokens, Role.WRITE)],
     )
 
-    @made.get(PARTITIONS, dependencies=may_read)
+    @router.get(PARTITIONS, dependencies=may_read)
     def list_partitions(table: str) -> JSONResponse:
         """The partitions there are now."""
         return answer({"partitions": list(store.partitions(store.load_table(TablePath.parse(table))))})
 
-    @made.put(PARTITION, dependencies=may_write, status_code=204)
+    @router.put(PARTITION, dependencies=may_write, status_code=204)
     def create_partition(table: str, partition: str) -> Response:
         """Makes a partition. Safe to repeat."""
         store.create_partition(store.load_table(TablePath.parse(table)), partition_name(partition_values(partition)))
         return Response(status_code=204)
 
-    @made.delete(PARTITION, dependencies=may_write, status_code=204)
+    @router.delete(PARTITION, dependencies=may_write, status_code=204)
     def drop_partition(table: str, partition: str) -> Response:
         """The hot rows go; the lake keeps its own."""
         store.drop_partition(store.load_table(TablePath.parse(table)), partition_name(partition_values(partition)))
         return Response(status_code=204)
 
-    return made
+    return router

@@ -21,25 +21,25 @@ Seconds = Annotated[float, Query(gt=0, allow_inf_nan=False)]
 
 
 def router(services: Services) -> APIRouter:
-    made, coordinator = APIRouter(tags=["reads"]), services.coordinator
+    router, coordinator = APIRouter(tags=["reads"]), services.coordinator
     may_read = [require(services.tokens, Role.READ)]
 
-    @made.get(READ_PLAN, dependencies=may_read)
+    @router.get(READ_PLAN, dependencies=may_read)
     def read_plan(table: str, side: Side, lease_s: Seconds = 60.0, at_least: str | None = None) -> JSONResponse:
         """A readable snapshot, its offsets and the hot tails, held by a lease: all that a union read needs."""
         plan = coordinator.read_plan(TablePath.parse(table), lease_s=lease_s, at_least=at_least, side=side)
         return answer(plan)
 
-    @made.post(RENEW_READ, dependencies=may_read, status_code=204)
+    @router.post(RENEW_READ, dependencies=may_read, status_code=204)
     def renew_read(lease_id: str, lease_s: Seconds = 60.0, snapshot: str | None = None) -> Response:
         """`snapshot` moves the lease to an older snapshot, for a read of history."""
         coordinator.renew_read(LeaseId(lease_id), lease_s, None if snapshot is None else SnapshotId(snapshot))
         return Response(status_code=204)
 
-    @made.delete(RELEASE_READ, dependencies=may_read, status_code=204)
+    @router.delete(RELEASE_READ, dependencies=may_read, status_code=204)
     def release_read(lease_id: str) -> Response:
         """Ends a read's lease. Safe to repeat."""
         coordinator.release_read(LeaseId(lease_id))
         return Response(status_code=204)
 
-    return made
+    return router

@@ -18,17 +18,17 @@ from lakeward.server.services import Services
 
 
 def router(services: Services) -> APIRouter:
-    made = APIRouter(tags=["tables"])
+    router = APIRouter(tags=["tables"])
     may_read, may_change = [require(services.tokens, Role.READ)], [require(services.tokens, Role.ADMIN)]
 
-    @made.get(TABLES, dependencies=may_read)
+    @router.get(TABLES, dependencies=may_read)
     def list_tables(request: Request) -> JSONResponse:
         """Every table that the token may use, in name order."""
         token = caller(request)
         tables = sorted((t for t in services.store.list_tables() if token.may_use(t.path)), key=lambda t: t.path)
         return answer({"tables": [t.to_json() for t in tables]})
 
-    @made.post(TABLES, dependencies=may_change, status_code=201, openapi_extra=described(CreateTable))
+    @router.post(TABLES, dependencies=may_change, status_code=201, openapi_extra=described(CreateTable))
     async def create_table(request: Request) -> JSONResponse:
         """Makes a table, in the lake first where it has one."""
         message = await read_message(request, CreateTable, exact=True)
@@ -37,12 +37,12 @@ def router(services: Services) -> APIRouter:
         made_table = await run_in_threadpool(services.federation.create, message)
         return answer(made_table, status=201 if made_table.created else 200)
 
-    @made.get(TABLE, dependencies=may_read)
+    @router.get(TABLE, dependencies=may_read)
     def show_table(table: str) -> JSONResponse:
         """One table: schema versions, keys, properties."""
         return answer(TableAnswer(table=services.store.load_table(TablePath.parse(table))))
 
-    @made.patch(TABLE, dependencies=may_change, openapi_extra=described(AlterTable))
+    @router.patch(TABLE, dependencies=may_change, openapi_extra=described(AlterTable))
     async def alter_table(table: str, request: Request) -> JSONResponse:
         """Adds nullable columns at the end; sets or removes properties."""
         message = await read_message(request, AlterTable, exact=True)
@@ -50,10 +50,10 @@ def router(services: Services) -> APIRouter:
             check_fields(column, Column.from_json(column).to_json(), "AlterTable.add_columns")
         return answer(await run_in_threadpool(services.federation.alter, TablePath.parse(table), message))
 
-    @made.delete(TABLE, dependencies=may_change, status_code=204)
+    @router.delete(TABLE, dependencies=may_change, status_code=204)
     def drop_table(table: str) -> Response:
         """Removes the hot side; the lake table stays."""
         services.federation.drop(TablePath.parse(table))
         return Response(status_code=204)
 
-    return made
+    return router

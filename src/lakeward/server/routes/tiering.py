@@ -30,45 +30,45 @@ Limit = Annotated[int, Query(ge=1, le=10_000)]
 
 
 def router(services: Services) -> APIRouter:
-    made = APIRouter(tags=["tiering"])
-    _add_views(made, services)
-    _add_operations(made, services)
-    return made
+    router = APIRouter(tags=["tiering"])
+    _add_views(router, services)
+    _add_operations(router, services)
+    return router
 
 
-def _add_views(made: APIRouter, services: Services) -> None:
+def _add_views(router: APIRouter, services: Services) -> None:
     coordinator, may_read = services.coordinator, [require(services.tokens, Role.READ)]
 
-    @made.get(routes.STATUS, dependencies=may_read)
+    @router.get(routes.STATUS, dependencies=may_read)
     def status(request: Request) -> JSONResponse:
         """Tables, jobs, lakes and figures in one answer; of the tables those that the token may use."""
         return answer(limit_status(coordinator.status(), caller(request)))
 
-    @made.get(routes.TABLE_STATUS, dependencies=may_read)
+    @router.get(routes.TABLE_STATUS, dependencies=may_read)
     def table_status(table: str, side: Side) -> JSONResponse:
         """One table's state, lag, deadline and lake totals."""
         return answer(coordinator.table_status(TablePath.parse(table), side))
 
-    @made.get(routes.EXPLAIN, dependencies=may_read)
+    @router.get(routes.EXPLAIN, dependencies=may_read)
     def explain(table: str, side: Side) -> JSONResponse:
         """Which part of the table's lag now is what, in numbers and in words."""
         return answer(coordinator.explain(TablePath.parse(table), side))
 
-    @made.get(routes.ROUNDS, dependencies=may_read)
+    @router.get(routes.ROUNDS, dependencies=may_read)
     def rounds(
         request: Request, side: Side, table: str | None = None, kind: str | None = None, limit: Limit = 100
     ) -> JSONResponse:
         """Rounds that ended, newest first, each with its phases; of every kind of work unless one is named."""
         path, work = None if table is None else TablePath.parse(table), None if kind is None else WorkKind(kind)
-        found = coordinator.rounds(path, limit, side, work)
-        return answer({"rounds": [r for r in found if caller(request).may_use(r.path)]})
+        rounds = coordinator.rounds(path, limit, side, work)
+        return answer({"rounds": [r for r in rounds if caller(request).may_use(r.path)]})
 
-    @made.get(routes.QUEUE, dependencies=may_read)
+    @router.get(routes.QUEUE, dependencies=may_read)
     def queue(request: Request) -> JSONResponse:
         """Tables that wait for a slot, or will, in the order of their latest start."""
         return answer({"queue": [q for q in coordinator.queue() if caller(request).may_use(q.path)]})
 
-    @made.post(
+    @router.post(
         routes.ADMISSION,
         dependencies=[require(services.tokens, Role.READ, all_tables=True)],
         openapi_extra=described(AdmissionQuery),
@@ -83,32 +83,32 @@ def _add_views(made: APIRouter, services: Services) -> None:
         return answer(await run_in_threadpool(coordinator.admission, message))
 
 
-def _add_operations(made: APIRouter, services: Services) -> None:
+def _add_operations(router: APIRouter, services: Services) -> None:
     coordinator = services.coordinator
     may_write, may_change = [require(services.tokens, Role.WRITE)], [require(services.tokens, Role.ADMIN)]
 
-    @made.post(routes.PAUSE, dependencies=may_change)
+    @router.post(routes.PAUSE, dependencies=may_change)
     def pause(table: str, side: Side) -> JSONResponse:
         """Stops rounds of this table until it is resumed. Rows stay in the hot store."""
         path = TablePath.parse(table)
         coordinator.pause(path, side)
         return answer(coordinator.table_status(path, side))
 
-    @made.post(routes.RESUME, dependencies=may_change)
+    @router.post(routes.RESUME, dependencies=may_change)
     def resume(table: str, side: Side) -> JSONResponse:
         """Ends a pause or a quarantine."""
         path = TablePath.parse(table)
         coordinator.resume(path, side)
         return answer(coordinator.table_status(path, side))
 
-    @made.post(routes.MAINTAIN, dependencies=may_change)
+    @router.post(routes.MAINTAIN, dependencies=may_change)
     def maintain(table: str, side: Side) -> JSONResponse:
         """Its next compaction takes the first slot that is free. Answers at once."""
         path = TablePath.parse(table)
         coordinator.compact_now(path, side)
         return answer(coordinator.table_status(path, side))
 
-    @made.post(routes.TIER_NOW, dependencies=may_write)
+    @router.post(routes.TIER_NOW, dependencies=may_write)
     async def tier_now(
         table: str, side: Side, limit_s: Annotated[float | None, Query(gt=0, allow_inf_nan=False)] = None
     ) -> JSONResponse:
@@ -120,13 +120,13 @@ def _add_operations(made: APIRouter, services: Services) -> None:
             await asyncio.sleep(POLL_S)
         return answer(done)
 
-    @made.post(routes.ADOPT, dependencies=may_change, openapi_extra=described(AdoptTable))
+    @router.post(routes.ADOPT, dependencies=may_change, openapi_extra=described(AdoptTable))
     async def adopt(table: str, request: Request) -> JSONResponse:
         """Takes over a lake table that has snapshots of ours: same table id, its offsets."""
         message = await read_message(request, AdoptTable)
         return answer(await run_in_threadpool(services.federation.adopt, TablePath.parse(table), message))
 
-    @made.post(routes.RESYNC, dependencies=may_change, openapi_extra=described(ResyncTable))
+    @router.post(routes.RESYNC, dependencies=may_change, openapi_extra=described(ResyncTable))
     async def resync(table: str, side: Side, request: Request) -> JSONResponse:
         """The next round makes lake and hot store meet again: by a resync, or by a gap recorded on purpose."""
         message, path = await read_message(request, ResyncTable), TablePath.parse(table)

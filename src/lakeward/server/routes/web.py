@@ -18,16 +18,16 @@ POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' d
 def load_files() -> dict[str, tuple[bytes, str]]:
     """Every file of the page, read once: what is not in this table cannot be asked for."""
     folder = files("lakeward.server").joinpath("web")
-    found = {}
+    pages = {}
     for entry in folder.iterdir():
         suffix = entry.name[entry.name.rfind(".") :]
         if suffix in TYPES:
-            found[entry.name] = (entry.read_bytes(), TYPES[suffix])
-    return found
+            pages[entry.name] = (entry.read_bytes(), TYPES[suffix])
+    return pages
 
 
 def router(services: Services) -> APIRouter:
-    made = APIRouter(include_in_schema=False)
+    router = APIRouter(include_in_schema=False)
     held = load_files()
 
     def answer(name: str) -> Response:
@@ -37,12 +37,12 @@ def router(services: Services) -> APIRouter:
         headers = {"Cache-Control": "no-cache", "Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff"}
         return Response(body, media_type=kind, headers=headers)
 
-    @made.get("/")
+    @router.get("/")
     def index() -> Response:
         return answer("index.html")
 
-    @made.get("/web/{name}")
+    @router.get("/web/{name}")
     def file(name: str) -> Response:
         return answer(name)
 
-    return made
+    return router

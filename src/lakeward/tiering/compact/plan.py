@@ -135,9 +135,9 @@ def plan_compaction(files: Iterable[LakeFile], policy: CompactionPolicy) -> Comp
     for file in files:
         if file.bucket is not None:
             buckets[file.bucket].append(file)
-    groups = [g for bucket, found in buckets.items() for g in _plan_bucket(bucket, _sized(found), policy)]
+    groups = [g for bucket, bucket_files in buckets.items() for g in _plan_bucket(bucket, _sized(bucket_files), policy)]
     groups.sort(key=lambda g: (-g.worth, g.bucket, g.files[0].file.path))
-    sizes = [len(found) for found in buckets.values()]
+    sizes = [len(bucket_files) for bucket_files in buckets.values()]
     return CompactionPlan(groups=tuple(groups), files=sum(sizes), most_files=max(sizes, default=0))
 
 

@@ -68,8 +68,8 @@ def run(
         None if token_file else config.get(options.CLIENT_TOKEN), config.get(options.CLIENT_TOKEN_FILE)
     ).share()
     spark = {**{f"spark.{k}": v for k, v in config.below("spark.").items()}, **parse_conf(conf)}
-    made = TieringOptions.from_config(config, spark)
-    run_job(made if fluss is None else made.with_fluss(fluss, fluss_user))
+    tiering_options = TieringOptions.from_config(config, spark)
+    run_job(tiering_options if fluss is None else tiering_options.with_fluss(fluss, fluss_user))
 
 
 def _quiet() -> None:
@@ -83,13 +83,13 @@ def _quiet() -> None:
 
 def parse_conf(pairs: Sequence[str]) -> dict[str, str]:
     """`k=v` pairs of `--conf`. Raises `InvalidConfig` for anything else."""
-    found: dict[str, str] = {}
+    conf: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.startswith("spark."):
             raise InvalidConfig(where=f"--conf {pair}", reason="write it as spark.key=value")
-        found[key] = value
-    return found
+        conf[key] = value
+    return conf
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -110,8 +110,8 @@ def _submitted_master() -> str | None:
     from pyspark import SparkConf, SparkContext
 
     SparkContext._ensure_initialized()
-    found: str | None = SparkConf().get("spark.master", None)
-    return found
+    master: str | None = SparkConf().get("spark.master", None)
+    return master
 
 
 def session_conf(
@@ -157,13 +157,13 @@ def shares_python(options: SessionOptions) -> bool:
 def check_versions() -> None:
     """Raises `SparkUnsupported` for a PySpark that is missing or too old."""
     try:
-        found = version("pyspark")
+        pyspark_version = version("pyspark")
     except PackageNotFoundError:
-        found = _client_version()
-    numbers = tuple(int(n) for n in re.findall(r"\d+", found)[:2])
+        pyspark_version = _client_version()
+    numbers = tuple(int(n) for n in re.findall(r"\d+", pyspark_version)[:2])
     if numbers < OLDEST:
         raise SparkUnsupported(
-            what=f"PySpark {found}",
+            what=f"PySpark {pyspark_version}",
             reason="rounds need 3.5 or newer; 4.2 or newer is five times as quick to start a job",
         )
 

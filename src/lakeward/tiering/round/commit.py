@@ -101,9 +101,9 @@ class RoundCommit:
         while True:
             base, committable, seconds = self._prepare()
             if committable is None:
-                found = self._find(base)
-                if found is not None:
-                    return found
+                earlier = self._find(base)
+                if earlier is not None:
+                    return earlier
                 raise self._conflict("another round moved offsets or token", lost=True)
             committable = replace(committable, expire=self._check_lease(committable.expirable))
             fault_point("round.before-lake-commit", table=self._table, round_id=self.plan.round_id)
@@ -165,14 +165,14 @@ class RoundCommit:
                 snapshot = self.committer.commit(committable, self._precondition())
                 return Landed(base=base, snapshot=snapshot, committable=committable)
             except CommitConflict as conflict:
-                found = self._find(base, committable)
-                if found is None and conflict.lost:
+                landed = self._find(base, committable)
+                if landed is None and conflict.lost:
                     raise
-                return found
+                return landed
             except (CommitUnknown, LakeUnavailable) as error:
-                found = self._find(base, committable)
-                if found is not None:
-                    return found
+                landed = self._find(base, committable)
+                if landed is not None:
+                    return landed
                 if not self.control.pause(next(waits)):
                     raise self._unknown(str(error)) from error
 
@@ -290,12 +290,12 @@ class RoundCommit:
         """From the committed offset on, also where a KV snapshot stood in for the log; above a
         gap where there is one.
         """
-        found = []
+        committed_ranges = []
         for bucket, (range_, rows) in self.kept.ranges().items():
             committed = None if self.is_resync or bucket in self.gaps else self.plan.base.offsets.get(bucket)
             start = range_.start if committed is None else committed
-            found.append(CommittedRange(bucket=bucket, range=OffsetRange(start, range_.stop), rows=rows))
-        return tuple(found)
+            committed_ranges.append(CommittedRange(bucket=bucket, range=OffsetRange(start, range_.stop), rows=rows))
+        return tuple(committed_ranges)
 
     # ---- facts -----------------------------------------------------------------------------------------------------
     @property

@@ -38,23 +38,23 @@ class Explanation:
     def lines(self) -> list[str]:
         """For people."""
         plan = self.plan
-        found = [
+        lines = [
             f"table {plan.table.path}, schema {plan.table.schema.schema_id}; the lake's newest round is "
             f"{plan.base.token or 'none'}"
         ]
         if self.ground.agreement is Agreement.LAKE_AHEAD:
-            found.append("the lake is ahead of the coordinator: its offsets are adopted first")
+            lines.append("the lake is ahead of the coordinator: its offsets are adopted first")
         if self.ground.is_resync:
-            found.append("a resync: the lake is taken as it is, what it lacks comes from the log as far as that goes")
-        found += [
+            lines.append("a resync: the lake is taken as it is, what it lacks comes from the log as far as that goes")
+        lines += [
             f"gap {bucket} {gap}: these rows were gone before the lake had them"
             for bucket, gap in self.ground.gaps.items()
         ]
         if plan.is_empty:
-            return [*found, "no new offsets: nothing runs, nothing is committed"]
-        found += [f"  {row['split']}" for row in describe_plan(plan)]
+            return [*lines, "no new offsets: nothing runs, nothing is committed"]
+        lines += [f"  {row['split']}" for row in describe_plan(plan)]
         rows = sum(len(s.range) for s in plan.splits if isinstance(s, LogSplit))
-        return [*found, f"{len(plan.splits)} splits, {rows} log records, about {self.ground.bytes_waiting:,} bytes"]
+        return [*lines, f"{len(plan.splits)} splits, {rows} log records, about {self.ground.bytes_waiting:,} bytes"]
 
 
 def explain(

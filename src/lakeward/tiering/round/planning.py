@@ -56,31 +56,36 @@ class Planner:
         store, frozen_at_ms = self.world_hot.store(), self.clock.now_ms()
         frozen = self._freeze(store)
         lake = lake_of(frozen.table)
-        found = self._reconcile(frozen.table, lake)
-        if any(found.base.offsets.get(bucket, 0) > log.end for bucket, log in frozen.bounds.items()):
+        reconciliation = self._reconcile(frozen.table, lake)
+        if any(reconciliation.base.offsets.get(bucket, 0) > log.end for bucket, log in frozen.bounds.items()):
             frozen = self._freeze(store)  # another's round landed since: its ends are below the log's of now
         options = PlanOptions(
             target_bytes=target_bytes,
             one_writer_per_bucket=lake.capabilities.one_writer_per_bucket,
-            resync=found.resync,
+            resync=reconciliation.resync,
         )
-        return self._plan(store, frozen, found, options, frozen_at_ms)
+        return self._plan(store, frozen, reconciliation, options, frozen_at_ms)
 
     def _reconcile(self, table: TableInfo, lake: LakeStorage) -> Reconciliation:
         reader, coordinator = lake.open_reader(table), self.world_hot.coordinator()
         if self.handed.resync:
-            found = reconcile_resync(reader, self.handed.generation)
+            reconciliation = reconcile_resync(reader, self.handed.generation)
         else:
-            found = reconcile(table, reader, self.handed.committed or coordinator.committed(table.path))
-        is_ahead = found.agreement is Agreement.LAKE_AHEAD and found.base.token is not None
+            reconciliation = reconcile(table, reader, self.handed.committed or coordinator.committed(table.path))
+        is_ahead = reconciliation.agreement is Agreement.LAKE_AHEAD and reconciliation.base.token is not None
         if is_ahead and not self.is_dry:
-            coordinator.commit(adoption(table, found.base, self.owner, self.handed.side))
-        return found
+            coordinator.commit(adoption(table, reconciliation.base, self.owner, self.handed.side))
+        return reconciliation
 
     def _plan(
-        self, store: HotStore, frozen: FrozenTable, found: Reconciliation, options: PlanOptions, frozen_at_ms: int
+        self,
+        store: HotStore,
+        frozen: FrozenTable,
+        reconciliation: Reconciliation,
+        options: PlanOptions,
+        frozen_at_ms: int,
     ) -> Ground:
-        base, needed = found.base, plan_snapshots(frozen.table, found.base, frozen.bounds, options)
+        base, needed = reconciliation.base, plan_snapshots(frozen.table, reconciliation.base, frozen.bounds, options)
         snapshots = self._take_snapshots(store, frozen, needed)
         if snapshots and not self.is_dry:
             frozen = self._freeze(store)  # ends at or above what the snapshots stand for
@@ -98,7 +103,7 @@ class Planner:
         return Ground(
             plan=plan,
             frozen_at_ms=frozen_at_ms,
-            agreement=found.agreement,
+            agreement=reconciliation.agreement,
             bytes_waiting=plan_bytes(plan, bounds, snapshots),
             gaps=plan_gaps(plan, bounds),
             is_resync=options.resync,
@@ -116,13 +121,13 @@ class Planner:
         if self.is_dry:
             ends = {b: frozen.bounds[b].end for b in buckets}
             return {b: KvSnapshot(bucket=b, snapshot_id=TO_BE_TAKEN, log_offset=end) for b, end in ends.items() if end}
-        found: dict[Bucket, KvSnapshot] = {}
+        snapshots: dict[Bucket, KvSnapshot] = {}
         for bucket in buckets:
             self._leased = frozen.table
             snapshot = store.take_snapshot(frozen.table, bucket, self.round_id)
             if snapshot is not None:
-                found[bucket] = snapshot
-        return found
+                snapshots[bucket] = snapshot
+        return snapshots
 
     def release(self) -> None:
         """Best effort: a lease that is not given back ends by itself."""

@@ -38,20 +38,20 @@ class KeptPrefix:
     @property
     def replaced(self) -> dict[Bucket, OffsetSet]:
         """Per bucket every offset below its own sub-range that a kept record replaced."""
-        found: dict[Bucket, OffsetSet] = {}
+        replaced_offsets: dict[Bucket, OffsetSet] = {}
         for outcome in self.outcomes:
             if outcome.replaced:
-                before = found.get(outcome.split.bucket, OffsetSet())
-                found[outcome.split.bucket] = before.union(outcome.replaced)
-        return found
+                before = replaced_offsets.get(outcome.split.bucket, OffsetSet())
+                replaced_offsets[outcome.split.bucket] = before.union(outcome.replaced)
+        return replaced_offsets
 
     def ranges(self) -> dict[Bucket, tuple[OffsetRange, int]]:
         """Per bucket the range that the round adds and the rows that it wrote for it."""
-        found: dict[Bucket, tuple[OffsetRange, int]] = {}
+        by_bucket: dict[Bucket, tuple[OffsetRange, int]] = {}
         for o in self.outcomes:
-            before, rows = found.get(o.split.bucket, (OffsetRange(o.split.start, o.split.start), 0))
-            found[o.split.bucket] = (OffsetRange(before.start, o.stop), rows + o.rows)
-        return found
+            before, rows = by_bucket.get(o.split.bucket, (OffsetRange(o.split.start, o.split.start), 0))
+            by_bucket[o.split.bucket] = (OffsetRange(before.start, o.stop), rows + o.rows)
+        return by_bucket
 
 
 def keep_prefix(splits: Sequence[Split], outcomes: Iterable[WriteOutcome]) -> KeptPrefix:

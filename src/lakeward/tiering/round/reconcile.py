@@ -31,9 +31,9 @@ def compare(table: TableInfo, base: LakeBase, committed: Committed) -> Agreement
     if base.generation > committed.generation:
         return Agreement.LAKE_AHEAD
     for bucket, offset in committed.offsets.items():
-        found = base.offsets.get(bucket, 0)
-        if found < offset:
-            raise LakeBehind(table=str(table.path), bucket=str(bucket), lake_offset=found, committed=offset)
+        lake_offset = base.offsets.get(bucket, 0)
+        if lake_offset < offset:
+            raise LakeBehind(table=str(table.path), bucket=str(bucket), lake_offset=lake_offset, committed=offset)
     moved = base.offsets != committed.offsets or (base.token is not None and base.token != committed.token)
     return Agreement.LAKE_AHEAD if moved else Agreement.AGREED
 

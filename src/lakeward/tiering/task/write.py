@@ -139,13 +139,13 @@ class _SplitWriter:
     def _encoding(self) -> DeleteEncoding:
         """Raises `InvalidTable` for a lake that cannot take this hot store's changes."""
         table, has_prev = self._order.table, self._store.has_prev_offset
-        found = self._lake.capabilities.encoding(has_prev_offset=has_prev)
-        if found is None:
+        encoding = self._lake.capabilities.encoding(has_prev_offset=has_prev)
+        if encoding is None:
             check_table(
                 self._lake.name, self._lake.capabilities, table.path, table.descriptor, has_prev_offset=has_prev
             )
-        assert found is not None
-        return found
+        assert encoding is not None
+        return encoding
 
     def _write_folded(self, split: LogSplit, reader: LogReader) -> _Written:
         """The stop is fixed between the passes; what records above it replaced is not in the fold."""
@@ -245,8 +245,8 @@ class _SplitWriter:
         wanted = [offsets_of(b) for b in self._store.read_snapshot(self._order.table, snapshot, columns=[])]
         kept = OffsetSet(np.concatenate(wanted)) if wanted else OffsetSet()
         reader = self._lake.open_reader(self._order.table)
-        found = [offsets_of(b) for b in reader.scan(head, columns=[OFFSET], buckets=[snapshot.bucket])]
-        there = OffsetSet(np.concatenate(found)) if found else OffsetSet()
+        lake_offsets = [offsets_of(b) for b in reader.scan(head, columns=[OFFSET], buckets=[snapshot.bucket])]
+        there = OffsetSet(np.concatenate(lake_offsets)) if lake_offsets else OffsetSet()
         gone = there.minus(kept)
         return there.minus(gone), gone
 
