@@ -193,6 +193,22 @@ def test_a_column_that_others_added_with_another_type_is_named(lake: IcebergLake
         lake.catalog().add_columns(log.table, [Column(name="later", type=parse_type("INT"))])
 
 
+def test_the_lakes_rows_are_counted_right_after_others_deleted_some(lake: IcebergLakeStorage) -> None:
+    """Deletes of ours are left behind that name a file which theirs replaced."""
+    log = LakeSuite().make_log(lake, primary_key=("id",))
+    log.upsert(B0, *(row(i) for i in range(8)))
+    LakeRound.plan(lake, log).run()
+    log.upsert(B0, row(1, "new"), row(2, "new"))
+    LakeRound.plan(lake, log).run()
+    engine(lake, log).delete("id == 5")
+    for number in (6, 5):  # the row that they deleted comes back later
+        log.upsert(B0, row(number, "again"))
+        snapshot = LakeRound.plan(lake, log).run()
+        assert snapshot.totals is not None
+        assert snapshot.totals.rows == len(lake_rows(lake, log.table))
+    assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+
 def test_a_replaced_row_that_others_deleted_is_counted_and_no_error(lake: IcebergLakeStorage) -> None:
     log = LakeSuite().make_log(lake, primary_key=("id",))
     log.upsert(B0, row(1), row(2), row(3))

@@ -34,7 +34,7 @@ from lakeward.model.table import TableInfo
 from lakeward.spi.flussoffsets import find_partitions
 from lakeward.spi.lake import LakeReader
 from lakeward.spi.lakefile import LakeFile, LakeSnapshot, LakeTotals
-from lakeward.spi.snapshotkeys import TABLE_ID_KEY, is_of
+from lakeward.spi.snapshotkeys import ROWS_KEY, TABLE_ID_KEY, is_of
 
 _DELETED: Kept[OffsetSet] = Kept(4_000_000, len)
 """Deleted offsets per file and its deletes: 32 MB of them."""
@@ -194,11 +194,12 @@ class IcebergLakeReader(LakeReader):
 def totals_of(metadata: TableMetadata) -> LakeTotals:
     """Figures of the head."""
     head = metadata.current_snapshot()
-    total = partial(_total, {} if head is None else summary_of(head))
+    summary = {} if head is None else summary_of(head)
+    total, counted = partial(_total, summary), summary.get(ROWS_KEY)
     return LakeTotals(
         data_files=total("data-files"),
         delete_files=total("delete-files"),
-        rows=max(0, total("records") - total("position-deletes")),
+        rows=max(0, total("records") - total("position-deletes")) if counted is None else int(counted),
         bytes=total("files-size"),
         snapshots=len(metadata.snapshots),
     )

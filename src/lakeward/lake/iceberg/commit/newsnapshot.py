@@ -10,6 +10,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from lakeward.lake.iceberg.commit.change import FileChange
 from lakeward.lake.iceberg.commit.ground import CommitGround
+from lakeward.lake.iceberg.commit.liverows import count_live_rows, others_changed_rows
 from lakeward.lake.iceberg.commit.newmanifests import write_manifests
 from lakeward.lake.iceberg.commit.newoffsets import write_offsets
 from lakeward.lake.iceberg.commit.request import CommitRequest
@@ -60,7 +61,7 @@ class SnapshotBuilder:
             schema=metadata.schema(),
             snapshot_id=_new_snapshot_id(metadata.snapshots),
         )
-        known = 0 if ground.reconciled.newest is None else base.lake_rows
+        known = self._rows_before(ground)
         rows = None if known is None or rows_gone is None else max(0, known + change.rows - rows_gone)
         ours = {
             **encode_keys(
@@ -89,6 +90,12 @@ class SnapshotBuilder:
         )
         sync_files([*(n.file.file_path for n in change.deletes), *target.made])  # writers did it for data files
         return self._committable(ground, rewrite_id or properties.round_id, change, snapshot, rows_gone)
+
+    def _rows_before(self, ground: CommitGround) -> int | None:
+        known = 0 if ground.reconciled.newest is None else ground.reconciled.base.lake_rows
+        if known is None or not others_changed_rows(ground):
+            return known
+        return count_live_rows(ground, self._table.descriptor.partition_keys)
 
     def _committable(
         self,

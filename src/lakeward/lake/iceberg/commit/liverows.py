@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many rows live, counted from files and their deletes: others' commits leave figures that nobody can add up."""
+
+from __future__ import annotations
+
+from lakeward.lake.iceberg.commit.ground import CommitGround
+from lakeward.lake.iceberg.meta.summary import summary_of
+from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
+from lakeward.lake.iceberg.scan.snapshotfiles import plan_files
+
+
+def others_changed_rows(ground: CommitGround) -> bool:
+    return any(summary_of(s).get("operation") != "replace" for s in ground.reconciled.foreign)
+
+
+def count_live_rows(ground: CommitGround, partition_keys: tuple[str, ...]) -> int | None:
+    """Of the head. None: keys are deleted in it, and only a scan could tell."""
+    table, head = ground.table, ground.head
+    files = [] if head is None else plan_files(table.metadata, table.io, head, partition_keys)
+    if any(d.content == "equality" for f in files for d in f.deletes):
+        return None
+    deletes = DeleteFilter(table.io, table.metadata.schema())
+    return sum(f.file.record_count - len(deletes.positions(f.describe())) for f in files)
