@@ -81,8 +81,8 @@ def _register(source: Catalog, target: Catalog, name: tuple[str, ...]) -> str:
             target.register_table(name, location)
             return "registered"
         except TableAlreadyExistsError:
-            found = target.load_table(name).metadata_location
-    return "there already" if found == location else f"differs: {found}"
+            known_location = target.load_table(name).metadata_location
+    return "there already" if known_location == location else f"differs: {known_location}"
 
 
 def _open_source(text: str | None, server: str | None) -> IcebergLakeStorage:

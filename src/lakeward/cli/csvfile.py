@@ -96,8 +96,8 @@ def _reject_broken(connection: Any, file: Path, rejects: Rejects) -> None:
     """Lines that are no records of this file: too many cells or too few, an open quote."""
     if not rejects.is_skipping:
         return
-    found = connection.execute("SELECT DISTINCT line, csv_line, error_message FROM reject_errors ORDER BY line")
-    for line, text, message in found.fetchall():
+    broken_lines = connection.execute("SELECT DISTINCT line, csv_line, error_message FROM reject_errors ORDER BY line")
+    for line, text, message in broken_lines.fetchall():
         rejects.add(Place(str(file), "line", line), text, _first_words(message))
 
 
@@ -151,8 +151,8 @@ def _head(file: Path, encoding: str | None) -> tuple[str, str]:
     """The beginning as text, and its encoding by DuckDB's name of it."""
     with open_bytes(file) as source:
         raw = source.read(_SNIFFED_BYTES)
-    found = encoding or ("utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else _utf8_or_latin(raw))
-    return raw.decode("utf-8-sig" if found == "utf-8" else found, errors="ignore"), found
+    encoding_name = encoding or ("utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else _utf8_or_latin(raw))
+    return raw.decode("utf-8-sig" if encoding_name == "utf-8" else encoding_name, errors="ignore"), encoding_name
 
 
 def _utf8_or_latin(raw: bytes) -> str:

@@ -75,12 +75,12 @@ def _plan(kind: pa.DataType, date_format: str | None) -> Callable[[pa.Array], pa
 def _moment(value: str | None, kind: pa.DataType, date_format: str) -> Any:
     if value is None:
         return None
-    found = datetime.strptime(value, date_format)
+    moment = datetime.strptime(value, date_format)
     if pa.types.is_date(kind):
-        return found.date()
+        return moment.date()
     if kind.tz is None:
-        return found.replace(tzinfo=None)
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+        return moment.replace(tzinfo=None)
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def _why(value: str, kind: pa.DataType, error: Exception) -> str:

@@ -53,9 +53,9 @@ def demo(
     Example: lakeward demo --seconds 20"""
     say = Story(sys.stderr if as_json else sys.stdout)
     signal.signal(signal.SIGTERM, _stop_here)
-    with tempfile.TemporaryDirectory(prefix="lakeward-demo-", ignore_cleanup_errors=True) as made:
+    with tempfile.TemporaryDirectory(prefix="lakeward-demo-", ignore_cleanup_errors=True) as temporary:
         supervisor = Supervisor(
-            data or Path(made), choose_port(DEFAULT_PORT), slots=2, master="local[2,4]", job_name="demo"
+            data or Path(temporary), choose_port(DEFAULT_PORT), slots=2, master="local[2,4]", job_name="demo"
         )
         try:
             outcome = _run(supervisor, seconds, freshness, say)

@@ -44,10 +44,10 @@ def extension_file(name: str) -> Path:
             what=f"DuckDB's extension {name}", reason="it is not installed: pip install 'lakeward[cli]'"
         ) from error
     assert module.__file__ is not None
-    found = sorted(Path(module.__file__).parent.glob("extensions/*/*.duckdb_extension"))
-    if not found:
+    extension_files = sorted(Path(module.__file__).parent.glob("extensions/*/*.duckdb_extension"))
+    if not extension_files:
         raise InvalidRequest(what=f"DuckDB's extension {name}", reason="its package holds no extension file")
-    return found[0]
+    return extension_files[0]
 
 
 def _quoted(text: str) -> str:

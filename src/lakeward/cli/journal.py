@@ -81,5 +81,5 @@ def _path(table_id: str, file: str, kind: str) -> Path:
 
 
 def _stamp(file: str) -> str:
-    found = Path(file).stat()
-    return f"{found.st_size} {found.st_mtime_ns}"
+    stat = Path(file).stat()
+    return f"{stat.st_size} {stat.st_mtime_ns}"

@@ -50,29 +50,29 @@ def format_of(file: str) -> WriteFormat:
     if file == "-":
         return WriteFormat.JSON
     path = Path(file)
-    found = SUFFIXES.get((path.with_suffix("") if path.suffix.lower() in PACKED else path).suffix.lower())
-    if found is None:
+    write_format = SUFFIXES.get((path.with_suffix("") if path.suffix.lower() in PACKED else path).suffix.lower())
+    if write_format is None:
         raise InvalidRequest(
             what=f"file {file}", reason=f"its format is not clear from its name; say --format {'|'.join(WriteFormat)}"
         )
-    return found
+    return write_format
 
 
 def find_files(names: Sequence[str]) -> list[str]:
     """Patterns as the files they match, in order of their names; a folder as the files in it that have rows."""
-    found: list[str] = []
+    files: list[str] = []
     for name in names:
         path = Path(name)
         if path.is_dir():
-            found += sorted(str(p) for p in path.iterdir() if p.is_file() and _has_rows(p))
+            files += sorted(str(p) for p in path.iterdir() if p.is_file() and _has_rows(p))
         elif name != "-" and not path.exists() and any(c in name for c in "*?["):
             matched = sorted(glob(name, recursive=True))
             if not matched:
                 raise InvalidRequest(what=f"files {name}", reason="none match")
-            found += matched
+            files += matched
         else:
-            found.append(name)
-    return found
+            files.append(name)
+    return files
 
 
 def _has_rows(path: Path) -> bool:
@@ -93,7 +93,9 @@ def read_file(
         raise InvalidRequest(what=f"file {file}", reason="there is no such file")
     types = {c.name: to_arrow_type(c.type) for c in schema.columns}
     if kind is WriteFormat.JSON:
-        return read_json(file, {name: plan_converter(found) for name, found in types.items()}, shape, rejects)
+        return read_json(
+            file, {name: plan_converter(column_type) for name, column_type in types.items()}, shape, rejects
+        )
     if kind is WriteFormat.CSV:
         return _read_csv(file, types, shape, rejects)
     return _read_arrow(file, kind, shape)

@@ -70,7 +70,7 @@ def _parse(query: str) -> exp.Expression:
 
 def _tables(statement: exp.Expression) -> list[str]:
     """Paths of Lakeward tables: those named database.table. Names without a dot are the query's own (CTEs)."""
-    found: set[str] = set()
+    names: set[str] = set()
     own = {cte.alias.lower() for cte in statement.find_all(exp.CTE)}
     for node in statement.find_all(exp.Table):
         if isinstance(node.this, exp.Func):
@@ -78,11 +78,11 @@ def _tables(statement: exp.Expression) -> list[str]:
         elif node.catalog:
             raise InvalidRequest(what=f"table {node.sql('duckdb')}", reason="write it as database.table")
         elif node.db:
-            found.add(f"{node.db}.{node.name}")
+            names.add(f"{node.db}.{node.name}")
         elif node.name.lower() not in own:
             reason = _NO_FILES if "." in node.name or "/" in node.name else "write it as database.table"
             raise InvalidRequest(what=f"table {node.name}", reason=reason)
-    return sorted(found)
+    return sorted(names)
 
 
 def _check_function(function: exp.Func) -> None:

@@ -70,16 +70,16 @@ def create(
             what="table create", reason='give a name and columns ("id bigint not null, name string"), or --file'
         )
     with open_client(server) as client:
-        made = client.create_table(table, columns, freshness=freshness, lake=False if no_lake else None, **given)
-        advice = _unserved(client, made.path)
-        for warning in made.warnings:
+        new_table = client.create_table(table, columns, freshness=freshness, lake=False if no_lake else None, **given)
+        advice = _unserved(client, new_table.path)
+        for warning in new_table.warnings:
             note(f"warning: {warning}")
         if advice is not None:
             note(f"start a job for it: {advice}")
         if as_json:
-            print_json({"table": made.info.to_json(), "warnings": list(made.warnings), "advice": advice})
+            print_json({"table": new_table.info.to_json(), "warnings": list(new_table.warnings), "advice": advice})
         else:
-            print(f"made {made.path}, {made.info.descriptor.bucket_count} buckets")
+            print(f"made {new_table.path}, {new_table.info.descriptor.bucket_count} buckets")
 
 
 def alter(
@@ -197,13 +197,13 @@ def resync(
 
 
 def parse_properties(pairs: list[str]) -> dict[str, str]:
-    found = {}
+    properties = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
             raise InvalidRequest(what=f"property {pair!r}", reason="write it as key=value")
-        found[key.strip()] = value.strip()
-    return found
+        properties[key.strip()] = value.strip()
+    return properties
 
 
 def _from_file(file: Path, given: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:

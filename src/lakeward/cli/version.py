@@ -24,13 +24,16 @@ def show(as_json: Annotated[bool, typer.Option("--json", help="For machines.")] 
     """Versions of Lakeward and of what it works with.
 
     Example: lakeward version --json"""
-    found = {name: found_version for name in PARTS if (found_version := find_version(name))}
+    versions = {name: found_version for name in PARTS if (found_version := find_version(name))}
     if as_json:
-        print(json.dumps({"lakeward": __version__, "protocol": PROTOCOL, "python": platform.python_version(), **found}))
+        print(
+            json.dumps({"lakeward": __version__, "protocol": PROTOCOL, "python": platform.python_version(), **versions})
+        )
         return
     print(f"lakeward {__version__}")
     print(
-        f"protocol {PROTOCOL}, python {platform.python_version()}, " + ", ".join(f"{n} {v}" for n, v in found.items())
+        f"protocol {PROTOCOL}, python {platform.python_version()}, "
+        + ", ".join(f"{n} {v}" for n, v in versions.items())
     )
 
 

@@ -144,9 +144,9 @@ class Client:
         self.close()
 
     def _table(self, answer: TableAnswer) -> Table:
-        made = Table(self, answer.table, warnings=answer.warnings)
-        self._tables.add(made)
-        return made
+        table = Table(self, answer.table, warnings=answer.warnings)
+        self._tables.add(table)
+        return table
 
 
 def _path(path: str) -> str:

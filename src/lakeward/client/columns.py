@@ -26,9 +26,9 @@ def parse_columns(columns: Any) -> tuple[Column, ...]:
     if isinstance(columns, Mapping):
         return tuple(Column(name=name, type=_type(kind)) for name, kind in columns.items())
     if isinstance(columns, Iterable):
-        found = tuple(columns)
-        if all(isinstance(c, Column) for c in found):
-            return found
+        parsed = tuple(columns)
+        if all(isinstance(c, Column) for c in parsed):
+            return parsed
     raise InvalidRequest(
         what="columns", reason="give SQL text, an Arrow schema, a mapping of names to types, or Columns"
     )

@@ -25,13 +25,13 @@ def look_up(table: Table, keys: pa.Table) -> pa.Table:
         raise InvalidRequest(what=f"lookup in {info.path}", reason="the table has no primary key")
     names = list(info.descriptor.primary_key)
     parts = [_look_up_bucket(table, bucket, batch) for bucket, batch in table.router.route(keys)]
-    found = pa.concat_tables(parts) if parts else snapshot_schema(info, None).empty_table()
-    return found if len(parts) <= 1 else found.take(_order(keys.select(names), found.select(names)))
+    rows = pa.concat_tables(parts) if parts else snapshot_schema(info, None).empty_table()
+    return rows if len(parts) <= 1 else rows.take(_order(keys.select(names), rows.select(names)))
 
 
-def _order(keys: pa.Table, found: pa.Table) -> pa.Array:
+def _order(keys: pa.Table, found_rows: pa.Table) -> pa.Array:
     """Per key that was found, in the order of the keys, its row in `found`."""
-    rows = {key: row for row, key in enumerate(_tuples(found))}
+    rows = {key: row for row, key in enumerate(_tuples(found_rows))}
     return pa.array([rows[key] for key in _tuples(keys) if key in rows], pa.int64())
 
 

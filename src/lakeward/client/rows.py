@@ -96,9 +96,9 @@ def _dicts(rows: Any) -> list[Mapping[str, Any]]:
     if isinstance(rows, Mapping):
         return [rows]
     if isinstance(rows, Iterable) and not isinstance(rows, str | bytes):
-        found = list(rows)
-        if all(isinstance(row, Mapping) for row in found):
-            return found
+        dicts = list(rows)
+        if all(isinstance(row, Mapping) for row in dicts):
+            return dicts
     raise InvalidRequest(what="rows", reason=f"{type(rows).__name__} is neither Arrow data nor a list of dicts")
 
 
@@ -108,7 +108,7 @@ def _array(values: list[Any], column: Column, where: str) -> pa.ChunkedArray:
         kind
     )  # Python's own precision: building coarser values directly would cut them without a word
     try:
-        made = pa.chunked_array([pa.array(values, type=exact)], type=exact)
+        exact_array = pa.chunked_array([pa.array(values, type=exact)], type=exact)
     except _ARROW_ERRORS as error:
         for index, value in enumerate(values):
             try:
@@ -119,7 +119,7 @@ def _array(values: list[Any], column: Column, where: str) -> pa.ChunkedArray:
                 ) from error
         raise InvalidRows(table=where, row=0, column=column.name, reason=str(error)) from error
     _check_kinds(values, exact, column, where)
-    return made if exact == kind else _cast(made, kind, column, where)
+    return exact_array if exact == kind else _cast(exact_array, kind, column, where)
 
 
 def _check_kinds(values: list[Any], kind: pa.DataType, column: Column, where: str) -> None:

@@ -95,8 +95,8 @@ def _named(environment: MutableMapping[str, str]) -> Path | None:
 
 
 def _on_path(environment: MutableMapping[str, str]) -> Path | None:
-    found = shutil.which("java", path=environment.get("PATH", ""))
-    return Path(found).resolve().parent.parent if found else None
+    java = shutil.which("java", path=environment.get("PATH", ""))
+    return Path(java).resolve().parent.parent if java else None
 
 
 def _packaged(environment: MutableMapping[str, str]) -> Path | None:

@@ -73,7 +73,7 @@ def _optional(
     variable: str | None = None,
 ) -> Option[T | None]:
     """An option without a default; `unset` says in words what then holds."""
-    made: Option[T | None] = Option(
+    option: Option[T | None] = Option(
         key=key,
         kind=kind,
         default=None,
@@ -85,7 +85,7 @@ def _optional(
         secret=secret,
         variable=variable,
     )
-    return _add(made)
+    return _add(option)
 
 
 class Fsync(StrEnum):

@@ -35,15 +35,15 @@ def file_settings(file: Path | None, environment: Mapping[str, str]) -> Iterator
     one.
     """
     named = file or (Path(environment[FILE_VARIABLE]) if environment.get(FILE_VARIABLE) else None)
-    found = named or Path(FILE_NAME)
-    if named is None and not found.exists():
+    settings_file = named or Path(FILE_NAME)
+    if named is None and not settings_file.exists():
         return
     try:
-        body = tomllib.loads(found.read_text())
+        body = tomllib.loads(settings_file.read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InvalidConfig(where=str(found), reason=f"it cannot be read: {error}") from error
+        raise InvalidConfig(where=str(settings_file), reason=f"it cannot be read: {error}") from error
     for key, value in _flatten("", body):
-        yield Setting(key, _spell(value, f"{found}, {key}"), f"file {found}")
+        yield Setting(key, _spell(value, f"{settings_file}, {key}"), f"file {settings_file}")
 
 
 def environment_settings(environment: Mapping[str, str]) -> Iterator[Setting]:

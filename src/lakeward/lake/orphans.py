@@ -66,18 +66,18 @@ class OrphanRemoval:
         """Looks under the prefixes of recorded intents. Raises what the lake raises; a rolled back lake stops
         the pass.
         """
-        found = intents.open_intents(self._table.table_id)
-        listed = self._list(found)
+        open_intents = intents.open_intents(self._table.table_id)
+        listed = self._list(open_intents)
         fault_point("orphans.listed", table=str(self._table.path))
         used = self._upkeep.references()
-        suspects = [i for i in found if any(self._is_ripe(f) and f.path not in used for f in listed[i.round_id])]
+        suspects = [i for i in open_intents if any(self._is_ripe(f) and f.path not in used for f in listed[i.round_id])]
         try:
             base, fenced = self._fence_unless(lambda b: all(is_stopped(i, b) for i in suspects))
         except LakeRolledBack as error:
             return OrphanReport(waiting=sum(map(len, listed.values())), stopped=str(error))
         ready = [i for i in suspects if is_stopped(i, base)]
         files, freed = self._delete(f for i in ready for f in listed[i.round_id])
-        forgotten = self._forget(intents, found, base)
+        forgotten = self._forget(intents, open_intents, base)
         stopped = None if len(ready) == len(suspects) else "a round holds the table, or the fence did not land"
         waiting = sum(len(listed[i.round_id]) for i in suspects if i not in ready)
         return OrphanReport(
@@ -140,10 +140,10 @@ class OrphanRemoval:
         fault_point("orphans.deleted", table=str(self._table.path), bytes=freed)
         return len(victims), freed
 
-    def _forget(self, intents: IntentStore, found: Sequence[Intent], base: LakeBase) -> int:
+    def _forget(self, intents: IntentStore, still_open: Sequence[Intent], base: LakeBase) -> int:
         """Lets go of intents whose writer cannot commit, is surely over, and has left nothing."""
         used = self._upkeep.references()
-        over = [i for i in found if is_stopped(i, base) and self._is_over(i)]
+        over = [i for i in still_open if is_stopped(i, base) and self._is_over(i)]
         listed = self._list(over)
         gone = [i for i in over if all(f.path in used for f in listed[i.round_id])]
         for intent in gone:

@@ -120,17 +120,17 @@ class TokenSet:
         """The caller's token. Raises `Unauthorized`. Compares in constant time, every token each time."""
         if self.is_open:
             return ANONYMOUS
-        found = None
+        known = None
         shown = (secret or "").encode(errors="backslashreplace")
         for token in self.given if self.file is None else (*self.given, *self.file.current()):
             if hmac.compare_digest(token.secret.encode(), shown):
-                found = token
-        if found is None:
+                known = token
+        if known is None:
             raise Unauthorized(what=what)
-        return found
+        return known
 
     def authorize(self, secret: str | None, needed: Role, what: str) -> Token:
         """The same with a role. Raises `Unauthorized` or `Forbidden`."""
-        found = self.identify(secret, what)
-        found.check_role(needed, what)
-        return found
+        token = self.identify(secret, what)
+        token.check_role(needed, what)
+        return token

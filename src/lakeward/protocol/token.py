@@ -85,8 +85,8 @@ class TokenSource:
 
     def _stamp(self) -> tuple[int, int, int]:
         assert self.file is not None
-        found = self.file.stat()
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        stat = self.file.stat()
+        return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
     def _read(self, stamp: tuple[int, int, int]) -> None:
         """The stamp is from before: a file that changes while it is read is read again. An empty one is about to be

@@ -47,8 +47,8 @@ class TokenFile:
             return self._tokens
 
     def _stamp(self) -> tuple[int, int, int]:
-        found = self._path.stat()
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        stat = self._path.stat()
+        return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
     def _read(self, stamp: tuple[int, int, int]) -> None:
         from lakeward.protocol.auth import Token

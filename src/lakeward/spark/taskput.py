@@ -59,8 +59,8 @@ class TaskPut:
         source = iter(waiting)
 
         def take() -> Outgoing | None:
-            found = next(source, None)
-            return None if found is None else Outgoing(found[0], found[2], _ignore, sequence=found[1])
+            outgoing = next(source, None)
+            return None if outgoing is None else Outgoing(outgoing[0], outgoing[2], _ignore, sequence=outgoing[1])
 
         self._sender.drive(take)
 

@@ -35,10 +35,10 @@ def decode_fluss_offsets(body: Mapping[str, Any], partitions: FlussPartitions | 
     if "partition_offsets" in body:
         pairs = [(str(p["partition_id"]), p["bucket_offsets"]) for p in body["partition_offsets"]]
         names = {i: i if partitions is None else partitions.get(i, f"{GONE_PARTITION}{i}") for i, _ in pairs}
-        found = {(names[i], n): o for i, offsets in pairs for n, o in enumerate(offsets)}
+        by_bucket = {(names[i], n): o for i, offsets in pairs for n, o in enumerate(offsets)}
     else:
-        found = {("", n): o for n, o in enumerate(body.get("bucket_offsets", []))}
-    return OffsetMap({Bucket(partition, n): int(o) for (partition, n), o in found.items() if int(o) >= 0})
+        by_bucket = {("", n): o for n, o in enumerate(body.get("bucket_offsets", []))}
+    return OffsetMap({Bucket(partition, n): int(o) for (partition, n), o in by_bucket.items() if int(o) >= 0})
 
 
 def encode_fluss_offsets(table_id: str, offsets: OffsetMap, partitions: FlussPartitions) -> dict[str, Any]:
@@ -52,5 +52,8 @@ def encode_fluss_offsets(table_id: str, offsets: OffsetMap, partitions: FlussPar
     head: dict[str, Any] = {"version": 1, "table_id": int(table_id)}
     if set(lists) <= {""}:
         return {**head, "bucket_offsets": lists.get("", [])}
-    numbered = {int(ids.get(name) or name.removeprefix(GONE_PARTITION)): found for name, found in lists.items()}
+    numbered = {
+        int(ids.get(name) or name.removeprefix(GONE_PARTITION)): bucket_offsets
+        for name, bucket_offsets in lists.items()
+    }
     return {**head, "partition_offsets": [{"partition_id": i, "bucket_offsets": numbered[i]} for i in sorted(numbered)]}

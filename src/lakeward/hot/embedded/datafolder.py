@@ -80,15 +80,15 @@ class DataFolder:
         shutil.rmtree(folder, ignore_errors=True)
 
     def _bring_to(self, version: int, migrations: Mapping[int, Migration]) -> None:
-        found = find_version(self.path)
-        if found is None:
+        stored_version = find_version(self.path)
+        if stored_version is None:
             write_version(self.path, version)
             return
-        if found > version:
-            raise DataFolderVersion(folder=str(self.path), found=found, known=version)
-        if found < version:
-            copy_aside(self.path, found)
-        for step in range(found, version):
+        if stored_version > version:
+            raise DataFolderVersion(folder=str(self.path), found=stored_version, known=version)
+        if stored_version < version:
+            copy_aside(self.path, stored_version)
+        for step in range(stored_version, version):
             fault_point("datafolder.before-migration", version=step)
             migrations[step](self.path)
             write_version(self.path, step + 1)

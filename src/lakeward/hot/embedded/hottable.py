@@ -64,12 +64,12 @@ class HotTable:
     def find_bucket(self, bucket: Bucket) -> HotBucket | None:
         """None: nothing was ever written to it. Raises `PartitionNotFound`, `InvalidRequest` for one that cannot be."""
         self._services.open_files.make_room()
-        found = self._buckets.get(bucket)
-        if found is None:
+        hot_bucket = self._buckets.get(bucket)
+        if hot_bucket is None:
             self._check_name(bucket)
             if self.is_partitioned and bucket.partition not in self._partitions:
                 raise PartitionNotFound(table=str(self.info.path), partition=bucket.partition)
-        return found
+        return hot_bucket
 
     def bucket_for_write(self, bucket: Bucket) -> HotBucket:
         """Makes partition and log as needed. Raises `WritesPaused`, `PartitionExpired`, `InvalidRequest`."""
@@ -77,8 +77,8 @@ class HotTable:
             raise WritesPaused(table=str(self.info.path), reason=self.paused)
         self._check_expired(bucket.partition)
         self._services.open_files.make_room()
-        found = self._buckets.get(bucket)
-        return found if found is not None else self.make_bucket(bucket)
+        hot_bucket = self._buckets.get(bucket)
+        return hot_bucket if hot_bucket is not None else self.make_bucket(bucket)
 
     def make_bucket(self, bucket: Bucket) -> HotBucket:
         with self._lock:

@@ -99,7 +99,7 @@ class MetaDb:
     # ---- tables --------------------------------------------------------------------------------------------------
     def load_tables(self) -> list[HotTableState]:
         rows = self._rows("SELECT info, folder, paused FROM tables WHERE dropping = 0 ORDER BY path")
-        return [self._stored(*found, row[2]) for row in rows if (found := _read_info(*row[:2])) is not None]
+        return [self._stored(*info, row[2]) for row in rows if (info := _read_info(*row[:2])) is not None]
 
     def _stored(self, info: TableInfo, folder: str, paused: str | None) -> HotTableState:
         key = info.table_id
@@ -155,7 +155,7 @@ class MetaDb:
     def dropping_tables(self) -> list[tuple[TableInfo, str]]:
         """Each with the name of its folder."""
         rows = self._rows("SELECT info, folder FROM tables WHERE dropping = 1")
-        return [found for row in rows if (found := _read_info(*row)) is not None]
+        return [info for row in rows if (info := _read_info(*row)) is not None]
 
     # ---- partitions ----------------------------------------------------------------------------------------------
     def add_partition(self, table_id: TableId, name: str, at_ms: int) -> int:

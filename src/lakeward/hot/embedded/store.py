@@ -132,10 +132,10 @@ class EmbeddedStore(HotAdmin):
             return list(self._tables.values())
 
     def hot_table(self, table: TableInfo) -> HotTable:
-        found = self._tables.get(table.table_id)
-        if found is None:
+        hot_table = self._tables.get(table.table_id)
+        if hot_table is None:
             raise TableNotFound(table=str(table.path))
-        return found
+        return hot_table
 
     # ---- tables --------------------------------------------------------------------------------------------------
     def check_table(self, table: TableInfo) -> None:
@@ -182,10 +182,10 @@ class EmbeddedStore(HotAdmin):
         self.upkeep.finish_drops()
 
     def load_table(self, path: TablePath) -> TableInfo:
-        found = self._by_path.get(path)
-        if found is None:
+        table = self._by_path.get(path)
+        if table is None:
             raise TableNotFound(table=str(path))
-        return found.info
+        return table.info
 
     def list_tables(self) -> Sequence[TableInfo]:
         return sorted((t.info for t in self.hot_tables()), key=lambda info: info.path)
@@ -246,8 +246,10 @@ class EmbeddedStore(HotAdmin):
         columns: Sequence[str] | None = None,
         writer: WriterSequence | None = None,
     ) -> PendingAppend:
-        found = self._bucket_for_put(table, bucket, batch, "upsert")
-        return PendingAppend(found.log, found.kv(self.hot_table(table).schemas).begin_upsert(batch, columns, writer))
+        hot_bucket = self._bucket_for_put(table, bucket, batch, "upsert")
+        return PendingAppend(
+            hot_bucket.log, hot_bucket.kv(self.hot_table(table).schemas).begin_upsert(batch, columns, writer)
+        )
 
     def delete(
         self, table: TableInfo, bucket: Bucket, keys: pa.RecordBatch, writer: WriterSequence | None = None
@@ -258,8 +260,8 @@ class EmbeddedStore(HotAdmin):
     def begin_delete(
         self, table: TableInfo, bucket: Bucket, keys: pa.RecordBatch, writer: WriterSequence | None = None
     ) -> PendingAppend:
-        found = self._bucket_for_put(table, bucket, keys, "delete")
-        return PendingAppend(found.log, found.kv(self.hot_table(table).schemas).begin_delete(keys, writer))
+        hot_bucket = self._bucket_for_put(table, bucket, keys, "delete")
+        return PendingAppend(hot_bucket.log, hot_bucket.kv(self.hot_table(table).schemas).begin_delete(keys, writer))
 
     def _bucket_for_put(self, table: TableInfo, bucket: Bucket, batch: pa.RecordBatch, what: str) -> HotBucket:
         hot = self.hot_table(table)
@@ -279,9 +281,9 @@ class EmbeddedStore(HotAdmin):
         may take.
         """
         hot = self.hot_table(table)
-        found = hot.find_bucket(bucket)
-        if found is not None:
-            return found.log.read(start, stop, columns, planned=table.schema)
+        hot_bucket = hot.find_bucket(bucket)
+        if hot_bucket is not None:
+            return hot_bucket.log.read(start, stop, columns, planned=table.schema)
         end = hot.first_offset(bucket)
         if not end <= start <= stop <= end:
             raise OffsetOutOfRange(table=str(table.path), bucket=str(bucket), offset=stop, start=end, end=end)
@@ -289,11 +291,11 @@ class EmbeddedStore(HotAdmin):
 
     def bounds(self, table: TableInfo, *, sync: bool = False) -> Mapping[Bucket, LogBounds]:
         hot = self.hot_table(table)
-        found = {}
+        bounds = {}
         for bucket, opened in hot.all_buckets():
             end = hot.first_offset(bucket)
-            found[bucket] = LogBounds(start=end, end=end) if opened is None else opened.log.bounds(sync=sync)
-        return found
+            bounds[bucket] = LogBounds(start=end, end=end) if opened is None else opened.log.bounds(sync=sync)
+        return bounds
 
     def freeze(self, table: TableInfo) -> Mapping[Bucket, LogBounds]:
         """As `spi.hot.HotStore.freeze`."""
@@ -302,8 +304,8 @@ class EmbeddedStore(HotAdmin):
     def offset_at(self, table: TableInfo, bucket: Bucket, at_ms: int) -> int:
         """The first offset of a batch at or after that time; the end when there is none."""
         hot = self.hot_table(table)
-        found = hot.find_bucket(bucket)
-        return hot.first_offset(bucket) if found is None else found.log.first_offset_at(at_ms)
+        hot_bucket = hot.find_bucket(bucket)
+        return hot.first_offset(bucket) if hot_bucket is None else hot_bucket.log.first_offset_at(at_ms)
 
     def wait_for(self, table: TableInfo, offsets: Mapping[Bucket, int], timeout_s: float) -> bool:
         """Blocks until a bucket's readable end is above the offset given for it; False when the time was over first."""
@@ -319,17 +321,17 @@ class EmbeddedStore(HotAdmin):
         """The rows of those keys that are there, with `__offset` and `__timestamp`."""
         hot = self.hot_table(table)
         self._check_pk(hot, "lookup")
-        found = hot.find_bucket(bucket)
-        if found is None:
+        hot_bucket = hot.find_bucket(bucket)
+        if hot_bucket is None:
             return lookup_nothing(table, {s.schema_id: s for s in hot.schemas}, keys)
-        return found.kv(hot.schemas).lookup(keys, table.schema.names)
+        return hot_bucket.kv(hot.schemas).lookup(keys, table.schema.names)
 
     def take_snapshot(self, table: TableInfo, bucket: Bucket, holder: str) -> KvSnapshot | None:
         """As `spi.hot.HotStore.take_snapshot`."""
         hot = self.hot_table(table)
         self._check_pk(hot, "snapshot")
-        found = hot.find_bucket(bucket)
-        return None if found is None else found.kv(hot.schemas).take_snapshot(holder)
+        hot_bucket = hot.find_bucket(bucket)
+        return None if hot_bucket is None else hot_bucket.kv(hot.schemas).take_snapshot(holder)
 
     def read_snapshot(
         self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None
@@ -337,10 +339,10 @@ class EmbeddedStore(HotAdmin):
         """As `spi.hot.HotStore.read_snapshot`."""
         hot = self.hot_table(table)
         self._check_pk(hot, "snapshot")
-        found = hot.find_bucket(snapshot.bucket)
-        if found is None:
+        hot_bucket = hot.find_bucket(snapshot.bucket)
+        if hot_bucket is None:
             return iter(())
-        return found.kv(hot.schemas).read_snapshot(snapshot.snapshot_id, columns, planned=table.schema)
+        return hot_bucket.kv(hot.schemas).read_snapshot(snapshot.snapshot_id, columns, planned=table.schema)
 
     def release_snapshots(self, table: TableInfo, holder: str) -> None:
         """As `spi.hot.HotStore.release_snapshots`."""
@@ -364,12 +366,12 @@ class EmbeddedStore(HotAdmin):
         return Waiting(rows=rows, bytes=int(size), oldest_at_ms=min(known) if known else None)
 
     def guard_offsets(self, table: TableInfo, committed: OffsetMap) -> Mapping[Bucket, OffsetRange]:
-        hot, found = self.hot_table(table), {}
+        hot, guarded = self.hot_table(table), {}
         for bucket, offset in committed.items():
             gap = guard_bucket(hot, self._services, bucket, offset)
             if gap is not None:
-                found[bucket] = gap
-        return found
+                guarded[bucket] = gap
+        return guarded
 
     def stopped_buckets(self, table: TableInfo) -> Mapping[Bucket, str]:
         hot = self._tables.get(table.table_id)
@@ -403,9 +405,9 @@ def _check_rows(what: str, batch: pa.RecordBatch) -> None:
 
 
 def _has_above(hot: HotTable, bucket: Bucket, offset: int) -> bool:
-    found = hot.find_bucket(bucket)
-    if found is None or found.log.end <= offset:
+    hot_bucket = hot.find_bucket(bucket)
+    if hot_bucket is None or hot_bucket.log.end <= offset:
         return False
-    if found.log.synced_end <= offset:
-        found.log.sync()
-    return found.log.synced_end > offset
+    if hot_bucket.log.synced_end <= offset:
+        hot_bucket.log.sync()
+    return hot_bucket.log.synced_end > offset

@@ -48,12 +48,12 @@ def _stats(finished: TableFinished) -> Message | None:
 def read_verdicts(request: HeartbeatRequest, answer: Message) -> tuple[TableVerdict, ...]:
     """A verdict for each table in work that Fluss refused to renew."""
     rounds = {t.table_id: t.round_id for t in request.tiering}
-    found = []
+    verdicts = []
     for entry in answer.get("tiering", []):
         table_id, error = TableId(str(entry.get("table_id", 0))), entry.get("error")
         if error is not None and table_id in rounds:
-            found.append(_verdict(table_id, rounds[table_id], error))
-    return tuple(found)
+            verdicts.append(_verdict(table_id, rounds[table_id], error))
+    return tuple(verdicts)
 
 
 def _verdict(table_id: TableId, round_id: RoundId | None, error: Message) -> TableVerdict:

@@ -128,13 +128,13 @@ class FlussCoordinatorClient(CoordinatorClient):
         handed: list[HandedOut] = []
         while len(handed) < room:
             try:
-                found = self._handed(self._beat({"request_table": 1}))
+                more = self._handed(self._beat({"request_table": 1}))
             except LakewardError as error:
                 log.info("%d tables were handed out, then: %s", len(handed) + 1, error)
                 break
-            if not found:
+            if not more:
                 break
-            handed += found
+            handed += more
         return handed
 
     def check_lease(self, check: LeaseCheck) -> LeaseVerdict:
@@ -353,11 +353,11 @@ class FlussCoordinatorClient(CoordinatorClient):
         offsets = OffsetMap() if snapshot is None or snapshot.offsets is None else snapshot.offsets
         frozen_at_ms, bounds = self._clock.now_ms(), self._store.freeze(table)
         tails = []
-        for bucket, found in bounds.items():
-            start = offsets.get(bucket, 0 if table.is_pk else found.start)
-            if start < found.start:
-                raise LogTooShort(table=str(path), bucket=str(bucket), committed=start, start=found.start)
-            tails.append(HotRange(bucket=bucket, range=OffsetRange(start, max(start, found.end))))
+        for bucket, log_bounds in bounds.items():
+            start = offsets.get(bucket, 0 if table.is_pk else log_bounds.start)
+            if start < log_bounds.start:
+                raise LogTooShort(table=str(path), bucket=str(bucket), committed=start, start=log_bounds.start)
+            tails.append(HotRange(bucket=bucket, range=OffsetRange(start, max(start, log_bounds.end))))
         _check_reach(table, at_least, {t.bucket: t.range.stop for t in tails})
         return ReadPlan(
             table=table,
@@ -388,8 +388,8 @@ class FlussCoordinatorClient(CoordinatorClient):
     def _path_of(self, table_id: TableId) -> TablePath:
         """Fluss's calls take paths: every table that a job was handed, or loaded, is known by its id."""
         with self._lock:
-            found = self._paths.get(table_id)
-        if found is None:
+            known_path = self._paths.get(table_id)
+        if known_path is None:
             for path in self._store.list_tables():
                 try:
                     if self._load(path).table_id == table_id:
@@ -397,7 +397,7 @@ class FlussCoordinatorClient(CoordinatorClient):
                 except NotFound:
                     continue
             raise TableNotFound(table=f"with Fluss's id {table_id}")
-        return found
+        return known_path
 
     def _reader(self, table: TableInfo) -> LakeReader:
         return self._lake_of(table)[2].open_reader(table)
@@ -409,13 +409,13 @@ def _is_accepted(table: TableInfo) -> bool:
 
 def _named_offsets(table: TableInfo, answer: Message) -> OffsetMap:
     names = {i: name for name, i in partition_ids(table).items()}
-    found = {}
+    offsets_by_bucket = {}
     for entry in answer.get("buckets", []):
         partition = entry.get("partition_id")
         name = "" if partition is None else names.get(partition, f"{GONE_PARTITION}{partition}")
         if entry.get("offset", -1) >= 0:
-            found[Bucket(name, entry.get("bucket", 0))] = entry["offset"]
-    return OffsetMap(found)
+            offsets_by_bucket[Bucket(name, entry.get("bucket", 0))] = entry["offset"]
+    return OffsetMap(offsets_by_bucket)
 
 
 def _ends(table: TableInfo, offsets: Mapping[Bucket, int], times: Mapping[Bucket, int] | None = None) -> list[Message]:

@@ -59,5 +59,5 @@ def to_error(address: str, what: str, code: int, text: str | None) -> LakewardEr
 
 def fluss_code_of(error: LakewardError) -> int | None:
     """Fluss's number of an error that came from an answer; None for all others."""
-    found: int | None = error.__dict__.get("fluss_number")
-    return found
+    code: int | None = error.__dict__.get("fluss_number")
+    return code

@@ -65,16 +65,16 @@ class KvSnapshots:
         if _form(table) not in (COMPACTED, INDEXED):
             return None
         for _ in range(_TRIES):
-            found = self._latest(table, bucket)
-            if found is None:
+            latest = self._latest(table, bucket)
+            if latest is None:
                 return None
-            self._lease(where, found["snapshot_id"], holder)
+            self._lease(where, latest["snapshot_id"], holder)
             try:  # a lease on a snapshot that is gone is granted all the same: look after it, not before
-                files = self._files(table, where, found["snapshot_id"])
+                files = self._files(table, where, latest["snapshot_id"])
             except SnapshotGone:
                 continue
             return KvSnapshot(
-                bucket=bucket, snapshot_id=str(found["snapshot_id"]), log_offset=files["log_offset"], has_offsets=False
+                bucket=bucket, snapshot_id=str(latest["snapshot_id"]), log_offset=files["log_offset"], has_offsets=False
             )
         raise self._gone(table, where, "the newest one")
 
@@ -129,9 +129,9 @@ class KvSnapshots:
     def _latest(self, table: TableInfo, bucket: Bucket) -> Message | None:
         path = path_message(table.path.database, table.path.table)
         answer = self._servers.call_any(LATEST_KV_SNAPSHOTS, {"path": path, "partition": bucket.partition or None})
-        for found in answer.get("snapshots", []):
-            if found.get("bucket", 0) == bucket.number and "snapshot_id" in found:
-                snapshot: Message = found
+        for stored in answer.get("snapshots", []):
+            if stored.get("bucket", 0) == bucket.number and "snapshot_id" in stored:
+                snapshot: Message = stored
                 return snapshot
         return None
 

@@ -58,11 +58,11 @@ class LogFetch:
                     at = header.next_offset
                 pending = self._send_ahead(at, stop)
             else:
-                found = self._parse(answer)
+                parsed = self._parse(answer)
                 pending = self._send_ahead(
-                    found[-1][0].next_offset if found else at, stop
+                    parsed[-1][0].next_offset if parsed else at, stop
                 )  # on its way while the rows are worked on
-                for header, data in found:
+                for header, data in parsed:
                     if header.base_offset < stop and header.next_offset > at:
                         yield from self._rows(shaper, header, data, at, stop, projected=self._pushed is not None)
                     at = max(at, header.next_offset)

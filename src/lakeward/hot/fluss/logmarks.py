@@ -71,12 +71,12 @@ def read_last(
         with suppress(LakewardError):
             if offset > 0:
                 sent.append((bucket, offset, _ask(servers, table, name(bucket), offset)))
-    found: dict[Bucket, LastBatch] = {}
+    last_batches: dict[Bucket, LastBatch] = {}
     for bucket, offset, call in sent:
         with suppress(LakewardError):
             last = _last(call.result(), offset, servers.magic_one)
-            found |= {} if last is None else {bucket: last}
-    return found
+            last_batches |= {} if last is None else {bucket: last}
+    return last_batches
 
 
 def _ask(servers: FlussServers, table: TableInfo, where: LogBucket, offset: int) -> PendingCall:
@@ -120,13 +120,13 @@ def to_text(table: TableInfo, marks: Mapping[Bucket, tuple[int, int]]) -> str:
 def known_marks(table: TableInfo, snapshots: Sequence[LakeSnapshot]) -> Marks:
     """The newest mark of each bucket that the table has now. `snapshots`: oldest first. Pure."""
     names: dict[int | None, str] = {None: "", **{i: name for name, i in partition_ids(table).items()}}
-    found: Marks = {}
+    marks: Marks = {}
     ours = [s for s in snapshots if s.round_id is not None]
     for snapshot in reversed(ours[-_NEWEST:]):
         for partition, number, offset, crc in json.loads(snapshot.summary.get(MARKS_KEY, "[]")):
             if partition in names:
-                found.setdefault(Bucket(names[partition], number), (offset, crc))
-    return found
+                marks.setdefault(Bucket(names[partition], number), (offset, crc))
+    return marks
 
 
 def check_marks(

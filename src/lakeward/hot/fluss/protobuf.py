@@ -131,18 +131,18 @@ def decode(shape: Shape, data: bytes | bytearray | memoryview) -> Message:
     """Missing fields are missing keys; repeated ones are lists. BYTES come as views into `data`, nothing is copied.
 
     Raises `InvalidRequest` for bytes that are no message."""
-    view, found = memoryview(data), Message()
+    view, message = memoryview(data), Message()
     try:
         at = 0
         while at < len(view):
             key, at = read_varint(view, at)
-            at = _decode_field(shape, found, key, view, at)
+            at = _decode_field(shape, message, key, view, at)
     except IndexError:
         raise InvalidRequest(what=shape.name, reason="the message ends in the middle of a field") from None
-    return found
+    return message
 
 
-def _decode_field(shape: Shape, found: Message, key: int, view: memoryview, at: int) -> int:
+def _decode_field(shape: Shape, message: Message, key: int, view: memoryview, at: int) -> int:
     field, wire = shape.by_number.get(key >> 3), key & 7
     value: Any
     if wire == _VARINT:
@@ -158,13 +158,13 @@ def _decode_field(shape: Shape, found: Message, key: int, view: memoryview, at: 
     else:
         raise InvalidRequest(what=shape.name, reason=f"wire type {wire} is not known")
     if field is not None:
-        _store(found, field, value, is_sized=wire == _SIZED)
+        _store(message, field, value, is_sized=wire == _SIZED)
     return at
 
 
-def _store(found: Message, field: Field, value: Any, *, is_sized: bool) -> None:
+def _store(message: Message, field: Field, value: Any, *, is_sized: bool) -> None:
     if field.kind is WireKind.INT and is_sized:
-        found.setdefault(field.name, []).extend(_unpack(value))
+        message.setdefault(field.name, []).extend(_unpack(value))
         return
     if field.kind is WireKind.TEXT:
         value = bytes(value).decode()
@@ -172,9 +172,9 @@ def _store(found: Message, field: Field, value: Any, *, is_sized: bool) -> None:
         assert field.shape is not None
         value = decode(field.shape, value)
     if field.repeated:
-        found.setdefault(field.name, []).append(value)
+        message.setdefault(field.name, []).append(value)
     else:
-        found[field.name] = value
+        message[field.name] = value
 
 
 def _unpack(view: memoryview) -> Sequence[int]:

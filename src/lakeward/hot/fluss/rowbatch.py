@@ -49,15 +49,15 @@ class BatchShaper:
 
     def columns_of(self, rows: pa.RecordBatch) -> list[pa.Array]:
         """The chosen columns; one that is newer than the rows is null. Finer times are cut off, not rounded."""
-        found = []
+        arrays = []
         for field in self.fields:
             at = rows.schema.get_field_index(field.name)
             if at < 0:
-                found.append(pa.nulls(rows.num_rows, field.type))
+                arrays.append(pa.nulls(rows.num_rows, field.type))
                 continue
             array = rows.column(at)
-            found.append(array if array.type == field.type else array.cast(field.type, safe=False))
-        return found
+            arrays.append(array if array.type == field.type else array.cast(field.type, safe=False))
+        return arrays
 
     def log_batch(
         self, header: LogBatchHeader, data: pa.Buffer, written: pa.Schema, start: int, stop: int

@@ -36,13 +36,13 @@ def path_message(database: str, table: str) -> Message:
 
 def parse_addresses(text: str) -> list[tuple[str, int]]:
     """`host:port[,host:port]`. Raises `InvalidConfig`."""
-    found = []
+    addresses = []
     for part in text.split(","):
         host, colon, port = part.strip().rpartition(":")
         if not colon or not host or not port.isdigit():
             raise InvalidConfig(where=f"Fluss address {part.strip()!r}", reason="write it as host:port")
-        found.append((host.strip("[]"), int(port)))
-    return found
+        addresses.append((host.strip("[]"), int(port)))
+    return addresses
 
 
 class FlussServers:
@@ -76,10 +76,10 @@ class FlussServers:
         try:
             return self._connection(address).call(api, values, timeout_s)
         except ServerUnavailable:
-            found = self._find_coordinator()
-            if found == address:
+            coordinator = self._find_coordinator()
+            if coordinator == address:
                 raise
-            return self._connection(found).call(api, values, timeout_s)
+            return self._connection(coordinator).call(api, values, timeout_s)
 
     def leader(self, path: Message, bucket: LogBucket) -> FlussConnection:
         """The server that leads a bucket. Raises `ServerUnavailable` while there is none."""
@@ -126,10 +126,10 @@ class FlussServers:
     def group_by_leader(self, path: Message, buckets: Sequence[LogBucket]) -> dict[FlussConnection, list[LogBucket]]:
         """Buckets by the server that leads them: one request each in place of one per bucket. A table that was just
         made gets its leaders a moment later."""
-        found: dict[FlussConnection, list[LogBucket]] = {}
+        by_leader: dict[FlussConnection, list[LogBucket]] = {}
         for bucket in buckets:
-            found.setdefault(self._leader_soon(path, bucket), []).append(bucket)
-        return found
+            by_leader.setdefault(self._leader_soon(path, bucket), []).append(bucket)
+        return by_leader
 
     def _leader_soon(self, path: Message, bucket: LogBucket) -> FlussConnection:
         for attempt in range(_RETRIES - 1):

@@ -34,9 +34,9 @@ class Slack:
 
     def order(self, handed: Iterable[HandedOut], now: float) -> Sequence[HandedOut]:
         """Most urgent first; equals stay in Fluss's order. They count as begun."""
-        found = sorted(handed, key=lambda h: self.of(h, now))
-        self._began.update({h.table_id: now for h in found})
-        return found
+        by_slack = sorted(handed, key=lambda h: self.of(h, now))
+        self._began.update({h.table_id: now for h in by_slack})
+        return by_slack
 
     def of(self, handed: HandedOut, now: float) -> float:
         """Seconds until the table's rows are older than its freshness allows, less the time that a round takes."""

@@ -65,11 +65,11 @@ class FlussStore(HotStore):
         return parse_table(path, answer, partitions)
 
     def list_tables(self) -> Sequence[TablePath]:
-        found = []
+        paths = []
         for database in self.servers.call_any(LIST_DATABASES, {}).get("names", []):
             names = self.servers.call_any(LIST_TABLES, {"database": database}).get("names", [])
-            found += [TablePath(database, name) for name in names]
-        return sorted(found)
+            paths += [TablePath(database, name) for name in names]
+        return sorted(paths)
 
     def schema_columns(self, table: TableInfo, schema_id: int) -> tuple[Column, ...]:
         """The columns of one schema of the table, with the types that the log has."""
@@ -111,8 +111,8 @@ class FlussStore(HotStore):
         return read_last(self.servers, table, offsets, lambda bucket: self.log_bucket(table, bucket))
 
     def offset_at(self, table: TableInfo, bucket: Bucket, at_ms: int) -> int:
-        found = self._list_offsets(table, [self.log_bucket(table, bucket)], TIMESTAMP, at_ms)
-        return next(iter(found.values()))
+        offsets = self._list_offsets(table, [self.log_bucket(table, bucket)], TIMESTAMP, at_ms)
+        return next(iter(offsets.values()))
 
     def read_log(
         self, table: TableInfo, bucket: Bucket, start: int, stop: int, columns: Sequence[str] | None = None
@@ -151,10 +151,10 @@ class FlussStore(HotStore):
         """Raises `PartitionNotFound`."""
         if not table.descriptor.is_partitioned:
             return LogBucket(int(table.table_id), None, bucket.number)
-        found = partition_ids(table).get(bucket.partition)
-        if found is None:
+        partition_id = partition_ids(table).get(bucket.partition)
+        if partition_id is None:
             raise PartitionNotFound(table=str(table.path), partition=bucket.partition)
-        return LogBucket(int(table.table_id), found, bucket.number)
+        return LogBucket(int(table.table_id), partition_id, bucket.number)
 
     def _offsets(self, table: TableInfo, kind: int) -> dict[Bucket, int]:
         numbers = range(table.descriptor.bucket_count)
@@ -166,8 +166,8 @@ class FlussStore(HotStore):
                 for name, i in partition_ids(table).items()
                 for n in numbers
             }
-        found = self._list_offsets(table, list(asked), kind)
-        return {asked[b]: offset for b, offset in found.items()}
+        offsets = self._list_offsets(table, list(asked), kind)
+        return {asked[b]: offset for b, offset in offsets.items()}
 
     def _list_offsets(
         self, table: TableInfo, buckets: Sequence[LogBucket], kind: int, at_ms: int | None = None
@@ -181,17 +181,17 @@ class FlussStore(HotStore):
             for partition in dict.fromkeys(b.partition_id for b in led):
                 group = [b for b in led if b.partition_id == partition]
                 pending.append((group, _send(connection, _offsets_request(group, kind, at_ms))))
-        found: dict[LogBucket, int] = {}
+        offsets: dict[LogBucket, int] = {}
         for group, call in pending:
             try:
-                found |= (
+                offsets |= (
                     self._parse_offsets(group, call.result())
                     if call is not None
                     else self._follow_all(path, group, kind, at_ms)
                 )
             except LakewardError:
-                found |= self._follow_all(path, group, kind, at_ms)
-        return found
+                offsets |= self._follow_all(path, group, kind, at_ms)
+        return offsets
 
     def _follow_all(
         self, path: Message, group: Sequence[LogBucket], kind: int, at_ms: int | None

@@ -65,11 +65,11 @@ def partition_ids(table: TableInfo) -> dict[str, int]:
 
 def parse_partitions(answer: Message, keys: Sequence[str]) -> dict[int, str]:
     """Id -> name: the values in the order of the partition keys."""
-    found = {}
+    names = {}
     for partition in answer.get("partitions", []):
         values = {v["key"]: v["value"] for v in partition["spec"]["values"]}
-        found[partition["partition_id"]] = PARTITION_SEPARATOR.join(values[k] for k in keys)
-    return found
+        names[partition["partition_id"]] = PARTITION_SEPARATOR.join(values[k] for k in keys)
+    return names
 
 
 def parse_columns(schema: Mapping[str, Any]) -> tuple[Column, ...]:

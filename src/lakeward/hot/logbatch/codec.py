@@ -85,10 +85,10 @@ def encode_batch(
 
 def check_crc(header: LogBatchHeader, data: pa.Buffer, *, where: str = "log batch", position: int = 0) -> None:
     """`data` is the whole batch. Raises `CorruptBatch`; `where` and `position` only name the place."""
-    found = google_crc32c.value(data.slice(header.crc_at, header.size - header.crc_at))
-    if found != header.crc:
+    crc = google_crc32c.value(data.slice(header.crc_at, header.size - header.crc_at))
+    if crc != header.crc:
         raise CorruptBatch(
-            where=where, position=position, reason=f"checksum is {found:08x}, the header says {header.crc:08x}"
+            where=where, position=position, reason=f"checksum is {crc:08x}, the header says {header.crc:08x}"
         )
 
 

@@ -73,14 +73,14 @@ class IcebergLakeCatalog(LakeCatalog):
         self._ensure_namespace(table.path)
         try:
             with lake_errors(str(table.path), "create table"):
-                made = self._connection.catalog.create_table(
+                new_table = self._connection.catalog.create_table(
                     identifier(table.path),
                     schema,
                     partition_spec=lake_spec(table.descriptor, schema),
                     sort_order=lake_order(schema),
                     properties=lake_properties(table.descriptor),
                 )
-                self._allow_unsorted(made)
+                self._allow_unsorted(new_table)
             return True
         except TableAlreadyExistsError:
             self._take(table, adopt=adopt)
@@ -94,12 +94,12 @@ class IcebergLakeCatalog(LakeCatalog):
 
     def _take(self, table: TableInfo, *, adopt: bool) -> None:
         """An existing table: it must match, and be empty, ours or adopted on purpose."""
-        found = self._connection.load(table.path)
-        self._check_matches(table, found)
-        if not found.metadata.snapshots:
+        lake_table = self._connection.load(table.path)
+        self._check_matches(table, lake_table)
+        if not lake_table.metadata.snapshots:
             with _altering(table):
-                self._allow_unsorted(found)
-        if found.metadata.snapshots and not adopt and _newest_table_id(found) != table.table_id:
+                self._allow_unsorted(lake_table)
+        if lake_table.metadata.snapshots and not adopt and _newest_table_id(lake_table) != table.table_id:
             raise LakeNotEmpty(table=str(table.path))
 
     def _ensure_namespace(self, path: TablePath) -> None:
@@ -120,8 +120,8 @@ class IcebergLakeCatalog(LakeCatalog):
     def validate(self, table: TableInfo) -> None:
         self._check_matches(table, self._connection.load(table.path))
 
-    def _check_matches(self, table: TableInfo, found: Table) -> None:
-        lines = diff_table(table.descriptor, found.metadata)
+    def _check_matches(self, table: TableInfo, lake_table: Table) -> None:
+        lines = diff_table(table.descriptor, lake_table.metadata)
         if lines:
             raise LakeMismatch(table=str(table.path), diff="; ".join(lines))
 
@@ -132,17 +132,17 @@ class IcebergLakeCatalog(LakeCatalog):
                 raise InvalidAlter(
                     table=str(table.path), change=f"add column {column.name}", reason="a new column is nullable"
                 )
-        found = self._connection.load(table.path)
-        names = {f.name for f in found.schema().fields}
+        lake_table = self._connection.load(table.path)
+        names = {f.name for f in lake_table.schema().fields}
         there, missing = ([c for c in columns if (c.name in names) is known] for known in (True, False))
         try:  # what others added or moved is no matter, as for a round
-            check_fits(table.with_descriptor(_with_added(table.descriptor, there)), found.metadata)
+            check_fits(table.with_descriptor(_with_added(table.descriptor, there)), lake_table.metadata)
         except LakeSchemaBroken as broken:
             raise LakeMismatch(table=str(table.path), diff=broken.diff) from broken
         if not missing:
             return  # a repeated call, or others were first
         after = _with_added(table.descriptor, columns)
-        with _altering(table), found.transaction() as change:
+        with _altering(table), lake_table.transaction() as change:
             with change.update_schema() as update:
                 for column in missing:
                     _add_column(update, column)
@@ -152,15 +152,15 @@ class IcebergLakeCatalog(LakeCatalog):
         for key in changes:
             if lake_key(key) in _RESERVED:
                 raise InvalidAlter(table=str(table.path), change=f"property {key}", reason="rounds rely on it")
-        found = self._connection.load(table.path)
-        have = found.metadata.properties
+        lake_table = self._connection.load(table.path)
+        have = lake_table.metadata.properties
         put = {lake_key(k): v for k, v in changes.items() if v is not None and have.get(lake_key(k)) != v}
         drop = [lake_key(k) for k, v in changes.items() if v is None and lake_key(k) in have]
         updates: list[TableUpdate] = [SetPropertiesUpdate(updates=put)] if put else []
         updates += [RemovePropertiesUpdate(removals=drop)] if drop else []
         if updates:
             with _altering(table):
-                self._connection.catalog.commit_table(found, (), tuple(updates))
+                self._connection.catalog.commit_table(lake_table, (), tuple(updates))
 
     def exists(self, path: TablePath) -> bool:
         try:
@@ -194,7 +194,7 @@ def _add_column(update: UpdateSchema, column: Column) -> None:
 
 def _newest_table_id(table: Table) -> TableId | None:
     for snapshot in walk(table.metadata).chain:
-        found = summary_of(snapshot).get(TABLE_ID_KEY)
-        if found is not None:
-            return TableId(found)
+        table_id = summary_of(snapshot).get(TABLE_ID_KEY)
+        if table_id is not None:
+            return TableId(table_id)
     return None

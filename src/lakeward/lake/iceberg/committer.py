@@ -149,10 +149,10 @@ class IcebergLakeCommitter(LakeCommitter):
             self._prepared_on = base.loaded.table
             return base.loaded
         ground = self._reader.load_ground(as_is=as_is)
-        found = ground.base
-        broken = Precondition.on(self._table.table_id, base).breach(found)
-        if found.head != base.head or broken:
-            reason = f"main is at {found.head}, not at {base.head}"
+        loaded_base = ground.base
+        broken = Precondition.on(self._table.table_id, base).breach(loaded_base)
+        if loaded_base.head != base.head or broken:
+            reason = f"main is at {loaded_base.head}, not at {base.head}"
             raise self._conflict(round_id, reason, lost=broken is not None)
         self._prepared_on = ground.table
         return ground

@@ -68,12 +68,12 @@ def _kind(given: Mapping[str, str]) -> str:
 
 def _database_uri(uri: str) -> str:
     """`jdbc:sqlite:/path`, `jdbc:postgresql://host/db` as SQLAlchemy spells them."""
-    found = _JDBC.fullmatch(uri)
-    if found is None:
+    match = _JDBC.fullmatch(uri)
+    if match is None:
         raise InvalidConfig(
             where=f"datalake.iceberg.uri = {uri}", reason="known databases are sqlite, postgresql, mysql and mariadb"
         )
-    kind, rest = found.groups()
+    kind, rest = match.groups()
     if kind == "sqlite":
         return f"sqlite:///{rest.removeprefix('file:').partition('?')[0]}?timeout={_SQLITE_WAIT_S}"
     return f"{_DIALECTS[kind]}:{rest.partition('?')[0]}"

@@ -60,12 +60,12 @@ class IcebergLakeMaintenance(LakeMaintenance):
 
     def list_by_prefix(self, prefixes: Sequence[str]) -> dict[str, list[StoredFile]]:
         names = {prefix.rpartition("/")[2]: prefix for prefix in prefixes}
-        found: dict[str, list[StoredFile]] = {prefix: [] for prefix in prefixes}
+        by_prefix: dict[str, list[StoredFile]] = {prefix: [] for prefix in prefixes}
         lengths = {len(name) for name in names}
         for file in self._list(self._load().metadata) if prefixes else ():
             for prefix in {names[file.name[:n]] for n in lengths if file.name[:n] in names}:
-                found[prefix].append(file)
-        return found
+                by_prefix[prefix].append(file)
+        return by_prefix
 
     def _list(self, metadata: TableMetadata) -> list[StoredFile]:
         folders = {f(metadata.location, metadata.properties) for f in (data_folder, metadata_folder)}

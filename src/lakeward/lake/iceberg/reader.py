@@ -77,8 +77,8 @@ class IcebergLakeReader(LakeReader):
     def snapshots(self) -> Sequence[LakeSnapshot]:
         table = self.load()
         summaries = self.summaries(table)
-        found = sorted(table.metadata.snapshots, key=lambda s: (s.sequence_number or 0, s.timestamp_ms))
-        return [summaries.snapshot(s, summaries.offsets(s) if TABLE_ID_KEY in summary_of(s) else None) for s in found]
+        by_age = sorted(table.metadata.snapshots, key=lambda s: (s.sequence_number or 0, s.timestamp_ms))
+        return [summaries.snapshot(s, summaries.offsets(s) if TABLE_ID_KEY in summary_of(s) else None) for s in by_age]
 
     def load_snapshot(self, snapshot_id: SnapshotId | None = None) -> LakeSnapshot | None:
         table = self.load()
@@ -99,25 +99,25 @@ class IcebergLakeReader(LakeReader):
         a round.
         """
         try:
-            found = self.reconcile(table)
+            reconciled = self.reconcile(table)
         except LakeError:
             return None
-        return None if found.newest is None else found.base.offsets
+        return None if reconciled.newest is None else reconciled.base.offsets
 
     def _snapshot(self, metadata: TableMetadata, snapshot_id: SnapshotId | None) -> Snapshot:
         wanted = metadata.current_snapshot_id if snapshot_id is None else int(snapshot_id)
-        found = None if wanted is None else metadata.snapshot_by_id(wanted)
-        if found is None:
+        snapshot = None if wanted is None else metadata.snapshot_by_id(wanted)
+        if snapshot is None:
             advice = "plan the read again on a newer snapshot"
             raise SnapshotGone(table=str(self._table.path), snapshot=str(snapshot_id), advice=advice)
-        return found
+        return snapshot
 
     def find_round(self, round_id: RoundId) -> LakeSnapshot | None:
         """The oldest retained snapshot of this round, or rewrite."""
         table = self.load()
         summaries = self.summaries(table)
-        found = [s for s in table.metadata.snapshots if is_of(summary_of(s), round_id)]
-        mine = [s for s in found if summary_of(s).get(TABLE_ID_KEY) == self._table.table_id]
+        of_round = [s for s in table.metadata.snapshots if is_of(summary_of(s), round_id)]
+        mine = [s for s in of_round if summary_of(s).get(TABLE_ID_KEY) == self._table.table_id]
         if not mine:
             return None
         first = min(mine, key=lambda s: s.sequence_number or 0)

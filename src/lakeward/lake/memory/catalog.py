@@ -30,14 +30,14 @@ class MemoryLakeCatalog(LakeCatalog):
     def create(self, table: TableInfo, *, adopt: bool = False) -> bool:
         self.check_descriptor(table.path, table.descriptor)
         with self._lake.lock:
-            found = self._lake.tables.get(table.path)
-            if found is None:
+            lake_table = self._lake.tables.get(table.path)
+            if lake_table is None:
                 properties = map_properties(table.descriptor.properties)
                 self._lake.tables[table.path] = table_of(table.path, table.descriptor, properties)
                 return True
-            _check_match(found, table.descriptor)
-            if found.snapshots:
-                _check_adoption(found, table, adopt)
+            _check_match(lake_table, table.descriptor)
+            if lake_table.snapshots:
+                _check_adoption(lake_table, table, adopt)
             return False
 
     def validate(self, table: TableInfo) -> None:
@@ -46,9 +46,9 @@ class MemoryLakeCatalog(LakeCatalog):
 
     def add_columns(self, table: TableInfo, columns: Sequence[Column]) -> None:
         with self._lake.lock:
-            found = self._lake.table(table.path)
+            lake_table = self._lake.table(table.path)
             for column in columns:
-                there = next((c for c in found.columns if c.name == column.name), None)
+                there = next((c for c in lake_table.columns if c.name == column.name), None)
                 if there is None and not column.type.nullable:
                     raise InvalidAlter(
                         table=str(table.path), change=f"add {column.name}", reason="an added column must be nullable"
@@ -58,23 +58,23 @@ class MemoryLakeCatalog(LakeCatalog):
                         table=str(table.path), diff=f"column {column.name}: lake {there.type}, wanted {column.type}"
                     )
                 if there is None:
-                    found.columns = (*found.columns, column)
+                    lake_table.columns = (*lake_table.columns, column)
 
     def set_properties(self, table: TableInfo, changes: Mapping[str, str | None]) -> None:
         with self._lake.lock:
-            found = self._lake.table(table.path)
+            lake_table = self._lake.table(table.path)
             for key, value in changes.items():
-                found.properties.pop(_property_key(key), None)
+                lake_table.properties.pop(_property_key(key), None)
                 if value is not None:
-                    found.properties[_property_key(key)] = value
+                    lake_table.properties[_property_key(key)] = value
 
     def exists(self, path: TablePath) -> bool:
         return path in self._lake.tables
 
     def table_id(self, path: TablePath) -> TableId | None:
         with self._lake.lock:
-            found = self._lake.tables.get(path)
-            return None if found is None else owner_of(found)
+            lake_table = self._lake.tables.get(path)
+            return None if lake_table is None else owner_of(lake_table)
 
 
 def map_properties(properties: Mapping[str, str]) -> dict[str, str]:
@@ -86,18 +86,18 @@ def _property_key(key: str) -> str:
     return key.removeprefix(FORMAT_PREFIX) if key.startswith(FORMAT_PREFIX) else f"fluss.{key}"
 
 
-def _check_match(found: MemoryTable, wanted: TableDescriptor) -> None:
-    diff = [*_column_diff(found.columns, wanted.schema.columns)]
-    pairs = (("primary key", found.primary_key, wanted.primary_key), ("layout", found.spec, spec_of(wanted)))
+def _check_match(lake_table: MemoryTable, wanted: TableDescriptor) -> None:
+    diff = [*_column_diff(lake_table.columns, wanted.schema.columns)]
+    pairs = (("primary key", lake_table.primary_key, wanted.primary_key), ("layout", lake_table.spec, spec_of(wanted)))
     diff += [
         f"{what}: lake {', '.join(a) or 'none'}, wanted {', '.join(b) or 'none'}" for what, a, b in pairs if a != b
     ]
     if diff:
-        raise LakeMismatch(table=str(found.path), diff="; ".join(diff))
+        raise LakeMismatch(table=str(lake_table.path), diff="; ".join(diff))
 
 
-def _column_diff(found: Sequence[Column], wanted: Sequence[Column]) -> list[str]:
-    there, due = {c.name: str(c.type) for c in found}, {c.name: str(c.type) for c in wanted}
+def _column_diff(lake_columns: Sequence[Column], wanted: Sequence[Column]) -> list[str]:
+    there, due = {c.name: str(c.type) for c in lake_columns}, {c.name: str(c.type) for c in wanted}
     diff = [
         f"column {name}: lake {there.get(name, 'has none')}, wanted {due.get(name, 'none')}"
         for name in dict.fromkeys((*there, *due))
@@ -108,9 +108,9 @@ def _column_diff(found: Sequence[Column], wanted: Sequence[Column]) -> list[str]
     return diff
 
 
-def _check_adoption(found: MemoryTable, table: TableInfo, adopt: bool) -> None:
+def _check_adoption(lake_table: MemoryTable, table: TableInfo, adopt: bool) -> None:
     """A table with snapshots is taken only on purpose, and only as the table that wrote them."""
-    owner = owner_of(found)
+    owner = owner_of(lake_table)
     if owner == table.table_id:
         return
     if not adopt:

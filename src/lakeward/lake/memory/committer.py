@@ -120,7 +120,7 @@ class MemoryLakeCommitter(LakeCommitter):
                 return PreparedRewrite(committable=None, left_out=left_out)
             new = {r.group.index: RewrittenRows.from_bytes(r.payload) for r in whole}
             late = [self._carry_over(table, head, rewritten, round_id) for rewritten in new.values()]
-            deletes = [d for found in late for d in found]
+            deletes = [d for late_deletes in late for d in late_deletes]
             properties = CommitProperties(
                 round_id=RoundId(base.token),
                 epoch=int(base.epoch),
@@ -154,15 +154,15 @@ class MemoryLakeCommitter(LakeCommitter):
         self, table: MemoryTable, head: Snapshot, rewritten: RewrittenRows, round_id: RoundId
     ) -> list[PositionDeletes]:
         """Positions deleted on the inputs since the plan, as positions in the new file."""
-        found = []
+        carried = []
         for ranks in rewritten.ranks:
             on_input = [
                 d.positions.values
                 for _, d in deletes_for(table, head, table.data_file(ranks.path))
                 if isinstance(d, PositionDeletes)
             ]
-            found.append(ranks.follow(OffsetSet(np.concatenate(on_input)).values) if on_input else ranks.ranks[:0])
-        positions = OffsetSet(np.concatenate(found)) if found else OffsetSet()
+            carried.append(ranks.follow(OffsetSet(np.concatenate(on_input)).values) if on_input else ranks.ranks[:0])
+        positions = OffsetSet(np.concatenate(carried)) if carried else OffsetSet()
         if rewritten.path is None or not positions:
             return []
         return [self._store_deletes(table, table.data_file(rewritten.path), positions, round_id)]
@@ -186,8 +186,8 @@ class MemoryLakeCommitter(LakeCommitter):
         with self._lake.lock:
             table = self._table()
             ours = (s for _, s in sorted(table.snapshots.items()) if is_of(s.summary, round_id))
-            found = next(ours, None)
-            return None if found is None else describe(table, found)
+            snapshot = next(ours, None)
+            return None if snapshot is None else describe(table, snapshot)
 
     def _table(self) -> MemoryTable:
         return self._lake.table(self._info.path)
@@ -237,20 +237,20 @@ class MemoryLakeCommitter(LakeCommitter):
         round_id: RoundId,
     ) -> list[PositionDeletes]:
         """Replaced offsets as positions in files of the head or of this round; their delete files are in storage."""
-        made: list[PositionDeletes] = []
+        delete_files: list[PositionDeletes] = []
         for bucket, wanted in sorted(replaced.items()):
             missing = wanted
             for path in [*(head.data if head else ()), *added]:
                 file = table.files.get(path)
                 if not isinstance(file, DataFile) or file.bucket != bucket:
                     continue
-                found, positions = find_positions(file, wanted)
-                missing = missing.minus(found)
-                made += self._delete_file(table, head, file, positions, round_id)
+                hits, positions = find_positions(file, wanted)
+                missing = missing.minus(hits)
+                delete_files += self._delete_file(table, head, file, positions, round_id)
             if missing and not _foreign_deletes(table):
                 first = int(missing.values[0])
                 raise ReplacedRowMissing(table=str(table.path), bucket=str(bucket), offset=first, count=len(missing))
-        return made
+        return delete_files
 
     def _delete_file(
         self, table: MemoryTable, head: Snapshot | None, file: DataFile, positions: OffsetSet, round_id: RoundId

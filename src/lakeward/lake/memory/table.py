@@ -117,15 +117,15 @@ class MemoryTable:
         return Refs(uuid=self.uuid, head=self.head, tag=self.tag)
 
     def snapshot(self, snapshot_id: SnapshotId | int) -> Snapshot:
-        found = self.snapshots.get(int(snapshot_id)) if str(snapshot_id).isdigit() else None
-        if found is None:
+        snapshot = self.snapshots.get(int(snapshot_id)) if str(snapshot_id).isdigit() else None
+        if snapshot is None:
             raise SnapshotGone(table=str(self.path), snapshot=str(snapshot_id), advice="read again from the newest one")
-        return found
+        return snapshot
 
     def data_file(self, path: str) -> DataFile:
-        found = self.files[path]
-        assert isinstance(found, DataFile)
-        return found
+        file = self.files[path]
+        assert isinstance(file, DataFile)
+        return file
 
 
 class MemoryLake:

@@ -150,13 +150,13 @@ class KvBucket:
         if self._is_new():
             return builder.codec.decode_batch(builder.find(keys, _find_none), columns)
         with self._noting_damage(), self._using("lookups") as database:
-            found = builder.find(keys, database.get)
-        return builder.codec.decode_batch(found, columns)
+            rows_by_key = builder.find(keys, database.get)
+        return builder.codec.decode_batch(rows_by_key, columns)
 
     def _is_new(self) -> bool:
         """Nothing was ever put here: no reason to make a database."""
-        made = self._database is not None or any((self._folder.with_name(n)).exists() for n in (_DATABASE, ORIGIN))
-        return not made and self._log.start == self._log.end and self.snapshots.newest() is None
+        is_there = self._database is not None or any((self._folder.with_name(n)).exists() for n in (_DATABASE, ORIGIN))
+        return not is_there and self._log.start == self._log.end and self.snapshots.newest() is None
 
     @property
     def rows(self) -> int:
@@ -198,9 +198,9 @@ class KvBucket:
     def _check_schema(self, rows: StoredRows, planned: Schema) -> None:
         newer = rows.schema_ids > planned.schema_id
         if newer.any():
-            at, found = int(rows.offsets[newer][0]), int(rows.schema_ids[newer][0])
+            at, schema_id = int(rows.offsets[newer][0]), int(rows.schema_ids[newer][0])
             raise SchemaChanged(
-                table=str(self._table.path), offset=at, batch_schema=found, planned_schema=planned.schema_id
+                table=str(self._table.path), offset=at, batch_schema=schema_id, planned_schema=planned.schema_id
             )
 
     def tick(self) -> None:
@@ -230,9 +230,9 @@ class KvBucket:
         database = self._in_step("snapshots")
         # the offset it stands for must be one that a power cut does not take back
         self._log.sync()
-        made = self.snapshots.add(database.state, database.checkpoint)
+        snapshot = self.snapshots.add(database.state, database.checkpoint)
         self._unflushed = 0
-        return made
+        return snapshot
 
     # ---- life --------------------------------------------------------------------------------------------------------
     def set_table(self, table: TableInfo, schemas: Mapping[int, Schema]) -> None:

@@ -128,8 +128,8 @@ class KvDatabase:
             access = AccessType.read_only(False) if read_only else AccessType.read_write()
             self._db = Rdict(str(path), resources.options(), access_type=access)
             try:
-                found = self._db.get(STATE_KEY)
-                self.state = KvState() if found is None else KvState.from_bytes(found)
+                stored_state = self._db.get(STATE_KEY)
+                self.state = KvState() if stored_state is None else KvState.from_bytes(stored_state)
             except BaseException:
                 self._db.close()  # else its lock would stand in the way of the next attempt
                 raise

@@ -40,10 +40,10 @@ class SnapshotLeases:
 
     def release(self, holder: str) -> bool:
         """Whether there was one."""
-        found = self._leases.pop(holder, None) is not None
-        if found:
+        was_held = self._leases.pop(holder, None) is not None
+        if was_held:
             self._save()
-        return found
+        return was_held
 
     def leased(self) -> set[str]:
         """Snapshots that somebody holds."""

@@ -68,23 +68,23 @@ class BucketSnapshots:
         """Keeps a checkpoint that stands for `state`, which the log holds on disk. A crash leaves it whole or not
         there.
         """
-        made = StoredSnapshot(
+        snapshot = StoredSnapshot(
             f"{state.applied:020d}-{uuid.uuid4().hex[:8]}", state.applied, state.rows, self._clock.now_ms()
         )
-        aside = self._folder / f"{_ASIDE}{made.snapshot_id}"
+        aside = self._folder / f"{_ASIDE}{snapshot.snapshot_id}"
         aside.mkdir()
         try:
             checkpoint(aside / _DATABASE)
-            write_whole(aside / _META, json.dumps(asdict(made)).encode())
-            aside.rename(self._folder / made.snapshot_id)
+            write_whole(aside / _META, json.dumps(asdict(snapshot)).encode())
+            aside.rename(self._folder / snapshot.snapshot_id)
         except BaseException:
             shutil.rmtree(aside, ignore_errors=True)
             raise
         sync_folder(self._folder)
         with self._lock:
-            self._snapshots.append(made)
+            self._snapshots.append(snapshot)
         self.prune()
-        return made
+        return snapshot
 
     def lease(self, holder: str, snapshot: StoredSnapshot, lease_s: float = DEFAULT_LEASE_S) -> None:
         """Keeps the snapshot for `holder`. Raises `SnapshotGone`."""

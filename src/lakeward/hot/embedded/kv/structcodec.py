@@ -272,10 +272,10 @@ def _decode_lists(
     kind: pa.DataType, present: pa.BinaryArray, nulls: npt.NDArray[np.bool_], child: StructCodec
 ) -> pa.Array:
     offsets, data = binary_parts(present)
-    found = np.frombuffer(heads_of(present, _ENTRY), "<u4", len(present)).astype(np.int64)
-    columns = child.decode(_elements(found, offsets.astype(np.int64), data))
+    entry_counts = np.frombuffer(heads_of(present, _ENTRY), "<u4", len(present)).astype(np.int64)
+    columns = child.decode(_elements(entry_counts, offsets.astype(np.int64), data))
     counts = np.zeros(len(nulls), np.int64)
-    counts[~nulls] = found
+    counts[~nulls] = entry_counts
     bounds = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     values = (
         pa.StructArray.from_arrays(columns, fields=[kind.key_field, kind.item_field])

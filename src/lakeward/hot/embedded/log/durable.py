@@ -59,9 +59,9 @@ def find_sealed(magic: bytes, data: bytes) -> bytes | None:
     """What was sealed; None when this is something else or damaged."""
     if len(data) < _SEAL.size:
         return None
-    found, crc = _SEAL.unpack_from(data)
+    stored_magic, crc = _SEAL.unpack_from(data)
     body = data[_SEAL.size :]
-    return body if found == magic and google_crc32c.value(body) == crc else None
+    return body if stored_magic == magic and google_crc32c.value(body) == crc else None
 
 
 def find_file(path: Path, magic: bytes) -> bytes | None:

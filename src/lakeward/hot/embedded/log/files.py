@@ -77,9 +77,9 @@ class LogFiles:
     def closed_everywhere(self) -> list[Segment]:
         """Closed segments of both tiers, oldest first, each once."""
         view = self.view
-        found = {s.base: s for s in (() if self.remote is None else self.remote.segments)}
-        found.update({s.base: s for s in view.closed})
-        return [found[base] for base in sorted(found)]
+        by_base = {s.base: s for s in (() if self.remote is None else self.remote.segments)}
+        by_base.update({s.base: s for s in view.closed})
+        return [by_base[base] for base in sorted(by_base)]
 
     def read_stored(self, start: int, stop: int) -> Iterator[StoredBatch]:
         """Stored batches that touch `[start, stop)`, checksums verified. Raises `CorruptBatch`, `OffsetOutOfRange`."""
@@ -102,9 +102,9 @@ class LogFiles:
         view = self.view
         for segment in (*self.closed_everywhere(), view.active.facts()):
             if segment.last_at_ms >= at_ms and segment.size:
-                found = self._find_time_in(segment, at_ms)
-                if found is not None:
-                    return found
+                offset = self._find_time_in(segment, at_ms)
+                if offset is not None:
+                    return offset
         return None
 
     def _find_time_in(self, segment: Segment, at_ms: int) -> int | None:

@@ -399,8 +399,8 @@ class BucketLog:
 
     def first_offset_at(self, at_ms: int) -> int:
         """The first offset of a batch at or after that time; the synced end when there is none."""
-        found = self.files.find_time(at_ms)
-        return self.synced_end if found is None else min(found, self.synced_end)
+        offset = self.files.find_time(at_ms)
+        return self.synced_end if offset is None else min(offset, self.synced_end)
 
     # ---- what retention and the remote tier do ---------------------------------------------------------------------
     def drop_local(self, bases: Sequence[int]) -> None:

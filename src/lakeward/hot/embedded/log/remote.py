@@ -108,22 +108,22 @@ class RemoteLog:
 
     def open(self, base: int) -> tuple[RemoteBytes, SparseIndex]:
         """Raises `ServerUnavailable`, also when retention removed it meanwhile."""
-        for found in self._manifest.segments:
-            if found.segment.base == base:
-                return RemoteBytes(self._tier, self._path(found, "log")), self._load_index(found)
+        for remote_segment in self._manifest.segments:
+            if remote_segment.segment.base == base:
+                return RemoteBytes(self._tier, self._path(remote_segment, "log")), self._load_index(remote_segment)
         raise ServerUnavailable(address=f"remote log {self._tier.uri}", reason=f"segment {base} was removed")
 
-    def _load_index(self, found: RemoteSegment) -> SparseIndex:
-        index = self._indexes.get(found.segment_id)
+    def _load_index(self, remote_segment: RemoteSegment) -> SparseIndex:
+        index = self._indexes.get(remote_segment.segment_id)
         if index is None:
-            index = self._fetch_index(found)
-            self._indexes[found.segment_id] = index
+            index = self._fetch_index(remote_segment)
+            self._indexes[remote_segment.segment_id] = index
             while len(self._indexes) > _CACHED_INDEXES:
                 self._indexes.popitem(last=False)
         return index
 
-    def _fetch_index(self, found: RemoteSegment) -> SparseIndex:
-        with self._tier.errors_named(), self._tier.fs.open_input_stream(self._path(found, "index")) as file:
+    def _fetch_index(self, remote_segment: RemoteSegment) -> SparseIndex:
+        with self._tier.errors_named(), self._tier.fs.open_input_stream(self._path(remote_segment, "index")) as file:
             body = find_sealed(INDEX_MAGIC, file.read())
         return SparseIndex() if body is None else unpack_index(body)[1]  # an empty index is slow, not wrong
 
@@ -214,9 +214,9 @@ class RemoteLog:
             if number <= self._manifest.number:
                 break
             with self._tier.fs.open_input_stream(path) as file:
-                found = find_manifest(file.read())
-            if found is not None:
-                self._keep(found)
+                manifest = find_manifest(file.read())
+            if manifest is not None:
+                self._keep(manifest)
                 break
         self._reconciled = True
 

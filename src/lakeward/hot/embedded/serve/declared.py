@@ -91,5 +91,5 @@ class _Table:
 
 
 def _u32(data: bytes, at: int) -> int:
-    found: int = struct.unpack_from("<I", data, at)[0]
-    return found
+    number: int = struct.unpack_from("<I", data, at)[0]
+    return number

@@ -80,17 +80,17 @@ def _tail(engine: Engine, table: TableInfo, ticket: Ticket, is_cancelled: Callab
     offsets = dict(ticket.offsets or {})
     give_up_at = time.monotonic() + min(ticket.wait_ms, LONGEST_WAIT_MS) / 1000
     while not is_cancelled():
-        found = False
+        has_rows = False
         for bucket, bounds in sorted(engine.bounds(table, sync=True).items()):
             start = offsets.setdefault(bucket, bounds.start)
             if start < bounds.end:
                 header = str(bucket).encode()
                 for batch in engine.read_log(table, bucket, start, bounds.end, ticket.columns):
-                    found = True
+                    has_rows = True
                     yield batch, header
                 offsets[bucket] = bounds.end
         left_s = give_up_at - time.monotonic()
-        if found or left_s <= 0:
+        if has_rows or left_s <= 0:
             return
         engine.wait_for(table, offsets, min(left_s, POLL_S))
 

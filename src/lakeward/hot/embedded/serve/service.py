@@ -183,4 +183,4 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             self.snapshots.release(token.name, table, request.holder)
 
     def list_actions(self, context: flight.ServerCallContext) -> list[Any]:
-        return [(str(name), found.help) for name, found in ACTIONS.items()]
+        return [(str(name), action.help) for name, action in ACTIONS.items()]

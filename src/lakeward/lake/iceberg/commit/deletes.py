@@ -38,11 +38,11 @@ def write_deletes(io: FileIO, folder: str, prefix: str, hits: Sequence[Hit]) -> 
     groups: dict[tuple[int, Record], list[Hit]] = defaultdict(list)
     for hit in hits:
         groups[(hit.spec_id, hit.file.partition)].append(hit)
-    made = []
+    delete_files = []
     for (spec_id, partition), group in groups.items():
         path = f"{folder}/{prefix}d-{uuid.uuid4().hex[:12]}.parquet"
-        made.append((spec_id, _write(io, path, partition, sorted(group, key=lambda h: h.file.file_path))))
-    return made
+        delete_files.append((spec_id, _write(io, path, partition, sorted(group, key=lambda h: h.file.file_path))))
+    return delete_files
 
 
 def _write(io: FileIO, path: str, partition: Record, hits: list[Hit]) -> DataFile:

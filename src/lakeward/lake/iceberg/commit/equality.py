@@ -51,11 +51,11 @@ def find_same_round(io: FileIO, schema: Schema, keys: Sequence[WrittenFile], fil
     ids = key_ids(schema)
     deleted = pa.concat_tables([t for k in keys for t, _ in _read(io, k.path, ids)])
     for file in files:
-        found = [
+        row_positions = [
             np.flatnonzero(matching_rows(table, deleted)) + start
             for table, start in _read(io, file.file.file_path, ids)
         ]
-        positions: Offsets = np.concatenate(found).astype(np.int64) if found else np.empty(0, np.int64)
+        positions: Offsets = np.concatenate(row_positions).astype(np.int64) if row_positions else np.empty(0, np.int64)
         if len(positions):
             yield Hit(file.file, file.spec_id, positions)
 

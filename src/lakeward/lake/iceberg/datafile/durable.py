@@ -11,8 +11,8 @@ from urllib.parse import unquote, urlparse
 def sync_files(paths: Iterable[str]) -> None:
     """Whoever wrote them: the system keeps one copy of a file's pages. Without it a power cut may leave a catalog that
     names empty files, since the catalog's own database is synced and they are not. Raises `OSError`."""
-    found = [local for local in map(_local, paths) if local is not None]
-    for path in (*found, *dict.fromkeys(map(os.path.dirname, found))):
+    local_files = [local for local in map(_local, paths) if local is not None]
+    for path in (*local_files, *dict.fromkeys(map(os.path.dirname, local_files))):
         handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)

@@ -56,8 +56,8 @@ def metadata_name(version: int, mark: str | None, table: uuid.UUID) -> str:
     """As other catalogs name them: version, then something in the form of a UUID. Ours begins with the catalog's mark
     and ends with the end of the table's UUID: a catalog that names a file which is gone still says which table it
     meant."""
-    made = str(uuid.uuid4())
-    return f"{version:05d}-{made if mark is None else f'{mark}{made[8:24]}{table.hex[-12:]}'}.metadata.json"
+    name = str(uuid.uuid4())
+    return f"{version:05d}-{name if mark is None else f'{mark}{name[8:24]}{table.hex[-12:]}'}.metadata.json"
 
 
 def names_table(name: str, mark: str, table: uuid.UUID) -> bool:

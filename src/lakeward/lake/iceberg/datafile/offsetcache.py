@@ -73,10 +73,10 @@ def find_cache(io: FileIO, data_path: str, record_count: int) -> OffsetSet | Non
     """The cached set; None when it is missing, torn, of another version or of another number of rows."""
     try:
         with io.new_input(cache_path(data_path)).open() as source:
-            found = decode_offsets(source.read())
+            offsets = decode_offsets(source.read())
     except (OSError, InvalidRequest, IncompatibleVersion, pa.ArrowException, ValueError):
         return None
-    return found if len(found) == record_count else None
+    return offsets if len(offsets) == record_count else None
 
 
 def load_column(io: FileIO, data_path: str, field_id: int) -> Offsets:

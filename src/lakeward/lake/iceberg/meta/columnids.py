@@ -20,8 +20,8 @@ def find_field_ids(metadata: TableMetadata, schema: Schema) -> dict[int, int]:
     by_name = {field.name: field.field_id for field in metadata.schema().fields}
     known = {int(c): f for c, f in json.loads(metadata.properties.get(COLUMN_IDS, "{}")).items()}
     there = set(by_name.values())
-    found = {c.column_id: known.get(c.column_id, by_name.get(c.name)) for c in schema.columns}
-    return {column: field for column, field in found.items() if field is not None and field in there}
+    field_ids = {c.column_id: known.get(c.column_id, by_name.get(c.name)) for c in schema.columns}
+    return {column: field for column, field in field_ids.items() if field is not None and field in there}
 
 
 def spell_field_ids(metadata: TableMetadata, schema: Schema) -> dict[str, str]:

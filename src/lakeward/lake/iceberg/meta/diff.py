@@ -19,28 +19,30 @@ from lakeward.model.table import TableDescriptor, TableInfo
 def diff_table(descriptor: TableDescriptor, metadata: TableMetadata) -> list[str]:
     """What differs, one line each; empty: it matches."""
     schema = lake_schema(descriptor)
-    found = metadata.schema()
-    lines = _diff_columns([spell_field(f) for f in schema.fields], [spell_field(f) for f in found.fields])
-    lines += _diff_keys(schema, found)
+    lake_schema_now = metadata.schema()
+    lines = _diff_columns([spell_field(f) for f in schema.fields], [spell_field(f) for f in lake_schema_now.fields])
+    lines += _diff_keys(schema, lake_schema_now)
     lines += _diff(
-        "partitioning", spell_spec(lake_spec(descriptor, schema), schema), spell_spec(metadata.spec(), found)
+        "partitioning", spell_spec(lake_spec(descriptor, schema), schema), spell_spec(metadata.spec(), lake_schema_now)
     )
-    lines += _diff("sort order", spell_order(lake_order(schema), schema), spell_order(metadata.sort_order(), found))
+    lines += _diff(
+        "sort order", spell_order(lake_order(schema), schema), spell_order(metadata.sort_order(), lake_schema_now)
+    )
     return lines + _diff_version(metadata)
 
 
-def _diff_columns(expected: list[str], found: list[str]) -> list[str]:
-    pairs = enumerate(zip_longest(expected, found), 1)
+def _diff_columns(expected: list[str], actual: list[str]) -> list[str]:
+    pairs = enumerate(zip_longest(expected, actual), 1)
     return [
         f"column {at}: expected {want or 'none'}, found {have or 'none'}" for at, (want, have) in pairs if want != have
     ]
 
 
-def _diff_keys(expected: Schema, found: Schema) -> list[str]:
+def _diff_keys(expected: Schema, actual: Schema) -> list[str]:
     return _diff(
         "identifier fields",
         ", ".join(sorted(expected.identifier_field_names())),
-        ", ".join(sorted(found.identifier_field_names())),
+        ", ".join(sorted(actual.identifier_field_names())),
     )
 
 
@@ -49,8 +51,8 @@ def _diff_version(metadata: TableMetadata) -> list[str]:
     return [] if version == 2 else [f"format version: expected 2, found {version}"]
 
 
-def _diff(what: str, expected: str, found: str) -> list[str]:
-    return [] if expected == found else [f"{what}: expected {expected or 'none'}, found {found or 'none'}"]
+def _diff(what: str, expected: str, actual: str) -> list[str]:
+    return [] if expected == actual else [f"{what}: expected {expected or 'none'}, found {actual or 'none'}"]
 
 
 def spell_spec(spec: PartitionSpec, schema: Schema) -> str:
@@ -69,17 +71,17 @@ def _name(schema: Schema, field_id: int) -> str:
 def check_fits(table: TableInfo, metadata: TableMetadata) -> None:
     """Can a round write into it? Raises `LakeSchemaBroken`. Nullable columns that the lake has and the round does not
     know are fine: ALTER changes the lake first."""
-    schema, found = lake_schema(table.descriptor), metadata.schema()
-    have = {f.name: spell_field(f) for f in found.fields}
+    schema, actual = lake_schema(table.descriptor), metadata.schema()
+    have = {f.name: spell_field(f) for f in actual.fields}
     lines = [
         f"column {f.name}: expected {spell_field(f)}, found {have.get(f.name, 'none')}"
         for f in schema.fields
         if have.get(f.name) != spell_field(f)
     ]
     known = {f.name for f in schema.fields}
-    lines += [f"column {f.name}: unknown and required" for f in found.fields if f.name not in known and f.required]
+    lines += [f"column {f.name}: unknown and required" for f in actual.fields if f.name not in known and f.required]
     lines += _diff(
-        "partitioning", spell_spec(lake_spec(table.descriptor, schema), schema), spell_spec(metadata.spec(), found)
+        "partitioning", spell_spec(lake_spec(table.descriptor, schema), schema), spell_spec(metadata.spec(), actual)
     )
     lines += _diff_version(metadata)
     if lines:

@@ -66,8 +66,8 @@ def expiring(metadata: TableMetadata, ids: Sequence[int]) -> list[ExpiringSnapsh
     """With what it takes to find their files once the metadata has forgotten them."""
     by_id = {s.snapshot_id: s for s in metadata.snapshots}
     statistics: dict[int, list[str]] = {}
-    for made in (*metadata.statistics, *getattr(metadata, "partition_statistics", ())):
-        statistics.setdefault(made.snapshot_id, []).append(made.statistics_path)
+    for statistics_file in (*metadata.statistics, *getattr(metadata, "partition_statistics", ())):
+        statistics.setdefault(statistics_file.snapshot_id, []).append(statistics_file.statistics_path)
     return [
         ExpiringSnapshot(snapshot_id=SnapshotId(str(i)), trace=_trace(by_id[i], statistics.get(i, [])))
         for i in ids

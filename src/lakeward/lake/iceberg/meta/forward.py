@@ -78,8 +78,8 @@ def move_forward(connection: IcebergConnection) -> list[Forward]:
 def _plan(catalog: IcebergSqlCatalog, io: PyArrowFileIO, table: str, pointer: str) -> Forward | None:
     """None: the pointer is the newest there is."""
     with lake_errors(table, "read metadata files of"):
-        here, found = _find(io, pointer, catalog.mark or "")
-    ours = [v for v in found if _is_same(v, here, pointer, catalog.mark or "")]
+        here, versions = _find(io, pointer, catalog.mark or "")
+    ours = [v for v in versions if _is_same(v, here, pointer, catalog.mark or "")]
     newest = plan_forward(table, pointer, here, ours)
     if newest is not None:
         words = f"moved from version {_number(pointer)} to version {newest.number}: {newest}"
@@ -89,25 +89,27 @@ def _plan(catalog: IcebergSqlCatalog, io: PyArrowFileIO, table: str, pointer: st
     return Forward(
         table=table,
         before=pointer,
-        words=f"not moved: {pointer} is gone, and {_why_not(pointer, found, catalog.mark or '')}",
+        words=f"not moved: {pointer} is gone, and {_why_not(pointer, versions, catalog.mark or '')}",
     )
 
 
-def _why_not(pointer: str, found: Sequence[MetadataVersion], mark: str) -> str:
-    if not found:
+def _why_not(pointer: str, versions: Sequence[MetadataVersion], mark: str) -> str:
+    if not versions:
         return "no newer one is there"
     if not carries(pointer, mark):
-        return f"its name does not say whether {found[-1]} is of the same table; if so, register that one in its place"
-    return f"{found[-1]} is of another table, made later in the same folder"
+        return (
+            f"its name does not say whether {versions[-1]} is of the same table; if so, register that one in its place"
+        )
+    return f"{versions[-1]} is of another table, made later in the same folder"
 
 
 def plan_forward(
-    table: str, pointer: str, here: MetadataVersion | None, found: Sequence[MetadataVersion]
+    table: str, pointer: str, here: MetadataVersion | None, versions: Sequence[MetadataVersion]
 ) -> MetadataVersion | None:
     """The newest of `found`, all of this table and from its catalog; None when none is newer than the pointer's file.
     `here` is that file, if it is still there. Raises `LakeHistoriesDiffer` when the newest does not follow from it, or
     another may be as new."""
-    ahead = {v.name: v for v in found if v.number > _number(pointer)}
+    ahead = {v.name: v for v in versions if v.number > _number(pointer)}
     if not ahead:
         return None
     newest = max(ahead.values(), key=lambda v: v.number)

@@ -43,9 +43,9 @@ class IcebergIntentStore(IntentStore):
     def abandon(self, round_id: RoundId) -> None:
         table = self._connection.load(self._table.path)
         with lake_errors(str(self._table.path), "abandon an intent of"):
-            found = _read(table.io, self._path(table, round_id))
-            if found is not None:
-                self._write(table, replace(found, state=IntentState.ABANDONED))
+            intent = _read(table.io, self._path(table, round_id))
+            if intent is not None:
+                self._write(table, replace(intent, state=IntentState.ABANDONED))
 
     def open_intents(self, table_id: TableId) -> Sequence[Intent]:
         """One whose round is in the lake counts as committed: whoever recorded it may have
@@ -56,12 +56,12 @@ class IcebergIntentStore(IntentStore):
             s.summary.additional_properties.get(ROUND_KEY) for s in table.metadata.snapshots if s.summary is not None
         }
         with lake_errors(str(self._table.path), "list intents of"):
-            found = [
+            intents = [
                 i
                 for i in (_read(table.io, path) for path in self._list(table))
                 if i is not None and i.table_id == table_id
             ]
-        known = [replace(i, state=IntentState.COMMITTED) if i.round_id in landed else i for i in found]
+        known = [replace(i, state=IntentState.COMMITTED) if i.round_id in landed else i for i in intents]
         return sorted(known, key=lambda i: i.recorded_at_ms)
 
     def forget(self, round_id: RoundId) -> None:
@@ -85,8 +85,8 @@ class IcebergIntentStore(IntentStore):
 
 def _filesystem(io: FileIO, folder: str) -> tuple[pafs.FileSystem, str]:
     scheme, netloc, path = PyArrowFileIO.parse_location(folder)
-    made = io if isinstance(io, PyArrowFileIO) else PyArrowFileIO(io.properties)
-    return made.fs_by_scheme(scheme, netloc), path
+    file_io = io if isinstance(io, PyArrowFileIO) else PyArrowFileIO(io.properties)
+    return file_io.fs_by_scheme(scheme, netloc), path
 
 
 def _read(io: FileIO, path: str) -> Intent | None:

@@ -212,12 +212,12 @@ def write_manifest_list(
 def _numbered(manifest: ManifestFile, sequence: int) -> ManifestFile:
     if manifest.sequence_number != _UNASSIGNED:
         return manifest
-    made = copy(manifest)
-    made._data = list(manifest._data)
-    made.sequence_number = sequence
-    if made.min_sequence_number == _UNASSIGNED:
-        made.min_sequence_number = sequence
-    return made
+    numbered = copy(manifest)
+    numbered._data = list(manifest._data)
+    numbered.sequence_number = sequence
+    if numbered.min_sequence_number == _UNASSIGNED:
+        numbered.min_sequence_number = sequence
+    return numbered
 
 
 def added(files: Iterable[tuple[DataFile, int | None]], snapshot_id: int) -> list[ManifestEntry]:

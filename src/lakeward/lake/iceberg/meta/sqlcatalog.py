@@ -81,10 +81,10 @@ class IcebergSqlCatalog(SqlCatalog):
 
     def _metadata(self, location: str) -> TableMetadata:
         with self._cache_lock:
-            found = self._parsed.get(location)
-            if found is not None:
+            metadata = self._parsed.get(location)
+            if metadata is not None:
                 self._parsed.move_to_end(location)
-                return found
+                return metadata
         parsed = FromInputFile.table_metadata(self._load_file_io({}, location).new_input(location))
         self._keep(location, parsed)
         return parsed
@@ -104,9 +104,9 @@ class IcebergSqlCatalog(SqlCatalog):
         except NoSuchTableError:
             return super().commit_table(table, requirements, updates)
         for _ in range(_ATTEMPTS):
-            made = self._try_commit(table.name(), requirements, updates)
-            if made is not None:
-                return made
+            response = self._try_commit(table.name(), requirements, updates)
+            if response is not None:
+                return response
         raise CommitFailedException(
             f"Table has been updated by others {_ATTEMPTS} times in a row: {'.'.join(table.name())}"
         )
@@ -142,8 +142,8 @@ class IcebergSqlCatalog(SqlCatalog):
         rows = select(*columns).where(IcebergTables.catalog_name == self.name)
         only_tables = self._iceberg_type_filter()
         with Session(self.engine) as session:
-            found = session.execute(rows if only_tables is None else rows.where(only_tables)).all()
-        return {(*Catalog.identifier_to_tuple(space), name): location for space, name, location in found if location}
+            stored = session.execute(rows if only_tables is None else rows.where(only_tables)).all()
+        return {(*Catalog.identifier_to_tuple(space), name): location for space, name, location in stored if location}
 
     def swap(self, name: tuple[str, ...], before: str, after: str) -> bool:
         """The commit itself: one row changes if it still says `before`."""

@@ -78,8 +78,8 @@ class DeleteFilter:
                 parts.append(self._load_vector(delete))
             else:
                 parts.append(self._load_positions(delete.file.file_path).get(path, np.empty(0, np.int64)))
-        if gone and (found := self._find_rows(planned, gone)) is not None:
-            parts, gone = [*parts, found], None
+        if gone and (dead_rows := self._find_rows(planned, gone)) is not None:
+            parts, gone = [*parts, dead_rows], None
         positions = np.sort(np.concatenate(parts)) if parts else np.empty(0, np.int64)
         return Keeper(
             positions,
@@ -94,7 +94,7 @@ class DeleteFilter:
             if delete.content == "equality":
                 names = delete.equality_columns
                 keys.setdefault(names, []).append(self._load_keys(delete.path, names))
-        joined = [(names, pa.concat_tables(found, promote_options="permissive")) for names, found in keys.items()]
+        joined = [(names, pa.concat_tables(tables, promote_options="permissive")) for names, tables in keys.items()]
         return Keeper(self.positions(file), joined)
 
     def named_files(self, path: str) -> set[str]:
@@ -167,5 +167,5 @@ def matching_rows(rows: pa.Table, deleted: pa.Table) -> Mask:
         ).combine_chunks()
         values = joined.dictionary_encode().indices.fill_null(-1).to_numpy() + 1
         codes = np.unique(codes * (int(values.max(initial=0)) + 1) + values, return_inverse=True)[1]
-    found: Mask = np.isin(codes[: rows.num_rows], codes[rows.num_rows :])
-    return found
+    matches: Mask = np.isin(codes[: rows.num_rows], codes[rows.num_rows :])
+    return matches

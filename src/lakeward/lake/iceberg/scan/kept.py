@@ -22,10 +22,10 @@ class Kept(Generic[Value]):
 
     def find(self, path: str) -> Value | None:
         with self._lock:
-            found = self._values.get(path)
-            if found is not None:
+            value = self._values.get(path)
+            if value is not None:
                 self._values.move_to_end(path)
-            return found
+            return value
 
     def put(self, path: str, value: Value) -> None:
         with self._lock:
@@ -43,8 +43,8 @@ class Kept(Generic[Value]):
             self._size = 0
 
     def load(self, path: str, load: Callable[[], Value]) -> Value:
-        found = self.find(path)
-        if found is None:
-            found = load()
-            self.put(path, found)
-        return found
+        value = self.find(path)
+        if value is None:
+            value = load()
+            self.put(path, value)
+        return value

@@ -54,10 +54,14 @@ class FilterBounds:
         def facts_of(group: int) -> Callable[[str], tuple[Any, Any, bool] | None]:
             def facts(name: str) -> tuple[Any, Any, bool] | None:
                 at = leaves.get(physical.get(name) or "")
-                found = None if at is None else metadata.row_group(group).column(at).statistics
-                if found is None or not found.has_min_max or pa.types.is_floating(self._schema.field(name).type):
+                statistics = None if at is None else metadata.row_group(group).column(at).statistics
+                if (
+                    statistics is None
+                    or not statistics.has_min_max
+                    or pa.types.is_floating(self._schema.field(name).type)
+                ):
                     return None
-                return found.min, found.max, not found.has_null_count or found.null_count > 0
+                return statistics.min, statistics.max, not statistics.has_null_count or statistics.null_count > 0
 
             return facts
 
@@ -70,9 +74,9 @@ class FilterBounds:
     def _known(self, facts: Callable[[str], tuple[Any, Any, bool] | None]) -> pc.Expression:
         known = pc.scalar(True)
         for name in self._columns:
-            found = facts(name)
-            if found is not None:
-                known = known & self._between(name, *found)
+            known_facts = facts(name)
+            if known_facts is not None:
+                known = known & self._between(name, *known_facts)
         return known
 
     def _between(self, name: str, low: Any, high: Any, has_nulls: bool) -> pc.Expression:

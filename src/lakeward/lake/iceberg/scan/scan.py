@@ -157,12 +157,12 @@ def same_rows(table: Table, info: TableInfo, one: Snapshot, other: Snapshot) -> 
 
 def _extent(table: Table, info: TableInfo, snapshot: Snapshot) -> dict[tuple[object, ...], tuple[int, int]]:
     keys = (*info.descriptor.partition_keys, BUCKET)
-    found: dict[tuple[object, ...], tuple[int, int]] = {}
+    extents: dict[tuple[object, ...], tuple[int, int]] = {}
     planned = plan_files(table.metadata, table.io, snapshot, info.descriptor.partition_keys)
     for _, batch in Scan(table, info, (*keys, OFFSET), None).batches(planned, None):
         grouped = pa.Table.from_batches([batch]).group_by(list(keys)).aggregate([(OFFSET, "count"), (OFFSET, "max")])
         for row in grouped.to_pylist():
             key = tuple(row[k] for k in keys)
-            rows, highest = found.get(key, (0, -1))
-            found[key] = (rows + row[f"{OFFSET}_count"], max(highest, row[f"{OFFSET}_max"]))
-    return found
+            rows, highest = extents.get(key, (0, -1))
+            extents[key] = (rows + row[f"{OFFSET}_count"], max(highest, row[f"{OFFSET}_max"]))
+    return extents

@@ -43,18 +43,18 @@ class DeleteEntry:
 
     @property
     def referenced(self) -> str | None:
-        found: str | None = _extra(self.file, _REFERENCED)
-        return found
+        path: str | None = _extra(self.file, _REFERENCED)
+        return path
 
     @property
     def content_offset(self) -> int | None:
-        found: int | None = _extra(self.file, _CONTENT_OFFSET)
-        return found
+        offset: int | None = _extra(self.file, _CONTENT_OFFSET)
+        return offset
 
     @property
     def content_size(self) -> int | None:
-        found: int | None = _extra(self.file, _CONTENT_SIZE)
-        return found
+        size: int | None = _extra(self.file, _CONTENT_SIZE)
+        return size
 
     def may_name(self, path: str) -> bool:
         """Whether its `file_path` bounds let it name this file. Bounds may be truncated, the upper one only upwards."""
