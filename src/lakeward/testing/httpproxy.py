@@ -58,12 +58,12 @@ class HttpProxy:
     def send(self, request: ProxyRequest) -> ProxyAnswer | None:
         """Lets it take place. None when nobody answered."""
         try:
-            found = self._client.request(
+            response = self._client.request(
                 request.method, self.target + request.path, headers=dict(request.headers), content=request.body
             )
         except httpx.HTTPError:
             return None
-        return ProxyAnswer(found.status_code, dict(found.headers), found.content)
+        return ProxyAnswer(response.status_code, dict(response.headers), response.content)
 
     def cut(self) -> None:
         """Ends every connection there is now; new ones are taken."""

@@ -91,11 +91,11 @@ class MemoryForeignEngine:
     def _commit(self, operation: str, add: frozenset[str], drop: frozenset[str]) -> Snapshot:
         table = self._lake.table(self._path)
         with self._lake.lock:
-            made = self._lake.commit(
+            snapshot = self._lake.commit(
                 table, table.refs, operation=operation, summary={}, add=add, drop=drop, move_tag=False
             )
-        assert made is not None
-        return made
+        assert snapshot is not None
+        return snapshot
 
     def _store(self, file: DataFile | PositionDeletes) -> str:
         self._lake.table(self._path).files[file.path] = file

@@ -57,9 +57,9 @@ class ServerProcess:
 
     def client(self, *, token: str | None = None, ca: str | None = None) -> Client:
         """Closed by `close`, unless the caller does it before."""
-        made = connect(self.url, token=token, ca=ca)
-        self.clients.append(made)
-        return made
+        client = connect(self.url, token=token, ca=ca)
+        self.clients.append(client)
+        return client
 
     def close(self) -> None:
         """For the end of a test: its clients are closed, the process is killed."""

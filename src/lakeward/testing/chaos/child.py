@@ -84,11 +84,11 @@ class LabChild:
 def _descendants(root: int) -> list[int]:
     """From /proc; empty where there is none."""
     parents = {int(p.name): _parent(int(p.name)) for p in Path("/proc").glob("[0-9]*")}
-    found, level = [], {root}
+    process_ids, level = [], {root}
     while level:
         level = {pid for pid, parent in parents.items() if parent in level}
-        found += sorted(level)
-    return found
+        process_ids += sorted(level)
+    return process_ids
 
 
 def _parent(pid: int) -> int:

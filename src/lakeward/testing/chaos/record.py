@@ -51,15 +51,15 @@ class Record:
 
     @classmethod
     def load(cls, path: Path) -> Record:
-        made = cls()
+        record = cls()
         for line in _lines(path):
             if line["state"] == TRIED:
-                made.changes.append(Change(line["n"], line["kind"], tuple(line["rows"])))
+                record.changes.append(Change(line["n"], line["kind"], tuple(line["rows"])))
             elif line["state"] == ACKED:
-                made.acked[line["n"]] = line["at"]
+                record.acked[line["n"]] = line["at"]
             else:
-                made.doubted[line["n"]] = line["at"]
-        return made
+                record.doubted[line["n"]] = line["at"]
+        return record
 
     def acked_rows(self) -> set[int]:
         """Log table: rows that must be there."""

@@ -91,5 +91,5 @@ def watch_spell(client: Client, seconds: float) -> Spell:
 
 
 def _status(client: Client, table: str) -> dict[str, int]:
-    found: dict[str, int] = client.server.ask("GET", routes.TABLE_STATUS.format(table=table))
-    return found
+    status: dict[str, int] = client.server.ask("GET", routes.TABLE_STATUS.format(table=table))
+    return status

@@ -81,5 +81,5 @@ class Watch:
 
     def _get(self, path: str) -> dict[str, Any] | None:
         answer = self._client.get(path)
-        found: dict[str, Any] | None = answer.json() if answer.status_code == 200 else None
-        return found
+        body: dict[str, Any] | None = answer.json() if answer.status_code == 200 else None
+        return body

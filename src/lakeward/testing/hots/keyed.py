@@ -21,8 +21,8 @@ class KeyedContract(HotSuite):
         self.write(store, table, B0, [row(1, "new")])
         self.delete(store, table, B0, [row(2)])
         end = store.freeze(table)[B0].end
-        found = read(store, table, B0, 0, end)
-        assert [(C(r[CHANGE_TYPE]), r["id"], r["name"]) for r in found] == [
+        found_rows = read(store, table, B0, 0, end)
+        assert [(C(r[CHANGE_TYPE]), r["id"], r["name"]) for r in found_rows] == [
             (C.INSERT, 1, "row 1"),
             (C.INSERT, 2, "row 2"),
             (C.UPDATE_BEFORE, 1, "row 1"),
@@ -30,8 +30,13 @@ class KeyedContract(HotSuite):
             (C.DELETE, 2, "row 2"),
         ]
         if store.has_prev_offset:
-            first, second = found[0][OFFSET], found[1][OFFSET]
-            assert [r[PREV_OFFSET] for r in found if r[CHANGE_TYPE] != C.UPDATE_BEFORE] == [None, None, first, second]
+            first, second = found_rows[0][OFFSET], found_rows[1][OFFSET]
+            assert [r[PREV_OFFSET] for r in found_rows if r[CHANGE_TYPE] != C.UPDATE_BEFORE] == [
+                None,
+                None,
+                first,
+                second,
+            ]
 
     def test_any_cut_of_the_changelog_folds_to_a_dict(self, store: HotStore) -> None:
         table = self.make_table(store, primary_key=("id",))
@@ -82,9 +87,9 @@ class KeyedContract(HotSuite):
         self.write(store, table, B0, [row(1), row(2)])
         snapshot = store.take_snapshot(table, B0, "holder")
         assert snapshot is not None
-        found = [r for b in store.read_snapshot(table, snapshot, ["name"]) for r in b.to_pylist()]
-        assert sorted(r["name"] for r in found) == ["row 1", "row 2"]
-        assert all("score" not in r for r in found)
+        found_rows = [r for b in store.read_snapshot(table, snapshot, ["name"]) for r in b.to_pylist()]
+        assert sorted(r["name"] for r in found_rows) == ["row 1", "row 2"]
+        assert all("score" not in r for r in found_rows)
         store.release_snapshots(table, "holder")
 
     def _change(self, store: HotStore, table: TableInfo, state: State, chance: random.Random) -> tuple[int, State]:
@@ -101,8 +106,8 @@ class KeyedContract(HotSuite):
 
     def _snapshot_rows(self, store: HotStore, table: TableInfo, snapshot: KvSnapshot) -> dict[int, Row]:
         """Offset (or a number below all offsets, where rows have none) -> row."""
-        found = [r for b in store.read_snapshot(table, snapshot) for r in b.to_pylist()]
-        return {r.get(OFFSET, -1 - i): {n: r[n] for n in COLUMNS} for i, r in enumerate(found)}
+        found_rows = [r for b in store.read_snapshot(table, snapshot) for r in b.to_pylist()]
+        return {r.get(OFFSET, -1 - i): {n: r[n] for n in COLUMNS} for i, r in enumerate(found_rows)}
 
 
 def _by_key(rows: dict[int, Row]) -> State:

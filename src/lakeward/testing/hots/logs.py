@@ -42,10 +42,10 @@ class LogContract(HotSuite):
         table = self.make_table(store)
         rows = [row(1), {"id": 2, "name": None, "score": None}, row(3, "")]
         self.write(store, table, B0, rows)
-        found = read(store, table, B0, 0, 3)
-        assert [{n: r[n] for n in COLUMNS} for r in found] == rows
-        assert [r[OFFSET] for r in found] == [0, 1, 2]
-        assert {r[CHANGE_TYPE] for r in found} == {ChangeType.APPEND}
+        found_rows = read(store, table, B0, 0, 3)
+        assert [{n: r[n] for n in COLUMNS} for r in found_rows] == rows
+        assert [r[OFFSET] for r in found_rows] == [0, 1, 2]
+        assert {r[CHANGE_TYPE] for r in found_rows} == {ChangeType.APPEND}
         batch = next(iter(store.read_log(table, B0, 0, 3)))
         assert batch.schema.names[:6] == [*COLUMNS, OFFSET, TIMESTAMP, CHANGE_TYPE]
         assert str(batch.schema.field(TIMESTAMP).type) == "timestamp[ms, tz=UTC]"

@@ -17,8 +17,8 @@ def folder_options(folder: Path, name: str = "catalog", **more: str) -> dict[str
 
 @contextmanager
 def folder_lake(folder: Path, name: str = "catalog") -> Iterator[IcebergLakeStorage]:
-    made = load(folder_options(folder, name))
+    lake = load(folder_options(folder, name))
     try:
-        yield made
+        yield lake
     finally:
-        made.connection.close()
+        lake.connection.close()

@@ -35,15 +35,20 @@ class CommitContract(LakeSuite):
         log = self.make_log(lake)
         log.append(B0, row(1), row(2))
         log.append(B1, row(3))
-        made = LakeRound.plan(lake, log, epoch=7)
-        snapshot = made.run()
+        lake_round = LakeRound.plan(lake, log, epoch=7)
+        snapshot = lake_round.run()
         assert lake_rows(lake, log.table) == log.expected(log.ends())
         assert snapshot.offsets == log.ends()
-        assert (snapshot.round_id, snapshot.epoch, snapshot.job) == (made.round_id, 7, "contract")
+        assert (snapshot.round_id, snapshot.epoch, snapshot.job) == (lake_round.round_id, 7, "contract")
         assert (snapshot.table_id, snapshot.fence, snapshot.lake_rows) == (log.table.table_id, 0, 3)
         assert snapshot.summary[COMMIT_USER_KEY] == COMMIT_USER
-        base = made.reader.load_base()
-        assert (base.offsets, base.token, base.head, base.epoch) == (log.ends(), made.round_id, snapshot.snapshot_id, 7)
+        base = lake_round.reader.load_base()
+        assert (base.offsets, base.token, base.head, base.epoch) == (
+            log.ends(),
+            lake_round.round_id,
+            snapshot.snapshot_id,
+            7,
+        )
 
     def test_offsets_are_the_heads_overlaid_with_the_rounds(self, lake: LakeStorage) -> None:
         log = self.make_log(lake)
@@ -77,21 +82,21 @@ class CommitContract(LakeSuite):
         log = self.make_log(lake, columns=columns, partition_keys=("day", "shop"))
         for day, shop in ((date(1969, 12, 31), -1), (date(2024, 2, 29), 7)):
             log.append(Bucket(f"{day}${shop}", 1), row(shop, day=day, shop=shop))
-        made = LakeRound.plan(lake, log)
-        snapshot = made.run()
+        lake_round = LakeRound.plan(lake, log)
+        snapshot = lake_round.run()
         assert lake_rows(lake, log.table) == log.expected(log.ends())
         for bucket in log.ends():
             assert [
-                r["shop"] for b in made.reader.scan(snapshot.snapshot_id, buckets=[bucket]) for r in b.to_pylist()
+                r["shop"] for b in lake_round.reader.scan(snapshot.snapshot_id, buckets=[bucket]) for r in b.to_pylist()
             ] == [int(bucket.partition.partition("$")[2])]
 
     def test_offsets_of_very_many_buckets_are_kept(self, lake: LakeStorage) -> None:
         """More than fits into a snapshot's summary; also a sweep and a foreign commit leave them."""
         log = self.make_log(lake, bucket_count=3000)
-        made = LakeRound.plan(lake, log)
+        lake_round = LakeRound.plan(lake, log)
         for number in range(3000):
-            made.take(Bucket("", number), number + 1_000_000, None)
-        made.commit()
+            lake_round.take(Bucket("", number), number + 1_000_000, None)
+        lake_round.commit()
         self.foreign_commit(lake, log.table)
         left = LakeRound.plan(lake, log)
         log.skip(B0, 1_000_000)
@@ -99,22 +104,22 @@ class CommitContract(LakeSuite):
         left.write(B0)
         removal_of(lake, log).sweep()
         wanted = OffsetMap({Bucket("", n): n + 1_000_000 for n in range(3000)})
-        assert made.reader.load_base().offsets == wanted
+        assert lake_round.reader.load_base().offsets == wanted
         assert LakeRound.plan(lake, log).run(B0).offsets == wanted.overlaid({B0: 1_000_001})
-        found = made.committer.find(made.round_id)
-        assert found is not None
-        assert found.offsets == wanted
+        landed_snapshot = lake_round.committer.find(lake_round.round_id)
+        assert landed_snapshot is not None
+        assert landed_snapshot.offsets == wanted
 
     def test_sub_splits_of_a_bucket_come_in_order_with_gaps_kept(self, lake: LakeStorage) -> None:
         log = self.make_log(lake)
         log.append(B0, *(row(i) for i in range(6)))
         log.skip(B0, 5)
         log.append(B0, *(row(i) for i in range(6, 9)))
-        made = LakeRound.plan(lake, log).write(B0, 4, batches=2).write(B0, 11)
-        made.write(B0)
-        snapshot = made.commit()
+        lake_round = LakeRound.plan(lake, log).write(B0, 4, batches=2).write(B0, 11)
+        lake_round.write(B0)
+        snapshot = lake_round.commit()
         assert lake_rows(lake, log.table) == log.expected(log.ends())
-        files = made.reader.files(snapshot.snapshot_id, B0)
+        files = lake_round.reader.files(snapshot.snapshot_id, B0)
         assert sum(f.record_count for f in files) == 9
         assert sorted((f.offsets.start, f.offsets.stop) for f in files if f.offsets) == [(0, 4), (4, 6), (11, 14)]
         assert all(f.bucket == B0 and f.size_bytes > 0 and not f.deletes for f in files)
@@ -124,10 +129,10 @@ class CommitContract(LakeSuite):
         log.append(B0, row(1))
         LakeRound.plan(lake, log).run()
         log.skip(B0, 4)
-        made = LakeRound.plan(lake, log)
-        made.take(B0, 5, None)
-        assert made.commit().offsets == OffsetMap({B0: 5})
-        assert made.reader.load_base().token == made.round_id
+        lake_round = LakeRound.plan(lake, log)
+        lake_round.take(B0, 5, None)
+        assert lake_round.commit().offsets == OffsetMap({B0: 5})
+        assert lake_round.reader.load_base().token == lake_round.round_id
         assert lake_rows(lake, log.table) == log.expected({B0: 5})
 
     def test_an_older_snapshot_reads_as_it_was(self, lake: LakeStorage) -> None:
@@ -152,26 +157,28 @@ class CommitContract(LakeSuite):
         log = self.make_log(lake)
         log.append(B0, row(1), row(2))
         log.append(B1, row(3), row(4))
-        made = LakeRound.plan(lake, log)
-        shown = made.run()
-        scan = made.reader.scan(
+        lake_round = LakeRound.plan(lake, log)
+        shown = lake_round.run()
+        scan = lake_round.reader.scan(
             shown.snapshot_id, columns=["name", "__offset"], filter=pc.field("id") > 1, buckets=[B0]
         )
         assert [r for b in scan for r in b.to_pylist()] == [{"name": "row 2", "__offset": 1}]
-        default = next(iter(made.reader.scan(shown.snapshot_id)))
+        default = next(iter(lake_round.reader.scan(shown.snapshot_id)))
         assert tuple(default.schema.names) == log.table.schema.names
 
     def test_a_scan_leaves_out_more_rows_by_bucket_and_offset(self, lake: LakeStorage) -> None:
         log = self.make_log(lake)
         log.append(B0, row(1), row(2), row(3))
         log.append(B1, row(4), row(5))
-        made = LakeRound.plan(lake, log)
-        shown = made.run()
+        lake_round = LakeRound.plan(lake, log)
+        shown = lake_round.run()
         gone = {B0: OffsetSet([0, 2, 77])}
         for columns, wanted in ((["id"], {"id": 2}), (["id", "__offset"], {"id": 2, "__offset": 1})):
-            scan = made.reader.scan_buckets(shown.snapshot_id, columns=columns, without=gone)
+            scan = lake_round.reader.scan_buckets(shown.snapshot_id, columns=columns, without=gone)
             assert [r for bucket, batch in scan if bucket == B0 for r in batch.to_pylist()] == [wanted]
-        scan = made.reader.scan_buckets(shown.snapshot_id, columns=["id"], filter=pc.field("id") > 1, without=gone)
+        scan = lake_round.reader.scan_buckets(
+            shown.snapshot_id, columns=["id"], filter=pc.field("id") > 1, without=gone
+        )
         assert sorted(r["id"] for _, batch in scan for r in batch.to_pylist()) == [2, 4, 5]
 
     # ---- conditions --------------------------------------------------------------------------------------------------
@@ -207,9 +214,9 @@ class CommitContract(LakeSuite):
         log.append(B0, row(1))
         LakeRound.plan(lake, log).run()
         log.append(B0, row(2))
-        made = LakeRound.plan(lake, log).write(B0)
+        lake_round = LakeRound.plan(lake, log).write(B0)
         with pytest.raises(CommitConflict) as refused:
-            made.committer.commit(made.prepare(), replace(made.precondition, starts={B0: start}))
+            lake_round.committer.commit(lake_round.prepare(), replace(lake_round.precondition, starts={B0: start}))
         assert refused.value.lost
         assert lake_rows(lake, log.table) == log.expected({B0: 1})
 
@@ -256,25 +263,25 @@ class CommitContract(LakeSuite):
         log.append(B0, row(1))
         LakeRound.plan(lake, log).run()
         log.append(B0, row(2))
-        made = LakeRound.plan(lake, log).write(B0)
-        early = made.prepare()
+        lake_round = LakeRound.plan(lake, log).write(B0)
+        early = lake_round.prepare()
         self.foreign_commit(lake, log.table)
         with pytest.raises(CommitConflict) as refused:
-            made.commit(early)
+            lake_round.commit(early)
         assert not refused.value.lost
-        assert made.committer.find(made.round_id) is None
-        assert made.commit().offsets == OffsetMap({B0: 2})
+        assert lake_round.committer.find(lake_round.round_id) is None
+        assert lake_round.commit().offsets == OffsetMap({B0: 2})
         assert lake_rows(lake, log.table) == log.expected(log.ends())
 
     def test_a_foreign_commit_leaves_offsets_and_token(self, lake: LakeStorage) -> None:
         log = self.make_log(lake)
         log.append(B0, row(1))
-        made = LakeRound.plan(lake, log)
-        ours = made.run()
+        lake_round = LakeRound.plan(lake, log)
+        ours = lake_round.run()
         self.foreign_commit(lake, log.table)
-        base = made.reader.load_base()
-        assert (base.offsets, base.token) == (OffsetMap({B0: 1}), made.round_id)
-        head = made.reader.load_snapshot()
+        base = lake_round.reader.load_base()
+        assert (base.offsets, base.token) == (OffsetMap({B0: 1}), lake_round.round_id)
+        head = lake_round.reader.load_snapshot()
         assert head is not None
         assert (head.snapshot_id == base.head, head.offsets) == (True, OffsetMap({B0: 1}))
         assert head.snapshot_id != ours.snapshot_id
@@ -283,9 +290,9 @@ class CommitContract(LakeSuite):
     def test_a_fence_that_compaction_planned_on_must_stand(self, lake: LakeStorage) -> None:
         log = self.make_log(lake)
         log.append(B0, row(1))
-        made = LakeRound.plan(lake, log).write(B0)
+        lake_round = LakeRound.plan(lake, log).write(B0)
         with pytest.raises(CommitConflict) as refused:
-            made.committer.commit(made.prepare(), replace(made.precondition, fence=3))
+            lake_round.committer.commit(lake_round.prepare(), replace(lake_round.precondition, fence=3))
         assert refused.value.lost
 
     @needs("conditional_commit")
@@ -295,28 +302,28 @@ class CommitContract(LakeSuite):
         log.append(B0, row(1))
         LakeRound.plan(lake, log).run()
         log.append(B1, row(2))
-        made = LakeRound.plan(lake, log).write(B1)
-        over = replace(made.precondition, token=new_round_id(), fence=0)
+        lake_round = LakeRound.plan(lake, log).write(B1)
+        over = replace(lake_round.precondition, token=new_round_id(), fence=0)
         with pytest.raises(CommitConflict) as refused:
-            made.committer.commit(made.prepare(), replace(over, fence=None))
+            lake_round.committer.commit(lake_round.prepare(), replace(over, fence=None))
         assert refused.value.lost
         with pytest.raises(CommitConflict) as refused:
-            made.committer.commit(made.prepare(), replace(over, starts={B0: 0}))
+            lake_round.committer.commit(lake_round.prepare(), replace(over, starts={B0: 0}))
         assert refused.value.lost
-        assert made.committer.commit(made.prepare(), over).offsets == log.ends()
+        assert lake_round.committer.commit(lake_round.prepare(), over).offsets == log.ends()
 
     @needs("conditional_commit")
     def test_a_round_in_between_is_not_the_end_of_a_commit_that_names_a_fence(self, lake: LakeStorage) -> None:
         log = self.make_log(lake)
         log.append(B0, row(1))
-        made = LakeRound.plan(lake, log).write(B0)
-        early, condition = made.prepare(), replace(made.precondition, starts={}, fence=0)
+        lake_round = LakeRound.plan(lake, log).write(B0)
+        early, condition = lake_round.prepare(), replace(lake_round.precondition, starts={}, fence=0)
         log.append(B1, row(2))
         LakeRound.plan(lake, log).run(B1)
         with pytest.raises(CommitConflict) as refused:
-            made.committer.commit(early, condition)
+            lake_round.committer.commit(early, condition)
         assert not refused.value.lost
-        made.committer.commit(made.prepare(), condition)
+        lake_round.committer.commit(lake_round.prepare(), condition)
         assert lake_rows(lake, log.table) == log.expected(log.ends())
 
     @needs("conditional_commit")
@@ -325,13 +332,13 @@ class CommitContract(LakeSuite):
         log.append(B0, row(1))
         LakeRound.plan(lake, log).run()
         log.append(B1, row(2))
-        made = LakeRound.plan(lake, log).write(B1)
-        early, condition = made.prepare(), replace(made.precondition, starts={}, fence=0)
-        fenced = lake.open_maintenance(log.table).fence(made.base, new_round_id(), 1)
-        assert (fenced.fence, made.reader.load_base().fence) == (1, 1)
-        for committable in (early, made.prepare()):
+        lake_round = LakeRound.plan(lake, log).write(B1)
+        early, condition = lake_round.prepare(), replace(lake_round.precondition, starts={}, fence=0)
+        fenced = lake.open_maintenance(log.table).fence(lake_round.base, new_round_id(), 1)
+        assert (fenced.fence, lake_round.reader.load_base().fence) == (1, 1)
+        for committable in (early, lake_round.prepare()):
             with pytest.raises(CommitConflict) as refused:
-                made.committer.commit(committable, condition)
+                lake_round.committer.commit(committable, condition)
             assert refused.value.lost
 
     # ---- answers that do not come ------------------------------------------------------------------------------------
@@ -341,37 +348,37 @@ class CommitContract(LakeSuite):
     def test_a_lost_answer_to_a_commit_that_took_effect(self, lake: LakeStorage) -> None:
         log = self.make_log(lake)
         log.append(B0, row(1))
-        made = LakeRound.plan(lake, log).write(B0)
-        request = made.prepare()
+        lake_round = LakeRound.plan(lake, log).write(B0)
+        request = lake_round.prepare()
         with self.lost_answer(took_effect=True), pytest.raises(CommitUnknown):
-            made.commit(request)
-        found = made.committer.find(made.round_id)
-        assert found is not None
-        assert (found.offsets, found.round_id) == (OffsetMap({B0: 1}), made.round_id)
+            lake_round.commit(request)
+        landed_snapshot = lake_round.committer.find(lake_round.round_id)
+        assert landed_snapshot is not None
+        assert (landed_snapshot.offsets, landed_snapshot.round_id) == (OffsetMap({B0: 1}), lake_round.round_id)
         assert lake_rows(lake, log.table) == log.expected(log.ends())
 
     def test_a_lost_request_is_sent_again_unchanged(self, lake: LakeStorage) -> None:
         log = self.make_log(lake)
         log.append(B0, row(1))
-        made = LakeRound.plan(lake, log).write(B0)
-        request = made.prepare()
+        lake_round = LakeRound.plan(lake, log).write(B0)
+        request = lake_round.prepare()
         with self.lost_answer(took_effect=False), pytest.raises(CommitUnknown):
-            made.commit(request)
-        assert made.committer.find(made.round_id) is None
-        assert made.commit(request).round_id == made.round_id
+            lake_round.commit(request)
+        assert lake_round.committer.find(lake_round.round_id) is None
+        assert lake_round.commit(request).round_id == lake_round.round_id
         assert lake_rows(lake, log.table) == log.expected(log.ends())
 
     def test_a_conflict_that_was_our_own_success(self, lake: LakeStorage) -> None:
         log = self.make_log(lake)
         log.append(B0, row(1))
-        made = LakeRound.plan(lake, log).write(B0)
-        request = made.prepare()
-        done = made.commit(request)
+        lake_round = LakeRound.plan(lake, log).write(B0)
+        request = lake_round.prepare()
+        done = lake_round.commit(request)
         with pytest.raises(CommitConflict):
-            made.commit(request)
-        found = made.committer.find(made.round_id)
-        assert found is not None
-        assert found.snapshot_id == done.snapshot_id
+            lake_round.commit(request)
+        landed_snapshot = lake_round.committer.find(lake_round.round_id)
+        assert landed_snapshot is not None
+        assert landed_snapshot.snapshot_id == done.snapshot_id
         assert lake_rows(lake, log.table) == log.expected(log.ends())
 
     # ---- whose table is it -------------------------------------------------------------------------------------------
@@ -401,32 +408,32 @@ class CommitContract(LakeSuite):
         self.roll_back(lake, log.table, first.snapshot_id)
         base = lake.open_reader(log.table).load_base_as_is()
         assert (base.offsets, base.token, base.head) == (OffsetMap({B0: 1}), first.round_id, first.snapshot_id)
-        made = LakeRound.plan(lake, log, planned_on=base, generation=base.generation + 1).write(B0)
-        made.commit(made.prepare(base))
+        lake_round = LakeRound.plan(lake, log, planned_on=base, generation=base.generation + 1).write(B0)
+        lake_round.commit(lake_round.prepare(base))
         after = lake.open_reader(log.table).load_base()
-        assert (after.offsets, after.token, after.generation) == (OffsetMap({B0: 2}), made.round_id, 1)
+        assert (after.offsets, after.token, after.generation) == (OffsetMap({B0: 2}), lake_round.round_id, 1)
         assert lake_rows(lake, log.table) == log.expected(log.ends())
 
     def test_offsets_may_go_back_in_a_new_generation(self, lake: LakeStorage) -> None:
         log = self.make_log(lake)
         log.append(B0, row(1), row(2))
         LakeRound.plan(lake, log).run()
-        made = LakeRound.plan(lake, log, generation=1)
-        made.take(B0, 1, None)
-        assert made.commit().generation == 1
-        assert made.reader.load_base().offsets == OffsetMap({B0: 1})
+        lake_round = LakeRound.plan(lake, log, generation=1)
+        lake_round.take(B0, 1, None)
+        assert lake_round.commit().generation == 1
+        assert lake_round.reader.load_base().offsets == OffsetMap({B0: 1})
 
     @needs("tags")
     def test_history_cut_by_another_engines_expiry_is_no_rollback(self, lake: LakeStorage) -> None:
         log = self.make_log(lake)
         log.append(B0, row(1))
-        made = LakeRound.plan(lake, log)
-        made.run()
+        lake_round = LakeRound.plan(lake, log)
+        lake_round.run()
         self.foreign_commit(lake, log.table)
         self.foreign_commit(lake, log.table)
         self.foreign_expire(lake, log.table)
-        base = made.reader.load_base()
-        assert (base.offsets, base.token) == (OffsetMap({B0: 1}), made.round_id)
+        base = lake_round.reader.load_base()
+        assert (base.offsets, base.token) == (OffsetMap({B0: 1}), lake_round.round_id)
         log.append(B0, row(2))
         LakeRound.plan(lake, log).run()
         assert lake_rows(lake, log.table) == log.expected(log.ends())
@@ -439,18 +446,20 @@ class CommitContract(LakeSuite):
         with pytest.raises(LakeForeign):
             lake.open_reader(stranger).load_base()
         log.append(B0, row(2))
-        made = LakeRound.plan(lake, log).write(B0)
+        lake_round = LakeRound.plan(lake, log).write(B0)
         with pytest.raises((CommitConflict, LakeForeign)):
-            made.committer.commit(made.prepare(), replace(made.precondition, table_id=stranger.table_id))
+            lake_round.committer.commit(
+                lake_round.prepare(), replace(lake_round.precondition, table_id=stranger.table_id)
+            )
         assert lake_rows(lake, log.table) == log.expected({B0: 1})
 
     def test_abort_deletes_nothing(self, lake: LakeStorage) -> None:
         log = self.make_log(lake)
         log.append(B0, row(1))
-        made = LakeRound.plan(lake, log).write(B0)
-        upkeep, prefix = lake.open_maintenance(log.table), made.committer.prefix(made.round_id)
+        lake_round = LakeRound.plan(lake, log).write(B0)
+        upkeep, prefix = lake.open_maintenance(log.table), lake_round.committer.prefix(lake_round.round_id)
         before = {f.path for f in upkeep.list_files(prefix)}
-        writer = lake.open_writer(made.task(B0, 0, 1, attempt=1))
+        writer = lake.open_writer(lake_round.task(B0, 0, 1, attempt=1))
         writer.write(log.batch(B0, 0, 1).select(["id", "name", "amount", "__offset", "__timestamp"]))
         writer.abort()
         writer.abort()
@@ -462,7 +471,7 @@ class CommitContract(LakeSuite):
         assert lake.open_writer(LakeRound.plan(lake, log).task(B0, 0, 0)).complete() is None
 
     def test_bytes_of_another_plugin_are_refused(self, lake: LakeStorage) -> None:
-        made = LakeRound.plan(lake, self.make_log(lake))
-        made.take(B0, 1, b"not a result")
+        lake_round = LakeRound.plan(lake, self.make_log(lake))
+        lake_round.take(B0, 1, b"not a result")
         with pytest.raises(LakewardError):
-            made.prepare()
+            lake_round.prepare()

@@ -18,13 +18,13 @@ LATER_MS = 4_000_000_000_000
 """Long after anything that a test makes."""
 
 
-def intent_of(made: LakeRound, at_ms: int = 0, kind: WorkKind = TIER) -> Intent:
+def intent_of(lake_round: LakeRound, at_ms: int = 0, kind: WorkKind = TIER) -> Intent:
     return Intent(
-        round_id=made.round_id,
-        table_id=made.table.table_id,
-        prefix=made.committer.prefix(made.round_id),
-        token=made.base.token,
-        fence=made.base.fence,
+        round_id=lake_round.round_id,
+        table_id=lake_round.table.table_id,
+        prefix=lake_round.committer.prefix(lake_round.round_id),
+        token=lake_round.base.token,
+        fence=lake_round.base.fence,
         recorded_at_ms=at_ms,
         kind=kind,
     )

@@ -38,16 +38,16 @@ class RewriteContract(LakeSuite):
             log.append(B0, row(2 * number), row(2 * number + 1))
             log.append(B1, row(100 + number))
             LakeRound.plan(lake, log).run()
-        made = LakeRewrite(lake=lake, table=log.table)
-        before, seen = made.base, made.reader.snapshots()
-        landed = made.run()
-        files = made.reader.files(landed.snapshot_id)
+        rewrite = LakeRewrite(lake=lake, table=log.table)
+        before, seen = rewrite.base, rewrite.reader.snapshots()
+        landed = rewrite.run()
+        files = rewrite.reader.files(landed.snapshot_id)
         assert sorted((f.bucket, f.record_count, f.offsets and f.offsets.stop) for f in files) == [
             (B0, 8, 8),
             (B1, 4, 4),
         ]
         assert landed.operation == "replace"
-        after = made.reader.load_base()
+        after = rewrite.reader.load_base()
         assert (after.token, after.offsets, after.fence) == (before.token, before.offsets, before.fence)
         assert (after.generation, after.epoch, after.lake_rows) == (before.generation, before.epoch, 12)
         assert after.head == landed.snapshot_id
@@ -61,13 +61,13 @@ class RewriteContract(LakeSuite):
         log.append(B0, row(1))
         first = LakeRound.plan(lake, log)
         own = first.run()
-        made = LakeRewrite(lake=lake, table=log.table).write()
-        assert made.committer.find(made.round_id) is None
-        landed = made.commit()
-        found, before = made.committer.find(made.round_id), made.committer.find(first.round_id)
-        assert found is not None
+        rewrite = LakeRewrite(lake=lake, table=log.table).write()
+        assert rewrite.committer.find(rewrite.round_id) is None
+        landed = rewrite.commit()
+        landed_snapshot, before = rewrite.committer.find(rewrite.round_id), rewrite.committer.find(first.round_id)
+        assert landed_snapshot is not None
         assert before is not None
-        assert (found.snapshot_id, found.rewrite_id) == (landed.snapshot_id, made.round_id)
+        assert (landed_snapshot.snapshot_id, landed_snapshot.rewrite_id) == (landed.snapshot_id, rewrite.round_id)
         assert (before.snapshot_id, before.rewrite_id) == (own.snapshot_id, None)
 
     @needs("rewrites", "upserts")
@@ -83,13 +83,13 @@ class RewriteContract(LakeSuite):
     @needs("rewrites", "upserts", "positions")
     def test_deletes_that_came_since_the_plan_go_along(self, lake: LakeStorage) -> None:
         log, chance = self.changed(lake, 2)
-        made = LakeRewrite(lake=lake, table=log.table).write()
+        rewrite = LakeRewrite(lake=lake, table=log.table).write()
         for _ in range(3):
             change_randomly(log, chance, 10)
             LakeRound.plan(lake, log).run()
-        prepared = made.prepare()
+        prepared = rewrite.prepare()
         assert prepared.carried > 0
-        made.commit(prepared)
+        rewrite.commit(prepared)
         assert lake_rows(lake, log.table) == log.expected(log.ends())
         change_randomly(log, chance, 20)
         LakeRound.plan(lake, log).run()
@@ -103,7 +103,7 @@ class RewriteContract(LakeSuite):
         log = self.make_log(lake, **PK)
         log.upsert(B0, row(1), row(2), row(3))
         LakeRound.plan(lake, log).run()
-        made = LakeRewrite(lake=lake, table=log.table).write()
+        rewrite = LakeRewrite(lake=lake, table=log.table).write()
         start = log.end(B0)
         log.upsert(B0, row(2, "new"))
         log.delete(B0, row(3))
@@ -114,7 +114,7 @@ class RewriteContract(LakeSuite):
         writer.write(new)
         late.take(B0, log.end(B0), writer.complete())
         late.commit()
-        made.commit()
+        rewrite.commit()
         assert lake_rows(lake, log.table) == log.expected(log.ends())
         LakeRewrite(lake=lake, table=log.table).run()
         assert lake_rows(lake, log.table) == log.expected(log.ends())
@@ -139,14 +139,14 @@ class RewriteContract(LakeSuite):
         log = self.make_log(lake)
         log.append(B0, row(1))
         LakeRound.plan(lake, log).run()
-        made = LakeRewrite(lake=lake, table=log.table).write()
-        early = made.prepare()
+        rewrite = LakeRewrite(lake=lake, table=log.table).write()
+        early = rewrite.prepare()
         log.append(B0, row(2))
         LakeRound.plan(lake, log).run()
         with pytest.raises(CommitConflict) as refused:
-            made.commit(early)
+            rewrite.commit(early)
         assert not refused.value.lost
-        assert made.commit().offsets == log.ends()
+        assert rewrite.commit().offsets == log.ends()
         assert lake_rows(lake, log.table) == log.expected(log.ends())
 
     @needs("rewrites", "upserts")
@@ -165,12 +165,12 @@ class RewriteContract(LakeSuite):
         log = self.make_log(lake)
         log.append(B0, row(1))
         LakeRound.plan(lake, log).run()
-        made = LakeRewrite(lake=lake, table=log.table).write()
-        early = made.prepare()
-        lake.open_maintenance(log.table).fence(made.base, new_round_id(), 1)
-        for prepared in (early, made.prepare()):
+        rewrite = LakeRewrite(lake=lake, table=log.table).write()
+        early = rewrite.prepare()
+        lake.open_maintenance(log.table).fence(rewrite.base, new_round_id(), 1)
+        for prepared in (early, rewrite.prepare()):
             with pytest.raises(CommitConflict) as refused:
-                made.commit(prepared)
+                rewrite.commit(prepared)
             assert refused.value.lost
         assert lake_rows(lake, log.table) == log.expected(log.ends())
 
@@ -179,9 +179,9 @@ class RewriteContract(LakeSuite):
         log = self.make_log(lake)
         log.append(B0, row(1))
         LakeRound.plan(lake, log).run()
-        made = LakeRewrite(lake=lake, table=log.table).write()
-        prefix = made.committer.prefix(made.round_id)
-        made.prepare()
+        rewrite = LakeRewrite(lake=lake, table=log.table).write()
+        prefix = rewrite.committer.prefix(rewrite.round_id)
+        rewrite.prepare()
         upkeep = lake.open_maintenance(log.table)
         assert list(upkeep.list_files(prefix))
         removal_of(lake, log).sweep()
@@ -205,13 +205,13 @@ class RewriteContract(LakeSuite):
         self.foreign_rewrite(lake, log.table)
         change_randomly(log, chance, 20)
         LakeRound.plan(lake, log).run()
-        made = LakeRewrite(lake=lake, table=log.table).write()
+        rewrite = LakeRewrite(lake=lake, table=log.table).write()
         change_randomly(log, chance, 20)
         LakeRound.plan(lake, log).run()
-        landed = made.commit()
+        landed = rewrite.commit()
         assert lake_rows(lake, log.table) == log.expected(log.ends())
         reader = lake.open_reader(log.table)
-        for group in made.groups:
+        for group in rewrite.groups:
             for batch in reader.scan(landed.snapshot_id, columns=["__offset"], buckets=[group.bucket]):
                 offsets = batch.column(0).to_pylist()
                 assert offsets == sorted(offsets)
@@ -231,5 +231,5 @@ class RewriteContract(LakeSuite):
         log = self.make_log(lake)
         log.append(B0, row(1))
         LakeRound.plan(lake, log).run()
-        made = LakeRewrite(lake=lake, table=log.table).write(is_due=lambda: True)
-        assert made.results == []
+        rewrite = LakeRewrite(lake=lake, table=log.table).write(is_due=lambda: True)
+        assert rewrite.results == []

@@ -91,13 +91,13 @@ class UpkeepContract(LakeSuite):
         log.upsert(B0, row(1), row(2))
         LakeRound.plan(lake, log).run()
         log.delete(B0, row(1))
-        made = LakeRound.plan(lake, log)
-        snapshot = made.run()
+        lake_round = LakeRound.plan(lake, log)
+        snapshot = lake_round.run()
         upkeep = lake.open_maintenance(log.table)
-        deletes = {d.path for f in made.reader.files(snapshot.snapshot_id) for d in f.deletes}
+        deletes = {d.path for f in lake_round.reader.files(snapshot.snapshot_id) for d in f.deletes}
         assert deletes
         assert deletes <= upkeep.references()
-        assert deletes <= {f.path for f in upkeep.list_files(made.committer.prefix(made.round_id))}
+        assert deletes <= {f.path for f in upkeep.list_files(lake_round.committer.prefix(lake_round.round_id))}
 
     def test_deleting_frees_bytes_once(self, lake: LakeStorage) -> None:
         log = self.make_log(lake)
@@ -194,16 +194,16 @@ class UpkeepContract(LakeSuite):
         upkeep, reader = lake.open_maintenance(log.table), lake.open_reader(log.table)
         going = upkeep.expirable(LATER_MS)
         log.upsert(B0, row(2, "and out they go"))
-        made = LakeRound.plan(lake, log).write(B0)
-        request = replace(made.prepare(), expire=tuple(s.snapshot_id for s in going))
+        lake_round = LakeRound.plan(lake, log).write(B0)
+        request = replace(lake_round.prepare(), expire=tuple(s.snapshot_id for s in going))
         before = {f.path for f in upkeep.list_files()}
         needless = before - upkeep.references()
         assert upkeep.delete_expired(going) == Expired(), "they are all still there"
-        made.commit(request)
+        lake_round.commit(request)
         assert not {s.snapshot_id for s in going} & {s.snapshot_id for s in reader.snapshots()}
         assert {f.path for f in upkeep.list_files()} >= before, "a commit deletes nothing"
         with pytest.raises(CommitConflict):
-            made.commit(request)
+            lake_round.commit(request)
         done = upkeep.delete_expired(going)
         assert set(done.snapshots) == {s.snapshot_id for s in going}
         assert done.bytes > 0

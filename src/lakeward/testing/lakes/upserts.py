@@ -29,13 +29,13 @@ class UpsertContract(LakeSuite):
         log, chance = self.make_log(lake, **PK), random.Random(5)  # noqa: S311 - a test's script
         for _ in range(8):
             change_randomly(log, chance, 12)
-            made = LakeRound.plan(lake, log)
+            lake_round = LakeRound.plan(lake, log)
             for bucket in (B0, B1):
                 if lake.capabilities.one_writer_per_bucket:
-                    made.write(bucket)
+                    lake_round.write(bucket)
                 else:
-                    write_in_sub_splits(made, bucket, chance)
-            snapshot = made.commit()
+                    write_in_sub_splits(lake_round, bucket, chance)
+            snapshot = lake_round.commit()
             assert snapshot.offsets == log.ends()
             assert lake_rows(lake, log.table) == log.expected(log.ends())
         reader = lake.open_reader(log.table)
@@ -50,9 +50,9 @@ class UpsertContract(LakeSuite):
         middle = log.upsert(B0, row(1), row(2), row(3))
         log.upsert(B0, row(2, "new"))
         log.delete(B0, row(3))
-        made = LakeRound.plan(lake, log).write(B0, middle).write(B0)
-        assert len(made.replaced[B0]) == 2
-        made.commit()
+        lake_round = LakeRound.plan(lake, log).write(B0, middle).write(B0)
+        assert len(lake_round.replaced[B0]) == 2
+        lake_round.commit()
         assert lake_rows(lake, log.table) == log.expected(log.ends())
 
     @needs("upserts", "positions")
@@ -65,16 +65,16 @@ class UpsertContract(LakeSuite):
         at = log.end(B0)
         log.delete(B0, row(3))
         log.upsert(B0, row(1, "newest"))
-        made = LakeRound.plan(lake, log)
+        lake_round = LakeRound.plan(lake, log)
         split = SnapshotSplit(bucket=B0, snapshot_id="s1", log_offset=at)
-        writer = lake.open_writer(replace(made.task(B0, 0, at), split=split))
+        writer = lake.open_writer(replace(lake_round.task(B0, 0, at), split=split))
         live = {offset for _, offset, _ in log.expected({B0: at})}
         whole = log.batch(B0, 0, at).select(["id", "name", "amount", "__offset", "__timestamp"])
         writer.write(whole.filter(pa.array([o in live for o in whole.column("__offset").to_pylist()])))
-        made.take(B0, at, writer.complete())
-        made.write(B0)
-        assert len(made.replaced[B0]) == 2
-        assert made.commit().offsets == log.ends()
+        lake_round.take(B0, at, writer.complete())
+        lake_round.write(B0)
+        assert len(lake_round.replaced[B0]) == 2
+        assert lake_round.commit().offsets == log.ends()
         assert lake_rows(lake, log.table) == log.expected(log.ends())
 
     @needs("upserts", "positions")
@@ -83,9 +83,9 @@ class UpsertContract(LakeSuite):
         log.upsert(B0, row(1), row(2))
         LakeRound.plan(lake, log).run()
         log.delete(B0, row(1), row(2))
-        made = LakeRound.plan(lake, log)
-        made.run()
-        assert made.results == []
+        lake_round = LakeRound.plan(lake, log)
+        lake_round.run()
+        assert lake_round.results == []
         assert lake_rows(lake, log.table) == []
 
     @needs("upserts", "conditional_commit")
@@ -94,13 +94,13 @@ class UpsertContract(LakeSuite):
         change_randomly(log, chance, 30)
         LakeRound.plan(lake, log).run()
         change_randomly(log, chance, 30)
-        made = LakeRound.plan(lake, log).write(B0).write(B1)
-        early = made.prepare()
+        lake_round = LakeRound.plan(lake, log).write(B0).write(B1)
+        early = lake_round.prepare()
         self.foreign_rewrite(lake, log.table)
         with pytest.raises(CommitConflict) as refused:
-            made.commit(early)
+            lake_round.commit(early)
         assert not refused.value.lost
-        made.commit()
+        lake_round.commit()
         assert lake_rows(lake, log.table) == log.expected(log.ends())
         self.foreign_rewrite(lake, log.table)
         assert lake_rows(lake, log.table) == log.expected(log.ends())
@@ -113,10 +113,10 @@ class UpsertContract(LakeSuite):
         log = self.make_log(lake, **PK)
         log.upsert(B0, row(1))
         LakeRound.plan(lake, log).run()
-        made = LakeRound.plan(lake, log)
-        made.take(B0, 5, None, OffsetSet([3]))
+        lake_round = LakeRound.plan(lake, log)
+        lake_round.take(B0, 5, None, OffsetSet([3]))
         with pytest.raises(ReplacedRowMissing) as failed:
-            made.prepare()
+            lake_round.prepare()
         assert failed.value.offset == 3
         assert lake_rows(lake, log.table) == log.expected({B0: 1})
 
@@ -137,20 +137,20 @@ class UpsertContract(LakeSuite):
     def test_of_changes_of_one_key_the_last_counts(self, lake: LakeStorage) -> None:
         log = self.make_log(lake, **PK)
         log.upsert(B0, row(1), row(2), row(3))
-        made = LakeRound.plan(lake, log)
-        writer = lake.open_writer(made.task(B0, 0, 3))
+        lake_round = LakeRound.plan(lake, log)
+        writer = lake.open_writer(lake_round.task(B0, 0, 3))
         writer.write_changes(without_prev(log.batch(B0, 0, 3)))
-        made.take(B0, 3, writer.complete())
-        made.commit()
+        lake_round.take(B0, 3, writer.complete())
+        lake_round.commit()
         start = log.end(B0)
         log.upsert(B0, row(2, "new"), row(2, "newer"), row(4))
         log.delete(B0, row(3), row(4), row(9))
-        made = LakeRound.plan(lake, log)
-        writer = lake.open_writer(made.task(B0, start, log.end(B0)))
+        lake_round = LakeRound.plan(lake, log)
+        writer = lake.open_writer(lake_round.task(B0, start, log.end(B0)))
         for at in range(start, log.end(B0)):
             writer.write_changes(without_prev(log.batch(B0, at, at + 1)))
-        made.take(B0, log.end(B0), writer.complete())
-        made.commit()
+        lake_round.take(B0, log.end(B0), writer.complete())
+        lake_round.commit()
         assert lake_rows(lake, log.table) == log.expected(log.ends())
 
     @needs("upserts", "equality")
@@ -161,13 +161,13 @@ class UpsertContract(LakeSuite):
         start = log.end(B0)
         log.upsert(B0, row(2, "new"))
         log.delete(B0, row(3))
-        made = LakeRound.plan(lake, log)
-        writer = lake.open_writer(made.task(B0, start, log.end(B0)))
+        lake_round = LakeRound.plan(lake, log)
+        writer = lake.open_writer(lake_round.task(B0, start, log.end(B0)))
         writer.delete_keys(pa.record_batch({"id": pa.array([2, 3], pa.int64())}))
         new = log.batch(B0, start + 1, start + 2).select(["id", "name", "amount", "__offset", "__timestamp"])
         writer.write(new)
-        made.take(B0, log.end(B0), writer.complete())
-        made.commit()
+        lake_round.take(B0, log.end(B0), writer.complete())
+        lake_round.commit()
         assert lake_rows(lake, log.table) == log.expected(log.ends())
 
 
@@ -180,7 +180,7 @@ def change_randomly(log: ScriptedLog, chance: random.Random, count: int) -> None
             log.upsert(bucket, row(number, f"change {chance.randrange(1000)}"))
 
 
-def write_in_sub_splits(made: LakeRound, bucket: Bucket, chance: random.Random) -> None:
-    end = made.log.end(bucket)
-    while made.start(bucket) < end:
-        made.write(bucket, min(end, made.start(bucket) + chance.randint(2, 7)))
+def write_in_sub_splits(lake_round: LakeRound, bucket: Bucket, chance: random.Random) -> None:
+    end = lake_round.log.end(bucket)
+    while lake_round.start(bucket) < end:
+        lake_round.write(bucket, min(end, lake_round.start(bucket) + chance.randint(2, 7)))
