@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
 from lakeward.testing.iceberg.folder import folder_lake, folder_options
 from lakeward.testing.iceberg.foreign import IcebergForeignEngine
+from lakeward.testing.iceberg.merge_on_read import MergeOnReadEngine
 from lakeward.testing.iceberg.s3 import REGION, S3Store, s3_store
 from lakeward.testing.iceberg.server import serving
 from lakeward.testing.lakes import LakeContract
@@ -52,6 +54,25 @@ class TestSqlCatalog(IcebergContract):
     def lake(self, tmp_path: Path) -> Iterator[LakeStorage]:
         with folder_lake(tmp_path) as lake:
             yield lake
+
+
+class TestVersion3(TestSqlCatalog):
+    """Tables of format version 3: deletion vectors and row ids."""
+
+    def table_info(self, name: str = "t", **options: Any) -> TableInfo:
+        properties = {"iceberg.format-version": "3", **options.pop("properties", {})}
+        return super().table_info(name, properties=properties, **options)
+
+    def foreign_commit(self, lake: LakeStorage, table: TableInfo) -> None:
+        foreign_3(lake, table).touch()
+
+    def foreign_rewrite(self, lake: LakeStorage, table: TableInfo) -> None:
+        foreign_3(lake, table).rewrite()
+
+
+def foreign_3(lake: LakeStorage, table: TableInfo) -> MergeOnReadEngine:
+    assert isinstance(lake, IcebergLakeStorage)
+    return MergeOnReadEngine(lake.connection.catalog, table.path)
 
 
 def foreign(lake: LakeStorage, table: TableInfo) -> IcebergForeignEngine:

@@ -187,7 +187,7 @@ def test_system_names_are_refused() -> None:
         Schema(columns=(Column(name="__offset", type=parse_type("INT")),))
 
 
-@pytest.mark.parametrize("key", ["iceberg.write.delete.mode", "iceberg.format-version", "iceberg.write.format.default"])
+@pytest.mark.parametrize("key", ["iceberg.write.delete.mode", "iceberg.write.format.default"])
 def test_properties_that_rounds_rely_on_cannot_be_changed(lake: IcebergLakeStorage, key: str) -> None:
     log = one_round(lake, primary_key=("id",))
     with pytest.raises(InvalidAlter, match="rounds rely on it"):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.client import Client
-from lakeward.errors import LakeBehind, LedgerGap, ReadTooFarAhead, SnapshotGone, TableNotFound
+from lakeward.errors import InvalidAlter, LakeBehind, LedgerGap, ReadTooFarAhead, SnapshotGone, TableNotFound
 from lakeward.hot.embedded.plugin import load
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import InstanceId, JobName, RoundId, SnapshotId, new_round_id
@@ -114,3 +114,20 @@ def test_the_plugin_leads_to_the_lake(lake_server: ServerProcess, client: Client
     assert plugin.coordinator().committed(table.path).offsets == OffsetMap()
     plugin.store().close()
     plugin.server.close()
+
+
+def test_one_command_moves_a_table_to_format_version_3(client: Client) -> None:
+    """What `lakeward table alter d.moved --set iceberg.format-version=...` calls; a refusal changes nothing."""
+    made = client.create_table("d.moved", "id BIGINT").path
+
+    def version() -> int:
+        found: int = client.server.ask("GET", "/iceberg/v1/namespaces/d/tables/moved")["metadata"]["format-version"]
+        return found
+
+    with pytest.raises(InvalidAlter, match="versions 2 and 3 are written"):
+        client.alter_table(made, properties={"iceberg.format-version": "4"})
+    assert version() == 2
+    moved = client.alter_table(made, properties={"iceberg.format-version": "3"})
+    assert (version(), moved.info.descriptor.properties["iceberg.format-version"]) == (3, "3")
+    with pytest.raises(InvalidAlter, match="no table goes back"):
+        client.alter_table(made, properties={"iceberg.format-version": None})

@@ -63,6 +63,9 @@ class LakeFile:
     offsets: OffsetRange | None
     sequence: int = 0
     deletes: tuple[LakeDelete, ...] = ()
+    first_row_id: int | None = None
+    """Of its first row, in formats that number rows; None where they do not, or did not yet."""
+
     partition: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -13,12 +13,20 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, UNSORTED_SORT_ORDER_ID
-from pyiceberg.table.update import AddSortOrderUpdate, RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
+from pyiceberg.table.update import (
+    AddSortOrderUpdate,
+    RemovePropertiesUpdate,
+    SetPropertiesUpdate,
+    TableUpdate,
+    UpgradeFormatVersionUpdate,
+)
 from pyiceberg.table.update.schema import UpdateSchema
 
 from lakeward.errors import (
     InvalidAlter,
+    InvalidTable,
     LakeMismatch,
     LakeNotEmpty,
     LakeSchemaBroken,
@@ -31,7 +39,9 @@ from lakeward.lake.iceberg.meta.connection import IcebergConnection, identifier
 from lakeward.lake.iceberg.meta.diff import check_fits, diff_table
 from lakeward.lake.iceberg.meta.failures import describe, lake_errors
 from lakeward.lake.iceberg.meta.mapping import (
+    LAKE_PREFIX,
     MERGE_ON_READ,
+    VERSION_KEY,
     check_descriptor,
     lake_key,
     lake_order,
@@ -41,13 +51,14 @@ from lakeward.lake.iceberg.meta.mapping import (
 )
 from lakeward.lake.iceberg.meta.summary import summary_of
 from lakeward.lake.iceberg.meta.types import to_iceberg_type
+from lakeward.lake.iceberg.meta.version import VERSIONS
 from lakeward.lake.iceberg.meta.warehouse import check_scheme, check_warehouse
 from lakeward.model.ids import TableId
 from lakeward.model.schema import BUCKET, Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.spi.lake import TABLE_ID_KEY, LakeCatalog
 
-_RESERVED = frozenset({*MERGE_ON_READ, "format-version", "write.format.default"})
+_RESERVED = frozenset({*MERGE_ON_READ, "write.format.default"})
 """Lake properties that nobody may change: rounds rely on them."""
 
 
@@ -72,7 +83,8 @@ class IcebergLakeCatalog(LakeCatalog):
         schema = lake_schema(table.descriptor, str(table.path))
         self._ensure_namespace(table.path)
         try:
-            with lake_errors(str(table.path), "create table"):
+            version = lake_properties(table.descriptor)[VERSION_KEY]
+            with lake_errors(str(table.path), "create table"), _writing_version(table, version):
                 new_table = self._connection.catalog.create_table(
                     identifier(table.path),
                     schema,
@@ -154,12 +166,14 @@ class IcebergLakeCatalog(LakeCatalog):
                 raise InvalidAlter(table=str(table.path), change=f"property {key}", reason="rounds rely on it")
         lake_table = self._connection.load(table.path)
         have = lake_table.metadata.properties
-        put = {lake_key(k): v for k, v in changes.items() if v is not None and have.get(lake_key(k)) != v}
-        drop = [lake_key(k) for k, v in changes.items() if v is None and lake_key(k) in have]
-        updates: list[TableUpdate] = [SetPropertiesUpdate(updates=put)] if put else []
+        wanted = {lake_key(k): v for k, v in changes.items()}
+        updates = _plan_upgrade(table, lake_table.metadata, wanted)
+        put = {k: v for k, v in wanted.items() if v is not None and have.get(k) != v and k != VERSION_KEY}
+        drop = [k for k, v in wanted.items() if v is None and k in have]
+        updates += [SetPropertiesUpdate(updates=put)] if put else []
         updates += [RemovePropertiesUpdate(removals=drop)] if drop else []
         if updates:
-            with _altering(table):
+            with _altering(table), _writing_version(table, str(wanted.get(VERSION_KEY))):
                 self._connection.catalog.commit_table(lake_table, (), tuple(updates))
 
     def exists(self, path: TablePath) -> bool:
@@ -181,6 +195,35 @@ def _altering(table: TableInfo) -> Iterator[None]:
             yield
     except CommitFailedException as error:
         raise LakeUnavailable(lake="iceberg", what=f"alter {table.path}", reason=describe(error)) from error
+
+
+@contextmanager
+def _writing_version(table: TableInfo, version: str) -> Iterator[None]:
+    """PyIceberg's catalogs other than ours and REST do not write format version 3."""
+    try:
+        yield
+    except NotImplementedError as error:
+        raise InvalidTable(
+            table=str(table.path),
+            field=f"{LAKE_PREFIX}{VERSION_KEY}",
+            value=version,
+            reason="this kind of catalog cannot write it; catalogs of type sql and rest can",
+        ) from error
+
+
+def _plan_upgrade(table: TableInfo, metadata: TableMetadata, wanted: Mapping[str, str | None]) -> list[TableUpdate]:
+    """The move to another format version, if one is asked for. Raises `InvalidAlter`."""
+    version, found = wanted.get(VERSION_KEY, ""), int(metadata.format_version)
+    if version in ("", str(found)) or (version is None and found == min(VERSIONS)):
+        return []
+    if version == str(max(VERSIONS)):
+        return [UpgradeFormatVersionUpdate.model_validate({"format-version": max(VERSIONS)})]
+    back = version is None or version in map(str, VERSIONS)
+    raise InvalidAlter(
+        table=str(table.path),
+        change=f"{LAKE_PREFIX}{VERSION_KEY} {version}",
+        reason=f"it is at {found}, and no table goes back" if back else "versions 2 and 3 are written",
+    )
 
 
 def _with_added(descriptor: TableDescriptor, columns: Sequence[Column]) -> TableDescriptor:

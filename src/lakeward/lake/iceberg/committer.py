@@ -24,7 +24,6 @@ from lakeward.errors import (
     ReplacedRowMissing,
 )
 from lakeward.lake.iceberg.commit.change import FileChange, NewFile
-from lakeward.lake.iceberg.commit.deletes import write_deletes
 from lakeward.lake.iceberg.commit.equality import merge_hits
 from lakeward.lake.iceberg.commit.foreignrows import find_foreign_rows, may_insert
 from lakeward.lake.iceberg.commit.ground import CommitGround
@@ -34,6 +33,7 @@ from lakeward.lake.iceberg.commit.replaced import plan_replacement
 from lakeward.lake.iceberg.commit.request import CommitRequest
 from lakeward.lake.iceberg.commit.resolve import Candidate, Hit, OffsetLoader, Resolution, resolve
 from lakeward.lake.iceberg.commit.send import CONFLICTS, send
+from lakeward.lake.iceberg.commit.vectors import delete_rows
 from lakeward.lake.iceberg.datafile.handle import WriteHandle
 from lakeward.lake.iceberg.datafile.location import data_folder, round_prefix
 from lakeward.lake.iceberg.datafile.result import WriteResult
@@ -100,12 +100,11 @@ class IcebergLakeCommitter(LakeCommitter):
             resolution.hits = merge_hits([*resolution.hits, *same_round_hits(ground.table, parsed), *foreign])
             missing = self._explain_missing(ground, resolution)
             fault_point("lake.before-deletes", round_id=properties.round_id)
-            metadata, prefix = ground.table.metadata, round_prefix(properties.round_id)
-            folder = data_folder(metadata.location, metadata.properties)
-            deletes = write_deletes(ground.table.io, folder, prefix, resolution.hits)
+            deletes = delete_rows(ground, round_prefix(properties.round_id), resolution.hits)
             change = FileChange(
                 data=tuple(NewFile(c.spec_id, c.file) for c in files),
-                deletes=(*(NewFile(spec_id, file) for spec_id, file in deletes), *by_key),
+                deletes=(*deletes.files, *by_key),
+                drop=deletes.drop,
             )
             return self.build(
                 ground, properties, change, rows_gone=None if by_key else resolution.count, missing=missing
@@ -120,13 +119,11 @@ class IcebergLakeCommitter(LakeCommitter):
             if base.token is None or not plan.groups:
                 return PreparedRewrite(committable=None, left_out=left_out)
             fault_point("lake.before-deletes", round_id=round_id)
-            metadata = ground.table.metadata
-            folder = data_folder(metadata.location, metadata.properties)
-            deletes = write_deletes(ground.table.io, folder, round_prefix(round_id), plan.hits)
+            deletes = delete_rows(ground, round_prefix(round_id), plan.hits)
             change = FileChange(
                 data=tuple(plan.data),
-                deletes=tuple(NewFile(spec_id, file) for spec_id, file in deletes),
-                drop=frozenset(plan.drop),
+                deletes=deletes.files,
+                drop=deletes.drop | plan.drop,
                 operation=Operation.REPLACE,
             )
             properties = CommitProperties(

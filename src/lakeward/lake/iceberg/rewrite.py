@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
 from lakeward.lake.iceberg.datafile.handle import WriteHandle
+from lakeward.lake.iceberg.datafile.lineage import fill_lineage, with_lineage
 from lakeward.lake.iceberg.datafile.location import is_ours
 from lakeward.lake.iceberg.datafile.offsetcache import load_column
 from lakeward.lake.iceberg.datafile.result import WriteResult
@@ -71,7 +72,8 @@ class _GroupRewriter:
     def __init__(self, connection: IcebergConnection, task: RewriteTask, is_due: Callable[[], bool]) -> None:
         self._task, self._is_due = task, is_due
         handle = WriteHandle.from_bytes(task.handle)
-        self._schema = handle.schema
+        self._has_lineage = handle.version >= 3
+        self._schema = with_lineage(handle.schema) if self._has_lineage else handle.schema
         self._io: FileIO = connection.file_io(handle.storage, handle.folder)
         self._types = {f.name: to_arrow_type(f.field_type) for f in self._schema.fields}
         self._names = [n for n in self._types if n != BUCKET]
@@ -84,6 +86,7 @@ class _GroupRewriter:
         self._writer = IcebergLakeWriter(
             connection,
             WriteTask(round_id=task.round_id, table=task.table, split=split, attempt=task.attempt, handle=task.handle),
+            self._schema,
         )
 
     def run(self) -> RewriteResult | None:
@@ -162,6 +165,7 @@ class _GroupRewriter:
             columns = sorted({p for p in physical.values() if p is not None})
             for batch in parquet.iter_batches(_BATCH_ROWS, columns=columns, use_threads=False):
                 table = project(batch, names, physical, self._types)
+                table = fill_lineage(table, file, start) if self._has_lineage else table
                 keep = keeper.mask(table, start)
                 if keep is not None:
                     gone.append((np.flatnonzero(~keep) + start).astype(np.int64))

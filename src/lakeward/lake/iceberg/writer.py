@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema
 
 from lakeward.errors import LakeSchemaBroken
 from lakeward.lake.iceberg.commit.equality import conform_keys, key_schema
@@ -31,14 +32,16 @@ _KEY_FILE_ROWS = 5_000_000
 
 
 class IcebergLakeWriter(LakeWriter):
-    def __init__(self, connection: IcebergConnection, task: WriteTask) -> None:
+    def __init__(self, connection: IcebergConnection, task: WriteTask, schema: Schema | None = None) -> None:
+        """`schema`: that of the files, where they have columns which the table has not."""
         self._task = task
         self._handle = WriteHandle.from_bytes(task.handle)
+        schema = schema or self._handle.schema
         self._io: FileIO = connection.file_io(self._handle.storage, self._handle.folder)
-        self._schema = to_arrow_schema(self._handle.schema)
+        self._schema = to_arrow_schema(schema)
         self._options = ParquetOptions.parse(self._handle.properties)
         self._target = int(self._handle.properties.get("write.target-file-size-bytes", _TARGET_BYTES))
-        self._statistics = FileStatistics(self._handle.schema, self._handle.properties)
+        self._statistics = FileStatistics(schema, self._handle.properties)
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = self._pending_bytes = 0
         self._output: ParquetOutput | None = None

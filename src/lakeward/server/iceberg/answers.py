@@ -21,6 +21,7 @@ from pyiceberg.table.metadata import TableMetadata
 from sqlalchemy.exc import SQLAlchemyError
 
 from lakeward.errors import LakewardError, without_login
+from lakeward.lake.iceberg.meta.version import metadata_json
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ def answer_table(location: str | None, metadata: TableMetadata, config: dict[str
     """The metadata is put in as PyIceberg writes it, without a second parse."""
     head = "{" if location is None else f'{{"metadata-location":{json.dumps(location)},'
     tail = "" if config is None else f',"config":{json.dumps(config)}'
-    return Response(f'{head}"metadata":{metadata.model_dump_json()}{tail}}}', media_type="application/json")
+    return Response(f'{head}"metadata":{metadata_json(metadata)}{tail}}}', media_type="application/json")
 
 
 def answer_error(error: Exception) -> Response:

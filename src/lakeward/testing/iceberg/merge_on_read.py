@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Another engine that deletes without rewriting files: deletion vectors as version 3 lays them out, and keys of one
-partition.
+partition. It writes tables of version 3, which stock PyIceberg does not.
 """
 
 from __future__ import annotations
 
 import json
+import random
 import struct
 import uuid
 import zlib
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.catalog import Catalog
+from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
     MANIFEST_ENTRY_SCHEMAS,
@@ -40,13 +42,16 @@ from lakeward.lake.iceberg.meta.manifests import (
     added,
     load_entries,
     load_manifests,
+    unnumbered_rows,
     write_manifest_list,
 )
 from lakeward.lake.iceberg.meta.types import to_arrow_schema
+from lakeward.lake.iceberg.meta.version import find_next_row_id, table_version
 from lakeward.model.table import TablePath
 
 _MAGIC = b"PFA1"
 _LAYOUT: Literal[3] = 3
+_OPERATIONS = {ManifestContent.DELETES: Operation.DELETE, ManifestContent.DATA: Operation.REPLACE}
 
 
 class MergeOnReadEngine:
@@ -80,29 +85,56 @@ class MergeOnReadEngine:
         )
         self._land(table, [made])
 
+    def touch(self) -> None:
+        """A snapshot on main in which nothing changes."""
+        self._land(self._catalog.load_table(self._name), [])
+
+    def rewrite(self, seed: int = 1) -> None:
+        """All live rows into new files in one snapshot, in another order, under new row ids."""
+        table = self._catalog.load_table(self._name)
+        rows = table.scan().to_arrow()
+        order = list(range(rows.num_rows))
+        random.Random(seed).shuffle(order)  # noqa: S311 - an order, not a secret
+        new = _dataframe_to_data_files(table.metadata, rows.take(pa.array(order, pa.int64())), table.io)
+        self._land(table, [DataFile(*f._data, *[None] * 4) for f in new], content=ManifestContent.DATA, keep=False)
+
     def _partitions(self, table: Table) -> dict[str, Record]:
         manifests = load_manifests(table.io, table.metadata.current_snapshot())
         entries = [e for m in manifests if m.content == ManifestContent.DATA for e in load_entries(table.io, m)]
         return {e.data_file.file_path: e.data_file.partition for e in entries}
 
-    def _land(self, table: Table, deletes: Sequence[DataFile]) -> None:
+    def _land(
+        self,
+        table: Table,
+        files: Sequence[DataFile],
+        *,
+        content: ManifestContent = ManifestContent.DELETES,
+        keep: bool = True,
+    ) -> None:
+        """`keep`: what is live stays so."""
         metadata, head = table.metadata, table.metadata.current_snapshot()
         assert head is not None
         new_id, sequence = metadata.new_snapshot_id(), metadata.next_sequence_number()
         target = ManifestTarget(
-            io=table.io, folder=f"{table.location()}/metadata", prefix="mor-", schema=table.schema(), snapshot_id=new_id
+            io=table.io,
+            folder=f"{table.location()}/metadata",
+            prefix="mor-",
+            schema=table.schema(),
+            snapshot_id=new_id,
+            version=table_version(metadata),
         )
-        manifests = [
-            *load_manifests(table.io, head),
-            _write_manifest(target, table, added([(f, None) for f in deletes], new_id)),
-        ]
+        manifests = load_manifests(table.io, head) if keep else []
+        if files:
+            manifests.append(_write_manifest(target, table, added([(f, None) for f in files], new_id), content))
+        row_id = find_next_row_id(metadata)
         body = {
             "snapshot-id": new_id,
             "parent-snapshot-id": head.snapshot_id,
             "sequence-number": sequence,
-            "manifest-list": write_manifest_list(target, head.snapshot_id, sequence, manifests),
-            "summary": Summary(Operation.DELETE),
+            "manifest-list": write_manifest_list(target, head.snapshot_id, sequence, manifests, row_id),
+            "summary": Summary(_OPERATIONS[content] if files else Operation.APPEND),
             "schema-id": metadata.current_schema_id,
+            **({} if row_id is None else {"first-row-id": row_id, "added-rows": unnumbered_rows(manifests)}),
         }
         main = {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": new_id}
         updates = (AddSnapshotUpdate(snapshot=Snapshot.model_validate(body)), SetSnapshotRefUpdate.model_validate(main))
@@ -149,7 +181,9 @@ def _vector(rows: Sequence[int]) -> bytes:
     return struct.pack(">i", len(payload)) + payload + struct.pack(">I", zlib.crc32(payload))
 
 
-def _write_manifest(target: ManifestTarget, table: Table, entries: Sequence[ManifestEntry]) -> ManifestFile:
+def _write_manifest(
+    target: ManifestTarget, table: Table, entries: Sequence[ManifestEntry], content: ManifestContent
+) -> ManifestFile:
     spec, path = table.spec(), target.new_path("m")
     partition = NestedField(102, "partition", spec.partition_type(target.schema), required=True)
     data_file = type(DATA_FILE_TYPE[_LAYOUT])(
@@ -162,16 +196,17 @@ def _write_manifest(target: ManifestTarget, table: Table, entries: Sequence[Mani
         "partition-spec": json.dumps([f.model_dump(mode="json", by_alias=True) for f in spec.fields]),
         "partition-spec-id": str(spec.spec_id),
         "format-version": str(_LAYOUT),
-        "content": "deletes",
+        "content": content.name.lower(),
     }
     output = target.io.new_output(path)
     with AvroOutputFile[ManifestEntry](output, layout, "manifest_entry", metadata=metadata) as writer:
         writer.write_block(list(entries))
     return ManifestFile.from_args(
+        _table_format_version=_LAYOUT,
         manifest_path=path,
         manifest_length=len(output),
         partition_spec_id=spec.spec_id,
-        content=ManifestContent.DELETES,
+        content=content,
         sequence_number=-1,
         min_sequence_number=-1,
         added_snapshot_id=target.snapshot_id,

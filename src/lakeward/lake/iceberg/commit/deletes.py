@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Positional delete files (format version 2). Deletion vectors of version 3 would be written here, from the
-same hits.
-"""
+"""Positional delete files, for tables of format version 2."""
 
 from __future__ import annotations
 

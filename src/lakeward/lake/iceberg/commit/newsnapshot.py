@@ -18,8 +18,9 @@ from lakeward.lake.iceberg.datafile.durable import sync_files
 from lakeward.lake.iceberg.datafile.location import metadata_folder, round_prefix
 from lakeward.lake.iceberg.meta.ancestry import Reconciled
 from lakeward.lake.iceberg.meta.expiry import expiring, plan_expiry
-from lakeward.lake.iceberg.meta.manifests import ManifestTarget, write_manifest_list
+from lakeward.lake.iceberg.meta.manifests import ManifestTarget, unnumbered_rows, write_manifest_list
 from lakeward.lake.iceberg.meta.summary import FOREIGN_REMOVED_KEY, MISSING_KEY, UNCOUNTED
+from lakeward.lake.iceberg.meta.version import find_next_row_id, table_version
 from lakeward.model.clock import Clock
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import RoundId
@@ -60,6 +61,7 @@ class SnapshotBuilder:
             prefix=round_prefix(rewrite_id or properties.round_id),
             schema=metadata.schema(),
             snapshot_id=_new_snapshot_id(metadata.snapshots),
+            version=table_version(metadata),
         )
         known = self._rows_before(ground)
         rows = None if known is None or rows_gone is None else max(0, known + change.rows - rows_gone)
@@ -77,15 +79,20 @@ class SnapshotBuilder:
         new = write_manifests(target, ground, change)
         sequence = metadata.next_sequence_number()
         parent = None if head is None else head.snapshot_id
+        next_row_id = find_next_row_id(metadata)
+        lineage = (
+            {} if next_row_id is None else {"first-row-id": next_row_id, "added-rows": unnumbered_rows(new.manifests)}
+        )
         snapshot = Snapshot.model_validate(
             {
                 "snapshot-id": target.snapshot_id,
                 "parent-snapshot-id": parent,
                 "sequence-number": sequence,
                 "timestamp-ms": max(self._clock.now_ms(), metadata.last_updated_ms),
-                "manifest-list": write_manifest_list(target, parent, sequence, new.manifests),
+                "manifest-list": write_manifest_list(target, parent, sequence, new.manifests, next_row_id),
                 "summary": change.summarize(new.dropped, head, ours),
                 "schema-id": metadata.current_schema_id,
+                **lineage,
             }
         )
         sync_files([*(n.file.file_path for n in change.deletes), *target.made])  # writers did it for data files
@@ -115,7 +122,7 @@ class SnapshotBuilder:
             rows=change.rows,
             deletes=sum(n.file.record_count for n in change.deletes) if rows_gone is None else rows_gone,
             files=len(change.files),
-            bytes_written=sum(f.file_size_in_bytes for f in change.files),
+            bytes_written=sum({f.file_path: f.file_size_in_bytes for f in change.files}.values()),
             expirable=tuple(expiring(metadata, expirable)),
             retries=_number(metadata.properties, "commit.retry.num-retries"),
             retry_s=None if limit_ms is None else limit_ms / 1_000,

@@ -16,7 +16,7 @@ from lakeward.lake.iceberg.commit.ground import CommitGround
 from lakeward.lake.iceberg.commit.newfiles import data_candidates
 from lakeward.lake.iceberg.commit.resolve import Hit
 from lakeward.lake.iceberg.datafile.location import canonical
-from lakeward.lake.iceberg.meta.manifests import FileKey, file_key
+from lakeward.lake.iceberg.meta.manifests import FileKey, file_key, first_row_id
 from lakeward.lake.iceberg.rewrite import RewrittenGroup
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.snapshotfiles import DeleteEntry, PlannedFile, plan_files
@@ -60,13 +60,15 @@ def _by_path(files: Iterable[PlannedFile]) -> dict[str, PlannedFile]:
 
 
 def _find_inputs(group: RewriteGroup, live: dict[str, PlannedFile], spec_id: int) -> list[PlannedFile] | None:
-    """None: one is no longer live under its path and sequence number, or lies under another spec, whose deletes by key
-    would not reach the new file."""
+    """None: one is no longer live under its path and sequence number, lies under another spec, whose deletes by key
+    would not reach the new file, or got row ids since the plan, which the new file does not have."""
     inputs = [live.get(f.path) for f in group.files]
     for file, planned in zip(group.files, inputs, strict=True):
         if planned is None or planned.indexed.spec_id != spec_id:
             return None
         if (planned.indexed.entry.sequence_number or 0) != file.sequence:
+            return None
+        if first_row_id(planned.file) != file.first_row_id:
             return None
     return [p for p in inputs if p is not None]
 
@@ -114,7 +116,7 @@ def _dangling(
         for d in touched.values()
         if d.content == "equality" and any(g.sequence < d.sequence for g in groups)
     }
-    paths = {canonical(p.file.file_path) for p in remaining}
+    paths = {canonical(p.file.file_path) for p in remaining if all(d.content != "vector" for d in p.deletes)}
     return {key for key, d in touched.items() if key not in used and not _names_any(d, paths, deletes)}
 
 

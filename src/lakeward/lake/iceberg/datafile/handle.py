@@ -24,6 +24,8 @@ class WriteHandle:
     folder: str
     properties: dict[str, str]
     storage: dict[str, str]
+    version: int = 2
+    """The table's format version."""
 
     @classmethod
     def of(cls, table: Table) -> WriteHandle:
@@ -35,6 +37,7 @@ class WriteHandle:
             folder=data_folder(metadata.location, metadata.properties),
             properties={k: v for k, v in metadata.properties.items() if k.startswith("write.")},
             storage=storage_properties(table.io.properties),
+            version=metadata.format_version,
         )
 
     def to_bytes(self) -> bytes:
@@ -45,6 +48,7 @@ class WriteHandle:
             "folder": self.folder,
             "properties": self.properties,
             "storage": self.storage,
+            "version": self.version,
         }
         return pack(_KIND, _VERSION, body)
 
@@ -58,4 +62,5 @@ class WriteHandle:
             folder=body["folder"],
             properties=body["properties"],
             storage=body["storage"],
+            version=body.get("version", 2),
         )

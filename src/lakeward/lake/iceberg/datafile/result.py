@@ -11,6 +11,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.typedef import Record
 
 from lakeward.lake.iceberg.datafile.offsetcache import decode_offsets
+from lakeward.lake.iceberg.meta.manifests import LAYOUT
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.versioned import pack, unpack
@@ -43,6 +44,7 @@ class WrittenFile:
         self, partition: Record, content: DataFileContent = DataFileContent.DATA, equality_ids: list[int] | None = None
     ) -> DataFile:
         return DataFile.from_args(
+            _table_format_version=LAYOUT,
             content=content,
             file_path=self.path,
             file_format=FileFormat.PARQUET,

@@ -11,8 +11,9 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import SortOrder
 
 from lakeward.errors import LakeSchemaBroken
-from lakeward.lake.iceberg.meta.mapping import lake_order, lake_schema, lake_spec
+from lakeward.lake.iceberg.meta.mapping import VERSION_KEY, lake_order, lake_properties, lake_schema, lake_spec
 from lakeward.lake.iceberg.meta.types import spell_field
+from lakeward.lake.iceberg.meta.version import VERSIONS
 from lakeward.model.table import TableDescriptor, TableInfo
 
 
@@ -28,7 +29,7 @@ def diff_table(descriptor: TableDescriptor, metadata: TableMetadata) -> list[str
     lines += _diff(
         "sort order", spell_order(lake_order(schema), schema), spell_order(metadata.sort_order(), lake_schema_now)
     )
-    return lines + _diff_version(metadata)
+    return lines + _diff_version(metadata, int(lake_properties(descriptor)[VERSION_KEY]))
 
 
 def _diff_columns(expected: list[str], actual: list[str]) -> list[str]:
@@ -46,9 +47,11 @@ def _diff_keys(expected: Schema, actual: Schema) -> list[str]:
     )
 
 
-def _diff_version(metadata: TableMetadata) -> list[str]:
+def _diff_version(metadata: TableMetadata, at_least: int = min(VERSIONS)) -> list[str]:
+    """Another engine may move a table to a newer version that we write as well."""
     version = int(metadata.format_version)
-    return [] if version == 2 else [f"format version: expected 2, found {version}"]
+    fits = version in VERSIONS and version >= at_least
+    return [] if fits else [f"format version: expected {at_least}, found {version}"]
 
 
 def _diff(what: str, expected: str, actual: str) -> list[str]:

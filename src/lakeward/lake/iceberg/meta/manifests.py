@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from typing import Literal
 
 from pydantic_core import to_json
 from pyiceberg.avro.file import AvroFile, AvroOutputFile
@@ -34,10 +35,9 @@ from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 
 from lakeward.lake.iceberg.scan.kept import Kept
 
-_READ_VERSION = 3
-"""The newest layout knows every older field: deletion vectors need referenced file, offset and size."""
+LAYOUT: Literal[3] = 3
+"""Records in memory have the newest layout, which knows every older field; what is written has the table's version."""
 
-_WRITE_VERSION = 2
 _UNASSIGNED = -1
 _FANOUT = 8
 """So many manifests of one tier become one of the next: a commit rewrites each entry log8(n) times in its life, and the
@@ -50,12 +50,21 @@ _CACHED_ENTRIES = 200_000
 FileKey = tuple[str, int | None]
 """What names a file of a snapshot: its path, and where in it a deletion vector begins."""
 
-_CONTENT_OFFSET = 18
-"""Position of version 3's field in PyIceberg's DataFile record."""
+_FIRST_ROW_ID, _CONTENT_OFFSET = 16, 18
+"""Positions of version 3's fields in PyIceberg's DataFile record."""
+
+_MANIFEST_FIRST_ROW_ID = 15
+"""The same in its ManifestFile record."""
 
 
 def file_key(file: DataFile) -> FileKey:
     return file.file_path, file._data[_CONTENT_OFFSET] if len(file._data) > _CONTENT_OFFSET else None
+
+
+def first_row_id(file: DataFile) -> int | None:
+    """The row id of a data file's first row; None: nobody gave it one yet."""
+    found: int | None = file._data[_FIRST_ROW_ID] if len(file._data) > _FIRST_ROW_ID else None
+    return found
 
 
 CACHE: Kept[tuple[ManifestEntry, ...]] = Kept(_CACHED_ENTRIES, len)
@@ -78,7 +87,7 @@ def load_list(io: FileIO, path: str) -> tuple[ManifestFile, ...]:
 def _read_list(io: FileIO, path: str) -> tuple[ManifestFile, ...]:
     with AvroFile[ManifestFile](
         io.new_input(path),
-        MANIFEST_LIST_FILE_SCHEMAS[_READ_VERSION],
+        MANIFEST_LIST_FILE_SCHEMAS[LAYOUT],
         read_types={-1: ManifestFile, 508: PartitionFieldSummary},
         read_enums={517: ManifestContent},
     ) as reader:
@@ -88,14 +97,40 @@ def _read_list(io: FileIO, path: str) -> tuple[ManifestFile, ...]:
 def load_entries(io: FileIO, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
     """Live entries, with what they inherit. Not to be changed: they are shared."""
     live = lambda: tuple(e for e in read_entries(io, manifest) if e.status != ManifestEntryStatus.DELETED)  # noqa: E731
-    return CACHE.load(manifest.manifest_path, live)
+    path, first = manifest.manifest_path, manifest._data[_MANIFEST_FIRST_ROW_ID]
+    if first is None:
+        return CACHE.load(path, live)
+    return CACHE.load(manifest_key(manifest), lambda: _with_row_ids(CACHE.load(path, live), first))
+
+
+def manifest_key(manifest: ManifestFile) -> str:
+    """What its entries say depends on the list that names it: a table that moved to version 3 gives row ids to files
+    that had none."""
+    first = manifest._data[_MANIFEST_FIRST_ROW_ID]
+    return manifest.manifest_path if first is None else f"{manifest.manifest_path}#{first}"
+
+
+def _with_row_ids(entries: Sequence[ManifestEntry], first: int) -> tuple[ManifestEntry, ...]:
+    """Files without a row id of their own are counted on from the manifest's, in their order."""
+    numbered = []
+    for entry in entries:
+        if first_row_id(entry.data_file) is None:
+            file = copy(entry.data_file)
+            file._data = [*file._data]
+            file[_FIRST_ROW_ID] = first
+            first += file.record_count
+            entry = copy(entry)
+            entry._data = [*entry._data]
+            entry.data_file = file
+        numbered.append(entry)
+    return tuple(numbered)
 
 
 def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     """All entries, removed ones included."""
     with AvroFile[ManifestEntry](
         io.new_input(manifest.manifest_path),
-        MANIFEST_ENTRY_SCHEMAS[_READ_VERSION],
+        MANIFEST_ENTRY_SCHEMAS[LAYOUT],
         read_types={-1: ManifestEntry, 2: DataFile},
         read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
     ) as reader:
@@ -111,6 +146,9 @@ class ManifestTarget:
     prefix: str
     schema: Schema
     snapshot_id: int
+    version: Literal[2, 3] = 2
+    """The table's format version."""
+
     made: list[str] = field(default_factory=list)
     """Every file written for it so far."""
 
@@ -127,32 +165,32 @@ def write_manifest(
         "schema": target.schema.model_dump_json(),
         "partition-spec": to_json(spec.fields).decode(),
         "partition-spec-id": str(spec.spec_id),
-        "format-version": str(_WRITE_VERSION),
+        "format-version": str(target.version),
         "content": "deletes" if content == ManifestContent.DELETES else "data",
         "avro.codec": _CODEC,
     }
     output = target.io.new_output(path)
     with AvroOutputFile[ManifestEntry](
-        output, _entry_schema(spec, target.schema), "manifest_entry", metadata=metadata
+        output, _entry_schema(spec, target), "manifest_entry", metadata=metadata
     ) as writer:
         writer.write_block(list(entries))
     return _describe(target, spec, content, entries, path, len(output))
 
 
-def _entry_schema(spec: PartitionSpec, schema: Schema) -> Schema:
-    """Version 2's layout with the partition's type, and `equality_ids` as list<int>: PyIceberg says long, and Java
+def _entry_schema(spec: PartitionSpec, target: ManifestTarget) -> Schema:
+    """The version's layout with the partition's type, and `equality_ids` as list<int>: PyIceberg says long, and Java
     fails on it.
     """
     partition = StructType(
         *[
             NestedField(f.field_id, f.name, f.field_type, required=f.required)
-            for f in spec.partition_type(schema).fields
+            for f in spec.partition_type(target.schema).fields
         ]
     )
     ids = NestedField(135, "equality_ids", ListType(136, IntegerType(), element_required=True), required=False)
     swapped = {102: NestedField(102, "partition", partition, required=True), 135: ids}
-    data_file = StructType(*[swapped.get(f.field_id, f) for f in DATA_FILE_TYPE[_WRITE_VERSION].fields])
-    fields = MANIFEST_ENTRY_SCHEMAS[_WRITE_VERSION].fields
+    data_file = StructType(*[swapped.get(f.field_id, f) for f in DATA_FILE_TYPE[target.version].fields])
+    fields = MANIFEST_ENTRY_SCHEMAS[target.version].fields
     return Schema(*[NestedField(2, "data_file", data_file, required=True) if f.field_id == 2 else f for f in fields])
 
 
@@ -172,6 +210,7 @@ def _describe(
     live = [e for e in entries if e.status != ManifestEntryStatus.DELETED]
     known = [e.sequence_number for e in live if e.sequence_number is not None]
     return ManifestFile.from_args(
+        _table_format_version=LAYOUT,
         manifest_path=path,
         manifest_length=length,
         partition_spec_id=spec.spec_id,
@@ -190,34 +229,56 @@ def _describe(
     )
 
 
+def unnumbered_rows(manifests: Iterable[ManifestFile]) -> int:
+    """How many row ids the next list gives out: each data manifest without one gets as many as it has rows."""
+    return sum(_row_count(m) for m in manifests if _lacks_row_id(m))
+
+
+def _lacks_row_id(manifest: ManifestFile) -> bool:
+    return manifest.content == ManifestContent.DATA and manifest._data[_MANIFEST_FIRST_ROW_ID] is None
+
+
+def _row_count(manifest: ManifestFile) -> int:
+    return (manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0)
+
+
 def write_manifest_list(
-    target: ManifestTarget, parent_id: int | None, sequence: int, manifests: Iterable[ManifestFile]
+    target: ManifestTarget,
+    parent_id: int | None,
+    sequence: int,
+    manifests: Iterable[ManifestFile],
+    next_row_id: int | None = None,
 ) -> str:
+    """`next_row_id`: the table's, from version 3 on; data manifests that have no row id are counted on from it."""
     path = target.new_path(f"snap-{target.snapshot_id}")
     metadata = {
         "snapshot-id": str(target.snapshot_id),
         "parent-snapshot-id": "null" if parent_id is None else str(parent_id),
         "sequence-number": str(sequence),
-        "format-version": str(_WRITE_VERSION),
+        "format-version": str(target.version),
         "avro.codec": _CODEC,
+        **({} if next_row_id is None else {"first-row-id": str(next_row_id)}),
     }
-    schema = MANIFEST_LIST_FILE_SCHEMAS[_WRITE_VERSION]
+    schema = MANIFEST_LIST_FILE_SCHEMAS[target.version]
     with AvroOutputFile[ManifestFile](target.io.new_output(path), schema, "manifest_file", metadata=metadata) as writer:
-        numbered = [_numbered(m, sequence) for m in manifests]
+        numbered = list(_numbered(manifests, sequence, next_row_id))
         writer.write_block(numbered)
     _LISTS.put(path, tuple(numbered))
     return path
 
 
-def _numbered(manifest: ManifestFile, sequence: int) -> ManifestFile:
-    if manifest.sequence_number != _UNASSIGNED:
-        return manifest
-    numbered = copy(manifest)
-    numbered._data = list(manifest._data)
-    numbered.sequence_number = sequence
-    if numbered.min_sequence_number == _UNASSIGNED:
-        numbered.min_sequence_number = sequence
-    return numbered
+def _numbered(manifests: Iterable[ManifestFile], sequence: int, next_row_id: int | None) -> Iterator[ManifestFile]:
+    for manifest in manifests:
+        numbered = copy(manifest)
+        numbered._data = list(manifest._data)
+        if numbered.sequence_number == _UNASSIGNED:
+            numbered.sequence_number = sequence
+        if numbered.min_sequence_number == _UNASSIGNED:
+            numbered.min_sequence_number = sequence
+        if next_row_id is not None and _lacks_row_id(numbered):
+            numbered[_MANIFEST_FIRST_ROW_ID] = next_row_id
+            next_row_id += _row_count(numbered)
+        yield numbered
 
 
 def added(files: Iterable[tuple[DataFile, int | None]], snapshot_id: int) -> list[ManifestEntry]:

@@ -14,6 +14,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 
 from lakeward.errors import InvalidTable, UnsupportedBucketKey, UnsupportedType
 from lakeward.lake.iceberg.meta.types import to_iceberg_type
+from lakeward.lake.iceberg.meta.version import VERSIONS
 from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
 from lakeward.model.table import BucketFunction, TableDescriptor, TablePath
 from lakeward.model.typetable import TYPES, row_of
@@ -21,8 +22,9 @@ from lakeward.spi.flussoffsets import is_of_fluss
 
 LAKE_PREFIX = "iceberg."
 OTHER_PREFIX = "fluss."
+VERSION_KEY = "format-version"
 DEFAULTS: Mapping[str, str] = {
-    "format-version": "2",
+    VERSION_KEY: "2",
     "write.format.default": "parquet",
     "write.parquet.compression-codec": "zstd",
     # A round every 10 s: half an hour of snapshots for readers that hold no lease, about 180 of them.
@@ -103,10 +105,10 @@ def check_descriptor(path: TablePath, descriptor: TableDescriptor) -> None:
         _check_partition_key(path, descriptor, name)
     if has_bucket_transform(descriptor):
         _check_bucket_key(descriptor, schema)
-    version = lake_properties(descriptor)["format-version"]
-    if version != "2":
+    version = lake_properties(descriptor)[VERSION_KEY]
+    if version not in map(str, VERSIONS):
         raise InvalidTable(
-            table=str(path), field="iceberg.format-version", value=version, reason="tables are written in version 2"
+            table=str(path), field=f"{LAKE_PREFIX}{VERSION_KEY}", value=version, reason="versions 2 and 3 are written"
         )
     form = lake_properties(descriptor)["write.format.default"]
     if form != "parquet":

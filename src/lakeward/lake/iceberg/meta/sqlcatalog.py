@@ -24,6 +24,7 @@ from pyiceberg.table.update import (
     RemoveSnapshotsUpdate,
     TableRequirement,
     TableUpdate,
+    UpgradeFormatVersionUpdate,
     _apply_table_update,
     _TableMetadataUpdateContext,
     _update_table_metadata_log,
@@ -36,6 +37,7 @@ from lakeward.errors import LakeMetadataGone
 from lakeward.lake.iceberg.datafile.durable import sync_files
 from lakeward.lake.iceberg.datafile.location import metadata_name
 from lakeward.lake.iceberg.meta.catalogmark import load_mark
+from lakeward.lake.iceberg.meta.version import metadata_json, to_version_3
 from lakeward.model.clock import SystemClock
 from lakeward.model.faults import fault_point
 
@@ -136,6 +138,11 @@ class IcebergSqlCatalog(SqlCatalog):
         self._delete_old_metadata(io, current.metadata, metadata)
         return _response(metadata, location)
 
+    @staticmethod
+    def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
+        with io.new_output(metadata_path).create() as out:
+            out.write(metadata_json(metadata).encode())
+
     def pointers(self) -> dict[tuple[str, ...], str]:
         """Table -> the metadata file that this catalog names for it."""
         columns = (IcebergTables.table_namespace, IcebergTables.table_name, IcebergTables.metadata_location)
@@ -173,6 +180,11 @@ def _updated(base: TableMetadata, updates: tuple[TableUpdate, ...], location: st
     for change in updates:
         _check_sequence(change, metadata)
         _check_unnamed(change, metadata)
+        if isinstance(change, UpgradeFormatVersionUpdate) and change.format_version == 3:
+            if metadata.format_version == 2:
+                context.add_update(change)
+                metadata = to_version_3(metadata)
+            continue
         metadata = _apply_table_update(change, metadata, context)
     if not context.has_changes():
         return base

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,11 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
-from pyroaring import BitMap64
 
-from lakeward.errors import LakeTampered
 from lakeward.lake.iceberg.commit.resolve import OffsetLoader, positions_of
 from lakeward.lake.iceberg.datafile.location import canonical
+from lakeward.lake.iceberg.datafile.puffin import decode_vector
 from lakeward.lake.iceberg.meta.types import FIELD_ID
 from lakeward.lake.iceberg.scan.kept import Kept
 from lakeward.lake.iceberg.scan.snapshotfiles import DeleteEntry, PlannedFile
@@ -30,8 +28,6 @@ _POSITIONS: Kept[dict[str, Offsets]] = Kept(4_000_000, lambda found: sum(map(len
 
 _LOADED_ROWS = 8_000_000
 """Of a bigger file the offsets (64 MB) are not loaded as a whole: its rows are looked up batch by batch."""
-
-_VECTOR_MAGIC = b"\xd1\xd3\x39\x64"
 
 
 class Keeper:
@@ -67,17 +63,14 @@ class DeleteFilter:
     def of(self, planned: PlannedFile, gone: OffsetSet | None = None) -> Keeper:
         """`gone`: offsets whose rows are left out as well. They become positions where the file's offsets are at hand:
         decoding its `__offset` column for every row takes a seventh of a read."""
-        path = canonical(planned.file.file_path)
         parts: list[Offsets] = []
         keys: dict[tuple[str, ...], list[pa.Table]] = {}
         for delete in planned.deletes:
             if delete.content == "equality":
                 names = tuple(self._schema.find_column_name(i) or "" for i in delete.file.equality_ids or ())
                 keys.setdefault(names, []).append(self._load_keys(delete.file.file_path, names))
-            elif delete.content == "vector":
-                parts.append(self._load_vector(delete))
             else:
-                parts.append(self._load_positions(delete.file.file_path).get(path, np.empty(0, np.int64)))
+                parts.append(self.positions_in(delete, planned.file.file_path))
         if gone and (dead_rows := self._find_rows(planned, gone)) is not None:
             parts, gone = [*parts, dead_rows], None
         positions = np.sort(np.concatenate(parts)) if parts else np.empty(0, np.int64)
@@ -111,6 +104,12 @@ class DeleteFilter:
             return np.empty(0, np.int64)
         offsets = OffsetLoader(self._io, self._schema.find_field(OFFSET).field_id).load(planned.file)
         return positions_of(offsets, gone.values[low:high])[1]
+
+    def positions_in(self, delete: DeleteEntry, path: str) -> Offsets:
+        """Rows of a data file that a vector on it, or a positional delete file, takes out."""
+        if delete.content == "vector":
+            return self._load_vector(delete)
+        return self._load_positions(delete.file.file_path).get(canonical(path), np.empty(0, np.int64))
 
     def positions(self, file: LakeFile) -> Offsets:
         """Rows that positional deletes and vectors take out of a described file; keys are left aside."""
@@ -151,10 +150,7 @@ class DeleteFilter:
         with self._io.new_input(path).open() as source:
             source.seek(offset)
             blob: bytes = source.read(size)
-        (length,) = struct.unpack_from(">i", blob)
-        if blob[4:8] != _VECTOR_MAGIC or length + 8 != len(blob):
-            raise LakeTampered(table="?", snapshot="?", what=f"deletion vector in {path}", reason="it is not whole")
-        return np.fromiter(BitMap64.deserialize(blob[8:-4]), np.int64)
+        return decode_vector(blob, path)
 
 
 def matching_rows(rows: pa.Table, deleted: pa.Table) -> Mask:

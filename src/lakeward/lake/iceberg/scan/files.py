@@ -13,7 +13,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 
-from lakeward.lake.iceberg.meta.manifests import load_entries
+from lakeward.lake.iceberg.meta.manifests import load_entries, manifest_key
 from lakeward.lake.iceberg.meta.partition import bucket_of
 from lakeward.lake.iceberg.scan.kept import Kept
 from lakeward.model.bucket import Bucket
@@ -58,7 +58,7 @@ class FileIndex:
         def index() -> tuple[IndexedFile, ...]:
             return tuple(self._indexed(e, manifest.partition_spec_id) for e in load_entries(io, manifest))
 
-        return _INDEX.load(manifest.manifest_path, index)
+        return _INDEX.load(manifest_key(manifest), index)
 
     def _indexed(self, entry: ManifestEntry, spec_id: int) -> IndexedFile:
         file = entry.data_file

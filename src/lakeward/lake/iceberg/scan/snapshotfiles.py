@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestEntry
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
@@ -18,7 +18,7 @@ from pyiceberg.typedef import Record
 
 from lakeward.lake.iceberg.commit.deletes import PATH_ID
 from lakeward.lake.iceberg.datafile.location import canonical
-from lakeward.lake.iceberg.meta.manifests import load_entries, load_manifests
+from lakeward.lake.iceberg.meta.manifests import first_row_id, load_entries, load_manifests
 from lakeward.lake.iceberg.meta.partition import partition_texts
 from lakeward.lake.iceberg.scan.files import FileIndex, IndexedFile
 from lakeward.model.bucket import Bucket
@@ -90,6 +90,7 @@ class PlannedFile:
             offsets=None if first is None or last is None or first < 0 else OffsetRange(first, last + 1),
             sequence=self.indexed.entry.sequence_number or 0,
             deletes=tuple(self._describe_delete(d) for d in self.deletes),
+            first_row_id=first_row_id(self.file),
             partition=self.partition,
         )
 
@@ -110,15 +111,7 @@ def plan_files(
 ) -> list[PlannedFile]:
     manifests = load_manifests(io, snapshot)
     index, schema, specs = FileIndex(metadata, partition_keys), metadata.schema(), metadata.specs()
-    deletes = _Deletes(
-        [
-            DeleteEntry(e.data_file, m.partition_spec_id, e.sequence_number or 0)
-            for m in manifests
-            if m.content == ManifestContent.DELETES
-            for e in load_entries(io, m)
-        ],
-        unpartitioned={i for i, s in specs.items() if s.is_unpartitioned()},
-    )
+    deletes = LiveDeletes.load(metadata, io, manifests)
     return [
         PlannedFile(
             f, deletes.of(f.entry, f.spec_id), partition_texts(specs[f.spec_id], schema, f.file.partition), schema
@@ -127,26 +120,51 @@ def plan_files(
     ]
 
 
-class _Deletes:
+class LiveDeletes:
     """Iceberg's rules: positions apply from their own sequence number on, keys to strictly older files of the partition
     (of every partition, when written without one), a vector to the one file it names and instead of its positions."""
 
     def __init__(self, entries: Sequence[DeleteEntry], unpartitioned: set[int]) -> None:
         self._by_partition: dict[tuple[int, Record], list[DeleteEntry]] = defaultdict(list)
         self._everywhere: list[DeleteEntry] = []
+        self._by_file: dict[str, list[DeleteEntry]] = defaultdict(list)
         for entry in entries:
-            if entry.content == "equality" and entry.spec_id in unpartitioned:
+            if entry.referenced is not None:
+                self._by_file[canonical(entry.referenced)].append(entry)
+            elif entry.content == "equality" and entry.spec_id in unpartitioned:
                 self._everywhere.append(entry)
             else:
                 self._by_partition[(entry.spec_id, entry.file.partition)].append(entry)
 
+    @classmethod
+    def load(cls, metadata: TableMetadata, io: FileIO, manifests: Sequence[ManifestFile]) -> LiveDeletes:
+        """Delete files that these manifests hold."""
+        entries = [
+            DeleteEntry(e.data_file, m.partition_spec_id, e.sequence_number or 0)
+            for m in manifests
+            if m.content == ManifestContent.DELETES
+            for e in load_entries(io, m)
+        ]
+        return cls(entries, unpartitioned={i for i, s in metadata.specs().items() if s.is_unpartitioned()})
+
     def of(self, data: ManifestEntry, spec_id: int) -> tuple[DeleteEntry, ...]:
         sequence, path = data.sequence_number or 0, data.data_file.file_path
-        near = self._by_partition.get((spec_id, data.data_file.partition), [])
-        applying = [d for d in (*near, *self._everywhere) if _applies(d, sequence, path)]
-        if any(d.content == "vector" for d in applying):
-            applying = [d for d in applying if d.content != "positions"]
-        return tuple(applying)
+        near = (*self._near(data.data_file, spec_id), *self._everywhere)
+        return _without_replaced([d for d in near if _applies(d, sequence, path)])
+
+    def by_position(self, file: DataFile, spec_id: int) -> tuple[DeleteEntry, ...]:
+        """The vector on a data file, or else the positional delete files that may name it."""
+        near = self._near(file, spec_id)
+        return _without_replaced([d for d in near if d.content != "equality" and d.may_name(file.file_path)])
+
+    def _near(self, file: DataFile, spec_id: int) -> list[DeleteEntry]:
+        named = self._by_file.get(canonical(file.file_path), [])
+        return [*named, *self._by_partition.get((spec_id, file.partition), [])]
+
+
+def _without_replaced(deletes: list[DeleteEntry]) -> tuple[DeleteEntry, ...]:
+    has_vector = any(d.content == "vector" for d in deletes)
+    return tuple(d for d in deletes if not has_vector or d.content != "positions")
 
 
 def _applies(delete: DeleteEntry, sequence: int, path: str) -> bool:

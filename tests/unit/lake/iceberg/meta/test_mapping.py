@@ -126,7 +126,10 @@ def test_a_bucket_key_without_a_transform_is_refused() -> None:
         )
 
 
-@pytest.mark.parametrize(("key", "value"), [("iceberg.format-version", "3"), ("iceberg.write.format.default", "orc")])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("iceberg.format-version", "4"), ("iceberg.format-version", "x"), ("iceberg.write.format.default", "orc")],
+)
 def test_properties_that_we_cannot_keep_are_refused(key: str, value: str) -> None:
     with pytest.raises(InvalidTable, match=key.replace(".", r"\.")):
         check_descriptor(PATH, descriptor(properties={key: value}))

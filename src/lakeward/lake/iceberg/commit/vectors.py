@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How rows are deleted by position: the table's format version chooses between delete files and deletion vectors.
+
+A data file has one vector. A new one holds what the live one held, or what positional delete files from before the
+move to version 3 say, and the old entry leaves in the same commit.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent
+
+from lakeward.lake.iceberg.commit.change import NewFile
+from lakeward.lake.iceberg.commit.deletes import write_deletes
+from lakeward.lake.iceberg.commit.ground import CommitGround
+from lakeward.lake.iceberg.commit.resolve import Hit
+from lakeward.lake.iceberg.datafile.location import canonical, data_folder
+from lakeward.lake.iceberg.datafile.puffin import Blob, encode_puffin
+from lakeward.lake.iceberg.meta.manifests import LAYOUT, FileKey, file_key, load_entries, load_manifests
+from lakeward.lake.iceberg.meta.version import table_version
+from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
+from lakeward.lake.iceberg.scan.snapshotfiles import DeleteEntry, LiveDeletes
+from lakeward.model.offsetset import Offsets
+
+
+@dataclass(frozen=True)
+class NewDeletes:
+    """`drop`: live delete files that the new ones take the place of."""
+
+    files: tuple[NewFile, ...] = ()
+    drop: frozenset[FileKey] = frozenset()
+
+
+def delete_rows(ground: CommitGround, prefix: str, hits: Sequence[Hit]) -> NewDeletes:
+    """Writes the deletes of a commit, in the encoding of the table's version."""
+    if not hits:
+        return NewDeletes()
+    metadata = ground.table.metadata
+    folder = data_folder(metadata.location, metadata.properties)
+    if table_version(metadata) == 2:
+        written = write_deletes(ground.table.io, folder, prefix, hits)
+        return NewDeletes(tuple(NewFile(spec_id, file) for spec_id, file in written))
+    return _VectorWriter(ground).write(f"{folder}/{prefix}v-{uuid.uuid4().hex[:12]}.puffin", hits)
+
+
+class _VectorWriter:
+    def __init__(self, ground: CommitGround) -> None:
+        self._io = ground.table.io
+        self._manifests = load_manifests(self._io, ground.head)
+        self._live = LiveDeletes.load(ground.table.metadata, self._io, self._manifests)
+        self._filter = DeleteFilter(self._io, ground.table.metadata.schema())
+
+    def write(self, path: str, hits: Sequence[Hit]) -> NewDeletes:
+        replaced = [self._live.by_position(h.file, h.spec_id) for h in hits]
+        merged = [self._merge(h, deletes) for h, deletes in zip(hits, replaced, strict=True)]
+        body, blobs = encode_puffin((h.file.file_path, p) for h, p in zip(hits, merged, strict=True))
+        with self._io.new_output(path).create(overwrite=True) as out:
+            out.write(body)
+        files = [NewFile(h.spec_id, _entry(path, len(body), h, b)) for h, b in zip(hits, blobs, strict=True)]
+        return NewDeletes(tuple(files), self._superseded(hits, [d for deletes in replaced for d in deletes]))
+
+    def _merge(self, hit: Hit, deletes: Sequence[DeleteEntry]) -> Offsets:
+        parts = [self._filter.positions_in(d, hit.file.file_path) for d in deletes]
+        return np.unique(np.concatenate([hit.positions, *parts]))
+
+    def _superseded(self, hits: Sequence[Hit], replaced: Sequence[DeleteEntry]) -> frozenset[FileKey]:
+        """Vectors, and delete files all of whose live data files have a vector by now."""
+        gone = {file_key(d.file) for d in replaced if d.content == "vector"}
+        legacy = {d.file.file_path: file_key(d.file) for d in replaced if d.content == "positions"}
+        if legacy:
+            without = self._files_without_vector() - {canonical(h.file.file_path) for h in hits}
+            gone |= {key for path, key in legacy.items() if without.isdisjoint(self._filter.named_files(path))}
+        return frozenset(gone)
+
+    def _files_without_vector(self) -> set[str]:
+        data = [m for m in self._manifests if m.content == ManifestContent.DATA]
+        files = [(e.data_file, m.partition_spec_id) for m in data for e in load_entries(self._io, m)]
+        return {
+            canonical(file.file_path)
+            for file, spec_id in files
+            if all(d.content != "vector" for d in self._live.by_position(file, spec_id))
+        }
+
+
+def _entry(path: str, size: int, hit: Hit, blob: Blob) -> DataFile:
+    return DataFile.from_args(
+        _table_format_version=LAYOUT,
+        content=DataFileContent.POSITION_DELETES,
+        file_path=path,
+        file_format=FileFormat.PUFFIN,
+        partition=hit.file.partition,
+        record_count=blob.count,
+        file_size_in_bytes=size,
+        referenced_data_file=blob.data_file,
+        content_offset=blob.offset,
+        content_size_in_bytes=blob.length,
+    )
