@@ -18,12 +18,18 @@ LINT = Path(sys.executable).with_name("lint-imports")
 CONTRACT = (ROOT / "pyproject.toml").read_text().partition("[tool.importlinter]")
 LAYERS = re.findall(r"[a-z]+", re.search(r"layers = \[(.*?)\]", CONTRACT[2], re.DOTALL)[1])  # type: ignore[index]
 
+NAMED = {n for n in re.findall(r'"lakeward\.([a-z.]+)"', CONTRACT[2]) if "." in n}
+"""Modules below the layers that a contract names: they must be there."""
+
 
 def make_tree(folder: Path, added: dict[str, str]) -> Path:
     """A package with our layers, empty, under our contract, with some code in it."""
-    for layer in LAYERS:
-        (folder / "lakeward" / layer).mkdir(parents=True)
-        (folder / "lakeward" / layer / "__init__.py").write_text("")
+    for layer in (*LAYERS, *sorted(NAMED)):
+        at = folder / "lakeward"
+        for part in layer.split("."):
+            at /= part
+            at.mkdir(parents=True, exist_ok=True)
+            (at / "__init__.py").write_text("")
     shutil.copy(ROOT / "src" / "lakeward" / "__init__.py", folder / "lakeward")
     for module, code in added.items():
         (folder / "lakeward" / module).write_text(code)
