@@ -13,14 +13,11 @@ import os
 from collections.abc import Sequence
 
 from lakeward.errors import PluginNotFound
-from lakeward.spi.registry import HOT_GROUP, LAKE_GROUP, import_plugin
+from lakeward.spi.registry import HOT_GROUP, LAKE_GROUP, import_plugin, installed
 from lakeward.tiering.kinds import KINDS, load_runner
 
 PRELOAD_ENV = "LAKEWARD_PRELOAD"
 """Names of hot store plugins, by blanks: what the daemon of the Python workers imports."""
-
-LAKES = ("iceberg",)
-"""Other formats are imported by their first round."""
 
 
 def import_for_rounds(hot: Sequence[str]) -> None:
@@ -31,7 +28,7 @@ def import_for_rounds(hot: Sequence[str]) -> None:
         load_runner(kind)
     with contextlib.suppress(ImportError):
         importlib.import_module("httpcore")  # httpx loads it with its first request
-    for group, names in ((HOT_GROUP, hot), (LAKE_GROUP, LAKES)):
+    for group, names in ((HOT_GROUP, hot), (LAKE_GROUP, installed(LAKE_GROUP))):
         for name in names:
             with contextlib.suppress(PluginNotFound, ImportError):
                 import_plugin(group, name)
