@@ -16,9 +16,9 @@ from lakeward.model.systemcolumns import LAKE_NAMES
 from lakeward.model.table import TableInfo
 from lakeward.model.versioned import pack, unpack
 from lakeward.protocol.codec import decode, encode
-from lakeward.read.arrow import OpenRead, append_bucket
-from lakeward.read.tail import TailFold, fold_tail, read_live, replacing, without_replaced, without_replaced_mixed
-from lakeward.spi.hot import HotPlugin, HotStore, KvSnapshot
+from lakeward.read.opened import OpenRead
+from lakeward.read.unionrows import fold_tails, hot_rows, lake_rows
+from lakeward.spi.hot import HotPlugin, KvSnapshot
 from lakeward.spi.plugins import PROCESS_PLUGINS, Plugin
 
 _KIND, _VERSION = "read-piece", 2
@@ -102,51 +102,14 @@ def read_piece(
     here.
 
     Connections are kept per process; a crash leaves nothing behind. Raises what the lake and the hot store raise."""
+    table, bucket = piece.table, piece.bucket
     hot = PROCESS_PLUGINS.hot(Plugin(name=piece.hot_name, options=piece.hot_options)).store()
-    wanted = [n for n in piece.table.schema.names if n in {*columns, *filter_columns}]
-    tails = piece.mixed if piece.bucket is None else {} if piece.tail is None else {piece.bucket: piece.tail}
-    folds = {b: fold_tail(hot, piece.table, b, r) for b, r in tails.items()} if piece.table.is_pk else {}
+    wanted = [n for n in table.schema.names if n in {*columns, *filter_columns}]
+    tails = {} if bucket is None or piece.tail is None else {bucket: piece.tail}
+    folds = fold_tails(hot, table, piece.mixed if bucket is None else tails)
     if piece.snapshot_id is not None and piece.lake_name is not None:
-        yield from _lake_rows(piece, wanted, filter, replacing(folds))
-    if piece.bucket is not None:
-        yield from _hot_rows(hot, piece, piece.bucket, wanted, folds.get(piece.bucket))
-
-
-def _lake_rows(
-    piece: ReadPiece, wanted: Sequence[str], filter: pc.Expression | None, folds: Mapping[Bucket, TailFold]
-) -> Iterator[pa.RecordBatch]:
-    assert piece.snapshot_id is not None
-    assert piece.lake_name is not None
-    descriptor = piece.table.descriptor
-    keys = descriptor.primary_key if any(f.keys is not None for f in folds.values()) else ()
-    partition = descriptor.partition_keys if piece.bucket is None and folds else ()
-    reader = (
-        PROCESS_PLUGINS.lake(Plugin(name=piece.lake_name, options=piece.lake_options)).open_reader(piece.table).pinned()
-    )
-    scanned = list(dict.fromkeys((*wanted, *keys, *partition, *LAKE_NAMES)))
-    for _, batch in reader.scan_buckets(piece.snapshot_id, columns=scanned, filter=filter, buckets=[piece.bucket]):
-        if piece.bucket is None:
-            yield without_replaced_mixed(batch, folds.values(), piece.table)
-        else:
-            yield (
-                without_replaced(batch, folds[piece.bucket], descriptor.primary_key) if piece.bucket in folds else batch
-            )
-
-
-def _hot_rows(
-    hot: HotStore, piece: ReadPiece, bucket: Bucket, wanted: Sequence[str], folded: TailFold | None
-) -> Iterator[pa.RecordBatch]:
-    table, key = piece.table, piece.table.descriptor.primary_key
-    if piece.kv is not None:
-        extra = [k for k in key if folded is not None and k not in wanted]
-        for batch in hot.read_snapshot(table, piece.kv, [*wanted, *extra]):
-            rows = append_bucket(batch, bucket)
-            yield rows if folded is None else without_replaced(rows, folded, key)
-    if piece.tail is not None:
-        start, stop = piece.tail.start, piece.tail.stop
-        log = (
-            hot.read_log(table, bucket, start, stop, wanted)
-            if folded is None
-            else read_live(hot, table, folded, wanted)
-        )
-        yield from (append_bucket(batch, bucket) for batch in log)
+        lake = PROCESS_PLUGINS.lake(Plugin(name=piece.lake_name, options=piece.lake_options))
+        reader = lake.open_reader(table).pinned()
+        yield from lake_rows(reader, table, piece.snapshot_id, [bucket], folds, [*wanted, *LAKE_NAMES], filter)
+    kv = {} if bucket is None or piece.kv is None else {bucket: piece.kv}
+    yield from hot_rows(hot, table, kv, tails, folds, wanted)

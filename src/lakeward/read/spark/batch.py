@@ -10,7 +10,7 @@ from typing import Any
 from lakeward.errors import SparkUnsupported
 from lakeward.model.bucket import Bucket
 from lakeward.model.systemcolumns import LAKE_NAMES
-from lakeward.read.arrow import OpenRead, ReadRequest, fold_tails, open_read
+from lakeward.read.arrow import OpenRead, ReadRequest, open_read
 from lakeward.read.opened import LakeOpener
 from lakeward.read.piece import plan_pieces
 from lakeward.read.spark.condition import spark_condition
@@ -19,6 +19,7 @@ from lakeward.read.spark.lakefiles import DeletedOffsets, FileGroups, group_file
 from lakeward.read.spark.lakescan import LakeScan, spark_path
 from lakeward.read.spark.tailframe import DRIVER_ROWS, driver_tail, empty_frame, keys_frame, pieces_frame
 from lakeward.read.tail import TailFold
+from lakeward.read.unionrows import fold_tails
 from lakeward.spi.hot import HotPlugin
 from lakeward.spi.lake import LakeFile
 
@@ -52,7 +53,7 @@ def read_frame(
 def _compose(spark: Any, plugin: HotPlugin, opened: OpenRead) -> Any:
     columns = tuple(opened.wanted)
     files = opened.lake_files()
-    folds = fold_tails(opened)
+    folds = fold_tails(opened.hot, opened.table, opened.union.tails)
     groups = group_files(files, {b: f.replaced for b, f in folds.items() if f.replaced}, _deleted_offsets(opened))
     reason = _no_native_scan(spark, files)
     if reason is not None:

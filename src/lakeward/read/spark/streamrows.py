@@ -22,8 +22,8 @@ from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.schema import BUCKET, CHANGE_TYPE, OFFSET, TIMESTAMP
 from lakeward.model.systemcolumns import LAKE_NAMES
 from lakeward.model.table import TableInfo, TablePath
-from lakeward.read.arrow import append_bucket
 from lakeward.read.prune import partition_facts
+from lakeward.read.unionrows import append_bucket
 from lakeward.spi.hot import HotPlugin, HotStore, LogBounds
 from lakeward.spi.lake import LakeFile, LakeReader
 from lakeward.spi.plugins import PROCESS_PLUGINS, Plugin

@@ -12,13 +12,14 @@ from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.systemcolumns import LAKE_FIELDS, LAKE_NAMES
 from lakeward.model.table import TableInfo
-from lakeward.read.arrow import OpenRead, append_bucket, conform
+from lakeward.read.arrow import OpenRead, conform
 from lakeward.read.piece import ReadPiece, read_piece
 from lakeward.read.predicate import Predicate, parse_filter
 from lakeward.read.request import filter_schema
 from lakeward.read.spark.arrowframe import arrow_frame
 from lakeward.read.spark.schema import table_schema
 from lakeward.read.tail import TailFold, read_live
+from lakeward.read.unionrows import append_bucket
 
 DRIVER_ROWS = 200_000
 """Tails up to this many offsets go through the driver: one Arrow table costs less there than a stage of Python workers.
