@@ -21,7 +21,7 @@ from lakeward.read.unionrows import fold_tails, hot_rows, lake_rows
 from lakeward.spi.hot import HotPlugin, KvSnapshot
 from lakeward.spi.plugins import PROCESS_PLUGINS, Plugin
 
-_KIND, _VERSION = "read-piece", 2
+_KIND, _VERSION = "read-piece", 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,34 +42,12 @@ class ReadPiece:
     mixed: Mapping[Bucket, OffsetRange] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
-        body = {
-            "table": self.table.to_json(),
-            "bucket": None if self.bucket is None else str(self.bucket),
-            "snapshot_id": self.snapshot_id,
-            "tail": None if self.tail is None else [self.tail.start, self.tail.stop],
-            "hot": [self.hot_name, dict(self.hot_options)],
-            "lake": [self.lake_name, dict(self.lake_options)],
-            "kv": None if self.kv is None else encode(self.kv),
-            "mixed": {str(b): [r.start, r.stop] for b, r in self.mixed.items()},
-        }
-        return pack(_KIND, _VERSION, body)
+        return pack(_KIND, _VERSION, encode(self))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ReadPiece:
         _, body, _ = unpack(_KIND, _VERSION, data)
-        tail, kv, bucket = body["tail"], body["kv"], body["bucket"]
-        return cls(
-            table=TableInfo.from_json(body["table"]),
-            bucket=None if bucket is None else Bucket.parse(bucket),
-            snapshot_id=body["snapshot_id"],
-            tail=None if tail is None else OffsetRange(*tail),
-            hot_name=body["hot"][0],
-            hot_options=body["hot"][1],
-            lake_name=body["lake"][0],
-            lake_options=body["lake"][1],
-            kv=None if kv is None else decode(KvSnapshot, kv),
-            mixed={Bucket.parse(b): OffsetRange(*r) for b, r in body["mixed"].items()},
-        )
+        return decode(cls, body)
 
 
 def plan_pieces(plugin: HotPlugin, opened: OpenRead, *, lake: bool = True) -> list[ReadPiece]:
