@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import HealthCheck, Phase, assume, given, seed, settings
 from hypothesis import strategies as st
 from schemathesis.specs.openapi.schemas import OpenApiSchema
 
@@ -206,6 +206,7 @@ def test_every_door_with_the_token_of_every_role(guarded: ServerProcess) -> None
         def send(place: tuple[str, str], role: str, name: str, body: bytes) -> None:
             nonlocal before
             method, path = place[0], re.sub(r"\{[^}]*\}", quote(name), place[1])
+            assume("/.." not in path and "/./" not in path)  # the client would ask for another path
             headers = {"authorization": f"Bearer {ROLES[role]}"}
             answer = client.request(method, path, content=None if method == "GET" else body, headers=headers)
             is_guarded = path.startswith(("/api/", "/iceberg/", "/metrics"))

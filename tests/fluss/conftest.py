@@ -25,7 +25,7 @@ JARS_LIMIT_S = 180.0
 """
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlussCluster]:
     """Where Java or the jars cannot be had there is nothing to test with; a cluster that does
     not start is a failure.
@@ -42,14 +42,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlussCluster]:
         made.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def world(cluster: FlussCluster) -> Iterator[FlussWorld]:
     made = FlussWorld(cluster)
     yield made
     made.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def job(cluster: FlussCluster) -> Iterator[ThreadJob]:
     """One job that tiers whatever tables the tests make."""
     made = ThreadJob(cluster.bootstrap, "tests")

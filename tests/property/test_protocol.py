@@ -31,7 +31,7 @@ from lakeward.model.round import RoundPhases, RoundResult
 from lakeward.model.side import Content, SideName
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.protocol.codec import decode, encode
-from lakeward.protocol.heartbeat import HeartbeatRequest, TableInWork
+from lakeward.protocol.heartbeat import MOST_SLOTS, HeartbeatRequest, TableInWork
 from lakeward.protocol.version import PROTOCOL_MAJOR, check_peer
 from tests.property.strategies import BUCKETS, OFFSET_MAPS, PATHS, RANGES, TABLES, TEXT, descriptors
 
@@ -72,6 +72,12 @@ PLAIN: dict[Any, st.SearchStrategy[Any]] = {
 }
 
 
+BOUNDED: dict[tuple[type, str], st.SearchStrategy[int]] = {
+    (HeartbeatRequest, name): st.integers(0, MOST_SLOTS) for name in ("slots", "room")
+}
+"""Fields whose message takes less than their type does."""
+
+
 def values_of(kind: Any) -> st.SearchStrategy[Any]:
     """Random values of a field's type."""
     kind = getattr(kind, "__supertype__", kind)
@@ -94,7 +100,8 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
 
 def message(kind: type) -> st.SearchStrategy[Any]:
     hints = typing.get_type_hints(kind)
-    return st.builds(kind, **{f.name: values_of(hints[f.name]) for f in dataclasses.fields(kind)})
+    fields = [f.name for f in dataclasses.fields(kind)]
+    return st.builds(kind, **{n: BOUNDED[kind, n] if (kind, n) in BOUNDED else values_of(hints[n]) for n in fields})
 
 
 def through_json(value: Any) -> Any:

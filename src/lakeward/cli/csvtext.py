@@ -30,7 +30,7 @@ def convert_cells(text: pa.Array, kind: pa.DataType, date_format: str | None = N
     if pa.types.is_string(kind):
         return text, []
     convert = _plan(kind, date_format)
-    cells = _trimmed(text)
+    cells = text if pa.types.is_binary(kind) else _trimmed(text)  # a quoted empty cell is no bytes, not no value
     try:
         return convert(cells), []
     except _ERRORS:

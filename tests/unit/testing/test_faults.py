@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from lakeward.errors import FaultInjected, InvalidRequest, LakeUnavailable, TimedOut
+from lakeward.errors import FaultInjected, InvalidRequest, LakeUnavailable
 from lakeward.model.faults import FAULTS_ENV, fault_point
 from lakeward.testing import Fault, Faults, wait_until
 
@@ -106,13 +106,6 @@ def test_the_text_form_reads_back() -> None:
 def test_a_wrong_text_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest, match=FAULTS_ENV):
         Faults.from_text(text)
-
-
-def test_waiting_returns_the_first_true_answer_and_names_what_did_not_come() -> None:
-    answers = iter([0, None, "here"])
-    assert wait_until(lambda: next(answers), what="an answer") == "here"
-    with pytest.raises(TimedOut, match=r"a miracle did not end within .* still nothing"):
-        wait_until(lambda: False, limit_s=0.05, what="a miracle", state=lambda: "still nothing")
 
 
 def test_waiting_tolerates_what_it_is_told_to() -> None:

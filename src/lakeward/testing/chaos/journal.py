@@ -14,8 +14,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lakeward.model.side import TIER
 from lakeward.protocol import routes
 from lakeward.spi.lake import EPOCH_KEY, JOB_KEY, OFFSETS_KEY, ROUND_KEY, TABLE_ID_KEY
+from lakeward.spi.snapshotkeys import REWRITE_KEY
 from lakeward.testing.httpproxy import ProxyAnswer, ProxyRequest
 
 
@@ -26,12 +28,14 @@ class HandOut:
     epoch: int
     instance: str
     coordinator_epoch: int
+    kind: str = TIER
+    """Epochs are counted for each kind of work."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LakeCommit:
     """`accepted` None: nobody saw the catalog's answer. `newest`: the newest epoch that the table had been handed out
-    with by then.
+    with by then. A compaction has an id of its own and says the round's epoch: what refuses a late one is the fence.
     """
 
     at: float
@@ -88,6 +92,7 @@ class RunJournal:
                     epoch=int(table["epoch"]),
                     instance=asked["instance"],
                     coordinator_epoch=int(told["coordinator_epoch"]),
+                    kind=table.get("kind", TIER),
                 )
             )
 
@@ -95,19 +100,21 @@ class RunJournal:
         added = [u["snapshot"] for u in body.get("updates", ()) if u.get("action") == "add-snapshot"]
         for snapshot in added:
             summary = snapshot["summary"]
-            table_id = summary[TABLE_ID_KEY]
+            table_id, rewrite = summary[TABLE_ID_KEY], summary.get(REWRITE_KEY)
+            rounds = (h.epoch for h in self.hand_outs if h.table_id == table_id and h.kind == TIER)
+            newest = max(rounds, default=0)
             self.commits.append(
                 LakeCommit(
                     at=time.time(),
                     table_id=table_id,
-                    round_id=summary[ROUND_KEY],
-                    epoch=int(summary[EPOCH_KEY]),
+                    round_id=rewrite or summary[ROUND_KEY],
+                    epoch=newest if rewrite else int(summary[EPOCH_KEY]),
                     job=summary[JOB_KEY],
                     snapshot_id=int(snapshot["snapshot-id"]),
                     sequence=int(snapshot["sequence-number"]),
                     offsets=_offsets(summary[OFFSETS_KEY]),
                     accepted=None if answer is None or answer.status >= 500 else answer.status < 300,
-                    newest=max((h.epoch for h in self.hand_outs if h.table_id == table_id), default=0),
+                    newest=newest,
                 )
             )
 
@@ -131,17 +138,17 @@ class RunJournal:
     def wrong_epochs(self) -> list[str]:
         """Epochs that were handed out again, or went back, restarts included."""
         wrong: list[str] = []
-        seen: dict[str, HandOut] = {}
+        seen: dict[tuple[str, str], HandOut] = {}
         coordinator = 0
         for now in self.hand_outs:
-            before = seen.get(now.table_id)
+            before = seen.get((now.table_id, now.kind))
             if before is not None and (
                 now.epoch < before.epoch or (now.epoch == before.epoch and now.instance != before.instance)
             ):
                 wrong.append(f"table {now.table_id}: epoch {now.epoch} was handed out after {before.epoch}")
             if now.coordinator_epoch < coordinator:
                 wrong.append(f"the coordinator's epoch went back from {coordinator} to {now.coordinator_epoch}")
-            seen[now.table_id], coordinator = now, now.coordinator_epoch
+            seen[now.table_id, now.kind], coordinator = now, now.coordinator_epoch
         return wrong
 
 
