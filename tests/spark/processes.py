@@ -81,6 +81,8 @@ class Server:
             "datalake.format": "iceberg",
             "coordinator.tick": "50 ms",
             "coordinator.heartbeat.interval": "500 ms",
+            # These tests count files and snapshots of rounds; compactions have tests of their own.
+            "table.datalake.auto-compaction": "false",
             **(settings or {}),
         }
         self.process: Process | None = None
