@@ -91,7 +91,7 @@ class Compaction:
 
     def __init__(self, stage: Stage) -> None:
         self.stage, self.round_id = stage, new_round_id()
-        self.info = stage.world.store.list_tables()[0]
+        self.info = stage.world.store.load_tables()[0]
         self.committer = CompactionCommitter(stage.lake.connection, self.info)
         self.reader = stage.lake.open_reader(self.info)
         self.base = LakeBase()

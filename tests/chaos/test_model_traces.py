@@ -211,9 +211,9 @@ def a_writer_behind_the_removal(stage: Stage) -> None:
     gc.finish()
     r1.finish()
     stage.orphans().finish()
-    upkeep = stage.lake.open_maintenance(stage.world.store.list_tables()[0])
+    upkeep = stage.lake.open_maintenance(stage.world.store.load_tables()[0])
     left = {f.path for f in upkeep.list_files()} - upkeep.references()
-    if left and not stage.world.coordinator.intents.open_intents(stage.world.store.list_tables()[0].table_id):
+    if left and not stage.world.coordinator.intents.open_intents(stage.world.store.load_tables()[0].table_id):
         stage.told.append(f"{sorted(left)[0]} can never be removed: no snapshot and no intent names it")
 
 
@@ -332,7 +332,7 @@ def test_a_lost_database_leaves_orphans_to_a_sweep(tmp_path: Path, faults: Fault
         stage.lose_database()
 
         def left() -> set[str]:
-            upkeep = stage.lake.open_maintenance(stage.world.store.list_tables()[0])
+            upkeep = stage.lake.open_maintenance(stage.world.store.load_tables()[0])
             return {f.path for f in upkeep.list_files()} - upkeep.references()
 
         stage.orphans().finish()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
@@ -34,14 +34,16 @@ from lakeward.model.offsets import OffsetMap
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.outcome import WriteOutcome
 from lakeward.model.round import LakeBase
+from lakeward.model.side import SideName
 from lakeward.model.split import LogSplit, Split
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 from lakeward.protocol.heartbeat import LeaseCheck, LeaseVerdict
+from lakeward.spi.coordinator import CoordinatorClient
 from lakeward.spi.intents import IntentStore
 from lakeward.spi.lake import ROUND_KEY, TABLE_ID_KEY, TAG, CommitProperties, Committable, LakeSnapshot, Precondition
 from lakeward.spi.resume import next_offset
-from lakeward.testing.inprocess import InProcessLakeward, LocalCoordinator, LocalPlugin
+from lakeward.testing.inprocess import InProcessLakeward, LocalPlugin
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.round.prefix import KeptPrefix
 from lakeward.tiering.round.round import Round
@@ -277,26 +279,33 @@ class WeakOrphanRemoval(OrphanRemoval):
         return super()._fence_unless(is_enough)
 
 
-class WeakCoordinator(LocalCoordinator):
-    weak: Weak = Weak()
-    world: InProcessLakeward
+class WeakCoordinator:
+    """What is not weakened is the real one's."""
 
-    def knows_round(self, table_id: TableId, round_id: RoundId) -> bool:
-        return False if self.weak.flags & {"find_first", "find_ledger"} else super().knows_round(table_id, round_id)
+    def __init__(self, world: InProcessLakeward, weak: Weak) -> None:
+        self.real, self.weak = world.coordinator, weak
 
-    def committed(self, path: TablePath) -> Committed:
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+    def knows_round(self, table_id: TableId, round_id: RoundId, side: SideName) -> bool:
+        if self.weak.flags & {"find_first", "find_ledger"}:
+            return False
+        return self.real.knows_round(table_id, round_id, side)
+
+    def committed(self, path: TablePath, side: SideName) -> Committed:
         """Without `never_behind` it does not say what it knows."""
-        found = super().committed(path)
-        return replace(found, offsets=OffsetMap(), token=None) if self.weak.off("never_behind") else found
+        known = self.real.committed(path, side)
+        return replace(known, offsets=OffsetMap(), token=None) if self.weak.off("never_behind") else known
 
     def check_lease(self, check: LeaseCheck) -> LeaseVerdict:
-        verdict = super().check_lease(check)
+        verdict = self.real.check_lease(check)
         return replace(verdict, held=True) if self.weak.off("lease_check") else verdict
 
     def commit(self, report: CommitReport) -> CommitAnswer:
-        answer = super().commit(report)
+        answer = self.real.commit(report)
         if self.weak.off("coord_monotone"):
-            self.world.coordinator.board.tables[report.table_id].first.committed = report.offsets
+            self.real.board.tables[report.table_id].first.committed = report.offsets
         return answer
 
 
@@ -305,10 +314,8 @@ class WeakPlugin(LocalPlugin):
         super().__init__(world)
         self._world, self._weak = world, weak
 
-    def coordinator(self) -> WeakCoordinator:
-        made = WeakCoordinator(self._world.coordinator, lambda call: self._world.before_call(call))
-        made.weak, made.world = self._weak, self._world
-        return made
+    def coordinator(self) -> CoordinatorClient:
+        return cast(CoordinatorClient, WeakCoordinator(self._world, self._weak))
 
 
 class WeakControl(RoundControl):

@@ -270,7 +270,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
     def work(self, data: st.DataObject, rows: int, steps: int, check: bool) -> None:
         """A round from its rows to its end, or up to where the job stalls."""
         job = data.draw(st.sampled_from(self.instances))
-        for table in self.world.hot.list_tables():
+        for table in self.world.hot.load_tables():
             self.world.hot.append(table.path, rows)
         self.world.clock.advance(19)
         self._beat(job, SLOTS)
@@ -536,7 +536,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         return [(j, r) for j in self.instances for r in (*j.rounds.values(), *j.over)]
 
     def _lake_epoch(self, table_id: TableId) -> int:
-        for info in self.world.hot.list_tables():
+        for info in self.world.hot.load_tables():
             if info.table_id == table_id:
                 try:
                     return int(self.world.lake.open_reader(info).load_base().epoch)

@@ -10,12 +10,21 @@ from pathlib import Path
 import pytest
 
 from lakeward.client import Client
-from lakeward.errors import InvalidAlter, LakeBehind, LedgerGap, ReadTooFarAhead, SnapshotGone, TableNotFound
+from lakeward.errors import (
+    InvalidAlter,
+    LakeBehind,
+    LedgerGap,
+    ReadTooFarAhead,
+    SideNotFound,
+    SnapshotGone,
+    TableNotFound,
+)
 from lakeward.hot.embedded.plugin import load
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import InstanceId, JobName, RoundId, SnapshotId, new_round_id
 from lakeward.model.intent import Intent
 from lakeward.model.offsets import OffsetMap, OffsetRange
+from lakeward.model.side import DEFAULT_SIDE, SideName
 from lakeward.model.table import TablePath
 from lakeward.protocol.commit import CommitReport, CommittedRange
 from lakeward.protocol.flight import Ticket, from_bytes, ticket_from_text
@@ -76,10 +85,18 @@ def test_a_job_lives_its_round_through_the_client(client: Client, coordinator: C
     with pytest.raises((LedgerGap, LakeBehind)):
         gap = CommittedRange(bucket=B0, range=OffsetRange(12, 14))
         coordinator.commit(replace(report, round_id=RoundId("x"), offsets=OffsetMap({B0: 14}), ranges=(gap,)))
-    assert coordinator.knows_round(given.table_id, round_id)
-    assert coordinator.committed(given.path).offsets == OffsetMap({B0: 10})
+    assert coordinator.knows_round(given.table_id, round_id, given.side)
+    assert coordinator.committed(given.path, given.side).offsets == OffsetMap({B0: 10})
     assert [(e.round_id, e.range) for e in coordinator.ledger(given.path)] == [(round_id, OffsetRange(0, 10))]
     coordinator.abandon_intent(new_round_id())
+
+
+def test_every_call_goes_to_the_side_that_is_named(client: Client, coordinator: CoordinatorClient) -> None:
+    path, nowhere = client.create_table("d.sides", "id BIGINT").info.path, SideName("nowhere")
+    for call in (coordinator.committed, coordinator.ledger, coordinator.read_plan):
+        assert call(path, side=DEFAULT_SIDE) is not None
+        with pytest.raises(SideNotFound, match="nowhere"):
+            call(path, side=nowhere)
 
 
 def test_a_reader_plans_under_a_lease(client: Client, coordinator: CoordinatorClient) -> None:

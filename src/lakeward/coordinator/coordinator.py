@@ -32,6 +32,7 @@ from lakeward.errors import TableNotFound
 from lakeward.model.clock import Clock
 from lakeward.model.ids import LeaseId, RoundId, SnapshotId, TableId
 from lakeward.model.intent import Intent
+from lakeward.model.ledger import LedgerEntry
 from lakeward.model.side import DEFAULT_SIDE, TIER, SideId, SideName, WorkKind
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
@@ -47,11 +48,12 @@ from lakeward.protocol.operate import (
 )
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.protocol.views import JobStatus, LagExplanation, RoundStatus, TableStatus
+from lakeward.spi.coordinator import CoordinatorClient
 from lakeward.spi.hotadmin import HotAdmin
 from lakeward.spi.lake import LakeStorage
 
 
-class Coordinator:
+class Coordinator(CoordinatorClient):
     """`open()` before the first call; `start()` besides runs the ticks in threads until `close()`."""
 
     def __init__(
@@ -206,7 +208,10 @@ class Coordinator:
     def queue(self) -> list[QueueEntry]:
         return self.views.queue()
 
-    def ledger(
+    def ledger(self, path: TablePath, side: SideName | None = None) -> Sequence[LedgerEntry]:
+        return self.views.ledger(path, None, None, side).entries
+
+    def ledger_page(
         self, path: TablePath, limit: int = 1_000, before: int | None = None, side: SideName | None = None
     ) -> LedgerAnswer:
         return self.views.ledger(path, limit, before, side)

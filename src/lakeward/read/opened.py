@@ -165,7 +165,7 @@ def _open(plugin: HotPlugin, request: ReadRequest, plan: ReadPlan, lease: HeldLe
         else _plan(request, plan, pinned, hot)
     )
     if request.as_of is not None and lake is not None and union.snapshot_id is not None:
-        plugin.coordinator().hold_snapshot(plan.lease_id, request.lease_s, union.snapshot_id)
+        plugin.coordinator().renew_read(plan.lease_id, request.lease_s, union.snapshot_id)
         lake.load_snapshot(union.snapshot_id)  # lease first, then the check that it stands
     hot_buckets = {*union.tails, *union.needs_kv}
     union = union.without(hot_buckets - prune_buckets(plan.table, predicate, hot_buckets))

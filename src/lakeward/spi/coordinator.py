@@ -13,6 +13,7 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.ids import LeaseId, RoundId, SnapshotId, TableId
 from lakeward.model.intent import Intent
 from lakeward.model.ledger import LedgerEntry
+from lakeward.model.side import DEFAULT_SIDE, SideName
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
@@ -20,7 +21,9 @@ from lakeward.protocol.readplan import ReadPlan
 
 
 class CoordinatorClient(ABC):
-    """All calls may block up to the client's time-out and raise `ServerUnavailable`; all are safe to repeat."""
+    """All calls may block up to the client's time-out and raise `ServerUnavailable`; all are safe to repeat. `side` is
+    one of the table's; None is the first, the only one where a table has one.
+    """
 
     @abstractmethod
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
@@ -35,7 +38,7 @@ class CoordinatorClient(ABC):
         """
 
     @abstractmethod
-    def committed(self, path: TablePath) -> Committed:
+    def committed(self, path: TablePath, side: SideName | None = None) -> Committed:
         """What the coordinator knows of the lake: offsets, newest round, generation."""
 
     @abstractmethod
@@ -53,13 +56,13 @@ class CoordinatorClient(ABC):
         return {}
 
     @abstractmethod
-    def knows_round(self, table_id: TableId, round_id: RoundId) -> bool:
+    def knows_round(self, table_id: TableId, round_id: RoundId, side: SideName = DEFAULT_SIDE) -> bool:
         """Is this round in the ledger? Asked after a conflict or an unknown outcome, as expiry may have taken its
         snapshot.
         """
 
-    def ledger(self, path: TablePath) -> Sequence[LedgerEntry]:
-        """Every entry of the table's newest life, oldest first, all generations. Asked by `verify`."""
+    def ledger(self, path: TablePath, side: SideName | None = None) -> Sequence[LedgerEntry]:
+        """Every entry of the side's newest life, oldest first, all generations. Asked by `verify`."""
         raise NotImplementedError(f"{type(self).__name__} keeps no ledger of its own")
 
     @abstractmethod
@@ -71,19 +74,17 @@ class CoordinatorClient(ABC):
         """The round gave up; its files are orphan removal's. Unknown ids are no error."""
 
     @abstractmethod
-    def read_plan(self, path: TablePath, *, lease_s: float = 60.0, at_least: str | None = None) -> ReadPlan:
+    def read_plan(
+        self, path: TablePath, *, lease_s: float = 60.0, at_least: str | None = None, side: SideName | None = None
+    ) -> ReadPlan:
         """A consistent read under a lease: lease first, then the snapshot and log starts are checked to stand.
 
         `at_least` is a write token: the plan covers those offsets, or `ReadTooFarAhead`."""
 
     @abstractmethod
-    def renew_read(self, lease_id: LeaseId, lease_s: float) -> None:
-        """Holds a read lease for longer. Raises `SnapshotGone` when it ended already."""
-
-    def hold_snapshot(self, lease_id: LeaseId, lease_s: float, snapshot_id: SnapshotId) -> None:
-        """Moves a read lease to an older snapshot, for a read of history; check afterwards that it stands. Raises
-        `SnapshotGone` when it is marked to go. Default: the lease is renewed, where none are kept on snapshots."""
-        self.renew_read(lease_id, lease_s)
+    def renew_read(self, lease_id: LeaseId, lease_s: float, snapshot_id: SnapshotId | None = None) -> None:
+        """Holds a read lease for longer. `snapshot_id` moves it to an older snapshot, for a read of history; check
+        afterwards that it stands. Raises `SnapshotGone` when the lease ended already, or the snapshot is to go."""
 
     @abstractmethod
     def release_read(self, lease_id: LeaseId) -> None:

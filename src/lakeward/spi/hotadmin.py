@@ -66,7 +66,7 @@ class HotAdmin(ABC):
         """Raises `TableNotFound`."""
 
     @abstractmethod
-    def list_tables(self) -> Sequence[TableInfo]: ...
+    def load_tables(self) -> Sequence[TableInfo]: ...
 
     @abstractmethod
     def bounds(self, table: TableInfo, *, sync: bool = False) -> Mapping[Bucket, LogBounds]:

@@ -96,7 +96,7 @@ class MemoryHotAdmin(HotAdmin):
                 raise TableNotFound(table=str(path))
             return self._tables[path]
 
-    def list_tables(self) -> Sequence[TableInfo]:
+    def load_tables(self) -> Sequence[TableInfo]:
         with self._lock:
             return list(self._tables.values())
 

@@ -5,7 +5,7 @@ and tools.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,21 +23,15 @@ from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock
-from lakeward.model.ids import InstanceId, JobName, LeaseId, RoundId, SnapshotId, TableId, new_instance_id, new_round_id
-from lakeward.model.intent import Intent
-from lakeward.model.ledger import LedgerEntry
+from lakeward.model.ids import InstanceId, JobName, new_instance_id, new_round_id
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.round import RoundOwner
 from lakeward.model.schema import Schema
 from lakeward.model.side import COMPACT, TIER, WorkKind
 from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
-from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 from lakeward.protocol.heartbeat import (
     HandedOut,
-    HeartbeatAnswer,
     HeartbeatRequest,
-    LeaseCheck,
-    LeaseVerdict,
     TableFailed,
     TableFinished,
 )
@@ -47,7 +41,7 @@ from lakeward.protocol.writetoken import WriteToken
 from lakeward.read.arrow import read, request_of
 from lakeward.read.result import ReadResult
 from lakeward.spi.coordinator import CoordinatorClient
-from lakeward.spi.hot import HotPlugin, HotStore, KvSnapshot, LogBounds
+from lakeward.spi.hot import HotPlugin, HotStore
 from lakeward.spi.lake import LakeReader, LakeStorage
 from lakeward.spi.plugins import PluginCache
 from lakeward.testing.clock import ManualClock
@@ -62,104 +56,6 @@ SLOTS = 2
 """A round and a compaction may be in work at once."""
 
 
-class LocalStore(HotStore):
-    """An embedded store as a round sees one, without the network."""
-
-    has_prev_offset = True
-
-    def __init__(self, store: EmbeddedStore) -> None:
-        self._store = store
-
-    def load_table(self, path: TablePath) -> TableInfo:
-        return self._store.load_table(path)
-
-    def list_tables(self) -> Sequence[TablePath]:
-        return [t.path for t in self._store.list_tables()]
-
-    def freeze(self, table: TableInfo) -> Mapping[Bucket, LogBounds]:
-        return self._store.freeze(table)
-
-    def read_log(
-        self, table: TableInfo, bucket: Bucket, start: int, stop: int, columns: Sequence[str] | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        return self._store.read_log(table, bucket, start, stop, columns)
-
-    def offset_at(self, table: TableInfo, bucket: Bucket, at_ms: int) -> int:
-        return self._store.offset_at(table, bucket, at_ms)
-
-    def take_snapshot(self, table: TableInfo, bucket: Bucket, holder: str) -> KvSnapshot | None:
-        return self._store.take_snapshot(table, bucket, holder)
-
-    def read_snapshot(
-        self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        return self._store.read_snapshot(table, snapshot, columns)
-
-    def release_snapshots(self, table: TableInfo, holder: str) -> None:
-        self._store.release_snapshots(table, holder)
-
-    def close(self) -> None:
-        """The store belongs to whoever opened it."""
-
-
-class LocalCoordinator(CoordinatorClient):
-    """A coordinator's client without the network. `before` runs ahead of each call by its name: to raise, or
-    to count.
-    """
-
-    def __init__(self, coordinator: Coordinator, before: Callable[[str], None]) -> None:
-        self._coordinator, self._before = coordinator, before
-
-    def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
-        self._before("heartbeat")
-        return self._coordinator.heartbeat(request)
-
-    def check_lease(self, check: LeaseCheck) -> LeaseVerdict:
-        self._before("check_lease")
-        return self._coordinator.check_lease(check)
-
-    def committed(self, path: TablePath) -> Committed:
-        self._before("committed")
-        return self._coordinator.committed(path)
-
-    def commit(self, report: CommitReport) -> CommitAnswer:
-        self._before("commit")
-        return self._coordinator.commit(report)
-
-    def knows_round(self, table_id: TableId, round_id: RoundId) -> bool:
-        self._before("knows_round")
-        return self._coordinator.knows_round(table_id, round_id)
-
-    def ledger(self, path: TablePath) -> Sequence[LedgerEntry]:
-        entries: tuple[LedgerEntry, ...] = ()
-        before: int | None = None
-        while True:
-            page = self._coordinator.ledger(path, before=before)
-            entries = (*page.entries, *entries)
-            if page.next_before is None:
-                return entries
-            before = page.next_before
-
-    def record_intent(self, intent: Intent) -> None:
-        self._before("record_intent")
-        self._coordinator.record_intent(intent)
-
-    def abandon_intent(self, round_id: RoundId) -> None:
-        self._coordinator.abandon_intent(round_id)
-
-    def read_plan(self, path: TablePath, *, lease_s: float = 60.0, at_least: str | None = None) -> ReadPlan:
-        return self._coordinator.read_plan(path, lease_s=lease_s, at_least=at_least)
-
-    def renew_read(self, lease_id: LeaseId, lease_s: float) -> None:
-        self._coordinator.renew_read(lease_id, lease_s)
-
-    def hold_snapshot(self, lease_id: LeaseId, lease_s: float, snapshot_id: SnapshotId) -> None:
-        self._coordinator.renew_read(lease_id, lease_s, snapshot_id)
-
-    def release_read(self, lease_id: LeaseId) -> None:
-        self._coordinator.release_read(lease_id)
-
-
 class LocalPlugin(HotPlugin):
     name = "in-process"
 
@@ -168,10 +64,10 @@ class LocalPlugin(HotPlugin):
         self.options: Mapping[str, str] = {}
 
     def store(self) -> HotStore:
-        return LocalStore(self._parts.store)
+        return self._parts.store
 
     def coordinator(self) -> CoordinatorClient:
-        return LocalCoordinator(self._parts.coordinator, lambda call: self._parts.before_call(call))
+        return self._parts.coordinator
 
     def lake_options(self, table: TableInfo) -> tuple[str, Mapping[str, str]]:
         return self._parts.lake.name, {}
@@ -192,7 +88,6 @@ class InProcessLakeward:
         self.clock = clock or ManualClock()
         self.instance: InstanceId = new_instance_id()
         self.options = CoordinatorOptions(lake_format=lake.name, **options)
-        self.before_call: Callable[[str], None] = lambda _call: None
         self.plugin = LocalPlugin(self)
         self._open()
 

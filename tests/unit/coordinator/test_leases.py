@@ -79,7 +79,7 @@ def test_a_lost_file_takes_epochs_and_ledger_from_the_lake(world: CoordinatorWor
     world.restart(lose_file=True)
     side = world.coordinator.board.find(PATH)
     assert (dict(side.committed.to_json()["offsets"]), side.tier.epoch) == ({"": [[0, 10]]}, 41)
-    (entry,) = world.coordinator.ledger(PATH).entries
+    (entry,) = world.coordinator.ledger(PATH)
     assert (str(entry.kind), str(entry.range)) == ("adopted", "[0, 10)")
     world.hot.append(PATH)
     world.clock.advance(200)
@@ -171,7 +171,7 @@ def test_back_off_doubles_up_to_its_limit_and_repeats_with_its_seed() -> None:
 def test_a_job_gets_no_more_tables_than_it_has_slots_and_only_of_its_pool(world: CoordinatorWorld) -> None:
     for n in range(5):
         world.create(f"t{n}", table__datalake__pool="fast" if n == 4 else "default")
-    for table in world.hot.list_tables():
+    for table in world.hot.load_tables():
         world.hot.append(table.path)
     world.clock.advance(600)
     job = world.job(slots=3)

@@ -268,5 +268,5 @@ def test_state_stays_small(world: CoordinatorWorld) -> None:
     world.clock.advance(8 * 86_400)
     world.coordinator.upkeep.run()
     assert len(world.coordinator.rounds()) == 5
-    (entry,) = world.coordinator.ledger(PATH).entries
+    (entry,) = world.coordinator.ledger(PATH)
     assert (str(entry.range), entry.rows) == ("[0, 12)", 12)

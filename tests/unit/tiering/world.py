@@ -19,12 +19,13 @@ from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.change import ChangeType
 from lakeward.model.clock import Clock, SystemClock
-from lakeward.model.ids import Epoch, InstanceId, JobName, LeaseId, RoundId, TableId, new_round_id
+from lakeward.model.ids import Epoch, InstanceId, JobName, LeaseId, RoundId, SnapshotId, TableId, new_round_id
 from lakeward.model.intent import Intent, IntentState
 from lakeward.model.ledger import LedgerKind
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.round import RoundOwner
 from lakeward.model.schema import CHANGE_TYPE, OFFSET, PREV_OFFSET, TIMESTAMP, Column, Schema
+from lakeward.model.side import DEFAULT_SIDE, SideName
 from lakeward.model.sqltype import parse_type
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
@@ -265,7 +266,7 @@ class BookCoordinator(CoordinatorClient):
             held=check.epoch == self.holder, reason="" if check.epoch == self.holder else "another epoch"
         )
 
-    def committed(self, path: TablePath) -> Committed:
+    def committed(self, path: TablePath, side: SideName | None = None) -> Committed:
         return Committed(
             table_id=self.table.table_id,
             offsets=self.offsets,
@@ -291,7 +292,7 @@ class BookCoordinator(CoordinatorClient):
         self.rounds.append(report)
         return CommitAnswer(first=True, offsets=self.offsets)
 
-    def knows_round(self, table_id: TableId, round_id: RoundId) -> bool:
+    def knows_round(self, table_id: TableId, round_id: RoundId, side: SideName = DEFAULT_SIDE) -> bool:
         return any(r.round_id == round_id for r in self.rounds)
 
     def record_intent(self, intent: Intent) -> None:
@@ -301,10 +302,12 @@ class BookCoordinator(CoordinatorClient):
         if round_id in self.intents:
             self.intents[round_id] = replace(self.intents[round_id], state=IntentState.ABANDONED)
 
-    def read_plan(self, path: TablePath, *, lease_s: float = 60.0, at_least: str | None = None) -> ReadPlan:
+    def read_plan(
+        self, path: TablePath, *, lease_s: float = 60.0, at_least: str | None = None, side: SideName | None = None
+    ) -> ReadPlan:
         raise NotImplementedError
 
-    def renew_read(self, lease_id: LeaseId, lease_s: float) -> None:
+    def renew_read(self, lease_id: LeaseId, lease_s: float, snapshot_id: SnapshotId | None = None) -> None:
         raise NotImplementedError
 
     def release_read(self, lease_id: LeaseId) -> None:

@@ -165,9 +165,8 @@ class StatusDesk:
             rows = self._board.store.load_rounds(side, kind, limit=limit)
         return [decode(RoundStatus, row) for row in rows]
 
-    def ledger(
-        self, path: TablePath, limit: int = 1_000, before: int | None = None, name: SideName | None = None
-    ) -> LedgerAnswer:
+    def ledger(self, path: TablePath, limit: int | None, before: int | None, name: SideName | None) -> LedgerAnswer:
+        """No limit: all of it."""
         with self._board.lock:
             side = self._board.find(path, name)
             page = self._board.store.load_ledger(side.id, limit=limit, before=before)

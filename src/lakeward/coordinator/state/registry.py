@@ -24,7 +24,7 @@ class Registry:
     def load(self) -> None:
         """At start: the hot store says which tables there are, the stored state what was known of each side."""
         board = self._board
-        tables = board.hot.list_tables()
+        tables = board.hot.load_tables()
         with board.change():
             stored, offsets = board.store.load_sides(), board.store.load_offsets()
             for table in tables:

@@ -33,7 +33,7 @@ from lakeward.model.clock import Clock, SystemClock
 from lakeward.model.ids import TableId
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.table import TableInfo, TablePath
-from lakeward.spi.hot import KvSnapshot, LogBounds
+from lakeward.spi.hot import HotStore, KvSnapshot, LogBounds
 from lakeward.spi.hotadmin import HotAdmin, RetentionGuard, Waiting
 
 _log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class PendingAppend:
         return self.appended
 
 
-class EmbeddedStore(HotAdmin):
+class EmbeddedStore(HotAdmin, HotStore):
     """Thread-safe. A `TableInfo` argument means that very life of the table: a dropped one is a `TableNotFound`."""
 
     has_prev_offset = True
@@ -187,7 +187,10 @@ class EmbeddedStore(HotAdmin):
             raise TableNotFound(table=str(path))
         return table.info
 
-    def list_tables(self) -> Sequence[TableInfo]:
+    def list_tables(self) -> Sequence[TablePath]:
+        return [table.path for table in self.load_tables()]
+
+    def load_tables(self) -> Sequence[TableInfo]:
         return sorted((t.info for t in self.hot_tables()), key=lambda info: info.path)
 
     # ---- partitions ----------------------------------------------------------------------------------------------
@@ -277,7 +280,7 @@ class EmbeddedStore(HotAdmin):
     def read_log(
         self, table: TableInfo, bucket: Bucket, start: int, stop: int, columns: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """As `spi.hot.HotStore.read_log`. Forces to disk what of the range is not there yet: nobody reads what a crash
+        """Forces to disk what of the range is not there yet: nobody reads what a crash
         may take.
         """
         hot = self.hot_table(table)
@@ -298,7 +301,6 @@ class EmbeddedStore(HotAdmin):
         return bounds
 
     def freeze(self, table: TableInfo) -> Mapping[Bucket, LogBounds]:
-        """As `spi.hot.HotStore.freeze`."""
         return self.bounds(table, sync=True)
 
     def offset_at(self, table: TableInfo, bucket: Bucket, at_ms: int) -> int:
@@ -327,7 +329,6 @@ class EmbeddedStore(HotAdmin):
         return hot_bucket.kv(hot.schemas).lookup(keys, table.schema.names)
 
     def take_snapshot(self, table: TableInfo, bucket: Bucket, holder: str) -> KvSnapshot | None:
-        """As `spi.hot.HotStore.take_snapshot`."""
         hot = self.hot_table(table)
         self._check_pk(hot, "snapshot")
         hot_bucket = hot.find_bucket(bucket)
@@ -336,7 +337,6 @@ class EmbeddedStore(HotAdmin):
     def read_snapshot(
         self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """As `spi.hot.HotStore.read_snapshot`."""
         hot = self.hot_table(table)
         self._check_pk(hot, "snapshot")
         hot_bucket = hot.find_bucket(snapshot.bucket)
@@ -345,7 +345,6 @@ class EmbeddedStore(HotAdmin):
         return hot_bucket.kv(hot.schemas).read_snapshot(snapshot.snapshot_id, columns, planned=table.schema)
 
     def release_snapshots(self, table: TableInfo, holder: str) -> None:
-        """As `spi.hot.HotStore.release_snapshots`."""
         hot = self.hot_table(table)
         for bucket in hot.opened() if hot.info.is_pk else ():
             bucket.kv(hot.schemas).snapshots.release(holder)

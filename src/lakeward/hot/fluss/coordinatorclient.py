@@ -43,6 +43,7 @@ from lakeward.model.ids import LeaseId, RoundId, SnapshotId, TableId, new_lease_
 from lakeward.model.intent import Intent
 from lakeward.model.ledger import LedgerEntry, LedgerKind
 from lakeward.model.offsets import OffsetMap, OffsetRange
+from lakeward.model.side import DEFAULT_SIDE, SideName
 from lakeward.model.table import GONE_PARTITION, TableInfo, TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
@@ -177,7 +178,7 @@ class FlussCoordinatorClient(CoordinatorClient):
                 )
 
     # ---- commit ----------------------------------------------------------------------------------------------------
-    def committed(self, path: TablePath) -> Committed:
+    def committed(self, path: TablePath, side: SideName | None = None) -> Committed:
         """What Fluss knows; the token is that of the snapshot it names, as far as the lake still has it."""
         table = self._load(path)
         answer = self._known(table)
@@ -284,11 +285,11 @@ class FlussCoordinatorClient(CoordinatorClient):
             return Registered(newest, prepared.path), offsets, {b: last.at_ms for b, last in prepared.last.items()}
         return Registered(newest, self._write_offsets(table, report.offsets, anew=True)), report.offsets, {}
 
-    def knows_round(self, table_id: TableId, round_id: RoundId) -> bool:
+    def knows_round(self, table_id: TableId, round_id: RoundId, side: SideName = DEFAULT_SIDE) -> bool:
         table = self._load(self._path_of(table_id))
         return any(s.round_id == round_id for s in self._reader(table).snapshots())
 
-    def ledger(self, path: TablePath) -> Sequence[LedgerEntry]:
+    def ledger(self, path: TablePath, side: SideName | None = None) -> Sequence[LedgerEntry]:
         table = self._load(path)
         reader = self._reader(table)
         head = _load_head(reader)  # says its offsets also where the Flink job wrote it: that file is still there
@@ -344,7 +345,9 @@ class FlussCoordinatorClient(CoordinatorClient):
             self._lake_of(table)[2].open_intents(table).abandon(round_id)
 
     # ---- reads -----------------------------------------------------------------------------------------------------
-    def read_plan(self, path: TablePath, *, lease_s: float = 60.0, at_least: str | None = None) -> ReadPlan:
+    def read_plan(
+        self, path: TablePath, *, lease_s: float = 60.0, at_least: str | None = None, side: SideName | None = None
+    ) -> ReadPlan:
         """The lake's head and the log from its offsets on. Fluss leases neither: a read that is slower than expiry or
         TTL fails, and is planned again by its caller."""
         table = self._load(path)
@@ -372,7 +375,7 @@ class FlussCoordinatorClient(CoordinatorClient):
             has_prev_offset=False,
         )
 
-    def renew_read(self, lease_id: LeaseId, lease_s: float) -> None:
+    def renew_read(self, lease_id: LeaseId, lease_s: float, snapshot_id: SnapshotId | None = None) -> None:
         """There is nothing to hold: see `read_plan`."""
 
     def release_read(self, lease_id: LeaseId) -> None:

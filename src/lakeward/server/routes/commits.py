@@ -47,7 +47,7 @@ def router(services: Services) -> APIRouter:
         table: str, side: Side, limit: Annotated[int, Query(ge=1, le=100_000)] = 1_000, before: int | None = None
     ) -> JSONResponse:
         """Which offset range of which bucket each lake snapshot added; the newest `limit` entries below `before`."""
-        return answer(coordinator.ledger(TablePath.parse(table), limit, before, side))
+        return answer(coordinator.ledger_page(TablePath.parse(table), limit, before, side))
 
     @router.get(KNOWN_ROUND, dependencies=[require(services.tokens, Role.READ, all_tables=True)])
     def known_round(table_id: str, round_id: str, side: Side) -> JSONResponse:

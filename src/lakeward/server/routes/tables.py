@@ -25,7 +25,7 @@ def router(services: Services) -> APIRouter:
     def list_tables(request: Request) -> JSONResponse:
         """Every table that the token may use, in name order."""
         token = caller(request)
-        tables = sorted((t for t in services.store.list_tables() if token.may_use(t.path)), key=lambda t: t.path)
+        tables = sorted((t for t in services.store.load_tables() if token.may_use(t.path)), key=lambda t: t.path)
         return answer({"tables": [t.to_json() for t in tables]})
 
     @router.post(TABLES, dependencies=may_change, status_code=201, openapi_extra=described(CreateTable))

@@ -181,7 +181,7 @@ class RoundCommit:
         fault_point("round.before-find", table=self._table, round_id=self.plan.round_id)
         snapshot = self._insist(lambda: self.committer.find(self.plan.round_id))
         known = snapshot is not None or self._insist(
-            lambda: self.coordinator.knows_round(self.plan.table.table_id, self.plan.round_id)
+            lambda: self.coordinator.knows_round(self.plan.table.table_id, self.plan.round_id, self.side)
         )
         return Landed(base=base, snapshot=snapshot, committable=committable) if known else None
 

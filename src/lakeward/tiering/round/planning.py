@@ -71,7 +71,8 @@ class Planner:
         if self.handed.resync:
             reconciliation = reconcile_resync(reader, self.handed.generation)
         else:
-            reconciliation = reconcile(table, reader, self.handed.committed or coordinator.committed(table.path))
+            known = self.handed.committed or coordinator.committed(table.path, self.handed.side)
+            reconciliation = reconcile(table, reader, known)
         is_ahead = reconciliation.agreement is Agreement.LAKE_AHEAD and reconciliation.base.token is not None
         if is_ahead and not self.is_dry:
             coordinator.commit(adoption(table, reconciliation.base, self.owner, self.handed.side))

@@ -64,7 +64,7 @@ def test_a_mismatch_is_a_diff_and_leaves_the_hot_store_alone(world: CoordinatorW
     with pytest.raises(LakeMismatch) as caught:
         world.federation.create(CreateTable(path=PATH, descriptor=other))
     assert "column id" in caught.value.diff
-    assert world.hot.list_tables() == []
+    assert world.hot.load_tables() == []
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_an_adopted_table_goes_on_with_the_ledger_and_the_epochs_of_its_earlier_
     (handed,) = world.job().take()
     world.federation.drop(PATH)
     world.create(adopt=True)
-    entries = [(str(e.kind), str(e.range)) for e in world.coordinator.ledger(PATH).entries]
+    entries = [(str(e.kind), str(e.range)) for e in world.coordinator.ledger(PATH)]
     assert entries == [("round", "[0, 10)"), ("gap", "[0, 10)")], "once; and the new log holds none of them"
     world.hot.append(PATH, 5)
     world.clock.advance(600)
@@ -200,7 +200,7 @@ def test_enabling_past_the_ttl_waits_for_a_choice_and_records_the_gap(world: Coo
     assert (handed.resync, handed.generation) == (True, 1)
     world.commit_to_lake(table, 25, epoch=handed.epoch, round_id="r2", generation=1)  # type: ignore[arg-type]
     job.commit(handed, 12, 25, "r2", generation=1)
-    entries = [(str(e.kind), str(e.range)) for e in world.coordinator.ledger(PATH).entries if e.generation == 1]
+    entries = [(str(e.kind), str(e.range)) for e in world.coordinator.ledger(PATH) if e.generation == 1]
     assert entries == [("adopted", "[0, 5)"), ("gap", "[5, 12)"), ("round", "[12, 25)")]
 
 
@@ -216,7 +216,7 @@ def test_a_restored_log_table_goes_on_above_the_lake_and_says_so(world: Coordina
     run_round(world, 0, 10, "r1")
     world.hot.forget_rows(PATH, B0, 6)
     world.restart()
-    gaps = [str(e.range) for e in world.coordinator.ledger(PATH).entries if e.kind == "gap"]
+    gaps = [str(e.range) for e in world.coordinator.ledger(PATH) if e.kind == "gap"]
     assert gaps == ["[6, 10)"]
     assert world.hot.append(PATH).start == 10
 

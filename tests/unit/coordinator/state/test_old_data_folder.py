@@ -71,7 +71,7 @@ def test_what_was_known_is_known(parts: InProcessLakeward) -> None:
     coordinator = parts.coordinator
     for path in (LOG, KEYED):
         old, status = EXPECTED["tables"][str(path)], encode(coordinator.table_status(path))
-        assert encode(coordinator.ledger(path))["entries"] == [
+        assert encode(coordinator.ledger_page(path))["entries"] == [
             {**entry, "side": str(DEFAULT_SIDE)} for entry in old["ledger"]["entries"]
         ]
         rounds = encode(coordinator.rounds(path))
@@ -116,8 +116,8 @@ def test_another_instance_takes_over_and_rounds_go_on(parts: InProcessLakeward) 
         assert not isinstance(end, TableFailed)
         status, ledger = parts.coordinator.table_status(path), parts.coordinator.ledger(path)
         assert status.epoch > before
-        assert [(e.range.start, e.range.stop) for e in ledger.entries] == [(0, 10), (10, 20), (20, 30), (30, 31)]
-        assert [e.epoch for e in ledger.entries] == sorted({e.epoch for e in ledger.entries}), "none comes twice"
+        assert [(e.range.start, e.range.stop) for e in ledger] == [(0, 10), (10, 20), (20, 30), (30, 31)]
+        assert [e.epoch for e in ledger] == sorted({e.epoch for e in ledger}), "none comes twice"
     item = TableInWork(table_id=HELD["table_id"], epoch=HELD["epoch"], round_id=RoundId("round-in-work"))
     with pytest.raises(Superseded):
         beat(parts, tiering=(item,))

@@ -47,7 +47,7 @@ def test_a_start_that_fails_lets_go_of_the_folder(yard: Yard, store: EmbeddedSto
     with Faults() as faults, pytest.raises(sqlite3.OperationalError):
         faults.arm("hotlog.open", error=lambda: sqlite3.OperationalError("disk I/O error"))
         yard.open()
-    assert yard.open().list_tables() == [table]
+    assert yard.open().load_tables() == [table]
 
 
 def test_an_end_that_fails_lets_go_of_the_folder(yard: Yard, store: EmbeddedStore) -> None:
@@ -57,7 +57,7 @@ def test_an_end_that_fails_lets_go_of_the_folder(yard: Yard, store: EmbeddedStor
     with Faults() as faults, pytest.raises(BucketStopped):
         faults.arm("hotlog.before-fsync", error=lambda: OSError("disk I/O error"))
         store.close()
-    assert yard.open().list_tables() == [table]
+    assert yard.open().load_tables() == [table]
 
 
 def test_a_newer_folder_is_refused_naming_both_versions(yard: Yard) -> None:
@@ -165,7 +165,7 @@ def test_a_stored_table_whose_id_is_none_is_left_out_by_name(
     with sqlite3.connect(yard.folder / "meta.db") as db:
         db.execute("UPDATE tables SET info = replace(info, ?, '../../victim') WHERE path = 'db.bad'", (bad.table_id,))
     db.close()
-    assert [t.path for t in yard.open().list_tables()] == [good.path]
+    assert [t.path for t in yard.open().load_tables()] == [good.path]
     assert "../../victim" in caplog.text
 
 

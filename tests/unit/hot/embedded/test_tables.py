@@ -42,7 +42,7 @@ def test_tables_survive_a_restart_and_a_kill(yard: Yard, store: EmbeddedStore) -
     for table in tables:
         store.create_table(table)
     again = yard.open(yard.crash(store))
-    assert again.list_tables() == [tables[1], tables[0]]
+    assert again.load_tables() == [tables[1], tables[0]]
     assert again.load_table(tables[0].path) == tables[0]
     with pytest.raises(TableAlreadyExists):
         again.create_table(yard.table(name="a"))

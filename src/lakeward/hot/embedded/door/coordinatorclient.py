@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from lakeward.hot.embedded.door.http import ServerConnection
 from lakeward.model.ids import LeaseId, RoundId, SnapshotId, TableId
 from lakeward.model.intent import Intent
 from lakeward.model.ledger import LedgerEntry
+from lakeward.model.side import DEFAULT_SIDE, SideName
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
@@ -30,15 +32,15 @@ class HttpCoordinatorClient(CoordinatorClient):
     def check_lease(self, check: LeaseCheck) -> LeaseVerdict:
         return self.server.call(LeaseVerdict, "POST", routes.LEASE_CHECK, check)
 
-    def committed(self, path: TablePath) -> Committed:
-        return self.server.call(Committed, "GET", routes.COMMITTED.format(table=path))
+    def committed(self, path: TablePath, side: SideName | None = None) -> Committed:
+        return self.server.call(Committed, "GET", routes.COMMITTED.format(table=path), params=_given(side=side))
 
     def commit(self, report: CommitReport) -> CommitAnswer:
         return self.server.call(CommitAnswer, "POST", routes.COMMITS, report)
 
-    def knows_round(self, table_id: TableId, round_id: RoundId) -> bool:
-        body = self.server.ask("GET", routes.KNOWN_ROUND.format(table_id=table_id, round_id=round_id))
-        return bool(body["known"])
+    def knows_round(self, table_id: TableId, round_id: RoundId, side: SideName = DEFAULT_SIDE) -> bool:
+        known_round = routes.KNOWN_ROUND.format(table_id=table_id, round_id=round_id)
+        return bool(self.server.ask("GET", known_round, params=_given(side=side))["known"])
 
     def record_intent(self, intent: Intent) -> None:
         self.server.ask("POST", routes.INTENTS, intent)
@@ -46,30 +48,31 @@ class HttpCoordinatorClient(CoordinatorClient):
     def abandon_intent(self, round_id: RoundId) -> None:
         self.server.ask("POST", routes.ABANDON_INTENT.format(round_id=round_id))
 
-    def read_plan(self, path: TablePath, *, lease_s: float = 60.0, at_least: str | None = None) -> ReadPlan:
-        params: dict[str, str | float] = {"lease_s": lease_s}
-        if at_least is not None:
-            params["at_least"] = at_least
+    def read_plan(
+        self, path: TablePath, *, lease_s: float = 60.0, at_least: str | None = None, side: SideName | None = None
+    ) -> ReadPlan:
+        params = _given(lease_s=lease_s, at_least=at_least, side=side)
         return self.server.call(ReadPlan, "GET", routes.READ_PLAN.format(table=path), params=params)
 
-    def renew_read(self, lease_id: LeaseId, lease_s: float) -> None:
-        self.server.ask("POST", routes.RENEW_READ.format(lease_id=lease_id), params={"lease_s": lease_s})
-
-    def hold_snapshot(self, lease_id: LeaseId, lease_s: float, snapshot_id: SnapshotId) -> None:
-        self.server.ask(
-            "POST", routes.RENEW_READ.format(lease_id=lease_id), params={"lease_s": lease_s, "snapshot": snapshot_id}
-        )
+    def renew_read(self, lease_id: LeaseId, lease_s: float, snapshot_id: SnapshotId | None = None) -> None:
+        params = _given(lease_s=lease_s, snapshot=snapshot_id)
+        self.server.ask("POST", routes.RENEW_READ.format(lease_id=lease_id), params=params)
 
     def release_read(self, lease_id: LeaseId) -> None:
         self.server.ask("DELETE", routes.RELEASE_READ.format(lease_id=lease_id))
 
-    def ledger(self, path: TablePath) -> Sequence[LedgerEntry]:
+    def ledger(self, path: TablePath, side: SideName | None = None) -> Sequence[LedgerEntry]:
         entries: list[LedgerEntry] = []
         before: int | None = None
         while True:
-            params = {"limit": LEDGER_PAGE, **({} if before is None else {"before": before})}
+            params = _given(limit=LEDGER_PAGE, before=before, side=side)
             page = self.server.call(LedgerAnswer, "GET", routes.LEDGER.format(table=path), params=params)
             entries[:0] = page.entries
             before = page.next_before
             if before is None:
                 return entries
+
+
+def _given(**params: Any) -> dict[str, Any]:
+    """Those that have a value; a side in words."""
+    return {k: str(v) if isinstance(v, SideName) else v for k, v in params.items() if v is not None}

@@ -57,7 +57,7 @@ def _load_table(engine: Engine, request: ActionRequest, token: Token) -> Any:
 
 
 def _list_tables(engine: Engine, request: ActionRequest, token: Token) -> Any:
-    return {"tables": [table.path for table in engine.list_tables() if token.may_use(table.path)]}
+    return {"tables": [path for path in engine.list_tables() if token.may_use(path)]}
 
 
 def _bounds(engine: Engine, request: ActionRequest, token: Token) -> Any:

@@ -65,8 +65,8 @@ class StandInStore:
             raise TableNotFound(table=str(path))
         return self.tables[path]
 
-    def list_tables(self) -> Sequence[TableInfo]:
-        return list(self.tables.values())
+    def list_tables(self) -> Sequence[TablePath]:
+        return list(self.tables)
 
     def begin_append(
         self, table: TableInfo, bucket: Bucket, batch: pa.RecordBatch, writer: WriterSequence | None = None
