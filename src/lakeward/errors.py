@@ -413,9 +413,7 @@ class QuotaExceeded(HotStoreError):
     code = "quota"
     http_status = 429
     retryable = True
-    template = (
-        "token {token_name!r} has {used} {what}, at most {limit} are allowed at once: end some, or try again later"
-    )
+    template = "token {token_name!r} has {used} {what}, at most {limit} are allowed: end some, or try again later"
     token_name: str
     what: str
     used: int

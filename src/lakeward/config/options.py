@@ -183,6 +183,23 @@ SERVER_QUOTA_REQUESTS = _option(
 SERVER_QUOTA_STREAMS = _option(
     "server.quota.streams", integer(minimum=1), "400", "Flight calls that one token may have under way.", _S
 )
+SERVER_QUOTA_BYTES = _option(
+    "server.quota.bytes", size(minimum=1), "192 mb", "Bytes of writes and lookups that one token may have in work.", _S
+)
+SERVER_QUOTA_WRITERS = _option(
+    "server.quota.writers",
+    integer(minimum=1),
+    "500000",
+    "Writers that one token may begin in ten minutes; one that writes to several buckets counts for each.",
+    _S,
+)
+SERVER_QUOTA_TABLES = _option(
+    "server.quota.tables",
+    integer(minimum=1),
+    "10000",
+    "Tables among which a token may make another, of those that it may use.",
+    _S,
+)
 SERVER_AUDIT = _option(
     "server.audit",
     choice(Audit),
@@ -264,7 +281,7 @@ SERVER_WRITER_ID_EXPIRATION_TIME = _option(
     "server.writer-id.expiration-time",
     duration(minimum=_SECOND),
     "7 d",
-    "How long an idle writer's sequence is remembered.",
+    "How long an idle writer's sequence is remembered. Of more than 4096 a bucket, the longest idle go after 10 min.",
     _S,
 )
 MAX_PARTITION_NUM = _option("max.partition.num", integer(minimum=1), "1000", "Most partitions of a table.", _S)

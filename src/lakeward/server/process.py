@@ -30,7 +30,7 @@ from lakeward.hot.embedded.log.durable import write_whole
 from lakeward.hot.embedded.openfiles import raise_limit
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.serve.budget import MemoryBudget
-from lakeward.hot.embedded.serve.quota import StreamQuotas
+from lakeward.hot.embedded.serve.quota import StreamQuotas, WriterQuotas
 from lakeward.hot.embedded.serve.service import FlightService
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.clock import Clock, SystemClock
@@ -124,6 +124,7 @@ class LakewardServer:
             audit=audit,
             bound_jobs=self.config.get(options.SERVER_JOBS_BOUND),
             max_requests=self.config.get(options.SERVER_QUOTA_REQUESTS),
+            max_tables=self.config.get(options.SERVER_QUOTA_TABLES),
             max_body_bytes=self.config.get(options.SERVER_HTTP_MAX_BODY),
             background=lambda: [t.heartbeat() for t in (*store.upkeep.threads, *coordinator.upkeep.threads, sampler)],
         )
@@ -155,6 +156,7 @@ class LakewardServer:
         budget = MemoryBudget(
             total_bytes=config.get(options.SERVER_MEMORY_MAX_IN_FLIGHT),
             request_bytes=config.get(options.SERVER_REQUEST_MAX_SIZE),
+            token_bytes=config.get(options.SERVER_QUOTA_BYTES),
         )
         tls = settings.tls.pair() if settings.tls else None
         try:
@@ -167,6 +169,7 @@ class LakewardServer:
                 budget=budget,
                 audit=audit,
                 quotas=StreamQuotas(config.get(options.SERVER_QUOTA_STREAMS)),
+                writers=WriterQuotas(config.get(options.SERVER_QUOTA_WRITERS)),
                 is_open=False,
             )
         except (pa.ArrowException, OSError) as error:
@@ -219,7 +222,9 @@ class LakewardServer:
             iceberg_uri=f"{self.url}/iceberg" if lakes.has_embedded_catalog else None,
             lake_options={} if lake is None else lakes.peer_options(self.url)[lake.format],
             max_batch_bytes=min(
-                self.config.get(options.SERVER_REQUEST_MAX_SIZE), self.config.get(options.SERVER_MEMORY_MAX_IN_FLIGHT)
+                self.config.get(options.SERVER_REQUEST_MAX_SIZE),
+                self.config.get(options.SERVER_MEMORY_MAX_IN_FLIGHT),
+                self.config.get(options.SERVER_QUOTA_BYTES),
             ),
         )
 

@@ -43,5 +43,6 @@ class Services:
     audit: AuditLog | None = None
     bound_jobs: bool = False
     max_requests: int = 500
+    max_tables: int = 10_000
     max_body_bytes: int = 16 * 1024 * 1024
     history: History = field(default_factory=History)

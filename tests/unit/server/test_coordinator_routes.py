@@ -317,6 +317,16 @@ def test_an_admission_query_has_its_limit(door: Door) -> None:
     assert (refused.status_code, refused.json()["code"]) == (429, "quota")
 
 
+def test_a_token_has_so_many_tables(services: Services, world: CoordinatorWorld) -> None:
+    world.create()
+    full = Door(create_app(replace(services, max_tables=1)))
+    descriptor = world.hot.load_table(PATH).descriptor.to_json()
+    refused = full.ask("POST", routes.TABLES, {"path": "db.other", "descriptor": descriptor})
+    assert (refused.status_code, refused.json()["code"], refused.json()["facts"]["what"]) == (429, "quota", "tables")
+    again = {"path": str(PATH), "descriptor": descriptor, "if_not_exists": True}
+    assert full.ask("POST", routes.TABLES, again).status_code == 200
+
+
 def test_job_names_can_belong_to_tokens(services: Services) -> None:
     bound = Door(create_app(replace(services, bound_jobs=True)))
     for job, status in (("j", 200), ("j-2", 200), ("other", 403), ("jj", 403)):

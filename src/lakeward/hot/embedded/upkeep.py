@@ -213,13 +213,16 @@ class StoreUpkeep:
         return True
 
     def tend_files(self) -> None:
-        """Closes what nobody uses, opens what could not be opened, and takes the ballast again when there is room."""
+        """Closes what nobody uses, opens what could not be opened, takes the ballast again when there is room, and
+        forgets writers that are gone."""
         services = self._services
         self._guarded("ballast", lambda: services.ballast.restore(services.options.reserve_bytes))
         self._guarded("open files", self._services.open_files.close_unused)
         for table in self._tables():
             for bucket in table.opened():
                 bucket.retry()
+                if bucket.failure is None:
+                    bucket.log.forget_writers()
 
     def tend_keys(self) -> None:
         """KV snapshots on their interval; only where KV was used: the others did not change."""

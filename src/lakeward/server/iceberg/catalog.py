@@ -26,12 +26,12 @@ from lakeward.server.iceberg.tables import TableResource
 Handler = Callable[[Call], Response]
 
 
-def iceberg_router(catalog: Catalog, auth: TokenSet) -> APIRouter:
+def iceberg_router(catalog: Catalog, auth: TokenSet, max_tables: int = 10_000) -> APIRouter:
     """The catalog's resources. Reading needs role read; creating and committing job; dropping, renaming and registering
-    admin.
+    admin. A namespace takes new tables while it has fewer than `max_tables`.
     """
     router = APIRouter(prefix=f"{ICEBERG}/v1", tags=["iceberg"])
-    namespaces, tables = NamespaceResource(catalog), TableResource(catalog)
+    namespaces, tables = NamespaceResource(catalog), TableResource(catalog, max_tables)
     routes: list[tuple[str, str, Role, Handler]] = [
         ("GET", "/config", Role.READ, namespaces.config),
         ("GET", "/namespaces", Role.READ, namespaces.list),

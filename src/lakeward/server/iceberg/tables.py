@@ -21,7 +21,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from lakeward.errors import InvalidRequest
+from lakeward.errors import InvalidRequest, QuotaExceeded
 from lakeward.server.iceberg.answers import answer, answer_table, done
 from lakeward.server.iceberg.call import Call, check_name, identifier_of
 from lakeward.server.iceberg.places import check_places
@@ -30,8 +30,8 @@ _PATH_PROPERTIES = ("write.metadata.path", "write.data.path", "write.object-stor
 
 
 class TableResource:
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+    def __init__(self, catalog: Catalog, max_tables: int) -> None:
+        self._catalog, self._max_tables = catalog, max_tables
 
     def list(self, call: Call) -> Response:
         tables = [t for t in sorted(self._catalog.list_tables(call.namespace)) if call.token.may_use(".".join(t))]
@@ -52,6 +52,7 @@ class TableResource:
         request = CreateTableRequest.model_validate({**body, "properties": body.get("properties") or {}})
         name = (*call.namespace, check_name("table", request.name))
         call.check_table(name)
+        self._check_room(call)
         places = [request.location or self._default_place(name), *_paths(request.properties)]
         check_places(self._catalog, call, places)
         options: dict[str, Any] = {
@@ -72,6 +73,7 @@ class TableResource:
         body = call.json()
         name = (*call.namespace, check_name("table", body.get("name")))
         call.check_table(name)
+        self._check_room(call)
         location = body.get("metadata-location")
         if not isinstance(location, str) or body.get("overwrite"):
             raise InvalidRequest(what="register", reason="metadata-location is a text, and overwrite is not supported")
@@ -90,13 +92,21 @@ class TableResource:
         body["identifier"] = {"namespace": list(name[:-1]), "name": name[-1]}
         request = CommitTableRequest.model_validate(body)
         check_places(self._catalog, call, [p for u in request.updates for p in _places(u)])
-        table = self._load_or_staged(name, request)
+        table = self._load_or_staged(call, request)
         updates = tuple(_fitting(u, table.metadata) for u in request.updates)
         response = self._catalog.commit_table(table, request.requirements, updates)
         return answer_table(response.metadata_location, response.metadata)
 
-    def _load_or_staged(self, name: tuple[str, ...], request: CommitTableRequest) -> Table:
+    def _check_room(self, call: Call) -> None:
+        """Raises `QuotaExceeded`."""
+        used = len(self._catalog.list_tables(call.namespace))
+        if used >= self._max_tables:
+            what = f"tables in {'.'.join(call.namespace)}"
+            raise QuotaExceeded(token_name=call.token_name, what=what, used=used, limit=self._max_tables)
+
+    def _load_or_staged(self, call: Call, request: CommitTableRequest) -> Table:
         """A table to commit to. With `assert-create` it is not there yet, and only its name is used."""
+        name = call.table
         try:
             return self._catalog.load_table(name)
         except NoSuchTableError:
@@ -104,6 +114,7 @@ class TableResource:
                 self._catalog, MetastoreCatalog
             ):
                 raise
+            self._check_room(call)
             return Table(
                 name, MetastoreCatalog._empty_table_metadata(), "", self._catalog._load_file_io(), self._catalog
             )

@@ -7,9 +7,10 @@ from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, Response
 
+from lakeward.errors import QuotaExceeded
 from lakeward.model.schema import Column
 from lakeward.model.table import TablePath
-from lakeward.protocol.auth import Role
+from lakeward.protocol.auth import Role, Token
 from lakeward.protocol.routes import TABLE, TABLES
 from lakeward.protocol.tables import AlterTable, CreateTable, TableAnswer
 from lakeward.server.auth import caller, require
@@ -20,6 +21,13 @@ from lakeward.server.services import Services
 def router(services: Services) -> APIRouter:
     router = APIRouter(tags=["tables"])
     may_read, may_change = [require(services.tokens, Role.READ)], [require(services.tokens, Role.ADMIN)]
+
+    def create(message: CreateTable, token: Token) -> TableAnswer:
+        paths = {path for path in services.store.list_tables() if token.may_use(path)}
+        if len(paths - {message.path}) >= services.max_tables:
+            limit = services.max_tables
+            raise QuotaExceeded(token_name=token.name, what="tables", used=len(paths), limit=limit)
+        return services.federation.create(message)
 
     @router.get(TABLES, dependencies=may_read)
     def list_tables(request: Request) -> JSONResponse:
@@ -34,7 +42,7 @@ def router(services: Services) -> APIRouter:
         message = await read_message(request, CreateTable, exact=True)
         request.state.table = message.path
         caller(request).check_table(message.path, f"creating {message.path}")
-        made_table = await run_in_threadpool(services.federation.create, message)
+        made_table = await run_in_threadpool(create, message, caller(request))
         return answer(made_table, status=201 if made_table.created else 200)
 
     @router.get(TABLE, dependencies=may_read)

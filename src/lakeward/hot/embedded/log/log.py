@@ -121,6 +121,11 @@ class BucketLog:
         with self._lock:
             return self._writers.find(writer)
 
+    def forget_writers(self) -> None:
+        """Of very many, those that will not send again."""
+        with self._lock:
+            self._writers.forget_surplus(self._clock.now_ms())
+
     def append(
         self,
         rows: pa.RecordBatch,

@@ -14,6 +14,12 @@ from lakeward.protocol.flight import MAX_UNDER_WAY
 REMEMBERED = MAX_UNDER_WAY
 """Puts per writer whose offsets are kept: any that a client may send again. (Fluss and Kafka: five.)"""
 
+KEPT = 4096
+"""Writers of a bucket that are remembered for as long as `server.writer-id.expiration-time` says: 1 MB."""
+
+BUSY_WRITER_MS = 600_000
+"""Every writer is remembered this long: a put is sent again for 2 minutes (`client.writer.retry-timeout`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Put:
@@ -58,6 +64,14 @@ class WriterTable:
     def forget_before(self, at_ms: int) -> None:
         """Writers silent since then; one that comes back is told to start a new writer."""
         self._puts = {w: puts for w, puts in self._puts.items() if puts[-1].timestamp_ms >= at_ms}
+
+    def forget_surplus(self, now_ms: int) -> None:
+        """Of more than `KEPT` writers those that are silent longest: tasks that wrote once and are gone."""
+        surplus = len(self._puts) - KEPT
+        if surplus > 0:
+            silent = [w for w, puts in self._puts.items() if puts[-1].timestamp_ms < now_ms - BUSY_WRITER_MS]
+            gone = set(sorted(silent, key=lambda w: self._puts[w][-1].timestamp_ms)[:surplus])
+            self._puts = {w: puts for w, puts in self._puts.items() if w not in gone}
 
     def to_json(self) -> dict[str, Any]:
         return {str(w): [[p.sequence, p.start, p.stop, p.timestamp_ms] for p in puts] for w, puts in self._puts.items()}

@@ -6,45 +6,80 @@ back-pressure.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 
-from lakeward.errors import InvalidRequest, Overloaded
+from lakeward.errors import InvalidRequest, Overloaded, QuotaExceeded
 
 MIB = 1024 * 1024
 
 
 class MemoryBudget:
-    """`request_bytes` bounds one batch, `total_bytes` all batches in work; a wait ends after `patience_s` with
-    `Overloaded`.
+    """`request_bytes` bounds one batch, `token_bytes` the batches of one token, `total_bytes` all batches in work; a
+    wait ends after `patience_s` with `QuotaExceeded` or `Overloaded`.
     """
 
     def __init__(
-        self, *, total_bytes: int = 512 * MIB, request_bytes: int = 64 * MIB, patience_s: float = 30.0
+        self,
+        *,
+        total_bytes: int = 512 * MIB,
+        request_bytes: int = 64 * MIB,
+        token_bytes: int | None = None,
+        patience_s: float = 30.0,
     ) -> None:
-        self.total_bytes, self.request_bytes, self.patience_s = total_bytes, min(request_bytes, total_bytes), patience_s
-        self._in_use = 0
+        self.total_bytes, self.patience_s = total_bytes, patience_s
+        self.token_bytes = total_bytes if token_bytes is None else min(token_bytes, total_bytes)
+        self.request_bytes = min(request_bytes, self.token_bytes)
+        self._in_use, self._by_token = 0, Counter[str]()
         self._freed = threading.Condition()
 
     @property
     def in_use_bytes(self) -> int:
         return self._in_use
 
+    def of(self, token_name: str) -> TokenBudget:
+        return TokenBudget(self, token_name)
+
     @contextmanager
-    def hold(self, size: int, what: str) -> Iterator[None]:
-        """Raises `InvalidRequest` for a batch over the limit, `Overloaded` when no room came free in time."""
+    def hold(self, size: int, what: str, token_name: str = "") -> Iterator[None]:
+        """Raises `InvalidRequest` for a batch over the limit; when no room came free in time `Overloaded`, or
+        `QuotaExceeded` where only the token's own share is used up."""
         if size > self.request_bytes:
             raise InvalidRequest(
                 what=what,
                 reason=f"the batch has {size} bytes, at most {self.request_bytes} are taken; send smaller ones",
             )
         with self._freed:
-            if not self._freed.wait_for(lambda: self._in_use + size <= self.total_bytes, self.patience_s):
-                raise Overloaded(what=what, in_use_bytes=self._in_use, limit_bytes=self.total_bytes)
+            if not self._freed.wait_for(lambda: self._has_room(size, token_name), self.patience_s):
+                if self._in_use + size > self.total_bytes:
+                    raise Overloaded(what=what, in_use_bytes=self._in_use, limit_bytes=self.total_bytes)
+                used, limit = self._by_token[token_name], self.token_bytes
+                raise QuotaExceeded(token_name=token_name, what="bytes under way", used=used, limit=limit)
             self._in_use += size
+            self._by_token[token_name] += size
         try:
             yield
         finally:
             with self._freed:
                 self._in_use -= size
+                self._by_token[token_name] -= size
+                if not self._by_token[token_name]:
+                    del self._by_token[token_name]
                 self._freed.notify_all()
+
+    def _has_room(self, size: int, token_name: str) -> bool:
+        fits_token = self._by_token[token_name] + size <= self.token_bytes
+        return fits_token and self._in_use + size <= self.total_bytes
+
+
+@dataclass(frozen=True)
+class TokenBudget:
+    """What one token may hold of it."""
+
+    budget: MemoryBudget
+    token_name: str
+
+    def hold(self, size: int, what: str) -> AbstractContextManager[None]:
+        return self.budget.hold(size, what, self.token_name)

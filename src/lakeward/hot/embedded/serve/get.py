@@ -14,7 +14,7 @@ import pyarrow.flight as flight
 from lakeward.errors import InvalidRequest
 from lakeward.hot.embedded.door.failure import answering
 from lakeward.hot.embedded.door.shapes import log_schema, snapshot_schema
-from lakeward.hot.embedded.serve.budget import MemoryBudget
+from lakeward.hot.embedded.serve.budget import TokenBudget
 from lakeward.hot.embedded.serve.declared import declared_bytes
 from lakeward.hot.embedded.serve.engine import Engine
 from lakeward.hot.embedded.serve.packing import packed
@@ -35,7 +35,7 @@ Streamed: TypeAlias = Any
 
 
 def open_read(
-    engine: Engine, ticket: Ticket, budget: MemoryBudget, is_cancelled: Callable[[], bool]
+    engine: Engine, ticket: Ticket, budget: TokenBudget, is_cancelled: Callable[[], bool]
 ) -> flight.GeneratorStream:
     """The stream of this ticket. Errors while it runs reach the peer typed."""
     table = as_of(find_table(engine, ticket.table, ticket.table_id), ticket.schema_id, ticket.width)
@@ -45,7 +45,7 @@ def open_read(
 
 
 def _open(
-    engine: Engine, table: TableInfo, ticket: Ticket, budget: MemoryBudget, is_cancelled: Callable[[], bool]
+    engine: Engine, table: TableInfo, ticket: Ticket, budget: TokenBudget, is_cancelled: Callable[[], bool]
 ) -> tuple[pa.Schema, Iterator[Streamed]]:
     match ticket.kind:
         case Read.LOG:
@@ -95,7 +95,7 @@ def _tail(engine: Engine, table: TableInfo, ticket: Ticket, is_cancelled: Callab
         engine.wait_for(table, offsets, min(left_s, POLL_S))
 
 
-def _lookup(engine: Engine, table: TableInfo, ticket: Ticket, budget: MemoryBudget) -> Iterator[Streamed]:
+def _lookup(engine: Engine, table: TableInfo, ticket: Ticket, budget: TokenBudget) -> Iterator[Streamed]:
     what = f"lookup in {ticket.table}"
     try:
         raw = base64.b64decode(ticket.keys or "", validate=True)

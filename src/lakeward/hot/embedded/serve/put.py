@@ -6,7 +6,7 @@ Rows are not touched here: a batch goes from gRPC's buffers to the store as it c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ import pyarrow.flight as flight
 from lakeward.errors import InvalidRequest
 from lakeward.hot.embedded.log.appended import WriterSequence
 from lakeward.hot.embedded.serve.acks import Acknowledger, Pending
-from lakeward.hot.embedded.serve.budget import MemoryBudget
+from lakeward.hot.embedded.serve.budget import TokenBudget
 from lakeward.hot.embedded.serve.engine import Engine
 from lakeward.hot.embedded.serve.gate import CallGate
 from lakeward.hot.embedded.serve.putplan import plan_put
@@ -30,9 +30,17 @@ class PutStream:
     """
 
     def __init__(
-        self, engine: Engine, gate: CallGate, budget: MemoryBudget, command: PutCommand, sent: pa.Schema
+        self,
+        engine: Engine,
+        gate: CallGate,
+        budget: TokenBudget,
+        command: PutCommand,
+        sent: pa.Schema,
+        begin_writer: Callable[[], None],
     ) -> None:
+        """`begin_writer` counts a writer's first put to a bucket, and refuses it."""
         self.engine, self.gate, self.budget, self.command = engine, gate, budget, command
+        self.begin_writer = begin_writer
         self.table = find_table(engine, command.table, command.table_id)
         self.plan = plan_put(self.table, command, sent)
         self.what = f"{command.kind} to {command.table}"
@@ -50,6 +58,8 @@ class PutStream:
     def _writer(self, header: BatchHeader) -> WriterSequence | None:
         if self.command.writer is None or header.sequence is None:
             return None
+        if header.sequence == 0:
+            self.begin_writer()
         return WriterSequence(writer_id=self.command.writer, sequence=header.sequence)
 
     def _store(self, bucket: Bucket, batch: pa.RecordBatch, writer: WriterSequence | None) -> Pending:

@@ -6,8 +6,9 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import pyarrow.flight as flight
@@ -20,7 +21,7 @@ from lakeward.hot.embedded.serve.engine import Engine
 from lakeward.hot.embedded.serve.gate import CallGate
 from lakeward.hot.embedded.serve.get import open_read
 from lakeward.hot.embedded.serve.put import PutStream
-from lakeward.hot.embedded.serve.quota import SnapshotQuotas, StreamQuotas
+from lakeward.hot.embedded.serve.quota import SnapshotQuotas, StreamQuotas, WriterQuotas
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role, Token, TokenSet
 from lakeward.protocol.flight import Act, ActionRequest, PutCommand, Ticket, from_bytes
@@ -98,10 +99,11 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         budget: MemoryBudget | None = None,
         audit: Audited | None = None,
         quotas: StreamQuotas | None = None,
+        writers: WriterQuotas | None = None,
         is_open: bool = True,
     ) -> None:
         self.engine, self.tokens, self.budget, self.audit = engine, tokens, budget or MemoryBudget(), audit
-        self.snapshots = SnapshotQuotas()
+        self.snapshots, self.writers = SnapshotQuotas(), writers or WriterQuotas()
         self.gate = CallGate(f"{host}:{port}", is_open=is_open)
         scheme = "grpc+tls" if tls else "grpc"
         certificates = [(tls.certificate, tls.key)] if tls else None
@@ -152,7 +154,8 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             with self._recorded(context, f"put {command.kind}", command.table, is_change=True):
                 token.check_table(command.table, "do_put")
                 with self.gate.inside():
-                    stream = PutStream(self.engine, self.gate, self.budget, command, reader.schema)
+                    budget, begin = self.budget.of(token.name), partial(self.writers.begin, token.name)
+                    stream = PutStream(self.engine, self.gate, budget, command, reader.schema, begin)
                 stream.serve(reader, writer)
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.GeneratorStream:
@@ -161,9 +164,8 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             wanted = from_bytes(Ticket, ticket.ticket)
             with self._recorded(context, f"get {wanted.kind}", wanted.table, is_change=False), self.gate.inside():
                 token.check_table(wanted.table, "do_get")
-                return open_read(
-                    self.engine, wanted, self.budget, lambda: context.is_cancelled() or not self.gate.is_open
-                )
+                budget = self.budget.of(token.name)
+                return open_read(self.engine, wanted, budget, lambda: context.is_cancelled() or not self.gate.is_open)
 
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[bytes]:
         with answering(f"action {action.type[:100]}"):
@@ -173,14 +175,17 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             with self._recorded(context, what, request.table, is_change=False), self.gate.inside():
                 if request.table is not None:
                     token.check_table(request.table, what)
-                    self._count_snapshot(action.type, request.table, request, token)
-                return iter([json.dumps(answer(self.engine, action.type, request, token)).encode()])
+                with self._counted(action.type, request, token):
+                    return iter([json.dumps(answer(self.engine, action.type, request, token)).encode()])
 
-    def _count_snapshot(self, action: str, table: TablePath, request: ActionRequest, token: Token) -> None:
+    def _counted(self, action: str, request: ActionRequest, token: Token) -> AbstractContextManager[None]:
+        if request.table is None:
+            return nullcontext()
         if action == Act.TAKE_SNAPSHOT and request.bucket is not None:
-            self.snapshots.take(token.name, table, request.bucket, request.holder)
-        elif action == Act.RELEASE_SNAPSHOTS:
-            self.snapshots.release(token.name, table, request.holder)
+            return self.snapshots.taking(token.name, request.table, request.bucket, request.holder)
+        if action == Act.RELEASE_SNAPSHOTS:
+            self.snapshots.release(token.name, request.table, request.holder)
+        return nullcontext()
 
     def list_actions(self, context: flight.ServerCallContext) -> list[Any]:
         return [(str(name), action.help) for name, action in ACTIONS.items()]

@@ -9,7 +9,7 @@ import pytest
 
 from lakeward.errors import InvalidRequest, OutOfSequence
 from lakeward.hot.embedded.log.appended import MAX_SEQUENCE, Appended, WriterSequence
-from lakeward.hot.embedded.log.writers import REMEMBERED, WriterTable
+from lakeward.hot.embedded.log.writers import BUSY_WRITER_MS, KEPT, REMEMBERED, WriterTable
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.bucket import Bucket
 from lakeward.protocol.flight import MAX_UNDER_WAY
@@ -88,6 +88,38 @@ def test_silent_writers_are_forgotten() -> None:
     again = WriterTable("0")
     again.load(table.to_json())
     assert again.find(WriterSequence(2, 0)) == Appended(1, 2, 2000, duplicate=True)
+
+
+def test_many_writers_that_wrote_once_are_forgotten_when_they_cannot_send_again() -> None:
+    table = WriterTable("0")
+    table.record(1, 0, Appended(0, 1, 0))
+    for n in range(2, KEPT + 50):
+        table.record(n, 0, Appended(n, n + 1, n))
+    table.forget_surplus(BUSY_WRITER_MS)
+    assert len(table) == KEPT + 49, "the first of them may still send again"
+    table.forget_surplus(BUSY_WRITER_MS + 10)
+    assert len(table) == KEPT + 40, "nine were silent long enough"
+    table.forget_surplus(10 * BUSY_WRITER_MS)
+    assert len(table) == KEPT
+    assert table.find(WriterSequence(KEPT + 49, 0)) is not None, "the newest are known"
+    with pytest.raises(OutOfSequence):
+        table.find(WriterSequence(1, 1))
+
+
+def test_upkeep_forgets_writers_that_are_gone(yard: Yard, store: EmbeddedStore) -> None:
+    table = yard.table()
+    store.create_table(table)
+    store.append(table, B0, rows(0), WriterSequence(0, 0))
+    bucket = store.hot_table(table).find_bucket(B0)
+    assert bucket is not None
+    for n in range(1, KEPT + 10):  # as so many puts would, at a thousandth of the cost
+        bucket.log._writers.record(n, 0, Appended(n, n + 1, yard.clock.now_ms()))
+    yard.clock.advance(2 * BUSY_WRITER_MS / 1000)
+    store.append(table, B0, rows(0), WriterSequence(99_999, 0))
+    store.upkeep.tend_files()
+    with pytest.raises(OutOfSequence):
+        store.append(table, B0, rows(0), WriterSequence(0, 1))
+    assert store.append(table, B0, rows(0), WriterSequence(99_999, 1)).stop == 3
 
 
 @pytest.mark.parametrize(("writer", "sequence"), [(-1, 0), (2**63, 0), (1, -1), (1, 2**31)])

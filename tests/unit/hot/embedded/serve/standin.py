@@ -55,6 +55,7 @@ class StandInStore:
     logs: dict[Bucket, list[pa.RecordBatch]] = field(default_factory=dict)
     seen: dict[tuple[Bucket, int], dict[int, Appended]] = field(default_factory=dict)
     puts: int = 0
+    released: list[str] = field(default_factory=list)
     before_append: Callable[[pa.RecordBatch], None] = lambda batch: None
     before_ack: Callable[[Appended], None] = lambda appended: None
     is_ready: bool = False
@@ -151,7 +152,7 @@ class StandInStore:
         return iter(())
 
     def release_snapshots(self, table: TableInfo, holder: str) -> None:
-        return None
+        self.released.append(holder)
 
     def rows(self) -> list[dict[str, object]]:
         return [row for batches in self.logs.values() for batch in batches for row in batch.to_pylist()]
