@@ -41,7 +41,16 @@ from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 from lakeward.protocol.heartbeat import LeaseCheck, LeaseVerdict
 from lakeward.spi.coordinator import CoordinatorClient
 from lakeward.spi.intents import IntentStore
-from lakeward.spi.lake import ROUND_KEY, TABLE_ID_KEY, TAG, CommitProperties, Committable, LakeSnapshot, Precondition
+from lakeward.spi.lake import (
+    ROUND_KEY,
+    TABLE_ID_KEY,
+    TAG,
+    CommitProperties,
+    Committable,
+    LakeSnapshot,
+    Precondition,
+    Renewal,
+)
 from lakeward.spi.resume import next_offset
 from lakeward.testing.inprocess import InProcessLakeward, LocalPlugin
 from lakeward.tiering.round.control import RoundControl
@@ -190,11 +199,12 @@ class WeakCommitter(IcebergLakeCommitter):
         replaced: Mapping[Bucket, OffsetSet],
         base: LakeBase,
         properties: CommitProperties,
+        renewal: Renewal | None = None,
     ) -> Committable:
         """Without resolving again, positions in files that another engine has replaced delete nothing."""
         self._prepared += 1
         stale = self._weak.off("re_resolve") and self._prepared > 1
-        return super().prepare(results, {} if stale else replaced, base, properties)
+        return super().prepare(results, {} if stale else replaced, base, properties, renewal)
 
     storage: WeakStorage | None = None
 

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
@@ -20,6 +21,7 @@ from lakeward.testing.iceberg.merge_on_read import MergeOnReadEngine
 from lakeward.testing.iceberg.s3 import REGION, S3Store, s3_store
 from lakeward.testing.iceberg.server import serving
 from lakeward.testing.lakes import LakeContract
+from lakeward.testing.scripted_log import Row
 
 
 class IcebergContract(LakeContract):
@@ -28,6 +30,9 @@ class IcebergContract(LakeContract):
 
     def foreign_rewrite(self, lake: LakeStorage, table: TableInfo) -> None:
         foreign(lake, table).rewrite()
+
+    def foreign_insert(self, lake: LakeStorage, table: TableInfo, rows: Sequence[Row]) -> None:
+        foreign(lake, table).append(their_rows(lake, table, rows))
 
     def foreign_expire(self, lake: LakeStorage, table: TableInfo) -> None:
         foreign(lake, table).expire()
@@ -68,6 +73,14 @@ class TestVersion3(TestSqlCatalog):
 
     def foreign_rewrite(self, lake: LakeStorage, table: TableInfo) -> None:
         foreign_3(lake, table).rewrite()
+
+    def foreign_insert(self, lake: LakeStorage, table: TableInfo, rows: Sequence[Row]) -> None:
+        foreign_3(lake, table).insert(their_rows(lake, table, rows))
+
+
+def their_rows(lake: LakeStorage, table: TableInfo, rows: Sequence[Row]) -> pa.Table:
+    schema = foreign(lake, table).load().schema().as_arrow()
+    return pa.Table.from_pylist([{**r, "__bucket": 0, "__timestamp": 0} for r in rows], schema=schema)
 
 
 def foreign_3(lake: LakeStorage, table: TableInfo) -> MergeOnReadEngine:

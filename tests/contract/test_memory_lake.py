@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+import pyarrow as pa
 import pytest
 
 from lakeward.lake.memory.plugin import MemoryLakeStorage, forget_lake
@@ -14,6 +15,7 @@ from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
 from lakeward.testing.lakes import LakeContract
 from lakeward.testing.memoryforeign import MemoryForeignEngine
+from lakeward.testing.scripted_log import Row
 
 
 class TestMemoryLake(LakeContract):
@@ -27,6 +29,11 @@ class TestMemoryLake(LakeContract):
 
     def foreign_rewrite(self, lake: LakeStorage, table: TableInfo) -> None:
         foreign(lake, table).compact()
+
+    def foreign_insert(self, lake: LakeStorage, table: TableInfo, rows: Sequence[Row]) -> None:
+        engine = foreign(lake, table)
+        schema = next(iter(engine.rows())).schema
+        engine.insert(pa.Table.from_pylist([{**r, "__timestamp": 0, "__bucket": 0} for r in rows], schema=schema))
 
     def foreign_expire(self, lake: LakeStorage, table: TableInfo) -> None:
         foreign(lake, table).expire()

@@ -320,3 +320,23 @@ def test_a_fluss_offsets_file_that_is_gone_is_named(lake: IcebergLakeStorage) ->
     table.io.delete(head.summary.additional_properties["fluss-offsets"])
     with pytest.raises(LakeTampered, match="fluss-offsets"):
         lake.open_reader(log.table).load_base()
+
+
+def test_a_resync_mends_values_that_others_altered(lake: IcebergLakeStorage, tmp_path: Path) -> None:
+    world, path = InProcessLakeward(tmp_path / "server", lake), TablePath("db", "t")
+    world.create("db.t", "id BIGINT NOT NULL, name STRING", primary_key="id")
+    world.upsert("db.t", [{"id": i, "name": f"ours {i}"} for i in range(5)])
+    world.tier("db.t")
+    theirs = IcebergForeignEngine(lake.connection.catalog, path)
+    rows = theirs.load().scan().to_arrow().sort_by("id")
+    theirs.delete("id < 3")
+    altered = rows.slice(0, 3).set_column(1, rows.schema.field("name"), pa.array(["theirs"] * 3))
+    theirs.append(altered)
+    world.upsert("db.t", [{"id": 2, "name": "ours again"}])
+    world.coordinator.resync(path, ResyncChoice.RESYNC)
+    world.tier("db.t")
+    expected = [{"id": i, "name": "ours again" if i == 2 else f"ours {i}"} for i in range(5)]
+    assert world.read("db.t").to_table().sort_by("id").to_pylist() == expected
+    found = read_duckdb(lake.connection.load(path).metadata_location).select(["id", "name"]).sort_by("id")
+    assert found.to_pylist() == expected
+    world.close()

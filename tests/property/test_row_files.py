@@ -13,6 +13,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakeward.changelog.rowdiff import altered_offsets
 from lakeward.cli.rowfiles import WriteFormat, read_file
 from lakeward.cli.rowprint import ReadFormat, write_rows
 from lakeward.client.rows import fit_rows
@@ -20,7 +21,6 @@ from lakeward.model.arrow import from_arrow_schema
 from lakeward.model.ids import TableId
 from lakeward.model.schema import OFFSET, Schema
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.verify.rows import altered_offsets
 from tests.property.test_verify_rows import Double, Single, build, shapes
 
 NAN = {Double: 0x7FF8000000000000, Single: 0x7FC00000}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from lakeward.model.bucket import Bucket
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import RoundId, SnapshotId, TableId
+from lakeward.model.offsetset import OffsetSet
 from lakeward.model.round import LakeBase
 
 
@@ -65,6 +66,15 @@ class CommitProperties:
             if offset < base.offsets.get(bucket, 0):
                 return f"bucket {bucket} would go back from offset {base.offsets[bucket]} to {offset}"
         return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Renewal:
+    """What a round found that compared buckets with a lake snapshot, row by row. `offsets`: per compared bucket those
+    whose rows in the head go, because the round's own files hold them again: they were altered, or there twice."""
+
+    head: SnapshotId
+    offsets: Mapping[Bucket, OffsetSet]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ from lakeward.model.schema import OFFSET, Column
 from lakeward.model.split import Split
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.spi.capabilities import LakeCapabilities
-from lakeward.spi.commit import CommitProperties, Committable, Precondition
+from lakeward.spi.commit import CommitProperties, Committable, Precondition, Renewal
 from lakeward.spi.intents import IntentStore
 from lakeward.spi.lakefile import Expired, LakeDelete, LakeFile, LakeSnapshot, LakeTotals, StoredFile
 from lakeward.spi.rewrite import PreparedRewrite, RewriteGroup, RewriteResult, RewriteTask
@@ -70,6 +70,7 @@ __all__ = [
     "LakeWriter",
     "Precondition",
     "PreparedRewrite",
+    "Renewal",
     "RewriteGroup",
     "RewriteResult",
     "RewriteTask",
@@ -225,10 +226,14 @@ class LakeCommitter(ABC):
         replaced: Mapping[Bucket, OffsetSet],
         base: LakeBase,
         properties: CommitProperties,
+        renewal: Renewal | None = None,
     ) -> Committable:
         """Resolve and build the commit on `base` (from `LakeReader.load_base` just before): replaced offsets become
         positions in files of the head or of `results`; delete files, manifests are written. Blocks on storage; does not
         load again what `base` was read from.
+
+        `renewal`, where the round compared rows with the lake: its offsets go from files of the head and stay in those
+        of `results`.
 
         Called again with a fresh base after a foreign commit; files of an earlier call are left to orphan removal.
         Raises `ReplacedRowMissing`, `LakeSchemaBroken`, `LakeUnavailable`; may raise `CommitConflict` if the head is

@@ -69,6 +69,37 @@ class MemoryForeignEngine:
                     )
             return self._commit("delete", frozenset(added), frozenset())
 
+    def rows(self) -> list[pa.Table]:
+        """Live rows of the head, file by file."""
+        with self._lake.lock:
+            table, head = self._head()
+            return [live_rows(table, head, f) for f in data_files(table, head)]
+
+    def insert(self, rows: pa.Table) -> Snapshot:
+        """Rows with a bucket and an offset that they chose."""
+        with self._lake.lock:
+            _, head = self._head()
+            (bucket, *_) = (f.bucket for f in data_files(self._lake.table(self._path), head))
+            file = DataFile(path=self._name(), bucket=bucket, rows=rows, modified_at_ms=self._now())
+            return self._commit("append", frozenset([self._store(file)]), frozenset())
+
+    def update(self, condition: pc.Expression, column: str, value: object) -> Snapshot:
+        """Copy on write: the rows that match get another value, and stay where they are."""
+        with self._lake.lock:
+            table, head = self._head()
+            added = []
+            for file in data_files(table, head):
+                rows = live_rows(table, head, file)
+                at = rows.column_names.index(column)
+                new = pa.scalar(value, rows.schema.field(column).type)
+                marked = rows.append_column("__at", pa.array(np.arange(rows.num_rows)))
+                hit = pa.array(np.isin(np.arange(rows.num_rows), marked.filter(condition).column("__at").to_numpy()))
+                rows = rows.set_column(at, rows.schema.field(column), pc.if_else(hit, new, rows.column(column)))
+                added.append(
+                    self._store(DataFile(path=self._name(), bucket=file.bucket, rows=rows, modified_at_ms=self._now()))
+                )
+            return self._commit("overwrite", frozenset(added), frozenset((*head.data, *head.deletes)))
+
     def expire(self) -> None:
         """Drops every snapshot but main's head and the tagged one, with the files that only they had."""
         with self._lake.lock:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from lakeward.changelog.rowdiff import altered_offsets
 from lakeward.errors import BucketStopped, LakeError, NotFound, SnapshotGone
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.offsetset import Offsets
@@ -18,7 +19,6 @@ from lakeward.verify.addresses import AddressCount
 from lakeward.verify.certificate import SHOWN, BucketReport, Finding, FindingKind
 from lakeward.verify.keyed import check_keyed
 from lakeward.verify.lakerows import count_rows, gather_rows
-from lakeward.verify.rows import altered_offsets
 from lakeward.verify.spill import WindowSpill
 from lakeward.verify.task import BucketTask, Part, altered, as_table
 

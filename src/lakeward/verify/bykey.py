@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from lakeward.changelog import KeyedFold
 from lakeward.changelog.columns import changes_of
+from lakeward.changelog.rowdiff import altered_offsets
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.change import ChangeType
 from lakeward.model.offsetset import Offsets
@@ -25,7 +26,6 @@ from lakeward.spi.hot import HotStore
 from lakeward.spi.lake import LakeReader
 from lakeward.verify.certificate import SHOWN, Finding, FindingKind
 from lakeward.verify.lakerows import read_lake
-from lakeward.verify.rows import altered_offsets
 from lakeward.verify.task import BucketTask, Part
 
 Ids = npt.NDArray[np.int64]

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeward.changelog import Fold
+from lakeward.changelog.rowdiff import altered_offsets
 from lakeward.model.change import ChangeType
 from lakeward.model.offsetset import Offsets, OffsetSet
 from lakeward.model.schema import CHANGE_TYPE, OFFSET, PREV_OFFSET
@@ -21,7 +22,6 @@ from lakeward.spi.lake import LakeReader
 from lakeward.verify.addresses import AddressCount, expected_live
 from lakeward.verify.bykey import check_by_key
 from lakeward.verify.lakerows import count_rows, gather_rows
-from lakeward.verify.rows import altered_offsets
 from lakeward.verify.spill import WindowSpill
 from lakeward.verify.task import BucketTask, Part, Window, altered
 

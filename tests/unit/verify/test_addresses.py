@@ -6,12 +6,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from lakeward.changelog.rowdiff import altered_offsets
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.offsetset import OffsetSet
 from lakeward.verify.addresses import AddressCount, expected_live
 from lakeward.verify.certificate import FindingKind
-from lakeward.verify.rows import altered_offsets
 
 B = Bucket("", 0)
 

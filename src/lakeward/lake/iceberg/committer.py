@@ -12,8 +12,6 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation
 
-from lakeward.config import Config, options
-from lakeward.config.options import ForeignRows
 from lakeward.errors import (
     CommitConflict,
     CommitUnknown,
@@ -49,7 +47,8 @@ from lakeward.model.ids import RoundId, TableId
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.round import LakeBase
 from lakeward.model.table import TableInfo
-from lakeward.spi.commit import CommitProperties, Committable, Precondition
+from lakeward.spi.commit import CommitProperties, Committable, Precondition, Renewal
+from lakeward.spi.foreignrows import removes_foreign_rows
 from lakeward.spi.lake import LakeCommitter
 from lakeward.spi.lakefile import LakeSnapshot
 from lakeward.spi.rewrite import PreparedRewrite, RewriteResult
@@ -86,6 +85,7 @@ class IcebergLakeCommitter(LakeCommitter):
         replaced: Mapping[Bucket, OffsetSet],
         base: LakeBase,
         properties: CommitProperties,
+        renewal: Renewal | None = None,
     ) -> Committable:
         is_resync = properties.generation > base.generation
         ground = self.load_ground(base, properties.round_id, as_is=is_resync)
@@ -96,8 +96,10 @@ class IcebergLakeCommitter(LakeCommitter):
             files = data_candidates(ground.table, parsed)
             resolution = self._resolve(ground, files, replaced)
             by_key = key_files(ground.table, parsed)
-            foreign = self._foreign_rows(ground, is_resync)
-            resolution.hits = merge_hits([*resolution.hits, *same_round_hits(ground.table, parsed), *foreign])
+            foreign = self._foreign_rows(ground, is_resync, renewal)
+            renewed = self._resolve(ground, [], {} if renewal is None else renewal.offsets).hits
+            hits = [*resolution.hits, *renewed, *same_round_hits(ground.table, parsed), *foreign]
+            resolution.hits = merge_hits(hits)
             missing = self._explain_missing(ground, resolution)
             fault_point("lake.before-deletes", round_id=properties.round_id)
             deletes = delete_rows(ground, round_prefix(properties.round_id), resolution.hits)
@@ -202,13 +204,13 @@ class IcebergLakeCommitter(LakeCommitter):
         )
         return resolve(wanted, [*files, *older])
 
-    def _foreign_rows(self, ground: CommitGround, is_resync: bool) -> list[Hit]:
+    def _foreign_rows(self, ground: CommitGround, is_resync: bool, renewal: Renewal | None) -> list[Hit]:
         """Rows that go because no changelog has them: a key would be there twice. Raises `ForeignRowsFound` where the
         table's option says so; a resync takes them out."""
         if not self._table.is_pk:
             return []
-        hits = find_foreign_rows(ground, self._table.descriptor.partition_keys)
-        if not hits or is_resync or self._removes_foreign_rows:
+        hits = find_foreign_rows(ground, self._table.descriptor.partition_keys, renewal)
+        if not hits or is_resync or removes_foreign_rows(self._table):
             return hits
         snapshots = [str(s.snapshot_id) for s in ground.reconciled.foreign if may_insert(s)]
         raise ForeignRowsFound(
@@ -217,13 +219,6 @@ class IcebergLakeCommitter(LakeCommitter):
             rows=sum(len(h.positions) for h in hits),
             file=hits[0].file.file_path,
         )
-
-    @property
-    def _removes_foreign_rows(self) -> bool:
-        """This one property alone: a Fluss table may have `table.*` keys that are not ours."""
-        option = options.TABLE_DATALAKE_FOREIGN_ROWS
-        given = {k: v for k, v in self._table.descriptor.properties.items() if k == option.key}
-        return Config().for_table(given).get(option) is ForeignRows.REMOVE
 
     def _explain_missing(self, ground: CommitGround, resolution: Resolution) -> int:
         """How many replaced rows are gone, where others' deletes explain it. Raises `ReplacedRowMissing` where not."""

@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence, Set
+from functools import reduce
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,11 +16,13 @@ from lakeward.errors import (
     CommitConflict,
     CommitUnknown,
     FaultInjected,
+    ForeignRowsFound,
     InvalidRequest,
     LakewardError,
     ReplacedRowMissing,
 )
 from lakeward.lake.memory.expiry import plan_expiry
+from lakeward.lake.memory.foreignrows import find_foreign_rows
 from lakeward.lake.memory.reconcile import ancestors, describe, load_base
 from lakeward.lake.memory.rewrite import RewrittenRows
 from lakeward.lake.memory.rows import count_live, deletes_for, find_positions, live_mask
@@ -32,7 +36,8 @@ from lakeward.model.round import LakeBase
 from lakeward.model.table import TableInfo
 from lakeward.model.versioned import pack, unpack
 from lakeward.spi.capabilities import DeleteEncoding
-from lakeward.spi.commit import CommitProperties, Committable, Precondition
+from lakeward.spi.commit import CommitProperties, Committable, Precondition, Renewal
+from lakeward.spi.foreignrows import removes_foreign_rows
 from lakeward.spi.lake import LakeCommitter
 from lakeward.spi.lakefile import LakeSnapshot
 from lakeward.spi.rewrite import PreparedRewrite, RewriteResult
@@ -70,6 +75,7 @@ class MemoryLakeCommitter(LakeCommitter):
         replaced: Mapping[Bucket, OffsetSet],
         base: LakeBase,
         properties: CommitProperties,
+        renewal: Renewal | None = None,
         *,
         fence_step: int = 0,
     ) -> Committable:
@@ -85,7 +91,10 @@ class MemoryLakeCommitter(LakeCommitter):
                 raise self._conflict(properties.round_id, "main moved since the base was read", on_base)
             bodies = [unpack(RESULT_KIND, VERSION, data)[1] for data in results]
             added = [path for body in bodies for path in body["paths"]]
-            deletes = self._resolve(table, head, added, replaced, properties.round_id)
+            is_resync = properties.generation > base.generation
+            foreign = self._foreign_rows(table, head, is_resync, renewal)
+            renewed = {} if renewal is None else renewal.offsets
+            deletes = self._resolve(table, head, added, replaced, renewed, foreign, properties.round_id)
             payload = {
                 "refs": [table.uuid, table.head, table.tag],
                 "round": properties.round_id,
@@ -234,23 +243,45 @@ class MemoryLakeCommitter(LakeCommitter):
         head: Snapshot | None,
         added: Sequence[str],
         replaced: Mapping[Bucket, OffsetSet],
+        renewed: Mapping[Bucket, OffsetSet],
+        foreign: Mapping[str, OffsetSet],
         round_id: RoundId,
     ) -> list[PositionDeletes]:
-        """Replaced offsets as positions in files of the head or of this round; their delete files are in storage."""
-        delete_files: list[PositionDeletes] = []
+        """Replaced offsets as positions in files of the head or of this round, renewed ones in files of the head alone,
+        and others' rows; their delete files are in storage."""
+        older = list(head.data) if head else []
+        gone = {path: [positions] for path, positions in foreign.items()}
         for bucket, wanted in sorted(replaced.items()):
             missing = wanted
-            for path in [*(head.data if head else ()), *added]:
-                file = table.files.get(path)
-                if not isinstance(file, DataFile) or file.bucket != bucket:
-                    continue
-                hits, positions = find_positions(file, wanted)
+            for path in [*older, *added]:
+                hits, positions = _find_in(table, path, bucket, wanted)
                 missing = missing.minus(hits)
-                delete_files += self._delete_file(table, head, file, positions, round_id)
+                gone.setdefault(path, []).append(positions)
             if missing and not _foreign_deletes(table):
                 first = int(missing.values[0])
                 raise ReplacedRowMissing(table=str(table.path), bucket=str(bucket), offset=first, count=len(missing))
+        for (bucket, wanted), path in product(sorted(renewed.items()), older):
+            gone.setdefault(path, []).append(_find_in(table, path, bucket, wanted)[1])
+        delete_files: list[PositionDeletes] = []
+        for path, parts in gone.items():
+            if positions := reduce(OffsetSet.union, parts):
+                delete_files += self._delete_file(table, head, table.data_file(path), positions, round_id)
         return delete_files
+
+    def _foreign_rows(
+        self, table: MemoryTable, head: Snapshot | None, is_resync: bool, renewal: Renewal | None
+    ) -> Mapping[str, OffsetSet]:
+        """As Iceberg's: rows that go because no changelog has them. Raises `ForeignRowsFound` where the table's option
+        says so."""
+        foreign, hits = find_foreign_rows(table, head, renewal) if self._info.is_pk else ([], {})
+        if not hits or is_resync or removes_foreign_rows(self._info):
+            return hits
+        raise ForeignRowsFound(
+            table=str(self._info.path),
+            snapshots=", ".join(s.id for s in foreign),
+            rows=sum(map(len, hits.values())),
+            file=next(iter(hits)),
+        )
 
     def _delete_file(
         self, table: MemoryTable, head: Snapshot | None, file: DataFile, positions: OffsetSet, round_id: RoundId
@@ -274,6 +305,13 @@ class MemoryLakeCommitter(LakeCommitter):
         )
         table.files[path] = deletes
         return deletes
+
+
+def _find_in(table: MemoryTable, path: str, bucket: Bucket, wanted: OffsetSet) -> tuple[OffsetSet, OffsetSet]:
+    file = table.files.get(path)
+    if not isinstance(file, DataFile) or file.bucket != bucket:
+        return OffsetSet(), OffsetSet()
+    return find_positions(file, wanted)
 
 
 def _operation(table: MemoryTable, add: frozenset[str]) -> str:

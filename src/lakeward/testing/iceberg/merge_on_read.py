@@ -51,7 +51,11 @@ from lakeward.model.table import TablePath
 
 _MAGIC = b"PFA1"
 _LAYOUT: Literal[3] = 3
-_OPERATIONS = {ManifestContent.DELETES: Operation.DELETE, ManifestContent.DATA: Operation.REPLACE}
+_OPERATIONS = {
+    (ManifestContent.DELETES, True): Operation.DELETE,
+    (ManifestContent.DATA, True): Operation.APPEND,
+    (ManifestContent.DATA, False): Operation.REPLACE,
+}
 
 
 class MergeOnReadEngine:
@@ -98,6 +102,11 @@ class MergeOnReadEngine:
         new = _dataframe_to_data_files(table.metadata, rows.take(pa.array(order, pa.int64())), table.io)
         self._land(table, [DataFile(*f._data, *[None] * 4) for f in new], content=ManifestContent.DATA, keep=False)
 
+    def insert(self, rows: pa.Table) -> None:
+        table = self._catalog.load_table(self._name)
+        new = _dataframe_to_data_files(table.metadata, rows, table.io)
+        self._land(table, [DataFile(*f._data, *[None] * 4) for f in new], content=ManifestContent.DATA)
+
     def _partitions(self, table: Table) -> dict[str, Record]:
         manifests = load_manifests(table.io, table.metadata.current_snapshot())
         entries = [e for m in manifests if m.content == ManifestContent.DATA for e in load_entries(table.io, m)]
@@ -132,7 +141,7 @@ class MergeOnReadEngine:
             "parent-snapshot-id": head.snapshot_id,
             "sequence-number": sequence,
             "manifest-list": write_manifest_list(target, head.snapshot_id, sequence, manifests, row_id),
-            "summary": Summary(_OPERATIONS[content] if files else Operation.APPEND),
+            "summary": Summary(_OPERATIONS[content, keep] if files else Operation.APPEND),
             "schema-id": metadata.current_schema_id,
             **({} if row_id is None else {"first-row-id": row_id, "added-rows": unnumbered_rows(manifests)}),
         }

@@ -20,7 +20,7 @@ from lakeward.model.schema import BUCKET, OFFSET
 from lakeward.model.split import LogSplit
 from lakeward.model.table import TableInfo
 from lakeward.spi.capabilities import DeleteEncoding
-from lakeward.spi.lake import CommitProperties, Committable, LakeSnapshot, LakeStorage, Precondition, WriteTask
+from lakeward.spi.lake import CommitProperties, Committable, LakeSnapshot, LakeStorage, Precondition, Renewal, WriteTask
 from lakeward.testing.scripted_log import Row, ScriptedLog
 
 
@@ -38,6 +38,7 @@ class LakeRound:
     results: list[bytes] = field(default_factory=list)
     replaced: dict[Bucket, OffsetSet] = field(default_factory=dict)
     stops: dict[Bucket, int] = field(default_factory=dict)
+    renewal: Renewal | None = None
 
     def __post_init__(self) -> None:
         self.reader = self.lake.open_reader(self.table)
@@ -95,7 +96,8 @@ class LakeRound:
         properties = CommitProperties(
             round_id=self.round_id, epoch=self.epoch, job="contract", offsets=self.stops, generation=generation
         )
-        return self.committer.prepare(self.results, self.replaced, base or self.reader.load_base(), properties)
+        base = base or self.reader.load_base()
+        return self.committer.prepare(self.results, self.replaced, base, properties, self.renewal)
 
     @property
     def precondition(self) -> Precondition:

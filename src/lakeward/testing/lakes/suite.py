@@ -5,7 +5,7 @@ declared gaps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -55,6 +55,10 @@ class LakeSuite:
         """Another engine rewrites all data files: live rows into new files, deletes applied,
         offsets kept as a column.
         """
+        raise NotImplementedError
+
+    def foreign_insert(self, lake: LakeStorage, table: TableInfo, rows: Sequence[Row]) -> None:
+        """Another engine inserts rows into bucket 0 of a table without partitions; each says its `__offset`."""
         raise NotImplementedError
 
     def foreign_expire(self, lake: LakeStorage, table: TableInfo) -> None:

@@ -7,15 +7,16 @@ import random
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakeward.changelog.columns import without_prev
-from lakeward.errors import CommitConflict, ReplacedRowMissing
+from lakeward.changelog.columns import keep_rows, without_prev
+from lakeward.errors import CommitConflict, ForeignRowsFound, ReplacedRowMissing
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.split import SnapshotSplit
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake import LakeStorage, Renewal
 from lakeward.testing.lakes.rounds import LakeRound, lake_rows
 from lakeward.testing.lakes.suite import B0, B1, LakeSuite, needs, row
 from lakeward.testing.scripted_log import ScriptedLog
@@ -106,6 +107,40 @@ class UpsertContract(LakeSuite):
         assert lake_rows(lake, log.table) == log.expected(log.ends())
         change_randomly(log, chance, 30)
         LakeRound.plan(lake, log).run()
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+    @needs("upserts")
+    @pytest.mark.parametrize("policy", ["stop", "remove"])
+    @pytest.mark.parametrize("offset", [10**12, 0], ids=["an offset of their own", "one that a row of ours has"])
+    def test_rows_that_others_inserted_stop_the_round_or_go(self, lake: LakeStorage, policy: str, offset: int) -> None:
+        log = self.make_log(lake, **PK, properties={"table.datalake.foreign-rows": policy})
+        log.upsert(B0, row(1), row(2))
+        LakeRound.plan(lake, log).run()
+        self.foreign_insert(lake, log.table, [{**row(1, "theirs"), "__offset": offset}])
+        self.foreign_commit(lake, log.table)
+        log.upsert(B0, row(2, "new"))
+        if policy == "stop":
+            with pytest.raises(ForeignRowsFound) as stopped:
+                LakeRound.plan(lake, log).run()
+            assert stopped.value.rows == 1
+        else:
+            LakeRound.plan(lake, log).run()
+            assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+    @needs("upserts")
+    def test_renewed_rows_go_from_the_head_and_stay_in_what_the_round_wrote(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake, **PK)
+        log.upsert(B0, row(1), row(2))
+        LakeRound.plan(lake, log).run()
+        self.foreign_insert(lake, log.table, [{**row(1, "altered"), "__offset": 0}])
+        head = lake.open_reader(log.table).load_base_as_is().head
+        assert head is not None
+        again = LakeRound.plan(lake, log, generation=1)
+        again.renewal = Renewal(head=head, offsets={B0: OffsetSet([0])})
+        writer = lake.open_writer(again.task(B0, 0, 1))
+        writer.write(keep_rows(log.batch(B0, 0, 1), np.ones(1, np.bool_)))
+        again.take(B0, 2, writer.complete())
+        again.commit()
         assert lake_rows(lake, log.table) == log.expected(log.ends())
 
     @needs("upserts", "positions")

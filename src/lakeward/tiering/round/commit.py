@@ -29,8 +29,10 @@ from lakeward.model.faults import fault_point
 from lakeward.model.ids import SnapshotId
 from lakeward.model.ledger import LedgerKind
 from lakeward.model.offsets import OffsetMap, OffsetRange
+from lakeward.model.offsetset import OffsetSet
 from lakeward.model.round import LakeBase, RoundOwner, RoundPlan
 from lakeward.model.side import DEFAULT_SIDE, SideName
+from lakeward.model.split import SnapshotSplit
 from lakeward.protocol.commit import CommitAnswer, CommitReport, CommittedRange
 from lakeward.protocol.heartbeat import LeaseCheck, TableFinished
 from lakeward.spi.coordinator import CoordinatorClient
@@ -42,9 +44,11 @@ from lakeward.spi.lake import (
     LakeSnapshot,
     LakeTotals,
     Precondition,
+    Renewal,
 )
 from lakeward.tiering.job.backoff import delays, patiently
 from lakeward.tiering.round.control import RoundControl
+from lakeward.tiering.round.plan import plan_comparison
 from lakeward.tiering.round.prefix import KeptPrefix
 
 T = TypeVar("T")
@@ -147,8 +151,15 @@ class RoundCommit:
         table, round_id, offsets = self.plan.table, self.plan.round_id, self.kept.offsets
         extra = self._patiently(lambda: self.coordinator.prepare_commit(table, round_id, offsets))
         return self._patiently(
-            lambda: self.committer.prepare(self.kept.results, self.kept.replaced, base, self._properties(extra))
+            lambda: self.committer.prepare(
+                self.kept.results, self.kept.replaced, base, self._properties(extra), self._renewal()
+            )
         )
+
+    def _renewal(self) -> Renewal | None:
+        head, renewed = plan_comparison(self.plan), self.kept.renewed
+        compared = {o.split.bucket for o in self.kept.outcomes if isinstance(o.split, SnapshotSplit)}
+        return None if head is None else Renewal(head=head, offsets={b: renewed.get(b, OffsetSet()) for b in compared})
 
     def _patiently(self, call: Callable[[], T]) -> T:
         return patiently(call, clock=self.clock, wait=self.control.wait, server_wait_s=self.limits.server_wait_s)

@@ -38,12 +38,12 @@ class KeptPrefix:
     @property
     def replaced(self) -> dict[Bucket, OffsetSet]:
         """Per bucket every offset below its own sub-range that a kept record replaced."""
-        replaced_offsets: dict[Bucket, OffsetSet] = {}
-        for outcome in self.outcomes:
-            if outcome.replaced:
-                before = replaced_offsets.get(outcome.split.bucket, OffsetSet())
-                replaced_offsets[outcome.split.bucket] = before.union(outcome.replaced)
-        return replaced_offsets
+        return _by_bucket((o.split.bucket, o.replaced) for o in self.outcomes)
+
+    @property
+    def renewed(self) -> dict[Bucket, OffsetSet]:
+        """Per bucket every offset that was written again because the lake's row of it is not the right one."""
+        return _by_bucket((o.split.bucket, o.renewed) for o in self.outcomes)
 
     def ranges(self) -> dict[Bucket, tuple[OffsetRange, int]]:
         """Per bucket the range that the round adds and the rows that it wrote for it."""
@@ -88,3 +88,11 @@ def _prefix(planned: Sequence[Split], by_split: Mapping[Split, WriteOutcome]) ->
 def _moved(split: Split, outcome: WriteOutcome) -> bool:
     """A snapshot counts whole or not at all, also one that stands for offset 0."""
     return outcome.is_whole if isinstance(split, SnapshotSplit) else outcome.stop > split.start
+
+
+def _by_bucket(parts: Iterable[tuple[Bucket, OffsetSet]]) -> dict[Bucket, OffsetSet]:
+    offsets: dict[Bucket, OffsetSet] = {}
+    for bucket, part in parts:
+        if part:
+            offsets[bucket] = offsets.get(bucket, OffsetSet()).union(part)
+    return offsets

@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from lakeward.changelog import Fold, KeyedFold
-from lakeward.changelog.columns import keep_rows, offsets_of, with_change, without_prev
+from lakeward.changelog.columns import keep_rows, with_change, without_prev
 from lakeward.errors import LakewardError, SplitFailed
+from lakeward.model.bucket import Bucket
 from lakeward.model.change import ChangeType
 from lakeward.model.clock import Clock
 from lakeward.model.faults import fault_point
@@ -29,6 +30,7 @@ from lakeward.spi.lake import LakeStorage, LakeWriter, WriteTask
 from lakeward.spi.plugins import PluginCache
 from lakeward.spi.resume import next_offset
 from lakeward.tiering.round.order import WriteOrder
+from lakeward.tiering.task.lakediff import LakeDiff
 from lakeward.tiering.task.logread import LogReader
 from lakeward.tiering.task.sorting import sort_by_offset
 from lakeward.tiering.task.stop import StopSignal
@@ -65,6 +67,7 @@ class _Written:
     stop: int
     replaced: OffsetSet = field(default_factory=OffsetSet)
     bytes_read: int = 0
+    renewed: OffsetSet = field(default_factory=OffsetSet)
 
 
 class _SplitWriter:
@@ -108,6 +111,7 @@ class _SplitWriter:
             attempt=self._attempt,
             result=result,
             replaced=written.replaced,
+            renewed=written.renewed,
             rows=self._rows,
             bytes_read=written.bytes_read,
         )
@@ -188,8 +192,8 @@ class _SplitWriter:
 
     # ---- snapshot splits -----------------------------------------------------------------------------------------
     def _write_snapshot(self, split: SnapshotSplit) -> _Written:
-        """Runs to its end whatever the deadline. Where the bucket was tiered before, only rows that the lake lacks are
-        written.
+        """Runs to its end whatever the deadline. Where the bucket was tiered before, only rows that the lake lacks,
+        or has otherwise, are written.
         """
         snapshot = KvSnapshot(bucket=split.bucket, snapshot_id=split.snapshot_id, log_offset=split.log_offset)
         head = self._order.compare_with
@@ -197,11 +201,12 @@ class _SplitWriter:
             return self._write_native_snapshot(split, snapshot, head)
         if self._encoding() is DeleteEncoding.EQUALITY:
             return self._write_keyed_snapshot(split, snapshot, head)
-        present, replaced = (OffsetSet(), OffsetSet()) if head is None else self._compare(snapshot, head)
         read = [0]
-        for batch in sort_by_offset(self._checked(self._without(snapshot, present), read)):
+        wanted = sort_by_offset(self._checked(self._store.read_snapshot(self._order.table, snapshot), read))
+        diff = LakeDiff(self._order.table.schema.names)
+        for batch in wanted if head is None else diff.rows(wanted, self._lake_rows(split.bucket, head)):
             self._write(batch)
-        return _Written(split.stop, replaced, read[0])
+        return _Written(split.stop, diff.gone, read[0], diff.renewed)
 
     def _write_keyed_snapshot(self, split: SnapshotSplit, snapshot: KvSnapshot, head: SnapshotId | None) -> _Written:
         """Rows without an offset of their own. Where the bucket was tiered before, all that the lake has of it goes, by
@@ -229,10 +234,6 @@ class _SplitWriter:
             self._hand_over(with_change(batch, ChangeType.INSERT))
         return _Written(split.stop, OffsetSet(), read[0])
 
-    def _without(self, snapshot: KvSnapshot, present: OffsetSet) -> Iterator[pa.RecordBatch]:
-        for batch in self._store.read_snapshot(self._order.table, snapshot):
-            yield keep_rows(batch, ~present.mask(offsets_of(batch)))
-
     def _checked(self, batches: Iterable[pa.RecordBatch], read: list[int]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             self._signal.check()
@@ -240,15 +241,10 @@ class _SplitWriter:
             if batch.num_rows:
                 yield batch
 
-    def _compare(self, snapshot: KvSnapshot, head: SnapshotId) -> tuple[OffsetSet, OffsetSet]:
-        """(offsets that both hold, offsets of lake rows that the snapshot does not have)."""
-        wanted = [offsets_of(b) for b in self._store.read_snapshot(self._order.table, snapshot, columns=[])]
-        kept = OffsetSet(np.concatenate(wanted)) if wanted else OffsetSet()
-        reader = self._lake.open_reader(self._order.table)
-        lake_offsets = [offsets_of(b) for b in reader.scan(head, columns=[OFFSET], buckets=[snapshot.bucket])]
-        there = OffsetSet(np.concatenate(lake_offsets)) if lake_offsets else OffsetSet()
-        gone = there.minus(kept)
-        return there.minus(gone), gone
+    def _lake_rows(self, bucket: Bucket, head: SnapshotId) -> Iterator[pa.RecordBatch]:
+        names = [*self._order.table.schema.names, OFFSET]
+        rows = self._lake.open_reader(self._order.table).scan(head, columns=names, buckets=[bucket])
+        return sort_by_offset(self._checked(rows, [0]))
 
     # ---- the lake's side -----------------------------------------------------------------------------------------
     def _open_writer(self) -> LakeWriter:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
@@ -113,3 +115,21 @@ def test_a_lake_of_another_table_is_refused() -> None:
     end = world.run()
     assert isinstance(end, TableFailed)
     assert end.error["code"] == "lake-foreign"
+
+
+def test_a_resync_mends_rows_that_others_altered_doubled_or_put_there() -> None:
+    """A later round of the same keys finds the renewed rows; one of them is replaced in the resync round's own log."""
+    world = World(make_table(*PK, key=("id",)))
+    world.store.upsert(rows(0, 10))
+    world.run()
+    theirs = MemoryForeignEngine(world.memory, world.table.path)
+    theirs.update(pc.field("id") < 4, "name", "altered")
+    (lake,) = theirs.rows()
+    theirs.insert(lake.slice(2, 6))
+    theirs.insert(lake.slice(0, 1).set_column(lake.column_names.index("id"), "id", pa.array([99])))
+    assert isinstance(world.run(resync=True, generation=1), TableFinished)
+    assert world.lake_rows() == world.store.rows()
+    world.store.upsert(rows(0, 6, "later"))
+    world.store.delete([{"id": 7}])
+    assert isinstance(world.run(), TableFinished)
+    assert world.lake_rows() == world.store.rows()

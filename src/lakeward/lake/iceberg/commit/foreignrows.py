@@ -20,13 +20,17 @@ from lakeward.lake.iceberg.scan.snapshotfiles import PlannedFile, plan_files
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsetset import Offsets
 from lakeward.model.schema import OFFSET
+from lakeward.spi.commit import Renewal
 
 Left = Mapping[Bucket | None, Sequence[Offsets]]
 
 
-def find_foreign_rows(ground: CommitGround, partition_keys: tuple[str, ...]) -> list[Hit]:
+def find_foreign_rows(
+    ground: CommitGround, partition_keys: tuple[str, ...], renewal: Renewal | None = None
+) -> list[Hit]:
     """Rows of files that others added whose (bucket, offset) left no other file meanwhile. Reads those files' offsets,
-    and those of the files that rows left; nothing where nobody else added a file."""
+    and those of the files that rows left; nothing where nobody else added a file. Files that the round compared row by
+    row are settled by that."""
     found = ground.reconciled
     if found.newest is None or ground.head is None or not any(map(may_insert, found.foreign)):
         return []
@@ -35,9 +39,20 @@ def find_foreign_rows(ground: CommitGround, partition_keys: tuple[str, ...]) -> 
     left: dict[Bucket | None, list[Offsets]] = defaultdict(list)
     for path, planned in before.items():
         left[planned.bucket].append(rows.left(planned, now.get(path)))
-    added = [planned for path, planned in now.items() if path not in before]
+    settled = _settled(ground, partition_keys, now, renewal)
+    added = [planned for path, planned in now.items() if path not in before and path not in settled]
     hits = [Hit(p.file, p.indexed.spec_id, rows.inserted(p, left)) for p in added]
     return [hit for hit in hits if len(hit.positions)]
+
+
+def _settled(
+    ground: CommitGround, partition_keys: tuple[str, ...], now: Mapping[str, PlannedFile], renewal: Renewal | None
+) -> set[str]:
+    compared = None if renewal is None else ground.table.metadata.snapshot_by_id(int(renewal.head))
+    if renewal is None or compared is None:
+        return set()
+    there = now if compared == ground.head else _plan(ground.table, compared, partition_keys)
+    return {path for path, planned in there.items() if planned.bucket in renewal.offsets}
 
 
 def may_insert(snapshot: Snapshot) -> bool:

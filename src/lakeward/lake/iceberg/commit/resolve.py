@@ -106,16 +106,14 @@ def _window(wanted: Offsets, candidate: Candidate) -> tuple[int, int]:
 
 
 def positions_of(column: Offsets, wanted: Offsets) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], Offsets]:
-    """For each wanted offset whether the column has it, and the positions of those that it has. `wanted` ascends."""
+    """For each wanted offset whether the column has it, and every position that has one of them. `wanted` ascends."""
     if not len(column):
         return np.zeros(len(wanted), np.bool_), np.empty(0, np.int64)
-    ascending = bool(np.all(column[1:] > column[:-1])) if len(column) > 1 else True
-    order = None if ascending else np.argsort(column, kind="stable")
-    ranked = column if order is None else column[order]
-    at = np.minimum(np.searchsorted(ranked, wanted), len(ranked) - 1)
-    mask = ranked[at] == wanted
-    ranks = at[mask].astype(np.int64)
-    return mask, ranks if order is None else order[ranks].astype(np.int64)
+    if not np.all(column[1:] > column[:-1]):  # rewritten by others, who may have put a row there twice
+        return np.isin(wanted, column), np.flatnonzero(np.isin(column, wanted))
+    at = np.minimum(np.searchsorted(column, wanted), len(column) - 1)
+    mask = column[at] == wanted
+    return mask, at[mask].astype(np.int64)
 
 
 class OffsetLoader:
