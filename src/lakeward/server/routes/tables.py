@@ -23,7 +23,7 @@ def router(services: Services) -> APIRouter:
     may_read, may_change = [require(services.tokens, Role.READ)], [require(services.tokens, Role.ADMIN)]
 
     def create(message: CreateTable, token: Token) -> TableAnswer:
-        paths = {path for path in services.store.list_tables() if token.may_use(path)}
+        paths = {t.path for t in services.store.load_tables() if token.may_use(t.path)}
         if len(paths - {message.path}) >= services.max_tables:
             limit = services.max_tables
             raise QuotaExceeded(token_name=token.name, what="tables", used=len(paths), limit=limit)
