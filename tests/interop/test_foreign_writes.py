@@ -34,6 +34,7 @@ from lakeward.spi.lake import ROWS_KEY, TAG
 from lakeward.testing.iceberg.engines import read_datafusion, read_duckdb
 from lakeward.testing.iceberg.flink import FlinkJob
 from lakeward.testing.iceberg.foreign import IcebergForeignEngine
+from lakeward.testing.iceberg.merge_on_read import MergeOnReadEngine
 from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.testing.lakes import LakeRound, lake_rows
 from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
@@ -207,6 +208,38 @@ def test_the_lakes_rows_are_counted_right_after_others_deleted_some(lake: Iceber
         assert snapshot.totals is not None
         assert snapshot.totals.rows == len(lake_rows(lake, log.table))
     assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+
+def test_rows_that_others_deleted_by_position_are_counted_once(lake: IcebergLakeStorage) -> None:
+    """A round that replaces such a row finds it in its file, where it lives no more."""
+    log = LakeSuite().make_log(lake, primary_key=("id",), properties={"iceberg.format-version": "3"})
+    log.upsert(B0, *(row(i) for i in range(8)))
+    LakeRound.plan(lake, log).run()
+    (file,) = [task.file.file_path for task in engine(lake, log).load().scan().plan_files()]
+    MergeOnReadEngine(lake.connection.catalog, log.table.path).delete_rows({file: [2, 5]})
+    assert lake.open_reader(log.table).totals().rows == 6
+    for number in (1, 5, 2):
+        log.upsert(B0, row(number, "again"))
+        snapshot = LakeRound.plan(lake, log).run()
+        assert snapshot.totals is not None
+        assert snapshot.totals.rows == len(lake_rows(lake, log.table))
+    assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+
+def test_status_shows_the_rows_that_are_left_right_after_others_deleted_some(
+    lake: IcebergLakeStorage, tmp_path: Path
+) -> None:
+    """Deletes of ours are left behind that name a file which theirs replaced."""
+    world, path = InProcessLakeward(tmp_path / "server", lake), TablePath("db", "t")
+    world.create("db.t", "id BIGINT NOT NULL, name STRING", primary_key="id")
+    for name in ("old", "new"):
+        world.upsert("db.t", [{"id": i, "name": name} for i in range(5)])
+        world.tier("db.t")
+    IcebergForeignEngine(lake.connection.catalog, path).delete("id < 2")
+    world.coordinator.refresh_figures(path)
+    assert world.coordinator.table_status(path).lake_rows == 3
+    world.coordinator.refresh_figures(TablePath("db", "nobody_made_it"))
+    world.close()
 
 
 def test_a_replaced_row_that_others_deleted_is_counted_and_no_error(lake: IcebergLakeStorage) -> None:

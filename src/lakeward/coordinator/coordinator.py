@@ -176,6 +176,16 @@ class Coordinator(CoordinatorClient):
             lake_side = self.board.find(path, side)
         return self.lakes.read(lake_side)
 
+    def refresh_figures(self, path: TablePath) -> None:
+        """Somebody else committed to its lake table: rows, files and bytes are looked up. May block on the lake; a
+        failure leaves the figures as they are."""
+        try:
+            record = self.board.find_table(path)
+        except TableNotFound:
+            return
+        for side in list(record.sides.values()):
+            self.lakes.refresh_figures(side)
+
     def read_lakes(self) -> int:
         """Reads the lake side of every table that was not read since start; returns how many answered."""
         return sum(self.lakes.read(side) for side in self.lakes.unseen())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Iceberg catalog's resources over a real catalog, without a server: quotas."""
+"""The Iceberg catalog's resources over a real catalog, without a server: quotas, and whose snapshots are whose."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from lakeward.protocol.auth import TokenSet
 from lakeward.server.iceberg.catalog import iceberg_router
+from lakeward.spi.snapshotkeys import TABLE_ID_KEY
 
 SCHEMA = {"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "n", "required": False, "type": "long"}]}
 
@@ -22,7 +23,9 @@ SCHEMA = {"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "n", "r
 class IcebergDoor:
     def __init__(self, catalog: SqlCatalog, max_tables: int = 100) -> None:
         self.app = FastAPI()
-        self.app.include_router(iceberg_router(catalog, TokenSet.parse([]), max_tables))
+        self.foreign: list[str] = []
+        told = lambda path: self.foreign.append(str(path))  # noqa: E731
+        self.app.include_router(iceberg_router(catalog, TokenSet.parse([]), max_tables, told))
 
     def ask(self, method: str, path: str, body: Any = None) -> httpx.Response:
         return asyncio.run(self._ask(method, path, body))
@@ -43,6 +46,24 @@ def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
     catalog.create_namespace("s")
     yield catalog
     catalog.close()
+
+
+def test_snapshots_of_others_are_told_and_ours_are_not(catalog: SqlCatalog) -> None:
+    door = IcebergDoor(catalog)
+    door.create("a")
+    for number, keys in ((1, {}), (2, {TABLE_ID_KEY: "x"})):
+        snapshot = {
+            "snapshot-id": number,
+            "sequence-number": number,
+            "timestamp-ms": 2**42 + number,
+            "manifest-list": "file:///nowhere",
+            "summary": {"operation": "append", **keys},
+            "schema-id": 0,
+        }
+        body = {"requirements": [], "updates": [{"action": "add-snapshot", "snapshot": snapshot}]}
+        answer = door.ask("POST", "/namespaces/s/tables/a", body)
+        assert answer.status_code == 200, answer.text
+    assert door.foreign == ["s.a"]
 
 
 def test_a_namespace_takes_so_many_tables(catalog: SqlCatalog) -> None:

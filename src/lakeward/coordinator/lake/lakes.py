@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from lakeward.coordinator.lake.commits import Commits
 from lakeward.coordinator.state.board import Board
-from lakeward.coordinator.state.record import LakeSide
+from lakeward.coordinator.state.record import LakeFigures, LakeSide
 from lakeward.errors import (
     InvalidConfig,
     LakeBehind,
@@ -98,6 +98,24 @@ class Lakes:
             self._note(side, error)
             return False
         return True
+
+    def refresh_figures(self, side: LakeSide) -> None:
+        storage = self._board.lake_of(side)
+        if storage is None:
+            return
+        try:
+            totals = storage.open_reader(side.info).totals()
+        except LakewardError:
+            return
+        with self._board.change():
+            side.lake = LakeFigures(
+                rows=totals.rows,
+                bytes=totals.bytes,
+                files=totals.data_files,
+                delete_files=totals.delete_files,
+                snapshots=totals.snapshots,
+            )
+            self._board.touch(side)
 
     def _take(self, side: LakeSide, base: LakeBase) -> None:
         ends = {b: v.end for b, v in self._board.hot.bounds(side.info).items()}

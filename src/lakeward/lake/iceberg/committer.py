@@ -25,6 +25,7 @@ from lakeward.lake.iceberg.commit.change import FileChange, NewFile
 from lakeward.lake.iceberg.commit.equality import merge_hits
 from lakeward.lake.iceberg.commit.foreignrows import find_foreign_rows, may_insert
 from lakeward.lake.iceberg.commit.ground import CommitGround
+from lakeward.lake.iceberg.commit.liverows import count_rows_gone
 from lakeward.lake.iceberg.commit.newfiles import data_candidates, key_files, same_round_hits
 from lakeward.lake.iceberg.commit.newsnapshot import SnapshotBuilder
 from lakeward.lake.iceberg.commit.replaced import plan_replacement
@@ -108,9 +109,8 @@ class IcebergLakeCommitter(LakeCommitter):
                 deletes=(*deletes.files, *by_key),
                 drop=deletes.drop,
             )
-            return self.build(
-                ground, properties, change, rows_gone=None if by_key else resolution.count, missing=missing
-            )
+            rows_gone = None if by_key else count_rows_gone(ground, resolution.hits)
+            return self.build(ground, properties, change, rows_gone=rows_gone, missing=missing)
 
     def prepare_rewrite(self, results: Sequence[RewriteResult], base: LakeBase, round_id: RoundId) -> PreparedRewrite:
         ground = self.load_ground(base, round_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from lakeward.errors import LakeError, LakeTampered, LakeUnavailable, SnapshotGone
 from lakeward.lake.iceberg.commit.ground import CommitGround
+from lakeward.lake.iceberg.commit.liverows import count_live_rows
 from lakeward.lake.iceberg.datafile.offsetcache import find_cache, load_column
 from lakeward.lake.iceberg.meta.ancestry import Reconciled, reconcile, walk
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
@@ -188,7 +190,14 @@ class IcebergLakeReader(LakeReader):
         return {f.name: f.field_id for f in self.load().metadata.schema().fields}
 
     def totals(self) -> LakeTotals:
-        return totals_of(self.load().metadata)
+        """Of a head that others made the rows are counted: their figures do not add up."""
+        table = self.load()
+        totals, head = totals_of(table.metadata), table.metadata.current_snapshot()
+        if head is None or TABLE_ID_KEY in summary_of(head):
+            return totals
+        with lake_errors(str(self._table.path), "count the rows of"):
+            rows = count_live_rows(table, head, self._table.descriptor.partition_keys)
+        return totals if rows is None else replace(totals, rows=rows)
 
 
 def totals_of(metadata: TableMetadata) -> LakeTotals:

@@ -15,6 +15,7 @@ from pyiceberg.catalog import Catalog
 from starlette.concurrency import run_in_threadpool
 
 from lakeward.errors import LakewardError
+from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role, Token, TokenSet
 from lakeward.protocol.routes import ICEBERG
 from lakeward.server.auth import secret_of
@@ -26,12 +27,18 @@ from lakeward.server.iceberg.tables import TableResource
 Handler = Callable[[Call], Response]
 
 
-def iceberg_router(catalog: Catalog, auth: TokenSet, max_tables: int = 10_000) -> APIRouter:
+def iceberg_router(
+    catalog: Catalog,
+    auth: TokenSet,
+    max_tables: int = 10_000,
+    on_foreign: Callable[[TablePath], None] = lambda path: None,
+) -> APIRouter:
     """The catalog's resources. Reading needs role read; creating and committing job; dropping, renaming and registering
-    admin. A namespace takes new tables while it has fewer than `max_tables`.
+    admin. A namespace takes new tables while it has fewer than `max_tables`. `on_foreign` is told of a table to which
+    somebody else added a snapshot.
     """
     router = APIRouter(prefix=f"{ICEBERG}/v1", tags=["iceberg"])
-    namespaces, tables = NamespaceResource(catalog), TableResource(catalog, max_tables)
+    namespaces, tables = NamespaceResource(catalog), TableResource(catalog, max_tables, on_foreign)
     routes: list[tuple[str, str, Role, Handler]] = [
         ("GET", "/config", Role.READ, namespaces.config),
         ("GET", "/namespaces", Role.READ, namespaces.list),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import Response
@@ -14,6 +15,7 @@ from pyiceberg.table import CommitTableRequest, StaticTable, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import (
+    AddSnapshotUpdate,
     AssertCreate,
     RemovePropertiesUpdate,
     SetLocationUpdate,
@@ -22,16 +24,18 @@ from pyiceberg.table.update import (
 )
 
 from lakeward.errors import InvalidRequest, QuotaExceeded
+from lakeward.model.table import TablePath
 from lakeward.server.iceberg.answers import answer, answer_table, done
 from lakeward.server.iceberg.call import Call, check_name, identifier_of
 from lakeward.server.iceberg.places import check_places
+from lakeward.spi.snapshotkeys import TABLE_ID_KEY
 
 _PATH_PROPERTIES = ("write.metadata.path", "write.data.path", "write.object-storage.path", "write.folder-storage.path")
 
 
 class TableResource:
-    def __init__(self, catalog: Catalog, max_tables: int) -> None:
-        self._catalog, self._max_tables = catalog, max_tables
+    def __init__(self, catalog: Catalog, max_tables: int, on_foreign: Callable[[TablePath], None]) -> None:
+        self._catalog, self._max_tables, self._on_foreign = catalog, max_tables, on_foreign
 
     def list(self, call: Call) -> Response:
         tables = [t for t in sorted(self._catalog.list_tables(call.namespace)) if call.token.may_use(".".join(t))]
@@ -95,6 +99,8 @@ class TableResource:
         table = self._load_or_staged(call, request)
         updates = tuple(_fitting(u, table.metadata) for u in request.updates)
         response = self._catalog.commit_table(table, request.requirements, updates)
+        if len(name) == 2 and any(map(_is_foreign, updates)):
+            self._on_foreign(TablePath(*name))
         return answer_table(response.metadata_location, response.metadata)
 
     def _check_room(self, call: Call) -> None:
@@ -145,6 +151,14 @@ class TableResource:
         location = self._catalog.load_namespace_properties(name[:-1]).get("location")
         root = location or self._catalog.properties.get("warehouse", "")
         return f"{str(root).rstrip('/')}/{name[-1]}"
+
+
+def _is_foreign(update: TableUpdate) -> bool:
+    """A snapshot without our keys."""
+    if not isinstance(update, AddSnapshotUpdate):
+        return False
+    summary = update.snapshot.summary
+    return summary is None or TABLE_ID_KEY not in summary.additional_properties
 
 
 def _places(update: TableUpdate) -> list[str]:

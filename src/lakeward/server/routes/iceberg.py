@@ -14,4 +14,4 @@ def router(services: Services) -> APIRouter:
         return APIRouter()
     from lakeward.server.iceberg.catalog import iceberg_router
 
-    return iceberg_router(catalog, services.tokens, services.max_tables)
+    return iceberg_router(catalog, services.tokens, services.max_tables, services.coordinator.refresh_figures)

@@ -141,13 +141,20 @@ class MergeOnReadEngine:
             "parent-snapshot-id": head.snapshot_id,
             "sequence-number": sequence,
             "manifest-list": write_manifest_list(target, head.snapshot_id, sequence, manifests, row_id),
-            "summary": Summary(_OPERATIONS[content, keep] if files else Operation.APPEND),
+            "summary": Summary(
+                _OPERATIONS[content, keep] if files else Operation.APPEND,
+                **{"added-position-deletes": str(sum(f.record_count for f in files if _is_positions(f)))},
+            ),
             "schema-id": metadata.current_schema_id,
             **({} if row_id is None else {"first-row-id": row_id, "added-rows": unnumbered_rows(manifests)}),
         }
         main = {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": new_id}
         updates = (AddSnapshotUpdate(snapshot=Snapshot.model_validate(body)), SetSnapshotRefUpdate.model_validate(main))
         self._catalog.commit_table(table, (), updates)
+
+
+def _is_positions(file: DataFile) -> bool:
+    return bool(file.content == DataFileContent.POSITION_DELETES)
 
 
 def write_vectors(

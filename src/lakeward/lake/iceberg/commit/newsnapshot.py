@@ -102,7 +102,7 @@ class SnapshotBuilder:
         known = 0 if ground.reconciled.newest is None else ground.reconciled.base.lake_rows
         if known is None or not others_changed_rows(ground):
             return known
-        return count_live_rows(ground, self._table.descriptor.partition_keys)
+        return count_live_rows(ground.table, ground.head, self._table.descriptor.partition_keys)
 
     def _committable(
         self,
