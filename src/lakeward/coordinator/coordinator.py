@@ -52,6 +52,9 @@ from lakeward.spi.coordinator import CoordinatorClient
 from lakeward.spi.hotadmin import HotAdmin
 from lakeward.spi.lake import LakeStorage
 
+ROUNDS_CHECKED = 1_000
+"""At start: those that pages show are read once, so that what is left out of them is told then."""
+
 
 class Coordinator(CoordinatorClient):
     """`open()` before the first call; `start()` besides runs the ticks in threads until `close()`."""
@@ -85,8 +88,9 @@ class Coordinator(CoordinatorClient):
         """Loads the state, meets it with the hot store's tables, and checks the lakes. Raises `InvalidConfig`."""
         board = self.board
         with board.lock:
-            board.jobs = load_jobs(board.store.load_jobs(), board.clock.monotonic())
+            board.jobs = load_jobs(board.store.load_jobs(), board.clock.monotonic(), board.store.left_out)
             self.leases.load()
+            board.store.load_rounds(limit=ROUNDS_CHECKED)
             stored = int(board.store.meta("coordinator_epoch") or 0)
             # Seconds since 1970 as a floor: it grows also when the file was lost.
             board.coordinator_epoch = max(stored + 1, board.clock.now_ms() // 1_000)

@@ -93,6 +93,10 @@ class HotAdmin(ABC):
         """Buckets that take no writes, with the reason: damage, or a PK table that `guard_offsets` stopped."""
         return {}
 
+    def left_out(self) -> Sequence[str]:
+        """A line for each stored table that makes no sense and is not served."""
+        return ()
+
     def lift_stops(self, table: TableInfo) -> None:
         """Called when a resync has landed: buckets that `guard_offsets` stopped take writes again. Safe to repeat."""
         return

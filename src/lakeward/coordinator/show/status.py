@@ -19,7 +19,6 @@ from lakeward.model.ids import InstanceId, JobName
 from lakeward.model.side import SideId, SideName, WorkKind
 from lakeward.model.state import TableState
 from lakeward.model.table import TablePath
-from lakeward.protocol.codec import decode
 from lakeward.protocol.operate import CoordinatorStatus, LedgerAnswer, QueueEntry
 from lakeward.protocol.views import JobStatus, RoundStatus, TableStatus, WorkStatus
 
@@ -162,8 +161,7 @@ class StatusDesk:
         """Newest first; of every kind of work unless one is named."""
         with self._board.lock:
             side = None if path is None else self._board.find(path, name).id
-            rows = self._board.store.load_rounds(side, kind, limit=limit)
-        return [decode(RoundStatus, row) for row in rows]
+            return self._board.store.load_rounds(side, kind, limit=limit)
 
     def ledger(self, path: TablePath, limit: int | None, before: int | None, name: SideName | None) -> LedgerAnswer:
         """No limit: all of it."""
@@ -228,6 +226,8 @@ class StatusDesk:
                     *[f"job {n} is expected and not alive" for n in missing],
                     *self._lakes.trouble.values(),
                     *infeasible,
+                    *self._board.store.left_out.lines,
+                    *self._board.hot.left_out(),
                 ),
             )
 

@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, field
 from typing import Any
 
 from lakeward.coordinator.options import DEFAULT_POOL
-from lakeward.errors import InvalidRequest, Superseded
+from lakeward.errors import Superseded
 from lakeward.model.ids import InstanceId, JobName
+from lakeward.model.leftout import LeftOut
 from lakeward.model.side import TIER, WorkKind
 from lakeward.protocol.heartbeat import HeartbeatRequest
-
-log = logging.getLogger(__name__)
 
 PAST_KEPT = 32
 """Instances of one name that are still answered with `superseded`; older zombies would be taken for new ones."""
@@ -80,12 +78,7 @@ class JobRecord:
         return job
 
 
-def load_jobs(stored: dict[JobName, dict[str, Any]], now: float) -> dict[JobName, JobRecord]:
+def load_jobs(stored: dict[JobName, dict[str, Any]], now: float, left_out: LeftOut) -> dict[JobName, JobRecord]:
     """A job whose record is nonsense is left out and named: it registers again with its next beat."""
-    jobs = {}
-    for name, body in stored.items():
-        try:
-            jobs[name] = JobRecord.from_json(name, body, now)
-        except (InvalidRequest, TypeError) as error:
-            log.error("the record of job %s is left out: %s", name, error)
-    return jobs
+    jobs = left_out.sensible("job", stored.items(), lambda item: JobRecord.from_json(*item, now))
+    return {job.name: job for job in jobs}

@@ -21,8 +21,13 @@ from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import Epoch, JobName, LeaseId, RoundId, SnapshotId, TableId
 from lakeward.model.intent import Intent, IntentState
 from lakeward.model.ledger import LedgerEntry, LedgerKind
+from lakeward.model.leftout import LeftOut
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.side import SideId, SideName, WorkKind
+from lakeward.protocol.codec import decode, load_json
+from lakeward.protocol.views import RoundStatus
+
+_MOST = 2**63
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +45,7 @@ class StateStore:
         self.connection = connection
         self._ballast = ballast
         self._depth = 0
+        self.left_out = LeftOut("coordinator.db")
 
     @classmethod
     def open(cls, path: Path | str, *, sync: bool = True, ballast: Ballast | None = None) -> StateStore:
@@ -99,8 +105,21 @@ class StateStore:
         rows = self.connection.execute(
             "select table_id, side, path, state, body from sides where ?1 is null or table_id = ?1", (table_id,)
         )
-        stored = [StoredSide(id=_side(t, s), path=p, state=state, body=json.loads(b)) for t, s, p, state, b in rows]
-        return {side.id: side for side in stored}
+        return {side.id: side for side in self.left_out.sensible("the state of table", rows, self._stored_side)}
+
+    def _stored_side(self, row: tuple[str, str, str, str, str]) -> StoredSide:
+        """Numbers that are none (a job was once believed) are as good as not stored; the rest counts."""
+        table_id, name, path, state, text = row
+
+        def number(word: str) -> int | float | None:
+            value = float(word) if any(c in word for c in ".eEnN") else int(word[:40])
+            if abs(value) < _MOST:
+                return value
+            self.left_out.add(f"a number in the state of table {path}", word[:40])
+            return None
+
+        body = json.loads(text, parse_int=number, parse_float=number, parse_constant=number)
+        return StoredSide(id=_side(table_id, name), path=path, state=state, body=body)
 
     def forget_sides(self, state: str, before_ms: int) -> None:
         """Removes every trace of sides that have been in this state since before that time."""
@@ -117,14 +136,15 @@ class StateStore:
 
     def load_offsets(self) -> dict[SideId, OffsetMap]:
         rows = self.connection.execute("select table_id, side, body from offsets")
-        return {_side(t, s): OffsetMap.from_json(json.loads(b)) for t, s, b in rows}
+        return dict(self.left_out.sensible("offsets of table", rows, _stored_offsets))
 
     # ---- jobs ----
     def save_job(self, name: JobName, body: dict[str, Any]) -> None:
         self.connection.execute("insert or replace into jobs values (?, ?)", (name, _text(body)))
 
     def load_jobs(self) -> dict[JobName, dict[str, Any]]:
-        return {JobName(n): json.loads(b) for n, b in self.connection.execute("select name, body from jobs")}
+        rows = self.connection.execute("select name, body from jobs")
+        return dict(self.left_out.sensible("job", rows, lambda row: (JobName(row[0]), load_json(row[1], "its record"))))
 
     def forget_job(self, name: JobName) -> None:
         self.connection.execute("delete from jobs where name = ?", (name,))
@@ -144,7 +164,7 @@ class StateStore:
             " order by seq",
             (*_key(side), before if before is not None else 2**62, -1 if limit is None else limit),
         )
-        return [(row[0], _ledger_entry(row)) for row in rows]
+        return self.left_out.sensible("ledger entry", rows, lambda row: (row[0], _ledger_entry(row)))
 
     def merge_ledger(self, before_ms: int) -> int:
         """Entries older than that become one per side, generation, bucket and kind, as long as their ranges touch."""
@@ -212,7 +232,7 @@ class StateStore:
             "order by recorded_at_ms",
             _key(side),
         )
-        return [_intent(side, *row) for row in rows]
+        return self.left_out.sensible("intent of round", rows, lambda row: _intent(side, *row))
 
     def forget_intent(self, round_id: RoundId) -> None:
         self.connection.execute("delete from intents where round_id = ?", (round_id,))
@@ -228,9 +248,7 @@ class StateStore:
         rows = self.connection.execute(
             "select lease_id, table_id, side, snapshot_id, ends_at_ms, offsets from read_leases"
         )
-        return [
-            ReadLease(i, _side(t, s), snap, ends, OffsetMap.from_json(json.loads(o))) for i, t, s, snap, ends, o in rows
-        ]
+        return self.left_out.sensible("read lease", rows, _read_lease)
 
     def forget_read_lease(self, lease_id: LeaseId) -> None:
         self.connection.execute("delete from read_leases where lease_id = ?", (lease_id,))
@@ -262,16 +280,16 @@ class StateStore:
 
     def load_rounds(
         self, side: SideId | None = None, kind: WorkKind | None = None, *, limit: int = 100
-    ) -> list[dict[str, Any]]:
+    ) -> list[RoundStatus]:
         """Newest first."""
         wanted = {} if side is None else dict(zip(("table_id", "side"), _key(side), strict=True))
         wanted |= {} if kind is None else {"kind": kind}
         where = " and ".join(f"{name} = :{name}" for name in wanted) or "true"
         rows = self.connection.execute(
-            f"select body from rounds where {where} order by seq desc limit :limit",  # noqa: S608 (names above)
+            f"select round_id, body from rounds where {where} order by seq desc limit :limit",  # noqa: S608 (names above)
             {**wanted, "limit": limit},
         )
-        return [json.loads(b) for (b,) in rows]
+        return self.left_out.sensible("round", rows, lambda row: decode(RoundStatus, load_json(row[1], "its record")))
 
     def prune_rounds(self, kept: int) -> None:
         self.connection.execute("delete from rounds where seq <= (select max(seq) from rounds) - ?", (kept,))
@@ -287,6 +305,22 @@ def _key(side: SideId) -> tuple[str, str]:
 
 def _side(table_id: str, name: str) -> SideId:
     return SideId(TableId(table_id), SideName.parse(name))
+
+
+def _stored_offsets(row: tuple[str, str, str]) -> tuple[SideId, OffsetMap]:
+    table_id, name, text = row
+    return _side(table_id, name), OffsetMap.from_json(json.loads(text))
+
+
+def _read_lease(row: tuple[str, str, str, str, int, str]) -> ReadLease:
+    lease_id, table_id, name, snapshot_id, ends_at_ms, offsets = row
+    return ReadLease(
+        LeaseId(lease_id),
+        _side(table_id, name),
+        SnapshotId(snapshot_id),
+        ends_at_ms,
+        OffsetMap.from_json(json.loads(offsets)),
+    )
 
 
 def _ledger_row(e: LedgerEntry) -> tuple[Any, ...]:

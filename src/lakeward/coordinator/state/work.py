@@ -127,9 +127,8 @@ class Work:
         """Fields that an older version did not store keep their default."""
         work = cls(kind, **{name: body[name] for name in _PLAIN if body.get(name) is not None})
         work.lease = Lease.from_json(body["lease"]) if body.get("lease") else None
-        work.estimate = DurationEstimate(
-            tuple(RoundSample(duration_ms=d, backlog_bytes=b) for d, b in body.get("samples") or ())
-        )
+        samples = [pair for pair in body.get("samples") or () if None not in pair]
+        work.estimate = DurationEstimate(tuple(RoundSample(duration_ms=d, backlog_bytes=b) for d, b in samples))
         finish = body.get("last_finish")
         work.last_finish = (Epoch(finish[0]), InstanceId(finish[1])) if finish else None
         return work

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
@@ -13,15 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lakeward.errors import InvalidInput
 from lakeward.model.ballast import Ballast
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import TableId, new_folder_name
+from lakeward.model.leftout import LeftOut
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.schema import Schema
 from lakeward.model.table import TableInfo
-
-_log = logging.getLogger(__name__)
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS tables (
@@ -67,6 +64,7 @@ class MetaDb:
     def __init__(self, path: Path, ballast: Ballast | None = None) -> None:
         """Raises `DiskFull`, as every change does."""
         self._lock, self._ballast = threading.Lock(), ballast or Ballast(path.parent, 0)
+        self.left_out = LeftOut(path.name)
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         with self._ballast.writing(), ExitStack() as on_failure:
             on_failure.callback(self._db.close)
@@ -98,10 +96,11 @@ class MetaDb:
 
     # ---- tables --------------------------------------------------------------------------------------------------
     def load_tables(self) -> list[HotTableState]:
-        rows = self._rows("SELECT info, folder, paused FROM tables WHERE dropping = 0 ORDER BY path")
-        return [self._stored(*info, row[2]) for row in rows if (info := _read_info(*row[:2])) is not None]
+        rows = self._rows("SELECT path, info, folder, paused FROM tables WHERE dropping = 0 ORDER BY path")
+        return self.left_out.sensible("table", rows, self._stored)
 
-    def _stored(self, info: TableInfo, folder: str, paused: str | None) -> HotTableState:
+    def _stored(self, row: tuple[str, str, str | None, str | None]) -> HotTableState:
+        info, folder, paused = *_read_info(*row[1:3]), row[3]
         key = info.table_id
         schemas = self._rows("SELECT body FROM schemas WHERE table_id = ? ORDER BY schema_id", key)
         partitions = self._rows(
@@ -154,8 +153,8 @@ class MetaDb:
 
     def dropping_tables(self) -> list[tuple[TableInfo, str]]:
         """Each with the name of its folder."""
-        rows = self._rows("SELECT info, folder FROM tables WHERE dropping = 1")
-        return [info for row in rows if (info := _read_info(*row)) is not None]
+        rows = self._rows("SELECT path, info, folder FROM tables WHERE dropping = 1")
+        return self.left_out.sensible("dropped table", rows, lambda row: _read_info(*row[1:]))
 
     # ---- partitions ----------------------------------------------------------------------------------------------
     def add_partition(self, table_id: TableId, name: str, at_ms: int) -> int:
@@ -178,9 +177,8 @@ class MetaDb:
             db.execute("DELETE FROM partitions WHERE partition_id = ?", (partition_id,))
 
     def dropping_partitions(self) -> list[tuple[TableId, int]]:
-        return [
-            (TableId(t), p) for t, p in self._rows("SELECT table_id, partition_id FROM partitions WHERE dropping = 1")
-        ]
+        rows = self._rows("SELECT table_id, partition_id FROM partitions WHERE dropping = 1")
+        return self.left_out.sensible("partition of table", rows, lambda row: (TableId(row[0]), int(row[1])))
 
     # ---- offsets -------------------------------------------------------------------------------------------------
     def add_gap(self, table_id: TableId, bucket: Bucket, gap: OffsetRange, at_ms: int) -> None:
@@ -221,13 +219,9 @@ def _put_schema(db: sqlite3.Connection, info: TableInfo) -> None:
     )
 
 
-def _read_info(text: str, folder: str | None) -> tuple[TableInfo, str] | None:
-    """None, and a line in the log: what is stored is none of our tables, and its files are left alone."""
-    try:
-        info = TableInfo.from_json(json.loads(text))
-    except InvalidInput as error:
-        _log.error("meta.db names a table that is left out: %s", error)
-        return None
+def _read_info(text: str, folder: str | None) -> tuple[TableInfo, str]:
+    """With the name of its folder; the files of one that cannot be read are left alone."""
+    info = TableInfo.from_json(json.loads(text))
     return info, folder or info.table_id
 
 

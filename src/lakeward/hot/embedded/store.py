@@ -187,6 +187,9 @@ class EmbeddedStore(HotAdmin, HotStore):
             raise TableNotFound(table=str(path))
         return table.info
 
+    def left_out(self) -> Sequence[str]:
+        return self._services.meta.left_out.lines
+
     def list_tables(self) -> Sequence[TablePath]:
         return [table.path for table in self.load_tables()]
 

@@ -7,6 +7,7 @@ import pytest
 
 from lakeward.coordinator.state.jobs import load_jobs
 from lakeward.model.ids import JobName
+from lakeward.model.leftout import LeftOut
 
 
 def test_stored_nonsense_is_left_out_by_name(caplog: pytest.LogCaptureFixture) -> None:
@@ -16,6 +17,7 @@ def test_stored_nonsense_is_left_out_by_name(caplog: pytest.LogCaptureFixture) -
         JobName("odd"): {"instance": "../i", "slots": 1},
         JobName("strange"): {"slots": 1, "colour": "red"},
     }
-    assert list(load_jobs(stored, 0.0)) == ["good"]
+    left_out = LeftOut("coordinator.db")
+    assert list(load_jobs(stored, 0.0, left_out)) == ["good"]
     for name in ("huge", "odd", "strange"):
         assert f"job {name}" in caplog.text

@@ -164,9 +164,15 @@ def test_a_stored_table_whose_id_is_none_is_left_out_by_name(
     store.close()
     with sqlite3.connect(yard.folder / "meta.db") as db:
         db.execute("UPDATE tables SET info = replace(info, ?, '../../victim') WHERE path = 'db.bad'", (bad.table_id,))
+        dropped = "INSERT INTO partitions (table_id, name, created_at_ms, dropping) VALUES ('../../victim', 'p', 1, 1)"
+        db.execute(dropped)
     db.close()
-    assert [t.path for t in yard.open().load_tables()] == [good.path]
+    again = yard.open()
+    assert [t.path for t in again.load_tables()] == [good.path]
     assert "../../victim" in caplog.text
+    again.upkeep.finish_drops()
+    named = "\n".join(again.left_out())
+    assert ("table db.bad is left out" in named, "partition of table ../../victim" in named) == (True, True), named
 
 
 def test_a_folder_that_cannot_be_written_is_said_in_words(tmp_path: Path) -> None:
