@@ -15,7 +15,11 @@ from lakeward.testing.iceberg.s3 import CREDENTIALS
 from lakeward.tiering.job.session import SessionOptions, open_session
 from tests.spark.processes import Job, Server
 
-FEW_ROWS = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.sql.shuffle.partitions": "2"}
+FEW_ROWS = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.python.daemon.module": "lakeward.spark.daemon",
+}
 """No query of a test lives long enough for Java's second compiler, or has rows for 200 tasks."""
 
 SMALL_SPLITS = {"LAKEWARD_TIERING__SPLIT__TARGET_BYTES": "256 kb", "LAKEWARD_TIERING__SMALL_ROUND__BYTES": "64 kb"}
