@@ -47,7 +47,7 @@ def client(server: Server) -> Iterator[Client]:
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def session() -> Iterator[Any]:
     """Its Python workers may open the buckets of a test's S3 store: they have the environment of their JVM's start."""
     with pytest.MonkeyPatch.context() as environment:

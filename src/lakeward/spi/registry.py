@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Mapping
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 
 from lakeward.errors import InvalidConfig, PluginNotFound
 from lakeward.spi.hot import HotPlugin
@@ -46,11 +48,17 @@ def import_plugin(group: str, name: str) -> None:
 
 
 def installed(group: str) -> list[str]:
-    return sorted({e.name for e in entry_points(group=group)})
+    return sorted({e.name for e in _entries(group, tuple(sys.path))})
 
 
 def _find(kind: str, group: str, name: str) -> EntryPoint:
-    for entry in entry_points(group=group):
+    for entry in _entries(group, tuple(sys.path)):
         if entry.name == name:
             return entry
     raise PluginNotFound(kind=kind, name=name, installed=", ".join(installed(group)) or "none")
+
+
+@functools.cache
+def _entries(group: str, path: tuple[str, ...]) -> EntryPoints:
+    """Looking through the metadata of everything that is installed takes longer than the rest of a small round."""
+    return entry_points(group=group)

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A package, so that its cluster ends with its last test."""
