@@ -32,7 +32,6 @@ from lakeward.model.ids import RoundId, TableId
 from lakeward.model.intent import Intent
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.offsetset import OffsetSet
-from lakeward.model.outcome import WriteOutcome
 from lakeward.model.round import LakeBase
 from lakeward.model.side import SideName
 from lakeward.model.split import LogSplit, Split
@@ -54,6 +53,7 @@ from lakeward.spi.lake import (
 from lakeward.spi.resume import next_offset
 from lakeward.testing.inprocess import InProcessLakeward, LocalPlugin
 from lakeward.tiering.round.control import RoundControl
+from lakeward.tiering.round.outcome import WriteOutcome
 from lakeward.tiering.round.prefix import KeptPrefix
 from lakeward.tiering.round.round import Round
 from lakeward.tiering.task import write

@@ -14,9 +14,9 @@ from lakeward.errors import SplitFailed
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.offsetset import OffsetSet
-from lakeward.model.outcome import WriteOutcome
 from lakeward.model.split import LogSplit, SnapshotSplit, Split
 from lakeward.protocol.heartbeat import TableFailed
+from lakeward.tiering.round.outcome import WriteOutcome
 from lakeward.tiering.round.prefix import keep_prefix
 from tests.unit.tiering.world import World, make_table
 

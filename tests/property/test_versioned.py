@@ -18,10 +18,10 @@ from lakeward.model.bucket import Bucket, partition_name, partition_values
 from lakeward.model.ids import TableId
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.offsetset import OffsetSet
-from lakeward.model.outcome import WriteOutcome
 from lakeward.model.split import Split, split_from_json
 from lakeward.model.versioned import pack, unpack
 from lakeward.protocol.writetoken import WriteToken
+from lakeward.tiering.round.outcome import WriteOutcome
 from tests.property.strategies import BUCKETS, OFFSET_MAPS, OFFSETS, PARTITION_VALUES, SPLITS, TEXT
 
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -113,6 +113,14 @@ def test_a_write_outcome_survives_bytes(outcome: WriteOutcome, error: LakeUnavai
     assert type(back.error) is type(error)
     assert (back.error and back.error.facts) == (error and error.facts)
     assert back.is_ok == (error is None)
+
+
+def test_a_task_of_another_version_is_refused() -> None:
+    """Nothing stores these bytes: driver and tasks of one job run one version."""
+    kind, version = WriteOutcome.packed_as
+    for other in (version - 1, version + 1):
+        with pytest.raises(IncompatibleVersion):
+            WriteOutcome.from_bytes(pack(kind, other, {"stop": 1}))
 
 
 @given(OFFSET_MAPS)

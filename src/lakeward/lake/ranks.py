@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from lakeward.model.offsetset import Offsets, OffsetSet
-from lakeward.model.versioned import pack, unpack
+from lakeward.model.versioned import OwnBytes, pack, unpack
 
 _KIND, _VERSION = "rewrite-ranks", 1
 
 
 @dataclass(frozen=True)
-class RankTable:
+class RankTable(OwnBytes):
     """`gone`: positions that the planned snapshot had deleted. The other rows, counted from 0, lie in runs: from
     `ranks[i]` on at `positions[i]`, `positions[i]` + 1, ... A file whose rows stay together is one run."""
 

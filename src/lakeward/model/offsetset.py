@@ -10,14 +10,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakeward.errors import InvalidRequest
-from lakeward.model.versioned import pack, unpack
+from lakeward.model.versioned import OwnBytes, pack, unpack
 
 Offsets = npt.NDArray[np.int64]
 
 _FEW = 4
 
 
-class OffsetSet:
+class OffsetSet(OwnBytes):
     """Ascending, without doubles. `values` is not to be changed."""
 
     __slots__ = ("values",)

@@ -2,7 +2,7 @@
 """Versioned bytes: how small results travel between processes without pickles.
 
 Layout: magic `LWV1`, CRC-32 of all that follows (u32, little-endian like the next), length of a JSON header (u32), the
-header (kind, version, body, blob lengths), the blobs.
+header (kind, version, body, blob lengths), the blobs. Bytes in a body become blobs as well: it has their number.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from lakeward.errors import IncompatibleVersion, InvalidRequest
 
@@ -19,10 +20,29 @@ MAGIC = b"LWV1"
 _FRAME = 12
 
 
+class OwnBytes(ABC):
+    """Travels as bytes of its own."""
+
+    @abstractmethod
+    def to_bytes(self) -> bytes: ...
+
+    @classmethod
+    @abstractmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Raises `InvalidRequest`."""
+
+
 def pack(kind: str, version: int, body: dict[str, Any], blobs: Sequence[bytes] = ()) -> bytes:
-    header = {"kind": kind, "version": version, "body": body, "blobs": [len(b) for b in blobs]}
-    encoded = json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
-    packed = b"".join((struct.pack("<I", len(encoded)), encoded, *blobs))
+    every_blob = list(blobs)
+
+    def number_of(blob: bytes) -> int:
+        every_blob.append(blob)
+        return len(every_blob) - 1
+
+    body_text = json.dumps(body, separators=(",", ":"), sort_keys=True, default=number_of)
+    facts = json.dumps({"kind": kind, "version": version, "blobs": [len(b) for b in every_blob]})
+    encoded = f'{{"body":{body_text},{facts[1:]}'.encode()
+    packed = b"".join((struct.pack("<I", len(encoded)), encoded, *every_blob))
     return b"".join((MAGIC, struct.pack("<I", zlib.crc32(packed)), packed))
 
 

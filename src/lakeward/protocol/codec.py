@@ -11,23 +11,25 @@ import dataclasses
 import json
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from functools import cache
 from typing import Any
 
-from lakeward.errors import InvalidInput, InvalidRequest
+from lakeward.errors import InvalidInput, InvalidRequest, LakewardError, from_wire, to_wire
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import Id
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.side import SideName
+from lakeward.model.split import LogSplit, SnapshotSplit, Split, split_from_json
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.model.versioned import OwnBytes
 
 T = typing.TypeVar("T")
 
 _TEXT = (Bucket, SideName, TablePath)
 _OWN_JSON = (OffsetMap, TableInfo, TableDescriptor)
-
+_PLAIN = (str, int, bool, float, bytes)
 
 _MOST = 2**63
 _DEEPEST = 64
@@ -35,17 +37,25 @@ _DEEPEST = 64
 
 
 def encode(value: Any) -> Any:
-    """Plain JSON values of a message."""
+    """Plain JSON values of a message; bytes stay bytes."""
+    if value is None or type(value) in _PLAIN:
+        return value
     if isinstance(value, _TEXT):
         return str(value)
-    if isinstance(value, _OWN_JSON):
+    if isinstance(value, (*_OWN_JSON, LogSplit, SnapshotSplit)):
         return value.to_json()
+    if isinstance(value, OwnBytes):
+        return value.to_bytes()
+    if isinstance(value, LakewardError):
+        return to_wire(value)
     if isinstance(value, OffsetRange):
         return [value.start, value.stop]
     if isinstance(value, Enum):
         return value.value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {name: encode(getattr(value, f.name)) for f in dataclasses.fields(value) for name in _names(f)}
+        return encode_fields(value)
+    if hasattr(value, "model_dump_json"):  # of another library's models, which say themselves what they are in JSON
+        return value.model_dump_json()
     if isinstance(value, Mapping):
         return {str(k): encode(v) for k, v in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -53,26 +63,44 @@ def encode(value: Any) -> Any:
     return value
 
 
-def decode(kind: type[T], body: Any) -> T:
-    """The message again. Raises `InvalidRequest` naming the field that does not fit."""
+def encode_fields(message: Any) -> dict[str, Any]:
+    """A dataclass by its fields, whatever else it could be."""
+    return {name: encode(getattr(message, f.name)) for f in dataclasses.fields(message) for name in _names(f)}
+
+
+def decode(kind: type[T], body: Any, blobs: Sequence[bytes] = ()) -> T:
+    """The message again; a field of bytes has the number of one of `blobs`. Raises `InvalidRequest` naming the field
+    that does not fit.
+    """
     try:
-        return typing.cast(T, _decode(kind, body, kind.__name__))
+        if issubclass(kind, OwnBytes):
+            return typing.cast(T, _decode_dataclass(kind, body, kind.__name__, blobs))
+        return typing.cast(T, _decode(kind, body, kind.__name__, blobs))
     except InvalidInput:
         raise
-    except (TypeError, ValueError, KeyError, AttributeError, RecursionError, OverflowError) as error:
+    except (TypeError, ValueError, LookupError, AttributeError, RecursionError, OverflowError) as error:
         raise InvalidRequest(what=kind.__name__, reason=f"{type(error).__name__}: {error}") from error
 
 
-def _decode(kind: Any, body: Any, where: str) -> Any:
+def _decode(kind: Any, body: Any, where: str, blobs: Sequence[bytes]) -> Any:
     kind = getattr(kind, "__supertype__", kind)
+    if kind is float:
+        return _finite(_expect((int, float), body, where), where)
+    if kind is int:
+        return _bounded(_expect(int, body, where), where)
+    if kind is str or kind is bool:
+        return _expect(kind, body, where)
+    if kind is bytes:
+        return blobs[_expect(int, body, where)]
     origin = typing.get_origin(kind)
     if origin in (typing.Union, types.UnionType):
-        return _decode_union(kind, body, where)
+        return _decode_union(kind, body, where, blobs)
     if origin is tuple or origin is list:
-        return _decode_sequence(kind, origin, body, where)
+        return _decode_sequence(kind, origin, body, where, blobs)
     if origin in (dict, Mapping) or (isinstance(origin, type) and issubclass(origin, Mapping)):
         key, value = typing.get_args(kind)
-        return {_decode_key(key, k): _decode(value, v, f"{where}.{k}") for k, v in _expect(dict, body, where).items()}
+        pairs = _expect(dict, body, where).items()
+        return {_decode_key(key, k): _decode(value, v, f"{where}.{k}", blobs) for k, v in pairs}
     if kind is Any:
         return body
     if kind in _TEXT:
@@ -86,12 +114,14 @@ def _decode(kind: Any, body: Any, where: str) -> Any:
         return kind(body)
     if isinstance(kind, type) and issubclass(kind, Id):
         return kind(_expect(str, body, where))
+    if issubclass(kind, OwnBytes):
+        return kind.from_bytes(blobs[_expect(int, body, where)])
+    if issubclass(kind, LakewardError):
+        return from_wire(_expect(dict, body, where))
     if dataclasses.is_dataclass(kind):
-        return _decode_dataclass(typing.cast(type, kind), body, where)
-    if kind is float:
-        return _finite(_expect((int, float), body, where), where)
-    if kind is int:
-        return _bounded(_expect(int, body, where), where)
+        return _decode_dataclass(typing.cast(type, kind), body, where, blobs)
+    if hasattr(kind, "model_validate_json"):
+        return kind.model_validate_json(_expect(str, body, where))
     return _expect(kind, body, where)
 
 
@@ -131,7 +161,9 @@ def _check_depth(body: Any, what: str) -> None:
     raise InvalidRequest(what=what, reason=f"nested more than {_DEEPEST} levels deep")
 
 
-def _decode_union(kind: Any, body: Any, where: str) -> Any:
+def _decode_union(kind: Any, body: Any, where: str, blobs: Sequence[bytes]) -> Any:
+    if kind == Split:
+        return split_from_json(_expect(dict, body, where))
     arms = [a for a in typing.get_args(kind) if a is not type(None)]
     if body is None:
         if len(arms) == len(typing.get_args(kind)):
@@ -139,12 +171,12 @@ def _decode_union(kind: Any, body: Any, where: str) -> Any:
         return None
     if len(arms) != 1:
         raise InvalidRequest(what=where, reason="a message field has one type, or one type and null")
-    return _decode(arms[0], body, where)
+    return _decode(arms[0], body, where, blobs)
 
 
-def _decode_sequence(kind: Any, origin: Any, body: Any, where: str) -> Any:
+def _decode_sequence(kind: Any, origin: Any, body: Any, where: str, blobs: Sequence[bytes]) -> Any:
     element = typing.get_args(kind)[0]
-    return origin(_decode(element, v, f"{where}[{i}]") for i, v in enumerate(_expect(list, body, where)))
+    return origin(_decode(element, v, f"{where}[{i}]", blobs) for i, v in enumerate(_expect(list, body, where)))
 
 
 def _decode_key(kind: Any, key: str) -> Any:
@@ -156,13 +188,13 @@ def _decode_key(kind: Any, key: str) -> Any:
     return int(key) if kind is int else key
 
 
-def _decode_dataclass(kind: type, body: Any, where: str) -> Any:
+def _decode_dataclass(kind: type, body: Any, where: str, blobs: Sequence[bytes]) -> Any:
     values = _expect(dict, body, where)
     hints, given = _hints(kind), {}
     for f in dataclasses.fields(kind):
         name = next((n for n in _names(f) if n in values), None)
         if name is not None:
-            given[f.name] = _decode(hints[f.name], values[name], f"{where}.{name}")
+            given[f.name] = _decode(hints[f.name], values[name], f"{where}.{name}", blobs)
         elif f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
             raise InvalidRequest(what=f"{where}.{f.name}", reason="the field is missing")
     return kind(**given)

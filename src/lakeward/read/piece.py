@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,21 +15,20 @@ from lakeward.model.ids import SnapshotId
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.systemcolumns import LAKE_NAMES
 from lakeward.model.table import TableInfo
-from lakeward.model.versioned import pack, unpack
-from lakeward.protocol.codec import decode, encode
+from lakeward.protocol.packed import Packed
 from lakeward.read.opened import OpenRead
 from lakeward.read.unionrows import fold_tails, hot_rows, lake_rows
 from lakeward.spi.hot import HotPlugin, KvSnapshot
 from lakeward.spi.plugins import PROCESS_PLUGINS, Plugin
 
-_KIND, _VERSION = "read-piece", 3
-
 
 @dataclass(frozen=True, kw_only=True)
-class ReadPiece:
+class ReadPiece(Packed):
     """Older rows of `bucket` (from the lake's `snapshot_id`, or from `kv`) less what the tail replaced, then the tail.
     Any of them may be absent. `bucket` None: lake files that do not say their bucket; `mixed` then has every bucket's
     tail."""
+
+    packed_as: ClassVar = ("read-piece", 4)
 
     table: TableInfo
     bucket: Bucket | None
@@ -40,14 +40,6 @@ class ReadPiece:
     lake_options: Mapping[str, str] = field(default_factory=dict)
     kv: KvSnapshot | None = None
     mixed: Mapping[Bucket, OffsetRange] = field(default_factory=dict)
-
-    def to_bytes(self) -> bytes:
-        return pack(_KIND, _VERSION, encode(self))
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> ReadPiece:
-        _, body, _ = unpack(_KIND, _VERSION, data)
-        return decode(cls, body)
 
 
 def plan_pieces(plugin: HotPlugin, opened: OpenRead, *, lake: bool = True) -> list[ReadPiece]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -33,32 +34,24 @@ from lakeward.model.offsets import OffsetRange
 from lakeward.model.offsetset import Offsets, OffsetSet
 from lakeward.model.schema import BUCKET, OFFSET
 from lakeward.model.split import LogSplit
-from lakeward.model.versioned import pack, unpack
+from lakeward.protocol.packed import Packed
 from lakeward.spi.lake import WriteTask
 from lakeward.spi.lakefile import LakeFile
 from lakeward.spi.rewrite import RewriteResult, RewriteTask
 
-_KIND, _VERSION = "iceberg-rewrite", 1
 _BATCH_ROWS = 65_536
 _FILE, _RANK = "__file", "__rank"
 """Of a row that is sorted: which input it came from, and its number among that input's survivors."""
 
 
 @dataclass(frozen=True)
-class RewrittenGroup:
+class RewrittenGroup(Packed):
     """`result` None: no row of the group was alive."""
+
+    packed_as: ClassVar = ("iceberg-rewrite", 2)
 
     result: WriteResult | None
     ranks: tuple[RankTable, ...]
-
-    def to_bytes(self) -> bytes:
-        result = b"" if self.result is None else self.result.to_bytes()
-        return pack(_KIND, _VERSION, {}, [result, *(r.to_bytes() for r in self.ranks)])
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> RewrittenGroup:
-        _, _, (result, *ranks) = unpack(_KIND, _VERSION, data)
-        return cls(WriteResult.from_bytes(result) if result else None, tuple(map(RankTable.from_bytes, ranks)))
 
 
 def rewrite_group(connection: IcebergConnection, task: RewriteTask, is_due: Callable[[], bool]) -> RewriteResult | None:

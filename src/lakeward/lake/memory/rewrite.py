@@ -6,6 +6,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,27 +17,19 @@ from lakeward.lake.ranks import RankTable
 from lakeward.model.faults import fault_point
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.schema import OFFSET
-from lakeward.model.versioned import pack, unpack
+from lakeward.protocol.packed import Packed
 from lakeward.spi.lakefile import LakeFile
 from lakeward.spi.rewrite import RewriteResult, RewriteTask
 
-_KIND, _VERSION = "memory-rewrite", 1
-
 
 @dataclass(frozen=True)
-class RewrittenRows:
+class RewrittenRows(Packed):
     """`path` None: no row of the group was alive."""
+
+    packed_as: ClassVar = ("memory-rewrite", 2)
 
     path: str | None
     ranks: tuple[RankTable, ...]
-
-    def to_bytes(self) -> bytes:
-        return pack(_KIND, _VERSION, {"path": self.path}, [r.to_bytes() for r in self.ranks])
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> RewrittenRows:
-        _, body, ranks = unpack(_KIND, _VERSION, data)
-        return cls(body["path"], tuple(map(RankTable.from_bytes, ranks)))
 
 
 def rewrite_group(lake: MemoryLake, task: RewriteTask, is_due: Callable[[], bool]) -> RewriteResult | None:

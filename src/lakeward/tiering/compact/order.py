@@ -6,25 +6,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from lakeward.errors import LakewardError, from_wire, to_wire
+from lakeward.errors import LakewardError
 from lakeward.model.ids import RoundId
 from lakeward.model.round import RoundOwner
 from lakeward.model.side import COMPACT, DEFAULT_SIDE, SideName, WorkKind
 from lakeward.model.table import TableInfo
-from lakeward.model.versioned import pack, unpack
-from lakeward.protocol.codec import decode, encode
 from lakeward.protocol.heartbeat import LeaseCheck
+from lakeward.protocol.packed import Packed
 from lakeward.spi.lake import RewriteGroup, RewriteResult
 from lakeward.spi.plugins import Plugin
 
-_ORDER, _OUTCOME, _VERSION = "rewrite-order", "rewrite-outcome", 1
-
 
 @dataclass(frozen=True, kw_only=True)
-class RewriteOrder:
+class RewriteOrder(Packed):
     """`deadline_at_ms`: a group ends at the next row-group boundary after it, and does not count. `flag`: a file of the
     driver's machine that says stop."""
 
+    packed_as: ClassVar = ("rewrite-order", 2)
     kind: ClassVar[WorkKind] = COMPACT
     is_first: ClassVar[bool] = False
     min_work_s: ClassVar[float] = 0.0
@@ -52,19 +50,12 @@ class RewriteOrder:
             kind=self.kind,
         )
 
-    def to_bytes(self) -> bytes:
-        body = encode(self)
-        return pack(_ORDER, _VERSION, body, [body.pop("handle")])
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> RewriteOrder:
-        _, body, (handle,) = unpack(_ORDER, _VERSION, data)
-        return decode(cls, {**body, "handle": handle})
-
 
 @dataclass(frozen=True, kw_only=True)
-class RewriteOutcome:
+class RewriteOutcome(Packed):
     """What became of a group, by its index. Neither `payload` nor `error`: it came due before it was done."""
+
+    packed_as: ClassVar = ("rewrite-outcome", 2)
 
     index: int
     payload: bytes | None = None
@@ -84,20 +75,3 @@ class RewriteOutcome:
             bytes_read=self.bytes_read,
             bytes_written=self.bytes_written,
         )
-
-    def to_bytes(self) -> bytes:
-        body = {
-            "index": self.index,
-            "rows": self.rows,
-            "bytes_read": self.bytes_read,
-            "bytes_written": self.bytes_written,
-            "seconds": self.seconds,
-            "error": None if self.error is None else to_wire(self.error),
-        }
-        return pack(_OUTCOME, _VERSION, body, [] if self.payload is None else [self.payload])
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> RewriteOutcome:
-        _, body, payloads = unpack(_OUTCOME, _VERSION, data)
-        error = None if body["error"] is None else from_wire(body["error"])
-        return cls(**{**body, "error": error}, payload=payloads[0] if payloads else None)

@@ -11,8 +11,8 @@ from lakeward.errors import LakewardError
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.offsetset import OffsetSet
-from lakeward.model.outcome import WriteOutcome
 from lakeward.model.split import SnapshotSplit, Split
+from lakeward.tiering.round.outcome import WriteOutcome
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,6 @@ from lakeward.errors import (
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import RoundId
 from lakeward.model.intent import Intent
-from lakeward.model.outcome import WriteOutcome
 from lakeward.model.round import RoundOwner, RoundPhases, RoundPlan, RoundResult
 from lakeward.model.split import Split
 from lakeward.model.table import TableInfo
@@ -35,6 +34,7 @@ from lakeward.tiering.job.backoff import delays, patiently
 from lakeward.tiering.round.commit import Landed, RoundCommit
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.round.order import WriteOrder
+from lakeward.tiering.round.outcome import WriteOutcome
 from lakeward.tiering.round.plan import plan_comparison, plan_turns
 from lakeward.tiering.round.planning import Ground, Planner
 from lakeward.tiering.round.prefix import KeptPrefix, keep_prefix

@@ -21,7 +21,6 @@ from lakeward.model.clock import Clock
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsetset import OffsetSet
-from lakeward.model.outcome import WriteOutcome
 from lakeward.model.schema import OFFSET, TIMESTAMP
 from lakeward.model.split import LogSplit, SnapshotSplit, Split
 from lakeward.spi.capabilities import DeleteEncoding, check_table
@@ -30,6 +29,7 @@ from lakeward.spi.lake import LakeStorage, LakeWriter, WriteTask
 from lakeward.spi.plugins import PluginCache
 from lakeward.spi.resume import next_offset
 from lakeward.tiering.round.order import WriteOrder
+from lakeward.tiering.round.outcome import WriteOutcome
 from lakeward.tiering.task.lakediff import LakeDiff
 from lakeward.tiering.task.logread import LogReader
 from lakeward.tiering.task.sorting import sort_by_offset

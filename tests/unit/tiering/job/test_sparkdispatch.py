@@ -15,13 +15,13 @@ from lakeward.errors import LeaseLost, SplitFailed
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import RoundId, new_round_id
 from lakeward.model.offsets import OffsetRange
-from lakeward.model.outcome import WriteOutcome
 from lakeward.model.split import LogSplit
 from lakeward.spi.plugins import Plugin
 from lakeward.testing.waiting import wait_until
 from lakeward.tiering.job.sparkdispatch import SHARED_JOBS, SparkDispatcher
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.round.order import WriteOrder
+from lakeward.tiering.round.outcome import WriteOutcome
 from lakeward.tiering.task.order import PackedOrder
 from tests.unit.tiering.world import World
 

@@ -6,7 +6,8 @@ PyIceberg's own transaction keeps one requirement of each type and re-bases a st
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import ClassVar
 from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
@@ -22,17 +23,18 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from lakeward.model.versioned import pack, unpack
+from lakeward.protocol.packed import Packed
 from lakeward.spi.lake import TAG
 
-_KIND, _VERSION = "iceberg-commit", 1
 _FOR_EVER_MS = 2**63 - 1
 """The tag's own age limit, so that a table-wide `history.expire.max-ref-age-ms` never takes it."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CommitRequest:
+class CommitRequest(Packed):
     """`main` and `tag` are the very snapshots that were checked; None: the reference must not exist."""
+
+    packed_as: ClassVar = ("iceberg-commit", 2)
 
     table_uuid: str
     table_id: str
@@ -44,7 +46,7 @@ class CommitRequest:
     """The table had no snapshot at all: no tag can exist, and PyIceberg refuses to be asked."""
 
     snapshot: Snapshot
-    refs: tuple[tuple[str, int], ...] = ()
+    refs: dict[str, int] = field(default_factory=dict)
     """Other tags and branches as they were seen; demanded by a commit that takes snapshots out, which one of them may
     need.
     """
@@ -65,14 +67,14 @@ class CommitRequest:
             main_ref=None if main is None else main.model_dump_json(),
             is_first=not metadata.snapshots,
             snapshot=snapshot,
-            refs=tuple((n, r.snapshot_id) for n, r in metadata.refs.items() if n not in (MAIN_BRANCH, TAG)),
+            refs={n: r.snapshot_id for n, r in metadata.refs.items() if n not in (MAIN_BRANCH, TAG)},
             expire=expire,
         )
 
     @property
     def requirements(self) -> tuple[TableRequirement, ...]:
         tag = () if self.is_first else (assert_ref(TAG, self.tag),)
-        others = tuple(assert_ref(name, at) for name, at in self.refs) if self.expire else ()
+        others = tuple(assert_ref(name, at) for name, at in self.refs.items()) if self.expire else ()
         return (AssertTableUUID(uuid=UUID(self.table_uuid)), assert_ref(MAIN_BRANCH, self.main), *tag, *others)
 
     @property
@@ -94,28 +96,6 @@ class CommitRequest:
         moves = (SetSnapshotRefUpdate.model_validate(main), SetSnapshotRefUpdate.model_validate(tag))
         gone = (RemoveSnapshotsUpdate.model_validate({"snapshot-ids": list(self.expire)}),) if self.expire else ()
         return (AddSnapshotUpdate(snapshot=self.snapshot), *moves, *gone)
-
-    def to_bytes(self) -> bytes:
-        body = {
-            "table_uuid": self.table_uuid,
-            "table_id": self.table_id,
-            "round_id": self.round_id,
-            "main": self.main,
-            "tag": self.tag,
-            "main_ref": self.main_ref,
-            "is_first": self.is_first,
-            "snapshot": self.snapshot.model_dump_json(),
-            "refs": list(self.refs),
-            "expire": list(self.expire),
-        }
-        return pack(_KIND, _VERSION, body)
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> CommitRequest:
-        _, body, _ = unpack(_KIND, _VERSION, data)
-        snapshot = Snapshot.model_validate_json(body.pop("snapshot"))
-        refs = tuple((str(name), int(at)) for name, at in body.pop("refs"))
-        return cls(snapshot=snapshot, refs=refs, expire=tuple(body.pop("expire")), **body)
 
 
 def assert_ref(name: str, snapshot_id: int | None) -> AssertRefSnapshotId:

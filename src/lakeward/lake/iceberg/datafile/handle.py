@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -11,13 +12,13 @@ from pyiceberg.table import Table
 
 from lakeward.lake.iceberg.datafile.location import data_folder
 from lakeward.lake.iceberg.meta.connection import storage_properties
-from lakeward.model.versioned import pack, unpack
-
-_KIND, _VERSION = "iceberg-handle", 1
+from lakeward.protocol.packed import Packed
 
 
 @dataclass(frozen=True, kw_only=True)
-class WriteHandle:
+class WriteHandle(Packed):
+    packed_as: ClassVar = ("iceberg-handle", 2)
+
     schema: Schema
     spec: PartitionSpec
     sort_order_id: int
@@ -38,29 +39,4 @@ class WriteHandle:
             properties={k: v for k, v in metadata.properties.items() if k.startswith("write.")},
             storage=storage_properties(table.io.properties),
             version=metadata.format_version,
-        )
-
-    def to_bytes(self) -> bytes:
-        body = {
-            "schema": self.schema.model_dump_json(),
-            "spec": self.spec.model_dump_json(),
-            "sort_order_id": self.sort_order_id,
-            "folder": self.folder,
-            "properties": self.properties,
-            "storage": self.storage,
-            "version": self.version,
-        }
-        return pack(_KIND, _VERSION, body)
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> WriteHandle:
-        _, body, _ = unpack(_KIND, _VERSION, data)
-        return cls(
-            schema=Schema.model_validate_json(body["schema"]),
-            spec=PartitionSpec.model_validate_json(body["spec"]),
-            sort_order_id=body["sort_order_id"],
-            folder=body["folder"],
-            properties=body["properties"],
-            storage=body["storage"],
-            version=body.get("version", 2),
         )

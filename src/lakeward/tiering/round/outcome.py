@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What writing a split came to. Tasks return this as bytes: a raised exception would reach the driver as text only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from lakeward.errors import LakewardError
+from lakeward.model.offsetset import OffsetSet
+from lakeward.model.split import Split
+from lakeward.protocol.packed import Packed
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteOutcome(Packed):
+    """`stop` is how far the split got: its own stop, or a batch boundary before it when it was stopped early.
+
+    `result` is the lake writer's WriteResult (None: no row was left to write); `replaced` holds the offsets below the
+    split's start that its records replaced, `renewed` those whose rows in the lake go because the split wrote them
+    again (a resync found them altered or doubled). `error` set means that the split failed and the rest does not count.
+    """
+
+    packed_as: ClassVar = ("write-outcome", 3)
+
+    split: Split
+    stop: int
+    attempt: int = 0
+    result: bytes | None = None
+    replaced: OffsetSet = field(default_factory=OffsetSet)
+    renewed: OffsetSet = field(default_factory=OffsetSet)
+    rows: int = 0
+    bytes_read: int = 0
+    seconds: float = 0.0
+    error: LakewardError | None = None
+
+    @property
+    def is_ok(self) -> bool:
+        return self.error is None
+
+    @property
+    def is_whole(self) -> bool:
+        return self.is_ok and self.stop == self.split.stop
