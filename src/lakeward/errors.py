@@ -773,7 +773,7 @@ class LakeHistoriesDiffer(LakeError):
 
 class LakeSchemaBroken(LakeError):
     code = "lake-schema-broken"
-    template = "lake table {table} no longer fits: {diff}; undo that change in the lake"
+    template = "lake table {table} no longer fits: {diff}; `lakeward table reconcile-schema {table}` undoes it"
     table: str
     diff: str
 

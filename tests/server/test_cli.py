@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.catalog.rest import RestCatalog
 
 from lakeward.cli import app
 from lakeward.cli.filerows import FileShape, Rejects
@@ -121,6 +122,30 @@ def test_a_table_from_cradle_to_grave(call: Calls, tmp_path: Path) -> None:
     assert call.json("resume", "shop.orders")["state"] != "paused"
     assert call.json("table", "drop", "shop.orders", "--yes") == {"dropped": "shop.orders"}
     assert call.json("table", "list") == []
+
+
+def test_another_engine_deletes_rows_and_changes_a_column(call: Calls, server: Server, tmp_path: Path) -> None:
+    """Status shows what is left at once; the table stops at the column, and reconcile-schema is the way back."""
+    call("table", "create", "shop.stock", "id bigint not null, name string not null", "--primary-key", "id")
+    (tmp_path / "three.jsonl").write_text("".join(json.dumps({"id": i, "name": f"n{i}"}) + "\n" for i in range(3)))
+    call("write", "shop.stock", "three.jsonl")
+    call("tier-now", "shop.stock")
+    catalog = RestCatalog("theirs", uri=f"{server.url}/iceberg")
+    table = catalog.load_table("shop.stock")
+    with pytest.warns(UserWarning, match="Merge on read"):
+        table.delete("id = 1")
+    assert [t["lake_rows"] for t in call.json("status")["tables"] if t["path"] == "shop.stock"] == [2]
+    with table.update_schema() as update:
+        update.make_column_optional("name")
+    call("write", "shop.stock", "three.jsonl")
+    assert call.json("table", "reconcile-schema", "shop.stock", "--dry-run")["dry_run"]
+    assert call("table", "reconcile-schema", "shop.stock", "--dry-run") == "would change: column name: NOT NULL again\n"
+    assert call("table", "reconcile-schema", "shop.stock") == "column name: NOT NULL again\n"
+    assert call("table", "reconcile-schema", "shop.stock").startswith("the lake table of shop.stock fits")
+    call("tier-now", "shop.stock")
+    assert call.code == 0, call.err
+    call("table", "drop", "shop.stock", "--yes")
+    catalog.close()
 
 
 def test_a_pool_that_nobody_serves_is_said_with_the_command_that_would(call: Calls, server: Server) -> None:

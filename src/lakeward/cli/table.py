@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakeward table`: create, alter, drop, list, show, adopt, resync."""
+"""`lakeward table`: create, alter, drop, list, show, adopt, resync, reconcile-schema."""
 
 from __future__ import annotations
 
@@ -27,9 +27,11 @@ Property = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Tables: create, alter, drop, list, show, adopt, resync.", no_args_is_help=True)
-    for command in (create, alter, drop, list_tables, show, adopt, resync):
-        group.command(command.__name__.removesuffix("_tables"))(command)
+    group = typer.Typer(
+        help="Tables: create, alter, drop, list, show, adopt, resync, reconcile-schema.", no_args_is_help=True
+    )
+    for command in (create, alter, drop, list_tables, show, adopt, resync, reconcile_schema):
+        group.command(command.__name__.removesuffix("_tables").replace("_", "-"))(command)
     app.add_typer(group, name="table")
 
 
@@ -194,6 +196,26 @@ def resync(
         path = routes.RESYNC.format(table=TablePath.parse(table))
         body = client.server.ask("POST", path, encode(ResyncTable(choice=choice)), repeatable=False)
     print_json(body) if as_json else print(f"{table}: the next round will {'record the gap' if gap else 'resync'}")
+
+
+def reconcile_schema(
+    table: Table,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Undoes what another engine changed in the columns or the partitioning of the lake table, where rounds need it.
+
+    Example: lakeward table reconcile-schema shop.orders --dry-run"""
+    with open_client(server) as client:
+        changes = client.reconcile_schema(table, dry_run=dry_run)
+    if as_json:
+        print_json({"table": table, "changes": list(changes), "dry_run": dry_run})
+        return
+    for change in changes:
+        print(f"{'would change: ' if dry_run else ''}{change}")
+    if not changes:
+        print(f"the lake table of {table} fits; columns that others added or moved do no harm")
 
 
 def parse_properties(pairs: list[str]) -> dict[str, str]:

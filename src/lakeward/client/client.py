@@ -20,7 +20,7 @@ from lakeward.model.schema import Column, Schema
 from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.codec import decode
-from lakeward.protocol.operate import TierNowAnswer
+from lakeward.protocol.operate import ReconcileSchema, SchemaReconciled, TierNowAnswer
 from lakeward.protocol.tables import AlterTable, CreateTable, ServerInfo, TableAnswer
 
 FRESHNESS = "table.datalake.freshness"
@@ -129,6 +129,12 @@ class Client:
         route = routes.TIER_NOW.format(table=TablePath.parse(path))
         body = self.server.ask("POST", route, params={"limit_s": limit_s}, timeout_s=limit_s + 10)
         return decode(TierNowAnswer, body)
+
+    def reconcile_schema(self, path: str, *, dry_run: bool = False) -> tuple[str, ...]:
+        """Undoes what another engine changed in the lake table's columns or partitioning, where rounds need it; what
+        changed, in words. `dry_run` changes nothing. Raises `InvalidAlter` for what cannot go back."""
+        route, request = routes.RECONCILE_SCHEMA.format(table=TablePath.parse(path)), ReconcileSchema(dry_run=dry_run)
+        return self.server.call(SchemaReconciled, "POST", route, request).changes
 
     def close(self) -> None:
         """Ends every connection. The client and its tables can be used again afterwards."""

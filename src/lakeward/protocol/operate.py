@@ -88,6 +88,22 @@ class ResyncTable:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReconcileSchema:
+    """Makes the lake table's columns and partitioning what rounds need; `dry_run`: says what that would change."""
+
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemaReconciled:
+    """What was changed in the lake table, or would be, in words; none: it fits."""
+
+    path: TablePath
+    changes: tuple[str, ...] = ()
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class AdoptTable:
     """Takes over a lake table that has snapshots of ours. The descriptor is needed where the hot side does
     not exist.

@@ -163,6 +163,15 @@ class LakeCatalog(ABC):
     def add_columns(self, table: TableInfo, columns: Sequence[Column]) -> None:
         """Adds nullable columns last, before the system columns. `table` is as before the change. Safe to repeat."""
 
+    def reconcile_schema(self, table: TableInfo, *, dry_run: bool = False) -> tuple[str, ...]:
+        """Makes the lake table's columns and partitioning what rounds need, after others changed them; what does no
+        harm stays. Returns the changes in words, none where it fits; `dry_run` makes none. Safe to repeat.
+
+        Raises `InvalidAlter` for what cannot go back, and then nothing is changed; `LakeUnavailable`,
+        `LakeTableGone`. A format whose tables others cannot change says that all is well."""
+        self.validate(table)
+        return ()
+
     @abstractmethod
     def set_properties(self, table: TableInfo, changes: Mapping[str, str | None]) -> None:
         """Sets properties, or removes those given as None, under the format's key mapping. Safe to repeat."""

@@ -18,8 +18,9 @@ from lakeward.errors import InvalidAlter, InvalidRequest, LakeForeign, TableAlre
 from lakeward.model.ids import TableId, new_table_id
 from lakeward.model.newtable import check_new_columns, check_new_table
 from lakeward.model.schema import Column
+from lakeward.model.state import TableState
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.protocol.operate import AdoptTable
+from lakeward.protocol.operate import AdoptTable, SchemaReconciled
 from lakeward.protocol.tables import AlterTable, CreateTable, TableAnswer
 from lakeward.spi.capabilities import check_added_columns, check_table
 from lakeward.spi.lake import LakeCatalog
@@ -190,6 +191,19 @@ class Federation:
         added = [c for c in table.schema.columns if c.type.nullable and c.name not in table.descriptor.primary_key]
         if table.schema.schema_id > 1:
             catalog.add_columns(table, added)
+
+    def reconcile_schema(self, path: TablePath, *, dry_run: bool = False) -> SchemaReconciled:
+        """After others changed the lake table's columns or partitioning. A table that stopped because of it goes on.
+        Raises `InvalidAlter` for what cannot go back."""
+        with self._lock:
+            table = self._hot.load_table(path)
+            options = self._options_of(table)
+            if not options.enabled:
+                raise InvalidRequest(what=f"reconcile-schema of {path}", reason="the lake is not enabled for it")
+            changes = self._catalog(options).reconcile_schema(table, dry_run=dry_run)
+        if changes and not dry_run and self._board.find(path).state in (TableState.FAILED, TableState.QUARANTINED):
+            self._coordinator.resume(path)
+        return SchemaReconciled(path=path, changes=changes, dry_run=dry_run)
 
     # ---- drop ----
     def drop(self, path: TablePath) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DDL on Iceberg tables: create, validate, add columns, set properties."""
+"""DDL on Iceberg tables: create, validate, add columns, set properties, mend what others changed."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from pyiceberg.exceptions import (
     NamespaceAlreadyExistsError,
     TableAlreadyExistsError,
 )
+from pyiceberg.expressions import IsNull, Reference
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, UNSORTED_SORT_ORDER_ID
 from pyiceberg.table.update import (
     AddSortOrderUpdate,
+    AssertCurrentSchemaId,
     RemovePropertiesUpdate,
     SetPropertiesUpdate,
     TableUpdate,
     UpgradeFormatVersionUpdate,
+    update_table_metadata,
 )
 from pyiceberg.table.update.schema import UpdateSchema
 
@@ -49,6 +52,7 @@ from lakeward.lake.iceberg.meta.mapping import (
     lake_schema,
     lake_spec,
 )
+from lakeward.lake.iceberg.meta.repair import SchemaRepair, plan_repair
 from lakeward.lake.iceberg.meta.summary import summary_of
 from lakeward.lake.iceberg.meta.types import to_iceberg_type
 from lakeward.lake.iceberg.meta.version import VERSIONS
@@ -159,6 +163,37 @@ class IcebergLakeCatalog(LakeCatalog):
                 for column in missing:
                     _add_column(update, column)
             change.set_properties(spell_field_ids(change.table_metadata, after.schema))
+
+    def reconcile_schema(self, table: TableInfo, *, dry_run: bool = False) -> tuple[str, ...]:
+        lake_table = self._connection.load(table.path)
+        metadata = lake_table.metadata
+        repair = plan_repair(table.descriptor, metadata)
+        refused = repair.refused or tuple(self._nulls(table, lake_table, repair))
+        if refused:
+            raise InvalidAlter(table=str(table.path), change="reconcile-schema", reason="; ".join(refused))
+        if repair.updates and not dry_run:
+            on = AssertCurrentSchemaId.model_validate({"current-schema-id": metadata.current_schema_id})
+            with _altering(table):
+                self._connection.catalog.commit_table(lake_table, (on,), repair.updates)
+        return repair.changes
+
+    def _nulls(self, table: TableInfo, lake_table: Table, repair: SchemaRepair) -> Iterator[str]:
+        """Columns that cannot be NOT NULL again, in words. Reads the rows of files that may have a null."""
+        if not repair.not_null:
+            return
+        metadata = update_table_metadata(lake_table.metadata, repair.relaxed)
+        before = Table(
+            lake_table.name(), metadata, lake_table.metadata_location, lake_table.io, self._connection.catalog
+        )
+        for name in repair.not_null:
+            with lake_errors(str(table.path), "look for nulls in"):
+                found = (
+                    before.scan(row_filter=IsNull(term=Reference(name)), selected_fields=(name,), limit=1)
+                    .to_arrow()
+                    .num_rows
+                )
+            if found:
+                yield f"column {name}: it is NOT NULL here, and rows of others have no value; resync, or delete them"
 
     def set_properties(self, table: TableInfo, changes: Mapping[str, str | None]) -> None:
         for key in changes:

@@ -16,7 +16,7 @@ from lakeward.model.side import WorkKind
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.auth import Role
-from lakeward.protocol.operate import AdmissionQuery, AdoptTable, ResyncTable
+from lakeward.protocol.operate import AdmissionQuery, AdoptTable, ReconcileSchema, ResyncTable
 from lakeward.server.auth import caller, require
 from lakeward.server.messages import answer, described, read_message
 from lakeward.server.services import Services
@@ -125,6 +125,13 @@ def _add_operations(router: APIRouter, services: Services) -> None:
         """Takes over a lake table that has snapshots of ours: same table id, its offsets."""
         message = await read_message(request, AdoptTable)
         return answer(await run_in_threadpool(services.federation.adopt, TablePath.parse(table), message))
+
+    @router.post(routes.RECONCILE_SCHEMA, dependencies=may_change, openapi_extra=described(ReconcileSchema))
+    async def reconcile_schema(table: str, request: Request) -> JSONResponse:
+        """Makes the lake table's columns and partitioning what rounds need, after another engine changed them."""
+        message, federation = await read_message(request, ReconcileSchema), services.federation
+        path = TablePath.parse(table)
+        return answer(await run_in_threadpool(federation.reconcile_schema, path, dry_run=message.dry_run))
 
     @router.post(routes.RESYNC, dependencies=may_change, openapi_extra=described(ResyncTable))
     async def resync(table: str, side: Side, request: Request) -> JSONResponse:
