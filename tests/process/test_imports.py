@@ -125,6 +125,18 @@ def test_the_client_and_the_plug_points_need_no_engine() -> None:
         assert heavy not in loaded
 
 
+def test_commands_that_only_call_the_server_load_no_arrow() -> None:
+    """Nobody listens at that address. Arrow and numpy are half a second of a cold start."""
+    commands = [["tier-now", "db.t"], ["pause", "db.t"], ["status"], ["rounds"], ["jobs"]]
+    loaded = loaded_by(
+        "import contextlib\nfrom lakeward.cli.app import run\nwith contextlib.redirect_stdout(None):\n"
+        f"    codes = [run([*c, '--server', 'http://127.0.0.1:9']) for c in {commands}]\nassert all(codes)"
+    )
+    assert "httpx" in loaded
+    for heavy in ("pyarrow", "numpy", "pyspark", "pyiceberg"):
+        assert heavy not in loaded
+
+
 def test_a_command_loads_only_its_own_module() -> None:
     loaded = loaded_by(
         "import contextlib\nfrom lakeward.cli.app import run\nwith contextlib.redirect_stdout(None): run(['version'])"

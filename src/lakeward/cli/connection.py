@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opens the client for a command: address and token from arguments, environment or lakeward.toml."""
+"""Opens the client for a command, or the server's door alone: address and token from arguments, environment or
+lakeward.toml.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,24 @@ from lakeward.config import options, resolve
 
 if TYPE_CHECKING:
     from lakeward.client import Client
+    from lakeward.config import Config
+    from lakeward.hot.embedded.door.http import ServerConnection
 
 
 def open_client(server: str | None) -> Client:
     """Nothing is sent yet."""
     from lakeward.client import connect
 
-    return connect(config=resolve(arguments={options.CLIENT_SERVER.key: server} if server else {}))
+    return connect(config=_config(server))
+
+
+def open_server(server: str | None) -> ServerConnection:
+    """For commands that only call the server: loads neither Arrow nor Flight. Nothing is sent yet."""
+    from lakeward.client.options import ClientOptions
+
+    config = _config(server)
+    return ClientOptions.of(config).connect(config.get(options.CLIENT_SERVER))
+
+
+def _config(server: str | None) -> Config:
+    return resolve(arguments={options.CLIENT_SERVER.key: server} if server else {})

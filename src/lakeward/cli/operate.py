@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Annotated
 
 import typer
 
-from lakeward.cli.connection import open_client
+from lakeward.cli.connection import open_server
 from lakeward.cli.output import Json, Server, Table, duration, print_json
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
@@ -42,9 +43,9 @@ def tier_now(
     """Returns when everything acknowledged before the call is in the lake.
 
     Example: lakeward tier-now shop.orders"""
-    with open_client(server) as client:
+    with closing(open_server(server)) as door:
         path = routes.TIER_NOW.format(table=TablePath.parse(table))
-        body = client.server.ask("POST", path, params={"limit_s": limit}, timeout_s=limit + 10)
+        body = door.ask("POST", path, params={"limit_s": limit}, timeout_s=limit + 10)
     if as_json:
         print_json(body)
     else:
@@ -52,6 +53,6 @@ def tier_now(
 
 
 def _post(route: str, table: str, server: str | None, as_json: bool, words: str) -> None:
-    with open_client(server) as client:
-        body = client.server.ask("POST", route.format(table=TablePath.parse(table)))
+    with closing(open_server(server)) as door:
+        body = door.ask("POST", route.format(table=TablePath.parse(table)))
     print_json(body) if as_json else print(words)

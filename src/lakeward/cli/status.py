@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Annotated, Any
 
 import typer
 
-from lakeward.cli.connection import open_client
+from lakeward.cli.connection import open_client, open_server
 from lakeward.cli.output import Json, Server, Table, duration, moment, note, print_json, print_rows, size
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
@@ -22,8 +23,8 @@ def status(server: Server = None, as_json: Json = False) -> None:
     """Every table's freshness and lag, and whether all is well. Exit code 1 when a table is late or failing.
 
     Example: lakeward status"""
-    with open_client(server) as client:
-        body = client.server.ask("GET", routes.STATUS)
+    with closing(open_server(server)) as door:
+        body = door.ask("GET", routes.STATUS)
     if as_json:
         print_json(body)
     else:
@@ -45,8 +46,8 @@ def jobs(server: Server = None, as_json: Json = False) -> None:
     """Tiering jobs: who is live, who is missing, what each does now.
 
     Example: lakeward jobs"""
-    with open_client(server) as client:
-        listed = client.server.ask("GET", routes.JOBS)["jobs"]
+    with closing(open_server(server)) as door:
+        listed = door.ask("GET", routes.JOBS)["jobs"]
     if as_json:
         print_json(listed)
         return
@@ -78,8 +79,8 @@ def rounds(
 
     Example: lakeward rounds shop.orders --limit 5"""
     params: dict[str, Any] = {"limit": limit, **({"table": table} if table else {})}
-    with open_client(server) as client:
-        listed = client.server.ask("GET", routes.ROUNDS, params=params)["rounds"]
+    with closing(open_server(server)) as door:
+        listed = door.ask("GET", routes.ROUNDS, params=params)["rounds"]
     if as_json:
         print_json(listed)
         return

@@ -14,7 +14,6 @@ from lakeward.client.naming import of_table
 from lakeward.client.options import ClientOptions
 from lakeward.client.table import Table
 from lakeward.hot.embedded.door.failure import doing
-from lakeward.hot.embedded.door.http import HTTP_RETRY_S, ServerConnection
 from lakeward.hot.embedded.plugin import CA, SERVER, EmbeddedPlugin
 from lakeward.model.schema import Column, Schema
 from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
@@ -32,10 +31,7 @@ class Client:
 
     def __init__(self, url: str, *, options: ClientOptions | None = None) -> None:
         self.options = options or ClientOptions()
-        ca, retry_s = self.options.ca, min(HTTP_RETRY_S, self.options.retry_s)
-        self.server = ServerConnection(
-            url, token=self.options.token_source(), ca=ca, timeout_s=self.options.timeout_s, retry_s=retry_s
-        )
+        ca, self.server = self.options.ca, self.options.connect(url)
         self.plugin = EmbeddedPlugin(
             {SERVER: url, **({CA: ca} if ca else {})}, self.server, retry_s=self.options.retry_s
         )

@@ -5,9 +5,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lakeward.config import Config, options
 from lakeward.protocol.token import TokenSource
+
+if TYPE_CHECKING:
+    from lakeward.hot.embedded.door.http import ServerConnection
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +28,13 @@ class ClientOptions:
     linger_s: float = options.CLIENT_WRITER_BATCH_TIMEOUT.default.total_seconds()
     retry_s: float = options.CLIENT_WRITER_RETRY_TIMEOUT.default.total_seconds()
     read_lease_s: float = options.CLIENT_READ_LEASE.default.total_seconds()
+
+    def connect(self, url: str) -> ServerConnection:
+        """The door for control calls. Nothing is sent yet."""
+        from lakeward.hot.embedded.door.http import HTTP_RETRY_S, ServerConnection
+
+        retry_s = min(HTTP_RETRY_S, self.retry_s)
+        return ServerConnection(url, token=self.token_source(), ca=self.ca, timeout_s=self.timeout_s, retry_s=retry_s)
 
     def token_source(self) -> TokenSource | None:
         """None: what the process was started with. Raises `InvalidConfig` for a file that cannot be read."""

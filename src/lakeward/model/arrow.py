@@ -28,9 +28,12 @@ from lakeward.model.typetable import TYPES
 TYPE_KEY = b"lakeward.type"
 COMMENT_KEY = b"comment"
 
-_PLAIN: dict[type[DataType], pa.DataType] = {r.cls: r.arrow for r in TYPES if r.arrow is not None}
+_PLAIN: dict[type[DataType], pa.DataType] = {r.cls: pa.type_for_alias(r.arrow) for r in TYPES if r.arrow is not None}
 _FROM_PLAIN: dict[pa.DataType, DataType] = {
-    arrow: r.cls() for r in TYPES if r.arrow is not None and r.cls is not CharType for arrow in (r.arrow, *r.also_from)
+    pa.type_for_alias(arrow): r.cls()
+    for r in TYPES
+    if r.arrow is not None and r.cls is not CharType
+    for arrow in (r.arrow, *r.also_from)
 }
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 

@@ -12,19 +12,18 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-import pyarrow as pa
-
 from lakeward.model import types as t
 from lakeward.model.types import DataType
 
 
 @dataclass(frozen=True, kw_only=True)
 class TypeRow:
-    """`arrow` None: it depends on the type's parameters, `model.arrow` works it out. `iceberg` and `spark` are those
+    """`arrow` by Arrow's alias, so that who reads this table need not load Arrow; None: it depends on the type's
+    parameters, `model.arrow` works it out. `iceberg` and `spark` are those
     systems' own words for it, with the parameters in braces; None: nested, mapped by structure."""
 
     cls: type[DataType]
-    arrow: pa.DataType | None
+    arrow: str | None
     iceberg: str | None
     spark: str | None
     fluss: str
@@ -33,7 +32,7 @@ class TypeRow:
     """Values that a column of the example's type may hold, the awkward ones first."""
 
     synonyms: tuple[str, ...] = ()
-    also_from: tuple[pa.DataType, ...] = ()
+    also_from: tuple[str, ...] = ()
     """Arrow types that become this one where somebody hands them in."""
 
     bucket_key_of: frozenset[str] = frozenset()
@@ -57,34 +56,34 @@ _NAN = float("nan")
 
 TYPES: tuple[TypeRow, ...] = (
     TypeRow(
-        cls=t.BooleanType, arrow=pa.bool_(), iceberg="boolean", spark="boolean", fluss="BOOLEAN", synonyms=("BOOL",),
+        cls=t.BooleanType, arrow="bool", iceberg="boolean", spark="boolean", fluss="BOOLEAN", synonyms=("BOOL",),
         example=t.BooleanType(), values=(False, True), bucket_key_of=_NOT_ICEBERG, partition_key=True,
     ),
     TypeRow(
-        cls=t.Int8Type, arrow=pa.int8(), iceberg="int", spark="tinyint", fluss="TINYINT", synonyms=("INT8",),
+        cls=t.Int8Type, arrow="int8", iceberg="int", spark="tinyint", fluss="TINYINT", synonyms=("INT8",),
         example=t.Int8Type(), values=(-(2**7), 2**7 - 1), bucket_key_of=_NOT_ICEBERG, partition_key=True,
     ),
     TypeRow(
-        cls=t.Int16Type, arrow=pa.int16(), iceberg="int", spark="smallint", fluss="SMALLINT", synonyms=("INT16",),
-        also_from=(pa.uint8(),),
+        cls=t.Int16Type, arrow="int16", iceberg="int", spark="smallint", fluss="SMALLINT", synonyms=("INT16",),
+        also_from=("uint8",),
         example=t.Int16Type(), values=(-(2**15), 2**15 - 1), bucket_key_of=_NOT_ICEBERG, partition_key=True,
     ),
     TypeRow(
-        cls=t.Int32Type, arrow=pa.int32(), iceberg="int", spark="int", fluss="INTEGER", synonyms=("INTEGER", "INT32"),
-        also_from=(pa.uint16(),),
+        cls=t.Int32Type, arrow="int32", iceberg="int", spark="int", fluss="INTEGER", synonyms=("INTEGER", "INT32"),
+        also_from=("uint16",),
         example=t.Int32Type(), values=(-(2**31), 2**31 - 1), bucket_key_of=_ALL, partition_key=True,
     ),
     TypeRow(
-        cls=t.Int64Type, arrow=pa.int64(), iceberg="long", spark="bigint", fluss="BIGINT", synonyms=("LONG", "INT64"),
-        also_from=(pa.uint32(),),
+        cls=t.Int64Type, arrow="int64", iceberg="long", spark="bigint", fluss="BIGINT", synonyms=("LONG", "INT64"),
+        also_from=("uint32",),
         example=t.Int64Type(), values=(-(2**63), 2**63 - 1), bucket_key_of=_ALL, partition_key=True,
     ),
     TypeRow(
-        cls=t.Float32Type, arrow=pa.float32(), iceberg="float", spark="float", fluss="FLOAT", synonyms=("FLOAT32",),
+        cls=t.Float32Type, arrow="float", iceberg="float", spark="float", fluss="FLOAT", synonyms=("FLOAT32",),
         example=t.Float32Type(), values=(-0.0, _NAN, float("inf"), 1.5), bucket_key_of=_NOT_ICEBERG, primary_key=False,
     ),
     TypeRow(
-        cls=t.Float64Type, arrow=pa.float64(), iceberg="double", spark="double", fluss="DOUBLE", synonyms=("FLOAT64",),
+        cls=t.Float64Type, arrow="double", iceberg="double", spark="double", fluss="DOUBLE", synonyms=("FLOAT64",),
         example=t.Float64Type(), values=(-0.0, _NAN, float("-inf"), 0.1), bucket_key_of=_NOT_ICEBERG, primary_key=False,
     ),
     TypeRow(
@@ -94,12 +93,12 @@ TYPES: tuple[TypeRow, ...] = (
         bucket_key_of=_ALL,
     ),
     TypeRow(
-        cls=t.CharType, arrow=pa.string(), iceberg="string", spark="string", fluss="CHAR",
+        cls=t.CharType, arrow="string", iceberg="string", spark="string", fluss="CHAR",
         example=t.CharType(length=3), values=("a ", "üñö"), bucket_key_of=_ALL, partition_key=True,
     ),
     TypeRow(
-        cls=t.StringType, arrow=pa.string(), iceberg="string", spark="string", fluss="STRING", synonyms=("TEXT",),
-        also_from=(pa.large_string(), pa.string_view()),
+        cls=t.StringType, arrow="string", iceberg="string", spark="string", fluss="STRING", synonyms=("TEXT",),
+        also_from=("large_string", "string_view"),
         example=t.StringType(), values=("", 'quo"te,\nline', "日本"), bucket_key_of=_ALL, partition_key=True,
     ),
     TypeRow(
@@ -107,12 +106,12 @@ TYPES: tuple[TypeRow, ...] = (
         example=t.BinaryType(length=3), values=(b"\x00\xff\n",), bucket_key_of=_NOT_HUDI,
     ),
     TypeRow(
-        cls=t.BytesType, arrow=pa.binary(), iceberg="binary", spark="binary", fluss="BYTES", synonyms=("VARBINARY",),
-        also_from=(pa.large_binary(), pa.binary_view()),
+        cls=t.BytesType, arrow="binary", iceberg="binary", spark="binary", fluss="BYTES", synonyms=("VARBINARY",),
+        also_from=("large_binary", "binary_view"),
         example=t.BytesType(), values=(b"", b"\x00\xff\n"), bucket_key_of=_NOT_HUDI,
     ),
     TypeRow(
-        cls=t.DateType, arrow=pa.date32(), iceberg="date", spark="date", fluss="DATE",
+        cls=t.DateType, arrow="date32", iceberg="date", spark="date", fluss="DATE",
         example=t.DateType(), values=(_DAY, dt.date(9999, 12, 31)), bucket_key_of=_ALL, partition_key=True,
     ),
     TypeRow(
