@@ -8,8 +8,6 @@ from lakeward.model.table import BucketFunction, TableDescriptor
 from lakeward.model.types import DataType
 from lakeward.model.typetable import row_of
 
-BY_FORMAT = {"iceberg": BucketFunction.ICEBERG, "paimon": BucketFunction.PAIMON, "hudi": BucketFunction.HUDI}
-
 
 def check_bucket_keys(descriptor: TableDescriptor) -> None:
     """Called when a table is created. Raises `UnsupportedBucketKey` naming the column."""
@@ -21,12 +19,8 @@ def check_bucket_keys(descriptor: TableDescriptor) -> None:
             raise UnsupportedBucketKey(column=name, type=str(kind), function=str(function), reason=reason)
 
 
-def choose_function(lake_format: str | None, descriptor: TableDescriptor) -> BucketFunction:
-    """The format's own function where it takes these keys, so that the lake may prune by it; else Fluss's.
-
-    Iceberg's bucket transform has one source column: composite keys are laid out by `__bucket`, under Fluss's function.
-    """
-    function = BY_FORMAT.get(lake_format or "", BucketFunction.FLUSS)
+def choose_function(function: BucketFunction, descriptor: TableDescriptor) -> BucketFunction:
+    """The lake format's own `function` where it takes these keys, so that the lake may prune by it; else Fluss's."""
     kinds = [descriptor.schema.column(name).type for name in descriptor.bucket_keys]
     takes_all = all(find_reason(function, kind, len(kinds)) is None for kind in kinds)
     return function if takes_all else BucketFunction.FLUSS
@@ -36,6 +30,6 @@ def find_reason(function: BucketFunction, kind: DataType, keys: int) -> str | No
     """Why a column of this type cannot be one of so many bucket keys; None when it can."""
     if function not in row_of(kind).bucket_key_of:
         return "this function has no encoding for the type"
-    if function is BucketFunction.ICEBERG and keys > 1:
+    if function is BucketFunction.ICEBERG and keys > 1:  # its bucket transform has one source column
         return f"it takes one key column and there are {keys}; use the fluss function"
     return None

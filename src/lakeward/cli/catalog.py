@@ -13,9 +13,7 @@ from lakeward.cli.output import Json, print_json
 from lakeward.config import options, resolve
 from lakeward.errors import InvalidConfig, LakeMismatch
 from lakeward.lake.iceberg.meta.failures import lake_errors
-from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.spi.lake import LakeStorage
-from lakeward.spi.registry import load_lake
+from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
 
 group = typer.Typer(help="The lake's catalog: register its tables elsewhere.", no_args_is_help=True)
 
@@ -95,9 +93,7 @@ def _open_source(text: str | None, server: str | None) -> IcebergLakeStorage:
     token = config.get(options.CLIENT_TOKEN)
     if text is None and token is not None:
         properties["token"] = token
-    lake: LakeStorage = load_lake("iceberg", properties)
-    assert isinstance(lake, IcebergLakeStorage)
-    return lake
+    return load(properties)
 
 
 def _open_target(text: str) -> Catalog:

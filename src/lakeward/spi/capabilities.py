@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lakeward.errors import InvalidTable
-from lakeward.model.table import TableDescriptor, TablePath
+from lakeward.model.table import BucketFunction, TableDescriptor, TablePath
 
 
 class DeleteEncoding(StrEnum):
@@ -42,6 +42,9 @@ class LakeCapabilities:
     partitions: bool
     composite_bucket_key: bool
     snapshot_expiry: bool
+    bucket_function: BucketFunction = BucketFunction.FLUSS
+    """The one that the format's own layout goes by: tables are made with it where it takes their keys."""
+
     rewrites: bool = False
     """Data files can be rewritten by us (`LakeStorage.rewrite`, `LakeCommitter.prepare_rewrite`). Without it nobody
     compacts the format's tables."""

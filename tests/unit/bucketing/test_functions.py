@@ -195,11 +195,11 @@ def test_iceberg_takes_one_key_and_others_fall_to_fluss() -> None:
     columns = {"a": "BIGINT", "b": "STRING", "c": "TINYINT"}
     with pytest.raises(UnsupportedBucketKey, match="one key column"):
         check_bucket_keys(descriptor(columns, F.ICEBERG, ("a", "b")))
-    assert choose_function("iceberg", descriptor(columns, F.FLUSS, ("a",))) is F.ICEBERG
-    assert choose_function("iceberg", descriptor(columns, F.FLUSS, ("a", "b"))) is F.FLUSS
-    assert choose_function("iceberg", descriptor(columns, F.FLUSS, ("c",))) is F.FLUSS
-    assert choose_function("paimon", descriptor(columns, F.FLUSS, ("a", "b"))) is F.PAIMON
-    assert choose_function(None, descriptor(columns, F.FLUSS, ("a",))) is F.FLUSS
+    assert choose_function(F.ICEBERG, descriptor(columns, F.FLUSS, ("a",))) is F.ICEBERG
+    assert choose_function(F.ICEBERG, descriptor(columns, F.FLUSS, ("a", "b"))) is F.FLUSS
+    assert choose_function(F.ICEBERG, descriptor(columns, F.FLUSS, ("c",))) is F.FLUSS
+    assert choose_function(F.PAIMON, descriptor(columns, F.FLUSS, ("a", "b"))) is F.PAIMON
+    assert choose_function(F.FLUSS, descriptor(columns, F.FLUSS, ("a",))) is F.FLUSS
 
 
 def test_a_tables_rows_are_assigned_by_its_own_keys() -> None:

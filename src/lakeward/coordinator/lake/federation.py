@@ -19,7 +19,7 @@ from lakeward.model.ids import TableId, new_table_id
 from lakeward.model.newtable import check_new_columns, check_new_table
 from lakeward.model.schema import Column
 from lakeward.model.state import TableState
-from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
 from lakeward.protocol.operate import AdoptTable, SchemaReconciled
 from lakeward.protocol.tables import AlterTable, CreateTable, TableAnswer
 from lakeward.spi.capabilities import check_added_columns, check_table
@@ -81,9 +81,9 @@ class Federation:
         properties = dict(descriptor.properties)
         if options.format is not None:
             properties.setdefault(keys.TABLE_DATALAKE_FORMAT.key, options.format)
-        completed = replace(
-            descriptor, properties=properties, bucket_function=choose_function(options.format, descriptor)
-        )
+        lake = None if options.format is None else self._board.lakes(options.format)
+        own = BucketFunction.FLUSS if lake is None else lake.capabilities.bucket_function
+        completed = replace(descriptor, properties=properties, bucket_function=choose_function(own, descriptor))
         check_bucket_keys(completed)
         self._check_fits(path, completed, options)
         return completed, options

@@ -15,7 +15,7 @@ from lakeward.lake.iceberg.meta.intents import IcebergIntentStore
 from lakeward.lake.iceberg.reader import IcebergLakeReader
 from lakeward.lake.iceberg.rewrite import rewrite_group
 from lakeward.lake.iceberg.writer import IcebergLakeWriter
-from lakeward.model.table import TableInfo
+from lakeward.model.table import BucketFunction, TableInfo
 from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
 from lakeward.spi.lake import LakeStorage, WriteTask
 from lakeward.spi.lakeplugin import LakePlugin, without_secrets
@@ -26,6 +26,7 @@ CAPABILITIES = LakeCapabilities(
     delete_encodings=frozenset({DeleteEncoding.POSITIONS, DeleteEncoding.EQUALITY}),
     one_writer_per_bucket=False,
     conditional_commit=True,
+    bucket_function=BucketFunction.ICEBERG,
     tags=True,
     add_column=True,
     partitions=True,

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
@@ -26,6 +28,7 @@ from lakeward.model.table import BucketFunction, TableDescriptor, TablePath
 from lakeward.model.types import DataType, Float64Type, Int32Type, Int64Type, StringType
 from lakeward.protocol.operate import AdoptTable, ResyncChoice
 from lakeward.protocol.tables import AlterTable, CreateTable
+from lakeward.spi.registry import load_lake
 from lakeward.testing.world import B0, PATH, CoordinatorWorld
 
 S = TableState
@@ -292,7 +295,11 @@ class FailingLake:
         raise self._error
 
 
-def test_the_bucket_function_is_fixed_at_create_even_while_the_lake_is_off(world: CoordinatorWorld) -> None:
+def test_the_bucket_function_is_fixed_at_create_even_while_the_lake_is_off(
+    world: CoordinatorWorld, tmp_path: Path
+) -> None:
+    catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path / 'catalog.db'}", "warehouse": tmp_path.as_uri()}
+    world.lake = load_lake("iceberg", catalog)
     world.set_options(lake_format="iceberg", lake_enabled=False)
     columns = (Column(name="id", type=Int64Type(nullable=False)), Column(name="s", type=StringType(nullable=False)))
     one = TableDescriptor(schema=Schema(columns=columns), bucket_keys=("id",), bucket_count=8)
