@@ -38,6 +38,10 @@ class LocalView:
     closed: tuple[Segment, ...]
     active: ActiveSegment
 
+    @property
+    def bases(self) -> list[int]:
+        return [*(s.base for s in self.closed), self.active.base]
+
     def without(self, bases: Sequence[int]) -> LocalView:
         return LocalView(tuple(s for s in self.closed if s.base not in bases), self.active)
 

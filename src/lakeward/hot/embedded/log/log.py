@@ -29,6 +29,7 @@ from lakeward.hot.embedded.log.appended import Appended, WriterSequence
 from lakeward.hot.embedded.log.durable import sync_file, sync_folder, write_whole
 from lakeward.hot.embedded.log.files import LocalView, LogFiles, LogPlace
 from lakeward.hot.embedded.log.groupcommit import GroupCommit
+from lakeward.hot.embedded.log.listed import find_listed, save_listed
 from lakeward.hot.embedded.log.recovery import CLEAN, RecoveredLog, recover, save_clean, save_writers
 from lakeward.hot.embedded.log.remote import RemoteLog
 from lakeward.hot.embedded.log.rowshape import RowShape
@@ -84,8 +85,16 @@ class BucketLog:
         self._group = GroupCommit(
             self._flush, recovered.active.stop if recovered.is_synced else base, self._arrivals.tell
         )
+        self._list_again()
         self.close_idle()
         (place.folder / CLEAN).unlink(missing_ok=True)
+
+    def _list_again(self) -> None:
+        """What was found, unless that is what the list says or the first segment is all there ever was."""
+        listed, bases = find_listed(self.place.folder), self.files.view.bases
+        if listed != bases and (listed or len(bases) > 1):
+            with suppress(OSError):  # an older list names what was cut, above the mark
+                save_listed(self.place.folder, bases, sync=False)
 
     # ---- where it stands -----------------------------------------------------------------------------------------
     @property
@@ -198,6 +207,7 @@ class BucketLog:
             save_writers(folder, base, self._writers)
             write_whole(index_path(folder, old.base), pack_index(old.facts(), old.index), sync=False)
             active = ActiveSegment.create(folder, base, self._last_at_ms, self.options.index_bytes)
+            save_listed(folder, [*self.files.view.bases, base], sync=False)
         except OSError as error:
             raise self._passing("a new segment could not be made", error) from error
         self._retired.append(old)
@@ -229,6 +239,7 @@ class BucketLog:
         self.files.view = self.files.view.without([active.base])
         self._retired.remove(active)
         active.close()
+        save_listed(self.place.folder, self.files.view.bases, sync=True)
         remove_files(self.place.folder, active.base)
         sync_folder(self.place.folder)
 
@@ -415,7 +426,9 @@ class BucketLog:
         if snapshot.exists():
             sync_file(snapshot)  # what the removed segments knew of their writers lives on in it
         with self._lock:
-            self.files.view = self.files.view.without(bases)
+            left = self.files.view.without(bases)
+            save_listed(folder, left.bases, sync=True)
+            self.files.view = left
         for base in sorted(bases):
             fault_point("hotlog.before-drop-local", bucket=self.place.bucket, base=base)
             self.files.forget(base)

@@ -24,6 +24,7 @@ from lakeward.hot.embedded.log.durable import (
     write_whole,
 )
 from lakeward.hot.embedded.log.index import INTERVAL_BYTES, SparseIndex
+from lakeward.hot.embedded.log.listed import find_listed
 from lakeward.hot.embedded.log.segment import (
     INDEX_MAGIC,
     Segment,
@@ -32,6 +33,7 @@ from lakeward.hot.embedded.log.segment import (
     load_segment,
     log_path,
     lost_bytes,
+    lost_segment,
     pack_index,
     remove_files,
     unpack_index,
@@ -102,6 +104,9 @@ def _check_files(folder: Path, bases: Sequence[int], mark: SyncedMark | None, fi
     is_last = mark.base > last and (bool(bases) or mark.offset > first_offset)
     if mark.base not in bases and (is_last or (mark.base > first and mark.position)):
         raise lost_bytes(folder, mark.base, 0, mark.position)
+    for base in find_listed(folder) or ():
+        if base < mark.base and base not in bases:
+            raise lost_segment(folder, base)
     for path in folder.glob("*.index"):
         base = int(path.stem)
         body = find_file(path, INDEX_MAGIC) if first < base < mark.base and base not in bases else None

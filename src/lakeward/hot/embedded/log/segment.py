@@ -75,6 +75,11 @@ def lost_bytes(folder: Path, base: int, size: int, synced: int) -> CorruptBatch:
     return CorruptBatch(where=str(path), position=size, reason=f"{there}, and {synced} bytes of it were on disk")
 
 
+def lost_segment(folder: Path, base: int) -> CorruptBatch:
+    path = log_path(folder, base)
+    return CorruptBatch(where=str(path), position=0, reason="the file is missing, and all of it was on disk")
+
+
 def rebuild_index(folder: Path, base: int) -> tuple[Segment, SparseIndex]:
     path, index = log_path(folder, base), SparseIndex()
     size, stop, first_at, last_at = path.stat().st_size, base, 0, 0

@@ -11,7 +11,8 @@ import pytest
 
 from lakeward.errors import BucketStopped, BucketUnavailable, DiskFull, FaultInjected, OutOfSequence
 from lakeward.hot.embedded.log.appended import WriterSequence
-from lakeward.hot.embedded.log.segment import list_bases, log_path, writers_path
+from lakeward.hot.embedded.log.listed import find_listed, list_path
+from lakeward.hot.embedded.log.segment import list_bases, log_path, remove_files, writers_path
 from lakeward.hot.embedded.log.stored import LocalBytes, iter_batches
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.table import TableInfo
@@ -159,7 +160,16 @@ def _batch_size(path: Path) -> int:
 
 @pytest.mark.parametrize("stop", ["killed", "orderly"])
 @pytest.mark.parametrize(
-    "loss", ["a batch of the last", "the last", "a batch of a closed one", "a closed one", "all of them"]
+    "loss",
+    [
+        "a batch of the last",
+        "the last",
+        "a batch of a closed one",
+        "a closed one",
+        "a closed one and its index",
+        "the oldest and its index",
+        "all of them",
+    ],
 )
 def test_bytes_that_were_on_disk_and_are_gone_are_damage_and_no_offset_is_given_twice(
     yard: Yard, store: EmbeddedStore, table: TableInfo, loss: str, stop: str
@@ -169,12 +179,15 @@ def test_bytes_that_were_on_disk_and_are_gone_are_damage_and_no_offset_is_given_
         store.close()
     folder = log_folder(yard.crash(store), table)
     bases = list_bases(folder)
-    hit = {"a batch of the last": bases[-1:], "the last": bases[-1:], "all of them": bases}.get(loss, bases[1:2])
+    named = {"a batch of the last": bases[-1:], "the last": bases[-1:], "the oldest and its index": bases[:1]}
+    hit = bases if loss == "all of them" else named.get(loss, bases[1:2])
     for base in hit:
         path = log_path(folder, base)
         if loss.startswith("a batch"):
             with path.open("r+b") as file:
                 file.truncate(path.stat().st_size - _batch_size(path))
+        elif loss.endswith("index"):
+            remove_files(folder, base)
         else:
             path.unlink()
     again = reopen(yard, store, folder.parents[4])
@@ -338,3 +351,28 @@ def test_an_error_that_passes_stops_no_bucket(
         again = yard.open()
     assert list(again.stopped_buckets(table)) == [B0]
     assert again.append(table, B0, rows(2)).start == 1
+
+
+def test_segments_that_retention_took_are_not_missed(yard: Yard, store: EmbeddedStore, table: TableInfo) -> None:
+    end = _rolled(yard, store, table, 4)
+    found = store.hot_table(table).find_bucket(B0)
+    assert found is not None
+    bases = list_bases(log_folder(yard.folder, table))
+    found.log.drop_local(bases[:2])
+    found.log.roll()
+    found.log.skip_to(end + 10)
+    again = reopen(yard, store, yard.crash(store))
+    assert (again.stopped_buckets(table), again.append(table, B0, rows(9)).start) == ({}, end + 10)
+
+
+def test_a_log_folder_of_an_earlier_version_gets_its_list(yard: Yard, store: EmbeddedStore, table: TableInfo) -> None:
+    _rolled(yard, store, table)
+    folder = log_folder(yard.crash(store), table)
+    bases = list_bases(folder)
+    for damaged in (None, b"broken"):
+        list_path(folder).unlink()
+        if damaged is not None:
+            list_path(folder).write_bytes(damaged)
+        again = reopen(yard, store, folder.parents[4])
+        assert (again.stopped_buckets(table), find_listed(folder)) == ({}, bases)
+        again.close()
