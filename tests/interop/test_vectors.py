@@ -120,6 +120,39 @@ def test_a_vector_of_another_engine_is_merged(lake: IcebergLakeStorage) -> None:
     assert live_deletes(lake, log) == 1
 
 
+def test_a_vector_in_a_table_of_version_2_hides_no_later_delete(lake: IcebergLakeStorage) -> None:
+    """Engines look at no delete file beside a vector, or refuse the table. One that no delete of ours meets stays."""
+    log = make_log(lake, version=2)
+    for first in (0, 6):
+        log.upsert(B0, *map(row, range(first, first + 6)))
+        run(lake, log)
+    there = MergeOnReadEngine(lake.connection.catalog, log.table.path)
+    there.delete_rows({f.path: [1, 4] for f in files(lake, log)})
+    for kinds, number in ((["positions", "vector"], 2), (["positions", "positions"], 8)):
+        log.upsert(B0, row(number, "new"))
+        log.delete(B0, row(number + 1))
+        run(lake, log)
+        assert sorted(d.content for f in files(lake, log) for d in f.deletes) == kinds
+    check(lake, log, without=(1, 4, 7, 10))
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_row_that_another_engine_deleted_is_not_deleted_twice(lake: IcebergLakeStorage, version: int) -> None:
+    log = make_log(lake, version)
+    log.upsert(B0, *map(row, range(6)))
+    run(lake, log)
+    (file,) = files(lake, log)
+    MergeOnReadEngine(lake.connection.catalog, log.table.path).delete_rows({file.path: [1, 4]})
+    log.upsert(B0, row(1, "again"), row(2, "new"))
+    late = LakeRound.plan(lake, log).write(B0)
+    committable = late.prepare()
+    assert committable.deletes == 1
+    snapshot = late.commit(committable)
+    assert snapshot.totals is not None
+    assert snapshot.totals.rows == 5
+    check(lake, log, without=(4,))
+
+
 def test_a_table_moves_to_version_3(lake: IcebergLakeStorage) -> None:
     """Delete files from before are read, then merged, and leave when every file they name has a vector."""
     log = make_log(lake, version=2)

@@ -94,7 +94,7 @@ class Desk:
         room, granted = min(request.room, job.slots - len(self._board.leased(job.name))), list[HandedOut]()
         for kind in self._kinds.values():
             if kind.name in job.kinds and len(granted) < room:
-                granted += [self._grant(kind, side, job) for side in kind.choose(job.pool, room - len(granted))]
+                granted += [self._grant(kind, side, job) for side in kind.choose(job, room - len(granted))]
         return granted
 
     def _grant(self, kind: Kind, side: LakeSide, job: JobRecord) -> HandedOut:

@@ -12,8 +12,10 @@ from collections import deque
 from lakeward.coordinator.kinds.kind import Kind
 from lakeward.coordinator.schedule.schedule import Schedule
 from lakeward.coordinator.state.board import Board
+from lakeward.coordinator.state.jobs import JobRecord
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.coordinator.state.work import Lease, Work
+from lakeward.model.ids import JobName
 from lakeward.model.side import COMPACT, TIER
 from lakeward.protocol.heartbeat import TableFinished
 
@@ -40,7 +42,7 @@ class CompactKind(Kind):
 
     def __init__(self, board: Board, schedule: Schedule) -> None:
         super().__init__(board, schedule)
-        self._looked_at = dict[str, float]()
+        self._looked_at = dict[JobName, float]()
         self._rewritten = deque[tuple[float, int]]()
 
     # ---- what is due ----
@@ -60,36 +62,38 @@ class CompactKind(Kind):
         looked = work.looked_at_ms
         return side.last_tiered_at_ms > looked - PACK_MS and self._board.clock.now_ms() > looked + PACK_MS
 
-    def choose(self, pool: str, room: int) -> list[LakeSide]:
+    def choose(self, job: JobRecord, room: int) -> list[LakeSide]:
         """Those with far too many files, and those that somebody asked for, take any free slot."""
-        now = self._board.clock.monotonic()
+        now, pool = self._board.clock.monotonic(), job.pool
         asked = any(s.work(COMPACT).asked for s in self._board.sides() if s.options.pool == pool)
-        if not asked and now - self._looked_at.get(pool, float("-inf")) < LOOK_S:
+        if not asked and now - self._looked_at.get(job.name, float("-inf")) < LOOK_S:
             return []
-        self._looked_at[pool] = now
-        room = min(room, self._room(pool))
+        self._looked_at[job.name] = now
+        room = min(room, self._room(job))
         if room <= 0:
             return []
         sides = (s for s in self._board.sides() if s.options.pool == pool and self._is_pressing(s))
-        free = self._schedule.load(pool).free
+        free = self._schedule.load(pool).free if job.takes_rounds else room
         pressing = sorted((s for s in sides if self.is_free(s) and self.is_due(s)), key=self.order)[: min(room, free)]
-        return pressing or super().choose(pool, room)
+        return pressing or super().choose(job, room)
 
     def _is_pressing(self, side: LakeSide) -> bool:
         buckets = max(1, len(side.committed))
         return side.work(COMPACT).asked or side.lake.all_files > self._board.options.urgent_files * buckets
 
-    def _room(self, pool: str) -> int:
-        """Within the share of slots, and the bytes of an hour."""
+    def _room(self, job: JobRecord) -> int:
+        """Within the bytes of an hour, and the share of the slots that rounds want as well."""
         options, now = self._board.options, self._board.clock.monotonic()
         while self._rewritten and self._rewritten[0][0] < now - HOUR_S:
             self._rewritten.popleft()
         limit = options.compaction_bytes_per_hour
         if limit is not None and sum(size for _, size in self._rewritten) >= limit:
             return 0
-        slots = sum(j.slots for j in self._schedule.live_jobs(pool, COMPACT))
-        running = sum(s.work(COMPACT).lease is not None for s in self._board.sides() if s.options.pool == pool)
-        return max(1, int(slots * options.compaction_slots)) - running
+        if not job.takes_rounds:
+            return job.slots
+        shared = {j.name: j.slots for j in self._schedule.live_jobs(job.pool, COMPACT) if j.takes_rounds}
+        running = sum(lease.job in shared for _, work, lease in self._board.leased() if work.kind == COMPACT)
+        return max(1, int(sum(shared.values()) * options.compaction_slots)) - running
 
     def order(self, side: LakeSide) -> float:
         return -side.lake.all_files
@@ -103,8 +107,8 @@ class CompactKind(Kind):
 
     def why_enough(self, side: LakeSide, lease: Lease) -> str | None:
         """A round that waits gets the slot: what is rewritten by then is committed."""
-        load = self._schedule.load(side.options.pool)
-        if load.free == 0 and any(self._schedule.kinds[TIER].is_due(s) for s in self._pool(side)):
+        load, takes_rounds = self._schedule.load(side.options.pool), self._schedule.takes_rounds(lease)
+        if takes_rounds and load.free == 0 and any(self._schedule.kinds[TIER].is_due(s) for s in self._pool(side)):
             return "a round needs the slot"
         return super().why_enough(side, lease)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from lakeward.coordinator.schedule.backoff import backoff_ms
 from lakeward.coordinator.schedule.planner import spares_slot
 from lakeward.coordinator.state.board import STANDS, Board
+from lakeward.coordinator.state.jobs import JobRecord
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.coordinator.state.work import Lease, Work
 from lakeward.model.side import WorkKind
@@ -33,14 +34,14 @@ class Kind(ABC):
     def is_due(self, side: LakeSide) -> bool:
         """Is there work of this kind on a side that is free for it?"""
 
-    def choose(self, pool: str, room: int) -> list[LakeSide]:
-        """Sides that a job of this pool gets now, `room` at most, most wanted first: as many as the pool has slots to
-        spare until they are done."""
-        sides = (s for s in self._board.sides() if s.options.pool == pool)
+    def choose(self, job: JobRecord, room: int) -> list[LakeSide]:
+        """Sides that this job gets now, `room` at most, most wanted first: as many as the pool has slots to spare until
+        they are done. A job that takes no rounds has nothing else to spare its slots for."""
+        sides = (s for s in self._board.sides() if s.options.pool == job.pool)
         due = sorted((s for s in sides if self.is_free(s) and self.is_due(s)), key=self.order)
-        if not due:
-            return []
-        load, chosen, ends = self._schedule.load(pool), list[LakeSide](), list[float]()
+        if not due or not job.takes_rounds:
+            return due[:room]
+        load, chosen, ends = self._schedule.load(job.pool), list[LakeSide](), list[float]()
         for side in due:
             if len(chosen) < room and spares_slot(load, self.expected_ms(side), ends):
                 chosen.append(side)

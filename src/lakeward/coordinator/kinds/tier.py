@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lakeward.coordinator.kinds.kind import Kind
+from lakeward.coordinator.state.jobs import JobRecord
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.coordinator.state.work import Lease, Work
 from lakeward.model.side import TIER
@@ -21,10 +22,10 @@ class TierKind(Kind):
     def is_due(self, side: LakeSide) -> bool:
         return side.state is _S.PENDING and not side.held
 
-    def choose(self, pool: str, room: int) -> list[LakeSide]:
+    def choose(self, job: JobRecord, room: int) -> list[LakeSide]:
         """As the schedule has planned it."""
         chosen: list[LakeSide] = []
-        for side in self._schedule.take_ready(pool):
+        for side in self._schedule.take_ready(job.pool):
             if self.is_due(side):
                 chosen.append(side)
                 if len(chosen) == room:

@@ -191,11 +191,16 @@ class Schedule:
             others=[
                 self._started_ms(lease) + self.kinds[work.kind].expected_ms(s)
                 for s, work, lease in leased
-                if work.kind != TIER
+                if work.kind != TIER and self.takes_rounds(lease)
             ],
             margin_share=board.options.margin_share,
             margin_ms=1_000 * board.options.margin_s,
         )
+
+    def takes_rounds(self, lease: Lease) -> bool:
+        """Whether a round could have the slot."""
+        job = self._board.jobs.get(lease.job)
+        return job is None or job.takes_rounds
 
     def live_jobs(self, pool: str | None = None, kind: WorkKind = TIER) -> list[JobRecord]:
         """Those that take work of this kind."""

@@ -37,6 +37,10 @@ class JobRecord:
     def is_live(self, now: float, lease_s: float) -> bool:
         return not self.left and now < self.seen + lease_s
 
+    @property
+    def takes_rounds(self) -> bool:
+        return TIER in self.kinds
+
     def check_current(self, instance: InstanceId) -> None:
         """Raises `Superseded` for an instance that a newer one replaced."""
         if instance != self.instance and instance in self.past:

@@ -25,7 +25,6 @@ from lakeward.lake.iceberg.commit.change import FileChange, NewFile
 from lakeward.lake.iceberg.commit.equality import merge_hits
 from lakeward.lake.iceberg.commit.foreignrows import find_foreign_rows, may_insert
 from lakeward.lake.iceberg.commit.ground import CommitGround
-from lakeward.lake.iceberg.commit.liverows import count_rows_gone
 from lakeward.lake.iceberg.commit.newfiles import data_candidates, key_files, same_round_hits
 from lakeward.lake.iceberg.commit.newsnapshot import SnapshotBuilder
 from lakeward.lake.iceberg.commit.replaced import plan_replacement
@@ -109,8 +108,9 @@ class IcebergLakeCommitter(LakeCommitter):
                 deletes=(*deletes.files, *by_key),
                 drop=deletes.drop,
             )
-            rows_gone = None if by_key else count_rows_gone(ground, resolution.hits)
-            return self.build(ground, properties, change, rows_gone=rows_gone, missing=missing)
+            rows_gone = None if by_key else deletes.rows
+            committable = self.build(ground, properties, change, rows_gone=rows_gone, missing=missing)
+            return replace(committable, deletes=deletes.rows + sum(n.file.record_count for n in by_key))
 
     def prepare_rewrite(self, results: Sequence[RewriteResult], base: LakeBase, round_id: RoundId) -> PreparedRewrite:
         ground = self.load_ground(base, round_id)

@@ -109,6 +109,30 @@ def test_a_pool_gives_it_a_share_of_its_slots(tmp_path: Path) -> None:
     world.close()
 
 
+def test_a_job_that_takes_no_rounds_gets_compactions_for_all_of_its_slots(tmp_path: Path) -> None:
+    """Its slots are not the rounds': neither spared for them, nor counted as theirs."""
+    world = CoordinatorWorld(tmp_path, compaction_slots=0.5)
+    for name in ("t", "u", "v"):
+        world.create(name)
+    tier_all(world, ("t", "u", "v"))
+    tidy, both = world.job(name="tidy", slots=2, kinds=(COMPACT,)), world.job(name="both", slots=2, kinds=BOTH)
+    handed = take(tidy, room=2)
+    assert len(handed) == 2
+    (shared,) = take(both, room=2)  # half of its own slots
+    for name in ("t", "u", "v"):
+        world.hot.append(TablePath("db", name), 5)
+    world.clock.advance(90)
+    for job, tables in ((tidy, handed), (both, [shared])):
+        for table in tables:
+            job.work(table, f"c-{table.path.table}")
+    world.clock.advance(89.8)
+    world.coordinator.tick()
+    assert [h.kind for h in both.take(room=2)] == [TIER]
+    verdicts = [v for h in handed for v in tidy.work(h, f"c-{h.path.table}").verdicts]
+    assert {v.verdict for v in verdicts} == {Verdict.OK}
+    world.close()
+
+
 def tier_all(world: CoordinatorWorld, names: tuple[str, ...]) -> None:
     for name in names:
         world.hot.append(TablePath("db", name), 10)

@@ -96,7 +96,7 @@ class SnapshotBuilder:
             }
         )
         sync_files([*(n.file.file_path for n in change.deletes), *target.made])  # writers did it for data files
-        return self._committable(ground, rewrite_id or properties.round_id, change, snapshot, rows_gone)
+        return self._committable(ground, rewrite_id or properties.round_id, change, snapshot)
 
     def _rows_before(self, ground: CommitGround) -> int | None:
         known = 0 if ground.reconciled.newest is None else ground.reconciled.base.lake_rows
@@ -110,7 +110,6 @@ class SnapshotBuilder:
         round_id: RoundId,
         change: FileChange,
         snapshot: Snapshot,
-        rows_gone: int | None,
     ) -> Committable:
         metadata = ground.table.metadata
         request = CommitRequest.on(metadata, table_id=self._table.table_id, round_id=round_id, snapshot=snapshot)
@@ -120,7 +119,6 @@ class SnapshotBuilder:
             base=ground.reconciled.base,
             payload=request.to_bytes(),
             rows=change.rows,
-            deletes=sum(n.file.record_count for n in change.deletes) if rows_gone is None else rows_gone,
             files=len(change.files),
             bytes_written=sum({f.file_path: f.file_size_in_bytes for f in change.files}.values()),
             expirable=tuple(expiring(metadata, expirable)),

@@ -18,7 +18,7 @@ from lakeward.lake.iceberg.commit.change import NewFile
 from lakeward.lake.iceberg.commit.deletes import write_deletes
 from lakeward.lake.iceberg.commit.ground import CommitGround
 from lakeward.lake.iceberg.commit.resolve import Hit
-from lakeward.lake.iceberg.datafile.location import canonical, data_folder
+from lakeward.lake.iceberg.datafile.location import canonical, data_folder, is_ours
 from lakeward.lake.iceberg.datafile.puffin import Blob, encode_puffin
 from lakeward.lake.iceberg.meta.manifests import LAYOUT, FileKey, file_key, load_entries, load_manifests
 from lakeward.lake.iceberg.meta.version import table_version
@@ -29,10 +29,11 @@ from lakeward.model.offsetset import Offsets
 
 @dataclass(frozen=True)
 class NewDeletes:
-    """`drop`: live delete files that the new ones take the place of."""
+    """`drop`: live delete files that the new ones take the place of. `rows`: those that lived until now."""
 
     files: tuple[NewFile, ...] = ()
     drop: frozenset[FileKey] = frozenset()
+    rows: int = 0
 
 
 def delete_rows(ground: CommitGround, prefix: str, hits: Sequence[Hit]) -> NewDeletes:
@@ -40,32 +41,56 @@ def delete_rows(ground: CommitGround, prefix: str, hits: Sequence[Hit]) -> NewDe
     if not hits:
         return NewDeletes()
     metadata = ground.table.metadata
-    folder = data_folder(metadata.location, metadata.properties)
+    folder, writer = data_folder(metadata.location, metadata.properties), _DeleteWriter(ground)
     if table_version(metadata) == 2:
-        written = write_deletes(ground.table.io, folder, prefix, hits)
-        return NewDeletes(tuple(NewFile(spec_id, file) for spec_id, file in written))
-    return _VectorWriter(ground).write(f"{folder}/{prefix}v-{uuid.uuid4().hex[:12]}.puffin", hits)
+        return writer.write_positions(folder, prefix, hits)
+    return writer.write_vectors(f"{folder}/{prefix}v-{uuid.uuid4().hex[:12]}.puffin", hits)
 
 
-class _VectorWriter:
+class _DeleteWriter:
     def __init__(self, ground: CommitGround) -> None:
         self._io = ground.table.io
         self._manifests = load_manifests(self._io, ground.head)
         self._live = LiveDeletes.load(ground.table.metadata, self._io, self._manifests)
         self._filter = DeleteFilter(self._io, ground.table.metadata.schema())
+        self._others_deleted = ground.reconciled.foreign_removed() != 0
 
-    def write(self, path: str, hits: Sequence[Hit]) -> NewDeletes:
-        replaced = [self._live.by_position(h.file, h.spec_id) for h in hits]
-        merged = [self._merge(h, deletes) for h, deletes in zip(hits, replaced, strict=True)]
+    def write_positions(self, folder: str, prefix: str, hits: Sequence[Hit]) -> NewDeletes:
+        """Readers look at no delete file beside a vector, so one that another engine left here is merged as well."""
+        live = [self._live.by_position(h.file, h.spec_id) for h in hits]
+        vectors = [[d for d in deletes if d.content == "vector"] for deletes in live]
+        merged = [Hit(h.file, h.spec_id, self._merge(h, v)) if v else h for h, v in zip(hits, vectors, strict=True)]
+        files = tuple(NewFile(spec_id, file) for spec_id, file in write_deletes(self._io, folder, prefix, merged))
+        drop = frozenset(file_key(d.file) for entries in vectors for d in entries)
+        return NewDeletes(files, drop, self._count(hits, live))
+
+    def write_vectors(self, path: str, hits: Sequence[Hit]) -> NewDeletes:
+        live = [self._live.by_position(h.file, h.spec_id) for h in hits]
+        merged = [self._merge(h, deletes) for h, deletes in zip(hits, live, strict=True)]
         body, blobs = encode_puffin((h.file.file_path, p) for h, p in zip(hits, merged, strict=True))
         with self._io.new_output(path).create(overwrite=True) as out:
             out.write(body)
-        files = [NewFile(h.spec_id, _entry(path, len(body), h, b)) for h, b in zip(hits, blobs, strict=True)]
-        return NewDeletes(tuple(files), self._superseded(hits, [d for deletes in replaced for d in deletes]))
+        files = tuple(NewFile(h.spec_id, _entry(path, len(body), h, b)) for h, b in zip(hits, blobs, strict=True))
+        return NewDeletes(
+            files, self._superseded(hits, [d for deletes in live for d in deletes]), self._count(hits, live)
+        )
+
+    def _count(self, hits: Sequence[Hit], live: Sequence[Sequence[DeleteEntry]]) -> int:
+        return sum(
+            len(np.setdiff1d(h.positions, self._positions(h, [d for d in deletes if self._may_repeat(d)])))
+            for h, deletes in zip(hits, live, strict=True)
+        )
+
+    def _may_repeat(self, delete: DeleteEntry) -> bool:
+        """Rows of ours are replaced once: only what others deleted can be gone already."""
+        return delete.content == "vector" or self._others_deleted or not is_ours(delete.file.file_path)
+
+    def _positions(self, hit: Hit, deletes: Sequence[DeleteEntry]) -> Offsets:
+        parts = [self._filter.positions_in(d, hit.file.file_path) for d in deletes]
+        return np.concatenate([np.empty(0, np.int64), *parts])
 
     def _merge(self, hit: Hit, deletes: Sequence[DeleteEntry]) -> Offsets:
-        parts = [self._filter.positions_in(d, hit.file.file_path) for d in deletes]
-        return np.unique(np.concatenate([hit.positions, *parts]))
+        return np.union1d(hit.positions, self._positions(hit, deletes))
 
     def _superseded(self, hits: Sequence[Hit], replaced: Sequence[DeleteEntry]) -> frozenset[FileKey]:
         """Vectors, and delete files all of whose live data files have a vector by now."""

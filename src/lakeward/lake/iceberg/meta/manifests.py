@@ -160,37 +160,42 @@ class ManifestTarget:
 def write_manifest(
     target: ManifestTarget, spec: PartitionSpec, content: ManifestContent, entries: Sequence[ManifestEntry]
 ) -> ManifestFile:
-    path = target.new_path("m")
+    path, version = target.new_path("m"), _version(target, entries)
     metadata = {
         "schema": target.schema.model_dump_json(),
         "partition-spec": to_json(spec.fields).decode(),
         "partition-spec-id": str(spec.spec_id),
-        "format-version": str(target.version),
+        "format-version": str(version),
         "content": "deletes" if content == ManifestContent.DELETES else "data",
         "avro.codec": _CODEC,
     }
     output = target.io.new_output(path)
     with AvroOutputFile[ManifestEntry](
-        output, _entry_schema(spec, target), "manifest_entry", metadata=metadata
+        output, _entry_schema(spec, target.schema, version), "manifest_entry", metadata=metadata
     ) as writer:
         writer.write_block(list(entries))
     return _describe(target, spec, content, entries, path, len(output))
 
 
-def _entry_schema(spec: PartitionSpec, target: ManifestTarget) -> Schema:
+def _version(target: ManifestTarget, entries: Sequence[ManifestEntry]) -> Literal[2, 3]:
+    """The table's; but a vector that another engine left in a table of version 2 has fields of version 3."""
+    return 3 if any(e.data_file.file_format == FileFormat.PUFFIN for e in entries) else target.version
+
+
+def _entry_schema(spec: PartitionSpec, schema: Schema, version: Literal[2, 3]) -> Schema:
     """The version's layout with the partition's type, and `equality_ids` as list<int>: PyIceberg says long, and Java
     fails on it.
     """
     partition = StructType(
         *[
             NestedField(f.field_id, f.name, f.field_type, required=f.required)
-            for f in spec.partition_type(target.schema).fields
+            for f in spec.partition_type(schema).fields
         ]
     )
     ids = NestedField(135, "equality_ids", ListType(136, IntegerType(), element_required=True), required=False)
     swapped = {102: NestedField(102, "partition", partition, required=True), 135: ids}
-    data_file = StructType(*[swapped.get(f.field_id, f) for f in DATA_FILE_TYPE[target.version].fields])
-    fields = MANIFEST_ENTRY_SCHEMAS[target.version].fields
+    data_file = StructType(*[swapped.get(f.field_id, f) for f in DATA_FILE_TYPE[version].fields])
+    fields = MANIFEST_ENTRY_SCHEMAS[version].fields
     return Schema(*[NestedField(2, "data_file", data_file, required=True) if f.field_id == 2 else f for f in fields])
 
 
