@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.memory.plugin import MemoryLakeStorage
+from lakeward.model.clock import SystemClock
 from lakeward.model.table import TablePath
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
@@ -59,7 +60,7 @@ class Program:
     """The world and what it must show."""
 
     def __init__(self, folder: Path, lake: LakeStorage) -> None:
-        self.clock = ManualClock()
+        self.clock = ManualClock(SystemClock().now_ms())  # orphan removal looks at the age of real files
         self.world = InProcessLakeward(folder, lake, self.clock)
         self.state: dict[tuple[str, int], dict[str, Any]] = {}
         self.events: Counter[tuple[Any, ...]] = Counter()
