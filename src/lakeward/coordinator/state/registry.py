@@ -31,12 +31,12 @@ class Registry:
                 record = TableRecord(info=table, options=table_options(table, board.options))
                 side = record.add_side()
                 board.add(record)
-                self._found(side, stored.pop(side.id, None), offsets.get(side.id, OffsetMap()))
+                self._restore(side, stored.pop(side.id, None), offsets.get(side.id, OffsetMap()))
             gone = [s for s in stored.values() if s.state != _S.DROPPED]
             with board.store.transaction():
                 board.store.save_sides([_dropped(s) for s in gone], board.clock.now_ms())
 
-    def _found(self, side: LakeSide, stored: StoredSide | None, offsets: OffsetMap) -> None:
+    def _restore(self, side: LakeSide, stored: StoredSide | None, offsets: OffsetMap) -> None:
         side.committed = offsets
         if stored is not None:
             side.load_json(stored.body)

@@ -49,8 +49,8 @@ def read_nested(data: bytes, start: int, size: int, kind: model.DataType, read_r
             return _read_array(data, start, kind.element, read_row)
         case model.MapType():
             keys = int(_I32.unpack_from(data, start)[0])
-            found = _read_array(data, start + 4, kind.key, read_row)
-            return list(zip(found, _read_array(data, start + 4 + keys, kind.value, read_row), strict=True))
+            key_values = _read_array(data, start + 4, kind.key, read_row)
+            return list(zip(key_values, _read_array(data, start + 4 + keys, kind.value, read_row), strict=True))
         case model.RowType():
             values = read_row(data, start, [f.type for f in kind.fields])
             return dict(zip((f.name for f in kind.fields), values, strict=True))

@@ -187,12 +187,12 @@ class IcebergLakeCatalog(LakeCatalog):
         )
         for name in repair.not_null:
             with lake_errors(str(table.path), "look for nulls in"):
-                found = (
+                nulls = (
                     before.scan(row_filter=IsNull(term=Reference(name)), selected_fields=(name,), limit=1)
                     .to_arrow()
                     .num_rows
                 )
-            if found:
+            if nulls:
                 yield f"column {name}: it is NOT NULL here, and rows of others have no value; resync, or delete them"
 
     def set_properties(self, table: TableInfo, changes: Mapping[str, str | None]) -> None:
@@ -248,8 +248,8 @@ def _writing_version(table: TableInfo, version: str) -> Iterator[None]:
 
 def _plan_upgrade(table: TableInfo, metadata: TableMetadata, wanted: Mapping[str, str | None]) -> list[TableUpdate]:
     """The move to another format version, if one is asked for. Raises `InvalidAlter`."""
-    version, found = wanted.get(VERSION_KEY, ""), int(metadata.format_version)
-    if version in ("", str(found)) or (version is None and found == min(VERSIONS)):
+    version, at = wanted.get(VERSION_KEY, ""), int(metadata.format_version)
+    if version in ("", str(at)) or (version is None and at == min(VERSIONS)):
         return []
     if version == str(max(VERSIONS)):
         return [UpgradeFormatVersionUpdate.model_validate({"format-version": max(VERSIONS)})]
@@ -257,7 +257,7 @@ def _plan_upgrade(table: TableInfo, metadata: TableMetadata, wanted: Mapping[str
     raise InvalidAlter(
         table=str(table.path),
         change=f"{LAKE_PREFIX}{VERSION_KEY} {version}",
-        reason=f"it is at {found}, and no table goes back" if back else "versions 2 and 3 are written",
+        reason=f"it is at {at}, and no table goes back" if back else "versions 2 and 3 are written",
     )
 
 

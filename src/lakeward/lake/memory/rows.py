@@ -31,10 +31,10 @@ def deletes_for(
     added = snapshot.data[file.path]
     for path, sequence in sorted(snapshot.deletes.items()):
         match table.files[path]:
-            case PositionDeletes() as found if found.data_path == file.path:
-                yield sequence, found
-            case KeyDeletes() as found if found.bucket == file.bucket and sequence > added:
-                yield sequence, found
+            case PositionDeletes() as delete if delete.data_path == file.path:
+                yield sequence, delete
+            case KeyDeletes() as delete if delete.bucket == file.bucket and sequence > added:
+                yield sequence, delete
 
 
 def live_mask(table: MemoryTable, snapshot: Snapshot, file: DataFile) -> Mask:

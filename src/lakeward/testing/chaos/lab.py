@@ -403,8 +403,8 @@ class ChaosLab:
         self._tick(time.monotonic())
         for path, wanted in ends.items():
             body = client.server.ask("GET", routes.COMMITTED.format(table=path))["offsets"]["offsets"]
-            found = {f"{p}/{n}" if p else str(n): o for p, pairs in body.items() for n, o in pairs}
-            if any(found.get(b, 0) < end for b, end in wanted.items()):
+            committed = {f"{p}/{n}" if p else str(n): o for p, pairs in body.items() for n, o in pairs}
+            if any(committed.get(b, 0) < end for b, end in wanted.items()):
                 return False
         return True
 

@@ -76,11 +76,11 @@ class HurtingProxy(HttpProxy):
             active = {name for name, until in self._until.items() if until > now}
             wanted = [*sorted(OF_CATALOG)] if of_catalog and request.method == "POST" else []
             wanted += [] if of_catalog else [NO_COORDINATOR]
-            found = next((n for n in (*wanted, "lose-answer", "delay") if n in active), None)
-            if found is not None:
+            mischief = next((n for n in (*wanted, "lose-answer", "delay") if n in active), None)
+            if mischief is not None:
                 self.hurt += 1
                 self._turn += 1
-            return found, self._turn % 2 == 0
+            return mischief, self._turn % 2 == 0
 
     def _refusal(self, mischief: str | None) -> ProxyAnswer | None:
         if mischief == "time-out":

@@ -44,14 +44,14 @@ def check_log(rows: pa.Table, before: dict[int, Record], after: dict[int, Record
     """What is wrong with a read of the log table that began after `before` and ended before `after` was recorded.
 
     `whole` False: a lake read, which may lack newer rows."""
-    found = Counter(zip(rows.column("producer").to_pylist(), rows.column("row").to_pylist(), strict=True))
+    counts = Counter(zip(rows.column("producer").to_pylist(), rows.column("row").to_pylist(), strict=True))
     wanted = {(p, r) for p, record in before.items() for r in record.acked_rows()} if whole else set()
     possible = {(p, r) for p, record in after.items() for r in record.tried_rows()}
     wrong = []
     for words, rows_ in (
-        ("rows are there more than once", [a for a, n in found.items() if n > 1]),
-        ("acknowledged rows are missing", wanted - found.keys()),
-        ("rows were never written", found.keys() - possible),
+        ("rows are there more than once", [a for a, n in counts.items() if n > 1]),
+        ("acknowledged rows are missing", wanted - counts.keys()),
+        ("rows were never written", counts.keys() - possible),
         ("rows have another value", _altered_log(rows)),
     ):
         wrong += [f"log: {len(rows_)} {words}: {sorted(rows_)[:SHOWN]}"] if rows_ else []

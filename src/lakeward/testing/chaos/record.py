@@ -70,11 +70,11 @@ class Record:
         return {r for c in self.changes for r in c.rows}
 
     def by_key(self) -> dict[int, list[Change]]:
-        found: dict[int, list[Change]] = {}
+        by_key: dict[int, list[Change]] = {}
         for change in self.changes:
             for key in change.rows:
-                found.setdefault(key, []).append(change)
-        return found
+                by_key.setdefault(key, []).append(change)
+        return by_key
 
 
 def allowed_versions(changes: list[Change], acked_before: set[int]) -> set[int | None]:

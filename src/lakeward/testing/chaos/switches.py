@@ -52,11 +52,11 @@ class Switches:
 
     def take_happened(self) -> list[int]:
         """Numbers of the armed faults that happened since the last call."""
-        found = []
+        numbers = []
         for path in sorted(self._taken.iterdir()):
             path.unlink()
-            found.append(int(path.name.partition("=")[0]))
-        return found
+            numbers.append(int(path.name.partition("=")[0]))
+        return numbers
 
     def disarm(self) -> None:
         for path in (*self._armed.iterdir(), *self._taken.iterdir()):

@@ -188,8 +188,8 @@ class FlussCluster:
         """The cluster that an earlier process started there, if its coordinator still listens."""
         if not (home.resolve() / "cluster.json").exists():
             return None
-        found = cls.load(home)
-        return found if found.processes and _listens(found.ports["coordinator"]) else None
+        cluster = cls.load(home)
+        return cluster if cluster.processes and _listens(cluster.ports["coordinator"]) else None
 
     # ---- pieces ----------------------------------------------------------------------------------------------------
     def _names(self) -> list[str]:
@@ -276,13 +276,13 @@ def _listens(port: int) -> bool:
 
 def _free_ports(names: Sequence[str]) -> dict[str, int]:
     """Below the range from which the system takes ports for connections: none of those gets in between."""
-    found: dict[str, int] = {}
-    while len(found) < len(names):
+    ports: dict[str, int] = {}
+    while len(ports) < len(names):
         port = secrets.choice(range(15_000, 32_000))
         with socket.socket() as probe:
-            if port not in found.values() and probe.connect_ex(("127.0.0.1", port)) != 0:
-                found[names[len(found)]] = port
-    return found
+            if port not in ports.values() and probe.connect_ex(("127.0.0.1", port)) != 0:
+                ports[names[len(ports)]] = port
+    return ports
 
 
 def _end(pid: int, how: signal.Signals) -> None:

@@ -77,7 +77,7 @@ class MergeOnReadEngine:
             pq.write_table(
                 keys.cast(pa.schema([f for f in to_arrow_schema(schema) if f.name in keys.column_names])), out
             )
-        made = DataFile.from_args(
+        data_file = DataFile.from_args(
             _table_format_version=_LAYOUT,
             content=DataFileContent.EQUALITY_DELETES,
             file_path=path,
@@ -87,7 +87,7 @@ class MergeOnReadEngine:
             file_size_in_bytes=len(output),
             equality_ids=[schema.find_field(name).field_id for name in keys.column_names],
         )
-        self._land(table, [made])
+        self._land(table, [data_file])
 
     def touch(self) -> None:
         """A snapshot on main in which nothing changes."""

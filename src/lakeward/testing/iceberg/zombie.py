@@ -52,16 +52,16 @@ def write_round(lake: IcebergLakeStorage, log: ScriptedLog) -> LakeRound:
     return LakeRound.plan(lake, log)
 
 
-def finish_round(made: LakeRound) -> str:
+def finish_round(lake_round: LakeRound) -> str:
     """Writes and commits a planned round as a driver does, and says how it ended: won or lost."""
     try:
-        made.run()
+        lake_round.run()
     except CommitConflict as conflict:
-        if made.committer.find(made.round_id) is not None:
+        if lake_round.committer.find(lake_round.round_id) is not None:
             return "won"
         return "lost" if conflict.lost else f"foreign: {conflict}"
     except CommitUnknown:
-        return "won" if made.committer.find(made.round_id) is not None else "unknown"
+        return "won" if lake_round.committer.find(lake_round.round_id) is not None else "unknown"
     except LakewardError as error:
         return f"{error.code}: {error}"
     return "won"
@@ -72,17 +72,17 @@ def main(options: Mapping[str, str]) -> None:
     for line in sys.stdin:
         order = json.loads(line)
         log = script(TableInfo.from_json(order["table"]), order["seed"], order["rounds"])
-        made = write_round(lake, log)
+        lake_round = write_round(lake, log)
         _say(
             {
                 "said": "planned",
-                "round": made.round_id,
-                "token": made.base.token,
-                "prefix": made.committer.prefix(made.round_id),
+                "round": lake_round.round_id,
+                "token": lake_round.base.token,
+                "prefix": lake_round.committer.prefix(lake_round.round_id),
             }
         )
         with Faults(Fault(point=order["point"], action=FaultAction.PAUSE, file=order["file"])):
-            _say({"said": "ended", "how": finish_round(made)})
+            _say({"said": "ended", "how": finish_round(lake_round)})
 
 
 def _say(words: dict[str, Any]) -> None:

@@ -44,12 +44,12 @@ class LakeDiff:
         if there is None:
             return batch
         offsets = offsets_of(batch)
-        found, counts = np.unique(there.column(OFFSET).to_numpy(), return_counts=True)
+        lake_offsets, counts = np.unique(there.column(OFFSET).to_numpy(), return_counts=True)
         altered, _ = altered_offsets(pa.Table.from_batches([batch]), there, self._columns)
-        renewed = np.intersect1d(np.union1d(altered, found[counts > 1]), offsets)
-        self._gone.append(np.setdiff1d(found, offsets))
+        renewed = np.intersect1d(np.union1d(altered, lake_offsets[counts > 1]), offsets)
+        self._gone.append(np.setdiff1d(lake_offsets, offsets))
         self._renewed.append(renewed)
-        return batch.filter(pa.array(~np.isin(offsets, np.setdiff1d(found, renewed))))
+        return batch.filter(pa.array(~np.isin(offsets, np.setdiff1d(lake_offsets, renewed))))
 
 
 class _Ascending:

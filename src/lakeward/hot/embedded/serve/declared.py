@@ -32,22 +32,22 @@ def declared_bytes(stream: bytes, what: str) -> int:
 
 def _message_bytes(header: bytes, body: memoryview) -> int:
     message = _Table(header, _u32(header, 0))
-    kind, found = message.byte(1), message.table(2)
-    if kind == _DICTIONARY_BATCH and found is not None:
-        found = found.table(1)
+    kind, batch = message.byte(1), message.table(2)
+    if kind == _DICTIONARY_BATCH and batch is not None:
+        batch = batch.table(1)
     elif kind != _RECORD_BATCH:
         return 0
-    if found is None:
+    if batch is None:
         return 0
-    is_compressed, total = found.table(3) is not None, 0
-    for offset, length in found.pairs(2):
+    is_compressed, total = batch.table(3) is not None, 0
+    for offset, length in batch.pairs(2):
         size = length
         if is_compressed and length >= 8:
             size = max(length, struct.unpack_from("<q", body, offset)[0])
         if size < 0:
             raise IndexError("a buffer of a negative length")
         total += size
-    return total + found.long(0)
+    return total + batch.long(0)
 
 
 class _Table:

@@ -31,10 +31,10 @@ def find_foreign_rows(
     """Rows of files that others added whose (bucket, offset) left no other file meanwhile. Reads those files' offsets,
     and those of the files that rows left; nothing where nobody else added a file. Files that the round compared row by
     row are settled by that."""
-    found = ground.reconciled
-    if found.newest is None or ground.head is None or not any(map(may_insert, found.foreign)):
+    reconciled = ground.reconciled
+    if reconciled.newest is None or ground.head is None or not any(map(may_insert, reconciled.foreign)):
         return []
-    before, now = (_plan(ground.table, at, partition_keys) for at in (found.newest, ground.head))
+    before, now = (_plan(ground.table, at, partition_keys) for at in (reconciled.newest, ground.head))
     rows = _Rows(ground.table)
     left: dict[Bucket | None, list[Offsets]] = defaultdict(list)
     for path, planned in before.items():

@@ -95,7 +95,7 @@ class SnapshotBuilder:
                 **lineage,
             }
         )
-        sync_files([*(n.file.file_path for n in change.deletes), *target.made])  # writers did it for data files
+        sync_files([*(n.file.file_path for n in change.deletes), *target.paths])  # writers did it for data files
         return self._committable(ground, rewrite_id or properties.round_id, change, snapshot)
 
     def _rows_before(self, ground: CommitGround) -> int | None:

@@ -63,8 +63,8 @@ def file_key(file: DataFile) -> FileKey:
 
 def first_row_id(file: DataFile) -> int | None:
     """The row id of a data file's first row; None: nobody gave it one yet."""
-    found: int | None = file._data[_FIRST_ROW_ID] if len(file._data) > _FIRST_ROW_ID else None
-    return found
+    row_id: int | None = file._data[_FIRST_ROW_ID] if len(file._data) > _FIRST_ROW_ID else None
+    return row_id
 
 
 CACHE: Kept[tuple[ManifestEntry, ...]] = Kept(_CACHED_ENTRIES, len)
@@ -149,12 +149,12 @@ class ManifestTarget:
     version: Literal[2, 3] = 2
     """The table's format version."""
 
-    made: list[str] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
     """Every file written for it so far."""
 
     def new_path(self, kind: str, suffix: str = "avro") -> str:
-        self.made.append(f"{self.folder}/{self.prefix}{kind}-{uuid.uuid4().hex[:12]}.{suffix}")
-        return self.made[-1]
+        self.paths.append(f"{self.folder}/{self.prefix}{kind}-{uuid.uuid4().hex[:12]}.{suffix}")
+        return self.paths[-1]
 
 
 def write_manifest(

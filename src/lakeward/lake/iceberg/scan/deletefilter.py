@@ -23,7 +23,7 @@ from lakeward.model.schema import OFFSET
 from lakeward.spi.lake import LakeFile
 
 Mask = npt.NDArray[np.bool_]
-_POSITIONS: Kept[dict[str, Offsets]] = Kept(4_000_000, lambda found: sum(map(len, found.values())))
+_POSITIONS: Kept[dict[str, Offsets]] = Kept(4_000_000, lambda by_file: sum(map(len, by_file.values())))
 """Positions per delete file, by data file: 32 MB of them."""
 
 _LOADED_ROWS = 8_000_000

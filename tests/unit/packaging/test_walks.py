@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The walks of CONTRIBUTING, "a lake format" and "a kind of work": no file has to be opened that they do not name."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from lakeward.lake.memory.plugin import CAPABILITIES, MemoryLakeStorage
+from lakeward.lake.memory.table import MemoryLake
+from lakeward.model.table import BucketFunction
+from lakeward.spi.registry import load_lake
+from lakeward.testing.inprocess import InProcessLakeward
+
+SRC = Path(__file__).parents[3] / "src" / "lakeward"
+OF_A_KIND = {"model/side.py", "tiering/kinds.py", "coordinator/kinds/__init__.py"}
+OF_COMPACTION = {
+    "coordinator/operations.py",  # `lakeward maintain` asks for one
+    "model/intent.py",  # its name in data folders of older versions
+    "testing/inprocess.py",
+}
+
+
+class ToyLake(MemoryLakeStorage):
+    name = "toy"
+
+
+def load_toy(options: Mapping[str, str]) -> ToyLake:
+    return ToyLake(MemoryLake(), CAPABILITIES)
+
+
+def test_a_lake_format_is_a_folder_and_an_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are made in it, rounds run, and reads find their rows: nothing else has heard its name."""
+    installed = tmp_path / "toy-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text(f"[lakeward.lake]\ntoy = {__name__}:load_toy\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    world = InProcessLakeward(tmp_path / "data", load_lake("toy", {}))
+    try:
+        table = world.create("db.t", "id bigint not null, v string", primary_key="id")
+        assert table.descriptor.properties["table.datalake.format"] == "toy"
+        assert table.descriptor.bucket_function is BucketFunction.FLUSS
+        world.upsert("db.t", [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}])
+        world.tier("db.t")
+        world.upsert("db.t", [{"id": 2, "v": "c"}])
+        world.tier("db.t")
+        world.upsert("db.t", [{"id": 3, "v": "hot"}])
+        rows = world.read("db.t").to_table().to_pylist()
+        assert sorted((r["id"], r["v"]) for r in rows) == [(1, "a"), (2, "c"), (3, "hot")]
+    finally:
+        world.close()
+
+
+def test_a_kind_of_work_is_two_new_places_and_three_lines() -> None:
+    """Compaction is one: what names it outside its own code are the three registries, and what asks for it."""
+    own = re.compile(r"tiering/compact/|coordinator/kinds/compact\.py|testing/chaos/")
+    naming = {
+        str(path.relative_to(SRC))
+        for path in SRC.rglob("*.py")
+        if re.search(r"\bCOMPACT\b|CompactKind|CompactRunner", path.read_text())
+    }
+    assert {path for path in naming if not own.match(path)} == OF_A_KIND | OF_COMPACTION
