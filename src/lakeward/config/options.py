@@ -224,6 +224,38 @@ SERVER_HTTP_HEADER_TIME = _option(
     "How long a connection may take to send a whole request header, and may be idle.",
     _S,
 )
+SERVER_FLIGHT_MAX_CONNECTIONS = _option(
+    "server.flight.max-connections", integer(minimum=8), "1000", "Flight connections at once.", _S
+)
+SERVER_FLIGHT_MAX_CONNECTIONS_PER_PEER = _option(
+    "server.flight.max-connections-per-peer",
+    integer(minimum=4),
+    "250",
+    "Flight connections at once from one address.",
+    _S,
+)
+SERVER_FLIGHT_HEADER_TIME = _option(
+    "server.flight.header-time",
+    duration(minimum=_SECOND),
+    "20 s",
+    "How long a Flight connection may take to its first call that is let in, and between two pieces of a frame.",
+    _S,
+)
+SERVER_FLIGHT_IDLE_TIME = _option(
+    "server.flight.idle-time",
+    duration(minimum=_SECOND),
+    "10 min",
+    "How long a put stream may send nothing, and a Flight connection may be without calls. Clients open another when "
+    "they have something to send.",
+    _S,
+)
+SERVER_FLIGHT_MAX_TICKET = _option(
+    "server.flight.max-ticket",
+    size(minimum=1024),
+    "16 mb",
+    "Largest message of a Flight call that is no put, for instance the keys of a lookup.",
+    _S,
+)
 SERVER_DATA_DIR = _option(
     "server.data-dir", path(), "lakeward-data", "Folder for logs, keys, state and the embedded catalog.", _S
 )
@@ -260,7 +292,7 @@ SERVER_REQUEST_MAX_SIZE = _option(
     "server.request.max-size",
     size(minimum=1024),
     "64 mb",
-    "Largest single record batch over Flight. A larger one is refused once it has arrived: gRPC takes a message whole.",
+    "Largest single record batch over Flight. A larger one is refused by its announced length.",
     _S,
 )
 SERVER_MEMORY_MAX_IN_FLIGHT = _option(

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-import pyarrow as pa
 import uvicorn
 
 from lakeward import __version__
@@ -29,9 +28,6 @@ from lakeward.errors import InvalidConfig
 from lakeward.hot.embedded.log.durable import write_whole
 from lakeward.hot.embedded.openfiles import raise_limit
 from lakeward.hot.embedded.options import StoreOptions
-from lakeward.hot.embedded.serve.budget import MemoryBudget
-from lakeward.hot.embedded.serve.quota import StreamQuotas, WriterQuotas
-from lakeward.hot.embedded.serve.service import FlightService
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.clock import Clock, SystemClock
 from lakeward.protocol.tables import ServerInfo
@@ -40,6 +36,7 @@ from lakeward.server.app import create_app
 from lakeward.server.audit import AuditLog
 from lakeward.server.auth import is_loopback
 from lakeward.server.connections import ConnectionLimits
+from lakeward.server.flightdoor import FlightDoor
 from lakeward.server.frontdoor import FrontDoor
 from lakeward.server.history import SAMPLE_S
 from lakeward.server.interpreter import keep_loaded, share_turns
@@ -75,7 +72,7 @@ class LakewardServer:
         self.url = self.flight_uri = ""
         self._stack = ExitStack()
         self._http: uvicorn.Server | None = None
-        self._flight: FlightService | None = None
+        self._flight: FlightDoor | None = None
         self._http_thread: threading.Thread | None = None
         self._ready = False
 
@@ -99,7 +96,7 @@ class LakewardServer:
             lakes.move_forward()
         audit = AuditLog(self.settings.data / "audit", self.config.get(options.SERVER_AUDIT), clock)
         self._stack.callback(audit.close)
-        self._flight = self._open_flight(store, audit)
+        self._flight = FlightDoor(self.config, self.settings, store, audit)
         self.flight_uri = self.settings.flight_uri(self._flight.port)
         with store.ballast.writing():
             state = StateStore.open(self.settings.data / "coordinator.db", ballast=store.ballast)
@@ -131,7 +128,7 @@ class LakewardServer:
         sampler = Sampler(services)
         self._stack.callback(sampler.stop, SAMPLE_S)
         sampler.start()
-        self._flight.gate.open()
+        self._flight.service.gate.open()
         door.app = create_app(services)
         self._ready = True
 
@@ -139,47 +136,16 @@ class LakewardServer:
         """Safe to repeat. Calls in work get `server.shutdown.grace`; then everything goes to disk."""
         self._ready = False
         grace_s = self.config.get(options.SERVER_SHUTDOWN_GRACE).total_seconds()
-        if self._flight is not None and not self._flight.gate.drain(grace_s):
+        if self._flight is not None and not self._flight.service.gate.drain(grace_s):
             log.warning("calls were still in work after %s s", grace_s)
         if self._http is not None and self._http_thread is not None:
             self._http.should_exit = True
             self._http_thread.join(grace_s + 5)
             self._http = None
-        self._stack.close()
         if self._flight is not None:
-            # Peers that keep idle streams open would make this wait for ever.
-            threading.Thread(target=self._flight.shutdown, daemon=True).start()
+            self._flight.close()
             self._flight = None
-
-    def _open_flight(self, store: EmbeddedStore, audit: AuditLog) -> FlightService:
-        settings, config = self.settings, self.config
-        budget = MemoryBudget(
-            total_bytes=config.get(options.SERVER_MEMORY_MAX_IN_FLIGHT),
-            request_bytes=config.get(options.SERVER_REQUEST_MAX_SIZE),
-            token_bytes=config.get(options.SERVER_QUOTA_BYTES),
-        )
-        tls = settings.tls.pair() if settings.tls else None
-        try:
-            return FlightService(
-                store,
-                settings.tokens,
-                host=settings.host,
-                port=settings.flight_port,
-                tls=tls,
-                budget=budget,
-                audit=audit,
-                quotas=StreamQuotas(config.get(options.SERVER_QUOTA_STREAMS)),
-                writers=WriterQuotas(config.get(options.SERVER_QUOTA_WRITERS)),
-                is_open=False,
-            )
-        except (pa.ArrowException, OSError) as error:
-            # gRPC does not say why; the port and the certificate are what can be wrong.
-            at = f"{settings.host}:{settings.flight_port}"
-            reason = (
-                f"Flight cannot listen on {at} ({error}): is the port in "
-                f"use{', is the certificate right' if tls else ''}?"
-            )
-            raise InvalidConfig(where=options.SERVER_FLIGHT_PORT.key, reason=reason) from error
+        self._stack.close()
 
     def _serve_http(self, door: FrontDoor, listener: socket.socket) -> None:
         tls = self.settings.tls

@@ -36,6 +36,7 @@ class ServerSettings:
     flight_port: int
     advertised_host: str
     tokens: TokenSet
+    token_file: Path | None
     tls: Tls | None
     callers: Callers
     data: Path
@@ -55,6 +56,7 @@ class ServerSettings:
             flight_port=config.get(options.SERVER_FLIGHT_PORT),
             advertised_host=advertised,
             tokens=tokens,
+            token_file=None if (file := config.get(options.SERVER_TOKEN_FILE)) is None else Path(file),
             tls=load_tls(config),
             callers=Callers.of(allowed, (host, advertised), has_tokens=not tokens.is_open),
             data=Path(config.get(options.SERVER_DATA_DIR)),

@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow.flight as flight
 
 from lakeward.errors import InvalidRequest, LakewardError, Unauthorized
 from lakeward.hot.embedded.door.failure import answering
+from lakeward.hot.embedded.gate.rules import PEER
 from lakeward.hot.embedded.serve.actions import ACTIONS, answer, find_action
 from lakeward.hot.embedded.serve.budget import MemoryBudget
 from lakeward.hot.embedded.serve.engine import Engine
@@ -46,11 +48,11 @@ class Audited(Protocol):
 
 
 class _Caller(flight.ServerMiddleware):  # type: ignore[misc]
-    """The token that a call came with, counted as under way until it ends."""
+    """The token that a call came with, counted as under way until it ends. `peer` as the gate tells it."""
 
-    def __init__(self, token: Token, quotas: StreamQuotas, method: str) -> None:
+    def __init__(self, token: Token, quotas: StreamQuotas, peer: str | None) -> None:
         super().__init__()
-        self.token, self._quotas, self._method = token, quotas, method
+        self.token, self.peer, self._quotas = token, peer, quotas
 
     def call_completed(self, exception: Exception | None) -> None:
         self._quotas.leave(self.token.name)
@@ -59,9 +61,9 @@ class _Caller(flight.ServerMiddleware):  # type: ignore[misc]
 class _Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     """Looks at a call's headers before any of its messages: without a valid token nothing of a stream is read."""
 
-    def __init__(self, tokens: TokenSet, quotas: StreamQuotas) -> None:
+    def __init__(self, tokens: TokenSet, quotas: StreamQuotas, *, is_gated: bool) -> None:
         super().__init__()
-        self._tokens, self._quotas = tokens, quotas
+        self._tokens, self._quotas, self._is_gated = tokens, quotas, is_gated
 
     def start_call(self, info: flight.CallInfo, headers: dict[str, list[str]]) -> _Caller:
         method = str(info.method)
@@ -72,7 +74,11 @@ class _Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
                 log.warning("refused a Flight call (%s): no valid token", method)
                 raise
             self._quotas.enter(token.name)
-            return _Caller(token, self._quotas, method)
+            return _Caller(token, self._quotas, self._peer(headers))
+
+    def _peer(self, headers: dict[str, list[str]]) -> str | None:
+        """Told by the gate alone: nobody else reaches the socket that a gated service listens on."""
+        return headers.get(PEER.decode(), [None])[0] if self._is_gated else None
 
 
 def _secret(headers: dict[str, list[str]]) -> str | None:
@@ -83,7 +89,8 @@ def _secret(headers: dict[str, list[str]]) -> str | None:
 
 
 class FlightService(flight.FlightServerBase):  # type: ignore[misc]
-    """Listens as soon as it is made, on `port`, and lets calls in once `gate` is open.
+    """Listens as soon as it is made, and lets calls in once `gate` is open. With `behind`, a path, it listens there and
+    a `GateKeeper`'s gate in front of it has the port and TLS; without, on `host` and `port` itself.
 
     `gate.drain()` ends its work; `shutdown()` besides waits until every peer has closed its streams, idle ones
     included."""
@@ -101,6 +108,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         quotas: StreamQuotas | None = None,
         writers: WriterQuotas | None = None,
         is_open: bool = True,
+        behind: Path | None = None,
     ) -> None:
         self.engine, self.tokens, self.budget, self.audit = engine, tokens, budget or MemoryBudget(), audit
         self.snapshots, self.writers = SnapshotQuotas(), writers or WriterQuotas()
@@ -109,9 +117,9 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         certificates = [(tls.certificate, tls.key)] if tls else None
         name = f"[{host}]" if ":" in host else host
         super().__init__(
-            f"{scheme}://{name}:{port}",
+            f"grpc+unix://{behind}" if behind else f"{scheme}://{name}:{port}",
             tls_certificates=certificates,
-            middleware={"caller": _Callers(tokens, quotas or StreamQuotas())},
+            middleware={"caller": _Callers(tokens, quotas or StreamQuotas(), is_gated=behind is not None)},
         )
 
     def _authorize(self, context: flight.ServerCallContext, role: Role, what: str) -> Token:
@@ -126,7 +134,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         if self.audit is None:
             yield
             return
-        who, result = context.get_middleware("caller").token.name, "ok"
+        caller, result = context.get_middleware("caller"), "ok"
         try:
             yield
         except LakewardError as error:
@@ -137,7 +145,8 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             raise
         finally:
             shown = None if table is None else str(table)
-            self.audit.flight(who, str(context.peer()), what, shown, result, is_change=is_change)
+            peer = caller.peer or str(context.peer())
+            self.audit.flight(caller.token.name, peer, what, shown, result, is_change=is_change)
 
     def do_put(
         self,

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One direction of a connection: reads, asks what may pass, sends it on. Nothing is read while something waits to be
+sent, so a slow reader is felt by the writer and a connection holds one buffer at most.
+
+The inside of a long frame is moved by the kernel (splice), without a copy through this process.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+from lakeward.hot.embedded.gate.pipes import Pipe, Pipes
+
+BLOCKED = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+_READ = 32 * 1024
+"""Bytes of a read that is looked at, where the rest of a long frame can go by splice."""
+_SPLICED = 64 * 1024
+"""A run worth the calls that a splice takes."""
+
+
+class Passing(Protocol):
+    """`take` puts what passes into `out`; `run` bytes behind it pass unseen."""
+
+    out: list[bytes | memoryview]
+    run: int
+
+    def take(self, data: memoryview) -> int: ...
+    def skip(self, size: int) -> None: ...
+
+
+class Flow:
+    """Sockets do not block. Raises `EOFError` when the source is at its end, `OSError` when a side is gone."""
+
+    def __init__(
+        self,
+        source: socket.socket,
+        target: socket.socket | None,
+        passing: Passing,
+        pipes: Pipes | None,
+        clock: Callable[[], float],
+    ) -> None:
+        """`pipes`: none where what is read is not what is sent (TLS)."""
+        self.source, self.target, self.passing, self._pipes, self._clock = source, target, passing, pipes, clock
+        self.moved_at = clock()
+        self._residue = b""
+        self._waiting = memoryview(b"")
+        self._pipe: Pipe | None = None
+
+    @property
+    def is_blocked(self) -> bool:
+        """Something waits for the target."""
+        return bool(self._waiting) or self._pipe is not None
+
+    @property
+    def has_residue(self) -> bool:
+        """A part of a frame was read that says nothing yet."""
+        return bool(self._residue)
+
+    def send(self, pieces: list[bytes | memoryview]) -> None:
+        """Behind what waits already; that is then kept here."""
+        if not pieces:
+            return
+        if not self._waiting and self._pipe is None and self.target is not None:
+            sent = self._try(pieces)
+            if sent == sum(map(len, pieces)):
+                return
+            self._waiting = memoryview(b"".join(pieces))[sent:]
+            return
+        self._waiting = memoryview(b"".join([self._waiting, *pieces]))
+
+    def push(self) -> bool:
+        """Sends what waits; true when nothing does any more."""
+        assert self.target is not None
+        while self._pipe is not None:
+            try:
+                self._pipe.pour(self.target)
+            except BLOCKED:
+                return False
+            self._moved()
+            if not self._pipe.held:
+                self._release()
+        while self._waiting:
+            sent = self._try([self._waiting])
+            if not sent:
+                return False
+            self._waiting = self._waiting[sent:]
+        return True
+
+    def pull(self, buffer: memoryview) -> bool:
+        """Reads once and passes on; false when all that was there has been read."""
+        if self._pipes is not None and self.passing.run >= _SPLICED:
+            return self._splice(self._pipes)
+        kept = len(self._residue)
+        buffer[:kept] = self._residue
+        stop = kept + _READ if self._pipes is not None else len(buffer)
+        size, is_drained = self._read(buffer[kept:stop])
+        if size:
+            self._moved()
+            used = self.passing.take(buffer[: kept + size])
+            self._residue = bytes(buffer[used : kept + size])
+            pieces, self.passing.out = self.passing.out, []
+            self.send(pieces)
+        return not is_drained
+
+    def close(self) -> None:
+        self._release()
+
+    def _read(self, into: memoryview) -> tuple[int, bool]:
+        """(bytes, whether nothing more is there). TLS gives a record at a time: as many as there are."""
+        size = 0
+        while size < len(into):
+            try:
+                step = self.source.recv_into(into[size:])
+            except BLOCKED:
+                return size, True
+            if not step:
+                if size:
+                    return size, False
+                raise EOFError
+            size += step
+            if not isinstance(self.source, ssl.SSLSocket):
+                return size, size < len(into)
+        return size, False
+
+    def _splice(self, pipes: Pipes) -> bool:
+        pipe = pipes.take()
+        try:
+            size = pipe.fill(self.source, self.passing.run)
+        except BLOCKED:
+            pipes.give(pipe)
+            return False
+        if not size:
+            pipes.give(pipe)
+            raise EOFError
+        self._moved()
+        self.passing.skip(size)
+        self._pipe = pipe
+        return True
+
+    def _try(self, pieces: list[bytes | memoryview]) -> int:
+        target = self.target
+        assert target is not None
+        try:
+            if isinstance(target, ssl.SSLSocket):
+                # OpenSSL wants the very bytes again that it could not send.
+                whole = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+                sent = target.send(whole)
+            else:
+                sent = target.sendmsg(pieces) if len(pieces) < 512 else target.send(b"".join(pieces))
+        except BLOCKED:
+            return 0
+        if sent:
+            self._moved()
+        return sent
+
+    def _release(self) -> None:
+        if self._pipe is not None and self._pipes is not None:
+            self._pipes.give(self._pipe)
+            self._pipe = None
+
+    def _moved(self) -> None:
+        self.moved_at = self._clock()
+
+
+def close_quietly(*sockets: socket.socket | None) -> None:
+    for found in sockets:
+        if found is not None:
+            with suppress(OSError):
+                found.close()
