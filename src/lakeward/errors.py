@@ -401,8 +401,8 @@ class DiskFull(HotStoreError):
     http_status = 507
     retryable = True
     template = (
-        "{where}: {free_bytes} bytes are free and {reserve_bytes} are kept in reserve; free some space, "
-        "this batch was not stored"
+        "{where}: {free_bytes} bytes are free and {reserve_bytes} are kept in reserve; free some space and try again, "
+        "nothing of this was stored"
     )
     where: str
     free_bytes: int

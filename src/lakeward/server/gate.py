@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
@@ -42,10 +44,12 @@ class RequestGate:
         audit: AuditLog | None = None,
         body_pause_s: float = BODY_PAUSE_S,
         max_requests: int = 500,
+        before_change: Callable[[], None] = lambda: None,
     ) -> None:
         self.app, self.max_body_bytes, self.callers, self.tokens = app, max_body_bytes, callers, tokens
         self.audit, self.body_pause_s, self.max_requests = audit, body_pause_s, max_requests
         self._under_way: Counter[str] = Counter()
+        self._before_change = before_change
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -61,6 +65,9 @@ class RequestGate:
         who = "" if token is None else token.name
         self._under_way[who] += 1
         try:
+            if scope["method"] not in ("GET", "HEAD"):
+                with suppress(OSError):
+                    self._before_change()
             await self.app(scope, self._counted(receive), send)
         finally:
             self._under_way[who] -= 1

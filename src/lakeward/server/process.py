@@ -120,6 +120,7 @@ class LakewardServer:
             callers=self.settings.callers,
             audit=audit,
             bound_jobs=self.config.get(options.SERVER_JOBS_BOUND),
+            before_change=store.ballast.before_write,
             max_requests=self.config.get(options.SERVER_QUOTA_REQUESTS),
             max_tables=self.config.get(options.SERVER_QUOTA_TABLES),
             max_body_bytes=self.config.get(options.SERVER_HTTP_MAX_BODY),

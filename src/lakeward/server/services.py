@@ -42,6 +42,9 @@ class Services:
     callers: Callers = field(default_factory=Callers)
     audit: AuditLog | None = None
     bound_jobs: bool = False
+    before_change: Callable[[], None] = lambda: None
+    """Called before what may write to the server's disk."""
+
     max_requests: int = 500
     max_tables: int = 10_000
     max_body_bytes: int = 16 * 1024 * 1024

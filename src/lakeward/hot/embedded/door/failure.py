@@ -22,6 +22,7 @@ from lakeward.errors import (
     from_wire,
     to_wire,
 )
+from lakeward.model.ballast import find_disk_full
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ def answering(what: str) -> Iterator[None]:
     except flight.FlightError:
         raise
     except LakewardError as error:
-        raise to_flight(error) from error
+        raise to_flight(find_disk_full(error) or error) from error
     except (
         pa.ArrowInvalid,
         pa.ArrowTypeError,
@@ -81,6 +82,9 @@ def answering(what: str) -> Iterator[None]:
     ) as error:
         raise to_flight(InvalidRequest(what=what, reason=f"malformed Arrow data: {_first_line(error)}")) from error
     except Exception as error:
+        full = find_disk_full(error)
+        if full is not None:
+            raise to_flight(full) from error
         log.exception("%s failed", what)
         raise to_flight(
             RemoteError(remote_code="internal", text=f"the server failed on {what}; its log says why")
