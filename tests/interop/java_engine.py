@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Java Iceberg in Spark, in an environment of its own: JSON lines in (`{"sql": ...}` or `{"path": ...}`), JSON lines
-out.
+"""Java Iceberg in Spark, in an environment of its own: JSON lines in (`{"sql": ...}` or `{"path": ...}`, with `"to"`
+a folder for a Parquet file of what was read), JSON lines out.
 
 Run by that environment's Python: `python java_engine.py JAR REST_URL`. Nothing of ours is importable there.
 """
@@ -18,6 +18,7 @@ def main(jar: str, url: str) -> None:
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
         "spark.sql.catalog.lake.type": "rest",
@@ -37,7 +38,11 @@ def main(jar: str, url: str) -> None:
         answer: dict[str, Any]
         try:
             frame = spark.read.format("iceberg").load(order["path"]) if "path" in order else spark.sql(order["sql"])
-            answer = {"rows": [json.loads(row) for row in frame.toJSON().collect()]}
+            if "to" in order:
+                frame.write.mode("overwrite").parquet(order["to"])
+                answer = {"rows": []}
+            else:
+                answer = {"rows": [json.loads(row) for row in frame.toJSON().collect()]}
         except Exception as error:  # noqa: BLE001 - the other side decides
             answer = {"error": str(error)[:2000]}
         print(json.dumps(answer), flush=True)

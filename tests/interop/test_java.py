@@ -12,17 +12,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lakeward.config.cache import cache_folder
 from lakeward.config.java import load_java
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
+from lakeward.model.typetable import TYPES
 from lakeward.testing.iceberg.engines import read_datafusion, read_duckdb, read_pyiceberg
+from lakeward.testing.iceberg.folder import folder_lake
 from lakeward.testing.lakes import LakeRound, lake_rows
 from lakeward.testing.lakes.ddl import EVERY_TYPE
 from lakeward.testing.lakes.suite import B0, LakeSuite, row
 from lakeward.testing.lakes.upserts import change_randomly
 from lakeward.testing.scripted_log import ScriptedLog
+from tests.interop.enginetypes import check_page, make_table
 
 pytestmark = pytest.mark.soak
 
@@ -42,6 +47,11 @@ class JavaIceberg:
 
     def read(self, metadata_location: str) -> list[dict[str, Any]]:
         return self._ask({"path": metadata_location})
+
+    def copy(self, metadata_location: str, folder: Path) -> pa.Table:
+        """What it reads, through a Parquet file: JSON has no NaN and no bytes."""
+        self._ask({"path": metadata_location, "to": str(folder)})
+        return pq.read_table(folder)
 
     def _ask(self, order: dict[str, str]) -> list[dict[str, Any]]:
         assert self._process.stdin is not None
@@ -151,6 +161,15 @@ def test_java_reads_every_type(java: JavaIceberg, near: IcebergLakeStorage) -> N
     assert rows[0]["a_row"] == {"x": 1} or rows[0]["a_row"] == {"x": 1, "y": None}
     (exact,) = java.sql(f"SELECT CAST(a_timestamp AS STRING) AS t FROM lake.{log.table.path} WHERE __offset = 0")
     assert exact == {"t": "1969-01-01 01:01:01.000001"}
+
+
+def test_the_page_says_what_java_iceberg_reads(java: JavaIceberg, tmp_path: Path) -> None:
+    with folder_lake(tmp_path) as lake:
+        tables = [make_table(lake, row) for row in TYPES]
+        location = {t.name: lake.connection.load(t.path).metadata_location for t in tables}
+        check_page(
+            "Spark 4.1, Java Iceberg 1.12", tables, lambda t: java.copy(location[t.name], tmp_path / t.path.table)
+        )
 
 
 def test_upserts_and_deletes_over_rounds(java: JavaIceberg, near: IcebergLakeStorage) -> None:

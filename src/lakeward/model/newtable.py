@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from lakeward.errors import InvalidTable
 from lakeward.model.schema import SYSTEM_COLUMNS, Column
 from lakeward.model.table import TableDescriptor
-from lakeward.model.types import ArrayType, DataType, Float32Type, Float64Type, MapType, RowType
+from lakeward.model.types import ArrayType, DataType, Float32Type, Float64Type, MapType, RowType, TimeType
 
 _NO_KEY = (Float32Type, Float64Type, ArrayType, MapType, RowType)
 FIXED = {"bucket.num": "bucket count", "bucket.key": "bucket key"}
@@ -36,6 +36,24 @@ def check_new_columns(table: str, there: Sequence[Column], added: Sequence[Colum
     _check_names(table, "column", [c.name for c in added], folded)
     for column in added:
         _check_nested(table, column.name, column.type)
+
+
+def warn_of_columns(columns: Iterable[Column]) -> tuple[str, ...]:
+    """What some engines cannot read, though the table may have it; docs/readers.md has all of them."""
+    names = [c.name for c in columns if _has_time(c.type)]
+    words = "Spark and Java Iceberg have no TIME and read no column of a table that has one; PyIceberg, DuckDB and"
+    return (f"column {', '.join(names)}: {words} DataFusion do",) if names else ()
+
+
+def _has_time(kind: DataType) -> bool:
+    match kind:
+        case ArrayType():
+            return _has_time(kind.element)
+        case MapType():
+            return _has_time(kind.key) or _has_time(kind.value)
+        case RowType():
+            return any(_has_time(f.type) for f in kind.fields)
+    return isinstance(kind, TimeType)
 
 
 def _check_nested(table: str, where: str, kind: DataType) -> None:

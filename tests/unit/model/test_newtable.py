@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from lakeward.errors import InvalidTable
-from lakeward.model.newtable import check_new_columns, check_new_table
+from lakeward.model.newtable import check_new_columns, check_new_table, warn_of_columns
 from lakeward.model.schema import Column, Schema
 from lakeward.model.sqltype import parse_type
 from lakeward.model.table import TableDescriptor
@@ -50,3 +50,11 @@ def test_a_table_that_has_such_names_takes_other_columns() -> None:
 def test_what_is_no_property_is_not_taken_for_one(key: str) -> None:
     with pytest.raises(InvalidTable, match=f"'{key}': it is no property"):
         check_new_table("db.t", TableDescriptor(schema=Schema(columns=columns(v="INT")), properties={key: "9"}))
+
+
+@pytest.mark.parametrize("kind", ["TIME(3)", "ARRAY<TIME>", "MAP<STRING NOT NULL, ROW<a INT, b TIME>>"])
+def test_a_time_of_day_is_warned_of_at_every_depth(kind: str) -> None:
+    columns = [Column(name=name, type=parse_type(sql)) for name, sql in (("a", "TIMESTAMP"), ("t", kind))]
+    (warning,) = warn_of_columns(columns)
+    assert warning.startswith("column t: Spark")
+    assert warn_of_columns(columns[:1]) == ()

@@ -16,7 +16,7 @@ from lakeward.coordinator.coordinator import Coordinator
 from lakeward.coordinator.options import TableOptions, read_table_options
 from lakeward.errors import InvalidAlter, InvalidRequest, LakeForeign, TableAlreadyExists, TableNotFound
 from lakeward.model.ids import TableId, new_table_id
-from lakeward.model.newtable import check_new_columns, check_new_table
+from lakeward.model.newtable import check_new_columns, check_new_table, warn_of_columns
 from lakeward.model.schema import Column
 from lakeward.model.state import TableState
 from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
@@ -66,7 +66,8 @@ class Federation:
             self._coordinator.register(table, new=not request.adopt)
         if request.adopt:
             self._coordinator.read_lake(table.path)
-        return TableAnswer(table=table, created=True, warnings=self._coordinator.warnings(table.path))
+        warnings = warn_of_columns(descriptor.schema.columns) if options.enabled else ()
+        return TableAnswer(table=table, created=True, warnings=(*self._coordinator.warnings(table.path), *warnings))
 
     def _find(self, path: TablePath) -> TableInfo | None:
         try:
@@ -146,7 +147,8 @@ class Federation:
             self._coordinator.altered(after)
         if wanted.enabled and not was.enabled:
             self._coordinator.read_lake(path)
-        return TableAnswer(table=after, created=False, warnings=self._coordinator.warnings(path))
+        added = warn_of_columns(Column.from_json(c) for c in change.add_columns) if wanted.enabled else ()
+        return TableAnswer(table=after, created=False, warnings=(*self._coordinator.warnings(path), *added))
 
     def _options_of(self, table: TableInfo) -> TableOptions:
         return read_table_options(table.descriptor.properties, self._board.options)
