@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lakeward.config import Config, options
 from lakeward.tiering.compact.plan import CompactionPolicy
-from lakeward.tiering.round.commit import CommitLimits
+from lakeward.tiering.landing import CommitLimits
 
 SERVER_WAIT_S = 300.0
 """How long a split or a commit waits for a server that went away; longer than a lease (2 min), so the lease decides

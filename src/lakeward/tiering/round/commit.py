@@ -1,66 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The end of a round, on the driver: resolve -> lease check -> lake commit -> coordinator commit (design.md 6.5).
-
-A commit ends in one of three ways. Done. Conflict: look for the own round id; not there, then either the race is lost,
-or the commit in between was foreign and the round is prepared again on the new head. Unknown: look; not there, then
-send the identical request again until it is answered.
-"""
+"""The end of a round, on the driver: resolve -> lease check -> lake commit -> coordinator commit (design.md 6.5)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from lakeward.errors import (
     CommitConflict,
-    CommitUnknown,
     LakeError,
-    LakeUnavailable,
-    LeaseLost,
     LedgerGap,
-    RoundTooOld,
-    Unavailable,
 )
 from lakeward.model.bucket import Bucket
-from lakeward.model.clock import Clock
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import SnapshotId
 from lakeward.model.ledger import LedgerKind
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.offsetset import OffsetSet
-from lakeward.model.round import LakeBase, RoundOwner, RoundPlan
-from lakeward.model.side import DEFAULT_SIDE, SideName
+from lakeward.model.round import LakeBase, RoundPlan
 from lakeward.model.split import SnapshotSplit
 from lakeward.protocol.commit import CommitAnswer, CommitReport, CommittedRange
-from lakeward.protocol.heartbeat import LeaseCheck, TableFinished
-from lakeward.spi.coordinator import CoordinatorClient
+from lakeward.protocol.heartbeat import TableFinished
 from lakeward.spi.lake import (
     CommitProperties,
     Committable,
-    LakeCommitter,
-    LakeReader,
     LakeSnapshot,
     LakeTotals,
     Precondition,
     Renewal,
 )
-from lakeward.tiering.job.backoff import delays, patiently
-from lakeward.tiering.round.control import RoundControl
+from lakeward.tiering.job.backoff import delays
+from lakeward.tiering.landing import Landing
 from lakeward.tiering.round.plan import plan_comparison
 from lakeward.tiering.round.prefix import KeptPrefix
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, kw_only=True)
-class CommitLimits:
-    """`foreign_commits`: how often a round is prepared again because another engine committed in between."""
-
-    max_age_s: float = 24 * 3600.0
-    server_wait_s: float = 300.0
-    foreign_commits: int = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,23 +55,14 @@ class Landed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RoundCommit:
-    """One round's way into the lake. `started` is the monotonic second at which the round began."""
+class RoundCommit(Landing):
+    """One round's way into the lake."""
 
     plan: RoundPlan
     kept: KeptPrefix
-    owner: RoundOwner
-    reader: LakeReader
-    committer: LakeCommitter
-    coordinator: CoordinatorClient
-    control: RoundControl
-    clock: Clock
-    started: float
-    limits: CommitLimits = field(default_factory=CommitLimits)
     generation: int = 0
     is_resync: bool = False
     gaps: dict[Bucket, OffsetRange] = field(default_factory=dict)
-    side: SideName = DEFAULT_SIDE
 
     # ---- the lake ------------------------------------------------------------------------------------------------
     def land(self) -> Landed:
@@ -108,16 +75,16 @@ class RoundCommit:
                 earlier = self._find(base)
                 if earlier is not None:
                     return earlier
-                raise self._conflict("another round moved offsets or token", lost=True)
+                raise self.conflict("another round moved offsets or token", lost=True)
             committable = replace(committable, expire=self._check_lease(committable.expirable))
-            fault_point("round.before-lake-commit", table=self._table, round_id=self.plan.round_id)
+            fault_point("round.before-lake-commit", **self.facts)
             landed = self._send(base, committable)
             if landed is not None:
-                fault_point("round.after-lake-commit", table=self._table, round_id=self.plan.round_id)
+                fault_point("round.after-lake-commit", **self.facts)
                 return replace(landed, resolve_s=seconds)
             tries += 1
             if self._is_enough(committable, tries, self.clock.monotonic() - began):
-                raise self._conflict(f"other engines committed in between {tries} times", lost=False)
+                raise self.conflict(f"other engines committed in between {tries} times", lost=False)
             self.control.wait(next(waits))
 
     def _is_enough(self, committable: Committable, tries: int, seconds: float) -> bool:
@@ -136,10 +103,10 @@ class RoundCommit:
         began, waits = self.clock.monotonic(), delays()
         while True:
             self.control.check()
-            base = self._patiently(self.reader.load_base_as_is if self.is_resync else self.reader.load_base)
+            base = self.patiently(self.reader.load_base_as_is if self.is_resync else self.reader.load_base)
             if self._moved(base):
                 return base, None, self.clock.monotonic() - began
-            fault_point("round.before-resolve", table=self._table, round_id=self.plan.round_id)
+            fault_point("round.before-resolve", **self.facts)
             try:
                 committable = self._resolve(base)
             except CommitConflict:
@@ -148,9 +115,9 @@ class RoundCommit:
             return base, committable, self.clock.monotonic() - began
 
     def _resolve(self, base: LakeBase) -> Committable:
-        table, round_id, offsets = self.plan.table, self.plan.round_id, self.kept.offsets
-        extra = self._patiently(lambda: self.coordinator.prepare_commit(table, round_id, offsets))
-        return self._patiently(
+        table, round_id, offsets = self.plan.table, self.round_id, self.kept.offsets
+        extra = self.patiently(lambda: self.coordinator.prepare_commit(table, round_id, offsets))
+        return self.patiently(
             lambda: self.committer.prepare(
                 self.kept.results, self.kept.replaced, base, self._properties(extra), self._renewal()
             )
@@ -161,88 +128,30 @@ class RoundCommit:
         compared = {o.split.bucket for o in self.kept.outcomes if isinstance(o.split, SnapshotSplit)}
         return None if head is None else Renewal(head=head, offsets={b: renewed.get(b, OffsetSet()) for b in compared})
 
-    def _patiently(self, call: Callable[[], T]) -> T:
-        return patiently(call, clock=self.clock, wait=self.control.wait, server_wait_s=self.limits.server_wait_s)
-
     def _moved(self, base: LakeBase) -> bool:
-        return base.generation != self.plan.base.generation or self._precondition().breach(base) is not None
+        return base.generation != self.plan.base.generation or self.precondition.breach(base) is not None
 
     def _send(self, base: LakeBase, committable: Committable) -> Landed | None:
-        """None: a foreign commit came between. Only the identical request is ever sent again."""
-        waits = delays()
-        while True:
-            self._check_age()  # right before each request: the round may have slept since anything else was checked
-            try:
-                snapshot = self.committer.commit(committable, self._precondition())
-                return Landed(base=base, snapshot=snapshot, committable=committable)
-            except CommitConflict as conflict:
-                landed = self._find(base, committable)
-                if landed is None and conflict.lost:
-                    raise
-                return landed
-            except (CommitUnknown, LakeUnavailable) as error:
-                landed = self._find(base, committable)
-                if landed is not None:
-                    return landed
-                if not self.control.pause(next(waits)):
-                    raise self._unknown(str(error)) from error
+        def landed(snapshot: LakeSnapshot) -> Landed:
+            return Landed(base=base, snapshot=snapshot, committable=committable)
+
+        return self.send(committable, landed, lambda: self._find(base, committable))
 
     def _find(self, base: LakeBase, committable: Committable | None = None) -> Landed | None:
         """Looks for the own round id in the lake, then in the ledger: expiry may have taken the snapshot."""
-        fault_point("round.before-find", table=self._table, round_id=self.plan.round_id)
-        snapshot = self._insist(lambda: self.committer.find(self.plan.round_id))
-        known = snapshot is not None or self._insist(
-            lambda: self.coordinator.knows_round(self.plan.table.table_id, self.plan.round_id, self.side)
+        fault_point("round.before-find", **self.facts)
+        snapshot = self.insist(lambda: self.committer.find(self.round_id))
+        known = snapshot is not None or self.insist(
+            lambda: self.coordinator.knows_round(self.table.table_id, self.round_id, self.lease.side)
         )
         return Landed(base=base, snapshot=snapshot, committable=committable) if known else None
 
-    def _insist(self, call: Callable[[], T]) -> T:
-        """Asks until there is an answer: without one a commit's outcome is not known. Gives up
-        when the process leaves.
-        """
-        for delay in delays():
-            try:
-                return call()
-            except (Unavailable, LakeUnavailable) as error:
-                if not self.control.pause(delay):
-                    raise self._unknown(str(error)) from error
-        raise AssertionError("delays never end")
-
     def _check_lease(self, expirable: tuple[ExpiringSnapshot, ...]) -> tuple[SnapshotId, ...]:
-        """No answer means: do not commit. Asks again for a while, since a server restart keeps leases. Returns those
-        snapshots that the coordinator has marked: nobody reads them or can begin to, so the commit takes them out."""
-        fault_point("round.before-lease-check", table=self._table, round_id=self.plan.round_id)
-        owner, until = self.owner, self.clock.monotonic() + self.limits.server_wait_s
-        check = LeaseCheck(
-            job=owner.job,
-            instance=owner.instance,
-            table_id=self.plan.table.table_id,
-            epoch=owner.epoch,
-            round_id=self.plan.round_id,
-            expirable=expirable,
-            token=self.plan.base.token,
-            side=self.side,
-        )
-        for delay in delays():
-            self.control.check()
-            try:
-                verdict = self.coordinator.check_lease(check)
-            except Unavailable as error:
-                if self.clock.monotonic() > until:
-                    raise self._lease_lost(f"the coordinator does not answer: {error}") from error
-                self.control.wait(delay)
-                continue
-            if not verdict.held:
-                raise self._lease_lost(verdict.reason)
-            return verdict.expire
-        raise AssertionError("delays never end")
-
-    def _check_age(self) -> None:
-        age = self.clock.monotonic() - self.started
-        if age > self.limits.max_age_s:
-            raise RoundTooOld(
-                table=self._table, round_id=self.plan.round_id, age_s=int(age), max_age_s=int(self.limits.max_age_s)
-            )
+        """Returns those snapshots that the coordinator has marked: nobody reads them or can begin to, so the commit
+        takes them out.
+        """
+        fault_point("round.before-lease-check", **self.facts)
+        return self.check_lease(replace(self.lease, expirable=expirable, token=self.plan.base.token)).expire
 
     # ---- the coordinator -------------------------------------------------------------------------------------------
     def report(self, landed: Landed, finished: TableFinished | None = None) -> CommitAnswer:
@@ -250,14 +159,14 @@ class RoundCommit:
         it already.
 
         A ledger that does not end where the round began (an old database) adopts the lake's state instead."""
-        fault_point("round.before-coordinator-commit", table=self._table, round_id=self.plan.round_id)
+        fault_point("round.before-coordinator-commit", **self.facts)
         report = replace(self._report(landed), finished=finished)
         try:
-            answer = self._insist(lambda: self.coordinator.commit(report))
+            answer = self.insist(lambda: self.coordinator.commit(report))
         except LedgerGap:
             adopted = replace(report, ranges=(), kind=LedgerKind.ADOPTED)
-            answer = self._insist(lambda: self.coordinator.commit(adopted))
-        fault_point("round.after-coordinator-commit", table=self._table, round_id=self.plan.round_id)
+            answer = self.insist(lambda: self.coordinator.commit(adopted))
+        fault_point("round.after-coordinator-commit", **self.facts)
         return answer
 
     def with_totals(self, landed: Landed) -> Landed:
@@ -274,12 +183,12 @@ class RoundCommit:
     def _report(self, landed: Landed) -> CommitReport:
         totals = landed.totals
         return CommitReport(
-            table_id=self.plan.table.table_id,
-            round_id=self.plan.round_id,
+            table_id=self.table.table_id,
+            round_id=self.round_id,
             snapshot_id=landed.snapshot_id,
-            epoch=self.owner.epoch,
-            job=self.owner.job,
-            instance=self.owner.instance,
+            epoch=self.lease.epoch,
+            job=self.lease.job,
+            instance=self.lease.instance,
             offsets=self._offsets(landed),
             ranges=self._ranges(),
             generation=self.generation,
@@ -289,7 +198,7 @@ class RoundCommit:
             lake_files=None if totals is None else totals.data_files,
             lake_delete_files=None if totals is None else totals.delete_files,
             lake_snapshots=None if totals is None else totals.snapshots,
-            side=self.side,
+            side=self.lease.side,
         )
 
     def _offsets(self, landed: Landed) -> OffsetMap:
@@ -309,30 +218,18 @@ class RoundCommit:
         return tuple(committed_ranges)
 
     # ---- facts -----------------------------------------------------------------------------------------------------
-    @property
-    def _table(self) -> str:
-        return str(self.plan.table.path)
-
     def _properties(self, extra: Mapping[str, str]) -> CommitProperties:
         return CommitProperties(
-            round_id=self.plan.round_id,
-            epoch=self.owner.epoch,
-            job=self.owner.job,
+            round_id=self.round_id,
+            epoch=self.lease.epoch,
+            job=self.lease.job,
             offsets=self.kept.offsets,
             generation=self.generation,
             extra=extra,
         )
 
-    def _precondition(self) -> Precondition:
+    @property
+    def precondition(self) -> Precondition:
         planned = self.plan.base
         starts = {b: planned.offsets.get(b) for b in self.kept.offsets}
-        return Precondition(table_id=self.plan.table.table_id, token=planned.token, starts=starts)
-
-    def _conflict(self, reason: str, *, lost: bool) -> CommitConflict:
-        return CommitConflict(table=self._table, round_id=self.plan.round_id, reason=reason, lost=lost)
-
-    def _unknown(self, reason: str) -> CommitUnknown:
-        return CommitUnknown(table=self._table, round_id=self.plan.round_id, reason=reason)
-
-    def _lease_lost(self, reason: str) -> LeaseLost:
-        return LeaseLost(table=self._table, round_id=self.plan.round_id, job=self.owner.job, reason=reason)
+        return Precondition(table_id=self.table.table_id, token=planned.token, starts=starts)

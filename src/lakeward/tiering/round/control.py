@@ -37,11 +37,6 @@ class RoundControl:
         return self._stopped_by
 
     @property
-    def is_leaving(self) -> bool:
-        """The process is about to end: stop waiting for anybody."""
-        return self._is_leaving
-
-    @property
     def is_given_back(self) -> bool:
         return self._given_back
 

@@ -100,7 +100,7 @@ class Round:
             kept = self._write(ground, order, committer)
             if not kept.outcomes:
                 return self._nothing_kept(kept)
-            commit, landed = self._commit(ground, kept, committer, started)
+            commit, landed = self._commit(ground, kept, order, committer, started)
             is_committed = True
             return self._tell(commit, landed, self._landed(ground, kept, landed))
         finally:
@@ -127,16 +127,17 @@ class Round:
         return keep_prefix(ground.plan.splits, outcomes.values())
 
     def _commit(
-        self, ground: Ground, kept: KeptPrefix, committer: LakeCommitter, started: float
+        self, ground: Ground, kept: KeptPrefix, order: WriteOrder, committer: LakeCommitter, started: float
     ) -> tuple[RoundCommit, Landed]:
         self.control.show(phase="commit")
         clock = self.world.clock
         began = clock.monotonic()
         table = ground.plan.table
         commit = RoundCommit(
+            table=table,
+            lease=order.lease,
             plan=ground.plan,
             kept=kept,
-            owner=self.owner,
             reader=self._lake(table).open_reader(table),
             committer=committer,
             coordinator=self.world.hot.coordinator(),
@@ -147,7 +148,6 @@ class Round:
             generation=self._generation(ground),
             is_resync=ground.is_resync,
             gaps=ground.gaps,
-            side=self.handed.side,
         )
         try:
             landed = commit.land()

@@ -22,7 +22,7 @@ from lakeward.spi.lake import Committable, LakeCommitter, LakeSnapshot, Precondi
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.faults import Faults
 from lakeward.testing.memoryforeign import MemoryForeignEngine
-from lakeward.tiering.round.commit import CommitLimits
+from lakeward.tiering.landing import CommitLimits
 from tests.unit.tiering.world import BUCKET, World, make_table
 
 

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every kind of work needs on its way into the lake: patience, a lease that is checked, one request per commit.
+
+A commit ends in one of three ways. Done. Conflict: look for the own id; not there, then either the race is lost, or the
+commit in between was foreign and the work is prepared again on the new head. Unknown: look; not there, then send the
+identical request again until it is answered.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from lakeward.errors import CommitConflict, CommitUnknown, LakeUnavailable, LeaseLost, RoundTooOld, Unavailable
+from lakeward.model.clock import Clock
+from lakeward.model.ids import RoundId
+from lakeward.model.table import TableInfo
+from lakeward.protocol.heartbeat import LeaseCheck, LeaseVerdict
+from lakeward.spi.coordinator import CoordinatorClient
+from lakeward.spi.lake import Committable, LakeCommitter, LakeReader, LakeSnapshot, Precondition
+from lakeward.tiering.job.backoff import delays, patiently
+from lakeward.tiering.round.control import RoundControl
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitLimits:
+    """`foreign_commits`: how often a round is prepared again because another engine committed in between."""
+
+    max_age_s: float = 24 * 3600.0
+    server_wait_s: float = 300.0
+    foreign_commits: int = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Landing(ABC):
+    """One piece of work's way into the lake. `started` is the monotonic second at which it began."""
+
+    table: TableInfo
+    lease: LeaseCheck
+    reader: LakeReader
+    committer: LakeCommitter
+    coordinator: CoordinatorClient
+    control: RoundControl
+    clock: Clock
+    started: float
+    limits: CommitLimits = field(default_factory=CommitLimits)
+
+    @property
+    @abstractmethod
+    def precondition(self) -> Precondition:
+        """What must hold of the head."""
+
+    def send(
+        self, committable: Committable, landed: Callable[[LakeSnapshot], T], find: Callable[[], T | None]
+    ) -> T | None:
+        """None: a foreign commit came between. Only the identical request is ever sent again."""
+        for delay in delays():
+            self._check_age()  # right before each request: the process may have slept since anything else was checked
+            try:
+                return landed(self.committer.commit(committable, self.precondition))
+            except CommitConflict as conflict:
+                earlier = find()
+                if earlier is None and conflict.lost:
+                    raise
+                return earlier
+            except (CommitUnknown, LakeUnavailable) as error:
+                earlier = find()
+                if earlier is not None:
+                    return earlier
+                if not self.control.pause(delay):
+                    raise self._unknown(str(error)) from error
+        raise AssertionError("delays never end")
+
+    def insist(self, call: Callable[[], T]) -> T:
+        """Asks until there is an answer: without one a commit's outcome is not known. Gives up when the process
+        leaves.
+        """
+        for delay in delays():
+            try:
+                return call()
+            except (Unavailable, LakeUnavailable) as error:
+                if not self.control.pause(delay):
+                    raise self._unknown(str(error)) from error
+        raise AssertionError("delays never end")
+
+    def patiently(self, call: Callable[[], T]) -> T:
+        return patiently(call, clock=self.clock, wait=self.control.wait, server_wait_s=self.limits.server_wait_s)
+
+    def check_lease(self, check: LeaseCheck) -> LeaseVerdict:
+        """No answer means: do not commit. Asks again for a while, since a server restart keeps leases."""
+        self.control.check()
+        try:
+            verdict = self.patiently(lambda: self.coordinator.check_lease(check))
+        except Unavailable as error:
+            raise self._lease_lost(f"the coordinator does not answer: {error}") from error
+        if not verdict.held:
+            raise self._lease_lost(verdict.reason)
+        return verdict
+
+    def conflict(self, reason: str, *, lost: bool) -> CommitConflict:
+        return CommitConflict(table=self.name, round_id=self.round_id, reason=reason, lost=lost)
+
+    @property
+    def round_id(self) -> RoundId:
+        assert self.lease.round_id is not None
+        return self.lease.round_id
+
+    @property
+    def name(self) -> str:
+        return str(self.table.path)
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """For fault points."""
+        return {"table": self.name, "round_id": self.round_id}
+
+    def _check_age(self) -> None:
+        age, limit = self.clock.monotonic() - self.started, self.limits.max_age_s
+        if age > limit:
+            raise RoundTooOld(table=self.name, round_id=self.round_id, age_s=int(age), max_age_s=int(limit))
+
+    def _unknown(self, reason: str) -> CommitUnknown:
+        return CommitUnknown(table=self.name, round_id=self.round_id, reason=reason)
+
+    def _lease_lost(self, reason: str) -> LeaseLost:
+        return LeaseLost(table=self.name, round_id=self.round_id, job=self.lease.job, reason=reason)
