@@ -449,6 +449,8 @@ class DataFolderLocked(HotStoreError):
 
 class DataFolderUnusable(HotStoreError):
     code = "data-folder-unusable"
+    http_status = 503
+    retryable = True
     template = (
         "data folder {folder} cannot be used by user {user}: {reason}; give that user the right to write there, or "
         "name another folder"

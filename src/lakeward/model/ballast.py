@@ -20,22 +20,6 @@ BALLAST_BYTES = 16 << 20
 _LOW_BYTES = 1 << 20
 """A transaction of ours takes kilobytes."""
 
-_DEEPEST_CAUSE = 8
-
-
-def find_disk_full(error: BaseException) -> DiskFull | None:
-    """What an error is that has a full disk for its cause, whoever wrapped it: SQLAlchemy, Arrow, our own."""
-    seen: BaseException | None = error
-    for _ in range(_DEEPEST_CAUSE):
-        if seen is None or isinstance(seen, DiskFull):
-            return seen
-        if isinstance(seen, OSError) and seen.errno in DISK_FULL:
-            return DiskFull(where=str(seen.filename or "the server's disk"), free_bytes=0, reserve_bytes=0)
-        if getattr(seen, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-            return DiskFull(where="the server's disk", free_bytes=0, reserve_bytes=0)
-        seen = seen.__cause__ or seen.__context__
-    return None
-
 
 def free_bytes(folder: Path) -> int:
     stat = os.statvfs(folder)

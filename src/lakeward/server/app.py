@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 
 from lakeward import __version__
 from lakeward.errors import InvalidRequest, LakewardError, to_wire
-from lakeward.model.ballast import find_disk_full
+from lakeward.model.disktrouble import find_disk_trouble
 from lakeward.protocol.version import PROTOCOL, PROTOCOL_HEADER
 from lakeward.server import routes
 from lakeward.server.gate import RequestGate
@@ -60,7 +60,7 @@ def error_response(error: LakewardError) -> JSONResponse:
 
 def _typed(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, LakewardError)
-    return error_response(find_disk_full(error) or error)
+    return error_response(find_disk_trouble(error) or error)
 
 
 def _invalid(request: Request, error: Exception) -> JSONResponse:
@@ -86,7 +86,7 @@ def _too_much(request: Request, error: Exception) -> JSONResponse:
 
 def _unexpected(request: Request, error: Exception) -> JSONResponse:
     """The stack goes to the log, never to the peer."""
-    full = find_disk_full(error)
+    full = find_disk_trouble(error)
     if full is not None:
         return error_response(full)
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)

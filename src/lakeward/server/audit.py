@@ -12,6 +12,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from lakeward.config.options import Audit
+from lakeward.model.ballast import DISK_FULL
 from lakeward.model.clock import Clock
 
 MAX_BYTES, KEPT = 16 * 1024 * 1024, 8
@@ -22,13 +23,14 @@ _QUIET = ("/api/v1/heartbeat", "/api/v1/lease-check")
 
 
 class AuditLog:
-    """Thread-safe. A line that cannot be written (a full disk) is lost, and the call goes on."""
+    """Thread-safe. A line that cannot be written (a full disk) is lost, and the call goes on. Raises `OSError`
+    when it is made where nothing may be written."""
 
     def __init__(self, folder: Path, level: Audit, clock: Clock) -> None:
         self._level, self._clock = level, clock
         self._handler: RotatingFileHandler | None = None
         if level is not Audit.OFF:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _check(folder)
             self._handler = _PrivateFile(folder / "audit.log", maxBytes=MAX_BYTES, backupCount=KEPT, delay=True)
             self._handler.setFormatter(logging.Formatter("%(message)s"))
 
@@ -59,3 +61,12 @@ class _PrivateFile(RotatingFileHandler):
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Nothing: the call that is written about has been served."""
+
+
+def _check(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(folder / "audit.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise

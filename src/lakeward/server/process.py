@@ -30,6 +30,7 @@ from lakeward.hot.embedded.openfiles import raise_limit
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.clock import Clock, SystemClock
+from lakeward.model.disktrouble import usable
 from lakeward.protocol.tables import ServerInfo
 from lakeward.protocol.version import PROTOCOL
 from lakeward.server.app import create_app
@@ -94,11 +95,12 @@ class LakewardServer:
         lakes = ServerLakes(self.config, self.settings.data)
         if self.config.get(options.SERVER_RESTORED):
             lakes.move_forward()
-        audit = AuditLog(self.settings.data / "audit", self.config.get(options.SERVER_AUDIT), clock)
+        with usable(self.settings.data):
+            audit = AuditLog(self.settings.data / "audit", self.config.get(options.SERVER_AUDIT), clock)
         self._stack.callback(audit.close)
         self._flight = FlightDoor(self.config, self.settings, store, audit)
         self.flight_uri = self.settings.flight_uri(self._flight.port)
-        with store.ballast.writing():
+        with usable(self.settings.data), store.ballast.writing():
             state = StateStore.open(self.settings.data / "coordinator.db", ballast=store.ballast)
         self._stack.callback(state.close)
         coordinator_options = CoordinatorOptions.from_config(

@@ -17,7 +17,6 @@ remote/                     the remote tier, unless `remote.data.dir` names anot
 from __future__ import annotations
 
 import fcntl
-import getpass
 import json
 import os
 import shutil
@@ -25,8 +24,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from lakeward.errors import DataFolderLocked, DataFolderUnusable, DataFolderVersion, UnsafePath
+from lakeward.errors import DataFolderLocked, DataFolderVersion, UnsafePath
 from lakeward.hot.embedded.log.durable import sync_folder, write_whole
+from lakeward.model.disktrouble import usable
 from lakeward.model.faults import fault_point
 
 FORMAT_VERSION = 1
@@ -50,11 +50,9 @@ class DataFolder:
     ) -> DataFolder:
         """Raises `DataFolderLocked`, `DataFolderUnusable`, `DataFolderVersion` for a newer one. A crash in a migration
         leaves the copy whole and the folder at its old version: the next start goes on."""
-        try:
+        with usable(path):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder = cls(path, _lock(path))
-        except OSError as error:
-            raise DataFolderUnusable(folder=str(path), user=_user(), reason=error.strerror or str(error)) from error
         try:
             folder._bring_to(version, migrations)
         except BaseException:
@@ -129,13 +127,6 @@ def _copy(root: Path, source: str, target: str) -> None:
         os.link(source, target)
     else:
         shutil.copy2(source, target)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
 
 
 def _lock(path: Path) -> int:

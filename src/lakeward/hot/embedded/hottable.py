@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -55,8 +56,8 @@ class HotTable:
     def open_existing(self) -> None:
         """At start: recovers every log that is there."""
         for name, partition_id in self._known_partitions():
-            for folder in sorted((self.folder / f"p{partition_id}").glob("b*")):
-                self._open(Bucket(name, int(folder.name[1:])))
+            for bucket_folder in _bucket_folders(self.folder / f"p{partition_id}"):
+                self._open(Bucket(name, int(bucket_folder[1:])))
 
     def _known_partitions(self) -> list[tuple[str, int]]:
         return list(self._partitions.items()) if self.is_partitioned else [("", 0)]
@@ -262,6 +263,14 @@ class HotTable:
             for bucket in self._buckets.values():
                 bucket.abandon()
             self._buckets.clear()
+
+
+def _bucket_folders(folder: Path) -> list[str]:
+    """Raises `PermissionError`: a table whose folder cannot be read has rows, and must not look empty."""
+    try:
+        return sorted(name for name in os.listdir(folder) if name.startswith("b"))
+    except FileNotFoundError:
+        return []
 
 
 def remote_parts(info: TableInfo) -> list[str]:

@@ -30,6 +30,7 @@ from lakeward.hot.embedded.upkeep import StoreUpkeep
 from lakeward.model.ballast import Ballast
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock, SystemClock
+from lakeward.model.disktrouble import usable
 from lakeward.model.ids import TableId
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.table import TableInfo, TablePath
@@ -83,9 +84,10 @@ class EmbeddedStore(HotAdmin, HotStore):
 
         Raises `DataFolderLocked`, `DataFolderVersion`, `DiskFull`. A damaged bucket stops alone and says so."""
         options = options or StoreOptions()
-        Path(folder).mkdir(parents=True, exist_ok=True)
         ballast = Ballast(Path(folder), options.ballast_bytes)
-        with ballast.writing():
+        with usable(Path(folder)):
+            Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        with usable(Path(folder)), ballast.writing():
             store = cls._open(Path(folder), options, clock or SystemClock(), ballast)
         ballast.restore(options.reserve_bytes)
         return store

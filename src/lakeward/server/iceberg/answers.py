@@ -22,7 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from lakeward.errors import LakewardError, without_login
 from lakeward.lake.iceberg.meta.version import metadata_json
-from lakeward.model.ballast import find_disk_full
+from lakeward.model.disktrouble import find_disk_trouble
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ def answer_table(location: str | None, metadata: TableMetadata, config: dict[str
 
 
 def answer_error(error: Exception) -> Response:
-    full = find_disk_full(error)
+    full = find_disk_trouble(error)
     if full is not None:
         # Not 507: engines take that as a commit that failed, and remove files which a lost answer's commit may name.
         return _failure(503, type(full).__name__, str(full))

@@ -22,7 +22,7 @@ from lakeward.errors import (
     from_wire,
     to_wire,
 )
-from lakeward.model.ballast import find_disk_full
+from lakeward.model.disktrouble import find_disk_trouble
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ def answering(what: str) -> Iterator[None]:
     except flight.FlightError:
         raise
     except LakewardError as error:
-        raise to_flight(find_disk_full(error) or error) from error
+        raise to_flight(find_disk_trouble(error) or error) from error
     except (
         pa.ArrowInvalid,
         pa.ArrowTypeError,
@@ -82,7 +82,7 @@ def answering(what: str) -> Iterator[None]:
     ) as error:
         raise to_flight(InvalidRequest(what=what, reason=f"malformed Arrow data: {_first_line(error)}")) from error
     except Exception as error:
-        full = find_disk_full(error)
+        full = find_disk_trouble(error)
         if full is not None:
             raise to_flight(full) from error
         log.exception("%s failed", what)
