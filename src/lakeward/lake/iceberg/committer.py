@@ -107,9 +107,10 @@ class IcebergLakeCommitter(LakeCommitter):
                 data=tuple(NewFile(c.spec_id, c.file) for c in files),
                 deletes=(*deletes.files, *by_key),
                 drop=deletes.drop,
+                rows_gone=None if by_key else deletes.rows,
+                missing=missing,
             )
-            rows_gone = None if by_key else deletes.rows
-            committable = self.build(ground, properties, change, rows_gone=rows_gone, missing=missing)
+            committable = self.build(ground, properties, change)
             return replace(committable, deletes=deletes.rows + sum(n.file.record_count for n in by_key))
 
     def prepare_rewrite(self, results: Sequence[RewriteResult], base: LakeBase, round_id: RoundId) -> PreparedRewrite:
@@ -127,6 +128,8 @@ class IcebergLakeCommitter(LakeCommitter):
                 deletes=deletes.files,
                 drop=deletes.drop | plan.drop,
                 operation=Operation.REPLACE,
+                rows_gone=sum(n.file.record_count for n in plan.data),
+                rewrite_id=round_id,
             )
             properties = CommitProperties(
                 round_id=RoundId(base.token),
@@ -135,7 +138,7 @@ class IcebergLakeCommitter(LakeCommitter):
                 offsets={},
                 generation=base.generation,
             )
-            committable = self.build(ground, properties, change, rows_gone=change.rows, rewrite_id=round_id)
+            committable = self.build(ground, properties, change)
         carried = sum(len(h.positions) for h in plan.hits)
         return PreparedRewrite(committable=replace(committable, deletes=carried), left_out=left_out, carried=carried)
 
@@ -156,31 +159,13 @@ class IcebergLakeCommitter(LakeCommitter):
         self._prepared_on = ground.table
         return ground
 
-    def build(
-        self,
-        ground: CommitGround,
-        properties: CommitProperties,
-        change: FileChange,
-        *,
-        rows_gone: int | None = 0,
-        fence_step: int = 0,
-        missing: int = 0,
-        rewrite_id: RoundId | None = None,
-    ) -> Committable:
+    def build(self, ground: CommitGround, properties: CommitProperties, change: FileChange) -> Committable:
         """The commit of any change on this ground. Raises `CommitConflict`."""
         base = ground.reconciled.base
         if back := properties.breach(base):
             raise self._conflict(properties.round_id, back, lost=True)
         try:
-            return self._builder.build(
-                ground,
-                properties,
-                change,
-                rows_gone=rows_gone,
-                fence_step=fence_step,
-                missing=missing,
-                rewrite_id=rewrite_id,
-            )
+            return self._builder.build(ground, properties, change)
         except FileNotFoundError as error:
             # A file of this round that is gone was taken by orphan removal, which fences first: somebody else has the
             # table.

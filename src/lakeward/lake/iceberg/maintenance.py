@@ -101,7 +101,7 @@ class IcebergLakeMaintenance(LakeMaintenance):
         )
         ground = self._committer.load_ground(base, round_id)
         with lake_errors(str(self._table.path), "fence"):
-            committable = self._committer.build(ground, properties, FileChange(), fence_step=1)
+            committable = self._committer.build(ground, properties, FileChange(fence_step=1))
         return self._committer.commit(committable, Precondition.on(self._table.table_id, base))
 
     def delete(self, paths: Iterable[str]) -> int:

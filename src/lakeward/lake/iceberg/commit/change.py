@@ -10,6 +10,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary, UpdateMetrics, update_snapshot_summaries
 
 from lakeward.lake.iceberg.meta.manifests import FileKey
+from lakeward.model.ids import RoundId
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,19 @@ class NewFile:
 
 @dataclass(frozen=True, kw_only=True)
 class FileChange:
-    """`drop` names live files of the head, data and delete files alike. `operation` None: told by what changes."""
+    """`drop` names live files of the head, data and delete files alike. `operation` None: told by what changes.
+
+    `rows_gone`: live rows that it takes away, None where nobody knows. `missing`: replaced rows that others' deletes
+    explain. `fence_step` is what a fence adds. `rewrite_id`: files bear its name, not the round's."""
 
     data: tuple[NewFile, ...] = ()
     deletes: tuple[NewFile, ...] = ()
     drop: frozenset[FileKey] = frozenset()
     operation: Operation | None = None
+    rows_gone: int | None = 0
+    missing: int = 0
+    fence_step: int = 0
+    rewrite_id: RoundId | None = None
 
     @property
     def files(self) -> list[DataFile]:

@@ -38,39 +38,33 @@ class SnapshotBuilder:
     def __init__(self, table: TableInfo, clock: Clock) -> None:
         self._table, self._clock = table, clock
 
-    def build(
-        self,
-        ground: CommitGround,
-        properties: CommitProperties,
-        change: FileChange,
-        *,
-        rows_gone: int | None = 0,
-        fence_step: int = 0,
-        missing: int = 0,
-        rewrite_id: RoundId | None = None,
-    ) -> Committable:
-        """The files written for it are durable. `rows_gone`: live rows that it takes away, None where nobody knows.
-        `missing`: replaced rows that others' deletes explain. `rewrite_id`: files bear its name, not the round's.
-
-        Raises `FileNotFoundError` when somebody took away a file that it wrote."""
+    def build(self, ground: CommitGround, properties: CommitProperties, change: FileChange) -> Committable:
+        """The files written for it are durable. Raises `FileNotFoundError` when somebody took away a file that it
+        wrote.
+        """
         table, base = ground.table, ground.reconciled.base
-        metadata, head = table.metadata, ground.head
+        metadata, head, round_id = table.metadata, ground.head, change.rewrite_id or properties.round_id
         target = ManifestTarget(
             io=table.io,
             folder=metadata_folder(metadata.location, metadata.properties),
-            prefix=round_prefix(rewrite_id or properties.round_id),
+            prefix=round_prefix(round_id),
             schema=metadata.schema(),
             snapshot_id=_new_snapshot_id(metadata.snapshots),
             version=table_version(metadata),
         )
         known = self._rows_before(ground)
-        rows = None if known is None or rows_gone is None else max(0, known + change.rows - rows_gone)
+        rows = None if known is None or change.rows_gone is None else max(0, known + change.rows - change.rows_gone)
         ours = {
             **encode_keys(
-                self._table.table_id, base, properties, fence_step=fence_step, rows=rows, rewrite_id=rewrite_id
+                self._table.table_id,
+                base,
+                properties,
+                fence_step=change.fence_step,
+                rows=rows,
+                rewrite_id=change.rewrite_id,
             ),
             **write_offsets(ground, target, self._table, base.offsets.overlaid(properties.offsets)),
-            **_foreign_removed(ground.reconciled, missing),
+            **_foreign_removed(ground.reconciled, change.missing),
             **properties.extra,
         }
         if OFFSETS_KEY not in ours:  # Fluss's job stops at a snapshot of that name without a path
@@ -96,7 +90,7 @@ class SnapshotBuilder:
             }
         )
         sync_files([*(n.file.file_path for n in change.deletes), *target.paths])  # writers did it for data files
-        return self._committable(ground, rewrite_id or properties.round_id, change, snapshot)
+        return self._committable(ground, round_id, change, snapshot)
 
     def _rows_before(self, ground: CommitGround) -> int | None:
         known = 0 if ground.reconciled.newest is None else ground.reconciled.base.lake_rows
@@ -105,11 +99,7 @@ class SnapshotBuilder:
         return count_live_rows(ground.table, ground.head, self._table.descriptor.partition_keys)
 
     def _committable(
-        self,
-        ground: CommitGround,
-        round_id: RoundId,
-        change: FileChange,
-        snapshot: Snapshot,
+        self, ground: CommitGround, round_id: RoundId, change: FileChange, snapshot: Snapshot
     ) -> Committable:
         metadata = ground.table.metadata
         request = CommitRequest.on(metadata, table_id=self._table.table_id, round_id=round_id, snapshot=snapshot)

@@ -43,9 +43,10 @@ def replace_files(lake: IcebergLakeStorage, log: ScriptedLog, dropped: list[str]
         data=(NewFile(new.spec_id, new.file, sequence),),
         drop=frozenset((path, None) for path in dropped),
         operation=Operation.REPLACE,
+        rows_gone=6,
     )
     properties = CommitProperties(round_id=RoundId(str(base.token)), epoch=1, job="j", offsets={})
-    committable = committer.build(ground, properties, change, rows_gone=6)
+    committable = committer.build(ground, properties, change)
     return committer.commit(committable, Precondition(table_id=log.table.table_id, token=base.token))
 
 
