@@ -35,7 +35,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, ClassVar, dataclass_transform
 
 _LOGIN = re.compile(r"(?<=://)[^/@\s?#]*@")
@@ -50,12 +49,20 @@ class LakewardError(Exception):
     http_status: ClassVar[int] = 500
     template: ClassVar[str] = "something failed"
 
-    def __init_subclass__(cls) -> None:
-        dataclass(kw_only=True, eq=False, repr=False)(cls)
+    def __init__(self, **facts: Any) -> None:
+        """As a dataclass would have it; making a hundred dataclasses would be a seventh of a command's start."""
+        for name in fact_names(type(self)):
+            if name in facts:
+                setattr(self, name, facts.pop(name))
+            elif not hasattr(type(self), name):
+                raise TypeError(f"{type(self).__name__} wants the fact {name}")
+        if facts:
+            raise TypeError(f"{type(self).__name__} has no fact {', '.join(facts)}")
+        super().__init__()
 
     @property
     def facts(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in _fact_names(type(self))}
+        return {name: getattr(self, name) for name in fact_names(type(self))}
 
     @property
     def message(self) -> str:
@@ -92,7 +99,7 @@ def from_wire(body: Mapping[str, Any]) -> LakewardError:
     facts = body.get("facts")
     if cls is not None and isinstance(facts, Mapping):
         try:
-            return cls(**{name: facts[name] for name in _fact_names(cls) if name in facts})
+            return cls(**{name: facts[name] for name in fact_names(cls) if name in facts})
         except TypeError:
             pass
     return RemoteError(remote_code=str(body.get("code")), text=str(body.get("message")))
@@ -105,8 +112,13 @@ def tree(root: type[LakewardError] = LakewardError) -> Iterator[type[LakewardErr
         yield from tree(child)
 
 
-def _fact_names(cls: type[LakewardError]) -> tuple[str, ...]:
-    return tuple(f.name for f in fields(cls)) if is_dataclass(cls) else ()
+def fact_names(cls: type[LakewardError]) -> tuple[str, ...]:
+    """What is annotated in the class and those above it, theirs first, but for class variables."""
+    known = dict[str, str]()
+    for each in reversed(cls.__mro__):
+        if issubclass(each, LakewardError):
+            known |= each.__annotations__
+    return tuple(name for name, kind in known.items() if not kind.startswith("ClassVar"))
 
 
 def _by_code() -> dict[str, type[LakewardError]]:

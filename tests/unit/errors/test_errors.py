@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from lakeward import errors
-from lakeward.errors import LakewardError, RemoteError, from_wire, to_wire, tree
+from lakeward.errors import LakewardError, RemoteError, fact_names, from_wire, to_wire, tree
 
 CLASSES = sorted(tree(), key=lambda c: c.__name__)
 
@@ -21,7 +21,7 @@ def make(cls: type[LakewardError]) -> LakewardError:
     """One of each class, with a fact of the right type in every field."""
     examples: dict[Any, Any] = {str: "some {text}", int: 7, float: 1.5, bool: True, str | None: "nearest"}
     hints = get_type_hints(cls)
-    names = getattr(cls, "__dataclass_fields__", {})
+    names = fact_names(cls)
     return cls(**{name: examples[hints[name]] for name in names})
 
 
@@ -49,6 +49,15 @@ class TestEveryClass:
 
     def test_is_drawn_in_the_tree(self, cls: type[LakewardError]) -> None:
         assert cls.__name__ in (errors.__doc__ or "")
+
+
+def test_an_error_has_its_facts_and_no_others() -> None:
+    """What mypy cannot see: facts that come over the wire."""
+    facts: dict[str, Any] = {"table": "t", "head": "1", "ours": "2"}
+    with pytest.raises(TypeError, match="wants the fact ours"):
+        errors.LakeRolledBack(**{k: v for k, v in facts.items() if k != "ours"})
+    with pytest.raises(TypeError, match="has no fact theirs"):
+        errors.LakeRolledBack(**{**facts, "theirs": "3"})
 
 
 def test_a_retryable_error_says_so_on_the_wire() -> None:
