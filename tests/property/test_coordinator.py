@@ -546,7 +546,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
 
 def test_invariants_hold_on_every_path() -> None:
-    run_state_machine_as_test(CoordinatorMachine, settings=settings(max_examples=200, stateful_step_count=25))
+    run_state_machine_as_test(CoordinatorMachine, settings=settings(max_examples=100, stateful_step_count=25))
 
 
 @pytest.mark.soak

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakeward.errors import SplitFailed
@@ -82,6 +82,7 @@ def test_only_the_contiguous_prefix_counts(plan: tuple[list[Split], list[WriteOu
     assert kept.results == [o.result for o in kept.outcomes if o.result is not None]
 
 
+@settings(max_examples=settings().max_examples // 2)
 @given(
     stops=st.dictionaries(st.integers(0, 11), st.sampled_from(("fail", "away")), max_size=4),
     limit=st.integers(0, 12),

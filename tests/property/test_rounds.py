@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from hypothesis import event, given
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from lakeward.errors import CommitConflict, CommitUnknown
@@ -263,6 +263,7 @@ SCHEDULES = st.lists(
 )
 
 
+@settings(max_examples=settings().max_examples // 2)
 @given(SCHEDULES)
 def test_no_schedule_breaks_the_round_protocol(schedule: list[tuple[str, int]]) -> None:
     world = World()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakeward.changelog.rowdiff import altered_offsets
@@ -37,6 +37,7 @@ def plain(value: Any) -> Any:
     return type(value)(plain(v) for v in value) if isinstance(value, list | tuple) else value
 
 
+@settings(max_examples=settings().max_examples // 2)
 @given(st.data(), st.sampled_from([ReadFormat.JSON, ReadFormat.CSV]))
 def test_what_read_prints_write_takes(data: st.DataObject, format: ReadFormat) -> None:
     drawn = data.draw(st.lists(shapes(), min_size=1, max_size=3))

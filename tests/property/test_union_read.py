@@ -29,13 +29,13 @@ def run(steps: list[Step], open_lake: Callable[[Path], LakeStorage]) -> None:
             program.world.close()
 
 
-@settings(max_examples=20)
+@settings(max_examples=settings().max_examples // 12)
 @given(programs)
 def test_a_union_read_equals_the_dict_after_every_step(steps: list[Step]) -> None:
     run(steps, memory_lake)
 
 
-@settings(max_examples=5)
+@settings(max_examples=settings().max_examples // 33)
 @given(programs)
 def test_the_same_on_iceberg(steps: list[Step]) -> None:
     run(steps, iceberg_lake)
@@ -48,7 +48,7 @@ def test_long_programs_on_iceberg(steps: list[Step]) -> None:
     run(steps, iceberg_lake)
 
 
-@settings(max_examples=8)
+@settings(max_examples=settings().max_examples // 20)
 @given(programs, key, st.booleans())
 def test_filters_and_projections_show_the_same_rows(
     steps: list[Step], wanted: tuple[str, int], is_pruned: bool

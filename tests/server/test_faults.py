@@ -150,15 +150,16 @@ def test_clients_go_on_after_a_kill_and_after_a_stop(server: ServerProcess) -> N
     producer.start()
     follower = client.table("d.log").subscribe(idle_s=60.0)
     followed: list[int] = []
-    for end in (server.kill, server.stop):
-        reached = len(acknowledged) + 20
-        wait_until(lambda reached=reached: len(acknowledged) >= reached, what="writes")  # type: ignore[misc]
-        end()
-        server.restart()
-    reached = len(acknowledged) + 20
-    wait_until(lambda: len(acknowledged) >= reached, what="writes after the last kill")
-    running.clear()
-    producer.join()
+    try:
+        for end in (server.kill, server.stop, None):
+            reached = len(acknowledged) + 20
+            wait_until(lambda reached=reached: len(acknowledged) >= reached, what="writes")  # type: ignore[misc]
+            if end is not None:
+                end()
+                server.restart()
+    finally:
+        running.clear()
+        producer.join()
     while len(followed) < len(acknowledged):
         followed += next(follower).column("id").to_pylist()
     assert followed == acknowledged == list(range(len(acknowledged)))

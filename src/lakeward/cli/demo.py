@@ -7,7 +7,6 @@ import contextlib
 import signal
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ from lakeward.cli.demoview import Story, watch
 from lakeward.cli.output import print_json
 from lakeward.cli.up import Supervisor
 from lakeward.errors import TimedOut
+from lakeward.model.stopsignal import StopSignal
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.routes import DEFAULT_PORT
@@ -189,9 +189,7 @@ def _alive(supervisor: Supervisor) -> Callable[[], None]:
 
 def _wait_for_stop(supervisor: Supervisor, say: Story) -> None:
     say(f"Still running: {supervisor.url}; Ctrl-C stops it.")
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = StopSignal()
     while not stop.wait(1.0):
         supervisor.watch()
 

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import threading
 import time
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +15,7 @@ from lakeward.cli.output import note
 from lakeward.cli.watchdog import PATIENCE_S, Watchdog, answers
 from lakeward.config import options, resolve
 from lakeward.model.clock import SystemClock
+from lakeward.model.stopsignal import StopSignal
 from lakeward.protocol.routes import DEFAULT_PORT
 
 RESTART_FIRST_S, RESTART_CEILING_S = 1.0, 30.0
@@ -41,9 +40,7 @@ def up(
     """Runs the server and one tiering job on this machine until Ctrl-C. A child that dies is started again.
 
     Example: lakeward up --data ./lakeward-data"""
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = StopSignal()
     supervisor = Supervisor(data, choose_port(port), slots, master)
     try:
         url = supervisor.start()

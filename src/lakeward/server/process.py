@@ -7,7 +7,6 @@ import asyncio
 import json
 import logging
 import os
-import signal
 import socket
 import threading
 import time
@@ -31,6 +30,7 @@ from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.clock import Clock, SystemClock
 from lakeward.model.disktrouble import usable
+from lakeward.model.stopsignal import StopSignal
 from lakeward.protocol.tables import ServerInfo
 from lakeward.protocol.version import PROTOCOL
 from lakeward.server.app import create_app
@@ -234,9 +234,7 @@ def run_server(
         handler.addFilter(limit)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     os.umask(0o077)  # rows, keys and state are nobody else's to read
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+    stopping = StopSignal()
     share_turns()
     log.info("this process may open %d files", raise_limit())
     server = make(config)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import random
 import signal
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from lakeward.client import Client, Table, connect
 from lakeward.errors import LakewardError
+from lakeward.model.stopsignal import StopSignal
 from lakeward.testing.chaos.record import ACKED, DOUBTED, TRIED, RecordWriter
 from lakeward.testing.waiting import wait_until
 
@@ -98,8 +98,7 @@ def main(arguments: Sequence[str]) -> None:
         Path(arguments[3]),
         int(arguments[4]),
     )
-    stopping = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    stopping = StopSignal(signal.SIGTERM)
     with connect(url) as client:
         producer = Producer(_open(client, path), number, RecordWriter(record), seed)
         while not stopping.wait(PAUSE_S):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import signal
 import sys
-import threading
 import traceback
 from collections import Counter
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ import pyarrow as pa
 from lakeward.client import Client, connect
 from lakeward.errors import LakewardError
 from lakeward.model.offsets import OffsetMap
+from lakeward.model.stopsignal import StopSignal
 from lakeward.testing.chaos.producer import KEY_STRIDE, partition_of, value_of
 from lakeward.testing.chaos.record import Record, allowed_versions
 
@@ -133,8 +133,7 @@ class Reader:
 
 def main(arguments: Sequence[str]) -> None:
     url, log, pk, records, findings = arguments
-    stopping = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    stopping = StopSignal(signal.SIGTERM)
     turn = 0
     with connect(url) as client, Path(findings).open("a", encoding="utf-8") as out:
         reader = Reader(client, log, pk, RecordFolder(Path(records)))
