@@ -17,6 +17,8 @@ import psutil
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from lakeward.hot.embedded.gate.keeper import GateKeeper, GateSecrets, make_socket_folder
+from lakeward.hot.embedded.gate.settings import GateLimits
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.serve.service import FlightService
 from lakeward.hot.embedded.store import EmbeddedStore
@@ -81,21 +83,40 @@ def peer(kind: str, folder: Path) -> Iterator[tuple[int, psutil.Process]]:
         process.stdout.close()
 
 
-def main(kind: str, folder: Path) -> None:
-    store = EmbeddedStore.open(folder, StoreOptions()) if kind == "store" else None
-    if store is not None:
-        from bench.hot_store import all_tables
+@contextmanager
+def gated(store: EmbeddedStore) -> Iterator[int]:
+    """The store's Flight server behind its gate, as a server has it; yields the gate's port."""
+    inner = make_socket_folder() / "flight"
+    service = FlightService(store, TokenSet.parse([]), behind=inner)
+    keeper = GateKeeper("127.0.0.1", 0, inner, GateLimits(), GateSecrets())
+    keeper.start()
+    try:
+        yield keeper.port
+    finally:
+        keeper.stop()
+        service.shutdown()
 
-        for table in all_tables():
-            store.create_table(table)
-        server: flight.FlightServerBase = FlightService(store, TokenSet.parse([]))
-    else:
-        server = RawFiles(folder) if kind == "raw" else RawMemory()
+
+def main(kind: str, folder: Path) -> None:
+    if kind == "store":
+        serve_store(folder)
+        return
+    server: flight.FlightServerBase = RawFiles(folder) if kind == "raw" else RawMemory()
     print(server.port, flush=True)
     sys.stdin.read()
     server.shutdown()
-    if store is not None:
-        store.close()
+
+
+def serve_store(folder: Path) -> None:
+    from bench.hot_store import all_tables
+
+    store = EmbeddedStore.open(folder, StoreOptions())
+    for table in all_tables():
+        store.create_table(table)
+    with gated(store) as port:
+        print(port, flush=True)
+        sys.stdin.read()
+    store.close()
 
 
 if __name__ == "__main__":

@@ -23,6 +23,10 @@ _SPLICED = 64 * 1024
 """A run worth the calls that a splice takes."""
 
 
+_MORE: int = getattr(socket, "MSG_MORE", 0)
+"""The rest of a frame follows: the kernel may fill a packet with it, and wakes its reader less often."""
+
+
 class Passing(Protocol):
     """`take` puts what passes into `out`; `run` bytes behind it pass unseen."""
 
@@ -47,6 +51,7 @@ class Flow:
         """`pipes`: none where what is read is not what is sent (TLS)."""
         self.source, self.target, self.passing, self._pipes, self._clock = source, target, passing, pipes, clock
         self.moved_at = clock()
+        self._is_direct = pipes is not None
         self._residue = b""
         self._waiting = memoryview(b"")
         self._pipe: Pipe | None = None
@@ -62,30 +67,28 @@ class Flow:
         return bool(self._residue)
 
     def send(self, pieces: list[bytes | memoryview]) -> None:
-        """Behind what waits already; that is then kept here."""
-        if not pieces:
+        """Behind what waits already; what cannot go now is kept."""
+        if self.is_blocked or self.target is None:
+            self._waiting = memoryview(b"".join([self._waiting, *pieces]))
             return
-        if not self._waiting and self._pipe is None and self.target is not None:
-            sent = self._try(pieces)
-            if sent == sum(map(len, pieces)):
-                return
-            self._waiting = memoryview(b"".join(pieces))[sent:]
-            return
-        self._waiting = memoryview(b"".join([self._waiting, *pieces]))
+        whole = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        sent = self._try(whole)
+        if sent < len(whole):
+            self._waiting = memoryview(bytes(whole))[sent:]
 
     def push(self) -> bool:
         """Sends what waits; true when nothing does any more."""
         assert self.target is not None
         while self._pipe is not None:
             try:
-                self._pipe.pour(self.target)
+                self._pipe.pour(self.target, self.passing.run > 0)
             except BLOCKED:
                 return False
-            self._moved()
+            self.moved_at = self._clock()
             if not self._pipe.held:
                 self._release()
         while self._waiting:
-            sent = self._try([self._waiting])
+            sent = self._try(self._waiting)
             if not sent:
                 return False
             self._waiting = self._waiting[sent:]
@@ -93,39 +96,44 @@ class Flow:
 
     def pull(self, buffer: memoryview) -> bool:
         """Reads once and passes on; false when all that was there has been read."""
-        if self._pipes is not None and self.passing.run >= _SPLICED:
-            return self._splice(self._pipes)
+        passing, stop = self.passing, len(buffer)
+        if self._pipes is not None:
+            if passing.run >= _SPLICED:
+                return self._splice(self._pipes)
+            stop = _READ
         kept = len(self._residue)
-        buffer[:kept] = self._residue
-        stop = kept + _READ if self._pipes is not None else len(buffer)
-        size, is_drained = self._read(buffer[kept:stop])
+        if kept:
+            buffer[:kept] = self._residue
+        size, has_more = self._read(buffer[kept:stop])
         if size:
-            self._moved()
-            used = self.passing.take(buffer[: kept + size])
-            self._residue = bytes(buffer[used : kept + size])
-            pieces, self.passing.out = self.passing.out, []
-            self.send(pieces)
-        return not is_drained
+            self.moved_at = self._clock()
+            size += kept
+            used = passing.take(buffer[:size])
+            self._residue = bytes(buffer[used:size]) if used < size else b""
+            if passing.out:
+                pieces, passing.out = passing.out, []
+                self.send(pieces)
+        return has_more
 
     def close(self) -> None:
         self._release()
 
     def _read(self, into: memoryview) -> tuple[int, bool]:
-        """(bytes, whether nothing more is there). TLS gives a record at a time: as many as there are."""
-        size = 0
-        while size < len(into):
-            try:
+        """(bytes, whether more may be there). TLS gives a record at a time: as many as there are."""
+        size, wanted = 0, len(into)
+        try:
+            while size < wanted:
                 step = self.source.recv_into(into[size:])
-            except BLOCKED:
-                return size, True
-            if not step:
-                if size:
-                    return size, False
-                raise EOFError
-            size += step
-            if not isinstance(self.source, ssl.SSLSocket):
-                return size, size < len(into)
-        return size, False
+                if not step:
+                    break
+                size += step
+                if self._is_direct:
+                    return size, size == wanted
+        except BLOCKED:
+            return size, False
+        if not size:
+            raise EOFError
+        return size, True
 
     def _splice(self, pipes: Pipes) -> bool:
         pipe = pipes.take()
@@ -137,34 +145,25 @@ class Flow:
         if not size:
             pipes.give(pipe)
             raise EOFError
-        self._moved()
+        self.moved_at = self._clock()
         self.passing.skip(size)
         self._pipe = pipe
         return True
 
-    def _try(self, pieces: list[bytes | memoryview]) -> int:
-        target = self.target
-        assert target is not None
+    def _try(self, whole: bytes | memoryview) -> int:
+        """How much of it was sent. OpenSSL wants the very bytes again that it could not send: they are what waits."""
+        assert self.target is not None
         try:
-            if isinstance(target, ssl.SSLSocket):
-                # OpenSSL wants the very bytes again that it could not send.
-                whole = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-                sent = target.send(whole)
-            else:
-                sent = target.sendmsg(pieces) if len(pieces) < 512 else target.send(b"".join(pieces))
+            sent = self.target.send(whole, _MORE if self._is_direct and self.passing.run else 0)
         except BLOCKED:
             return 0
-        if sent:
-            self._moved()
+        self.moved_at = self._clock()
         return sent
 
     def _release(self) -> None:
         if self._pipe is not None and self._pipes is not None:
             self._pipes.give(self._pipe)
             self._pipe = None
-
-    def _moved(self) -> None:
-        self.moved_at = self._clock()
 
 
 def close_quietly(*sockets: socket.socket | None) -> None:

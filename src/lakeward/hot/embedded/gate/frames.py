@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import struct
+
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
 END_STREAM, END_HEADERS, PADDED, WITH_PRIORITY = 0x1, 0x4, 0x8, 0x20
 NO_ERROR, PROTOCOL_ERROR, FRAME_SIZE_ERROR, CANCEL, ENHANCE_YOUR_CALM = 0, 1, 6, 8, 11
@@ -10,6 +12,10 @@ NO_ERROR, PROTOCOL_ERROR, FRAME_SIZE_ERROR, CANCEL, ENHANCE_YOUR_CALM = 0, 1, 6,
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HEAD = 9
 """Bytes of a frame before its payload."""
+
+read_head = struct.Struct(">IBI").unpack_from
+"""(length and kind in one number, flags, stream) of a frame. One call: this is done for every frame there is."""
+read_length = struct.Struct(">I").unpack_from
 
 
 class Misbehaved(Exception):

@@ -111,14 +111,24 @@ class Gate:
             return  # it ended earlier in this turn
         is_read, is_write = bool(mask & READ), bool(mask & WRITE)
         passage.step(self._buffer, up=is_read if is_client else is_write, down=is_write if is_client else is_read)
+        if passage.has_news:
+            self._tell_news(passage)
+        self._watch(passage)
+
+    def _tell_news(self, passage: Passage) -> None:
         for cause, text in passage.news():
             self._tell(cause, passage.peer, text)
-        self._watch(passage)
 
     def _watch(self, passage: Passage) -> None:
         """Tells the selector what this passage waits for now."""
         before = self._passages[passage]
         wanted = (0, 0) if passage.is_over else passage.wanted()
+        if passage.has_more:
+            self._again.add(passage)
+        elif self._again:
+            self._again.discard(passage)
+        if wanted == before and not passage.is_over:
+            return
         for is_client, (found, old, new) in enumerate(
             ((passage.server, before[1], wanted[1]), (passage.client, before[0], wanted[0]))
         ):
@@ -139,17 +149,12 @@ class Gate:
                 del self._peers[passage.host]
             return
         self._passages[passage] = wanted
-        if passage.has_more:
-            self._again.add(passage)
-        else:
-            self._again.discard(passage)
 
     def _look(self) -> None:
         now = time.monotonic()
         for passage in list(self._passages):
             passage.look(now)
-            for cause, text in passage.news():
-                self._tell(cause, passage.peer, text)
+            self._tell_news(passage)
             self._watch(passage)
         if self._full_until and now >= self._full_until:
             self._full_until = 0.0

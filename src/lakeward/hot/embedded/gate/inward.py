@@ -36,6 +36,8 @@ from lakeward.hot.embedded.gate.frames import (
     credit,
     frame,
     frame_head,
+    read_head,
+    read_length,
     reset,
 )
 from lakeward.hot.embedded.gate.headerblock import HeaderReader, write_fields
@@ -129,8 +131,8 @@ class Inward:
                 continue
             if end - at < HEAD:
                 break
-            length, kind, flags = int.from_bytes(data[at : at + 3], "big"), data[at + 3], data[at + 4]
-            stream_id = int.from_bytes(data[at + 5 : at + HEAD], "big") & 0x7FFFFFFF
+            length_and_kind, flags, stream_id = read_head(data, at)
+            length, kind, stream_id = length_and_kind >> 8, length_and_kind & 0xFF, stream_id & 0x7FFFFFFF
             if self._block is not None and kind != CONTINUATION:
                 raise Misbehaved(PROTOCOL_ERROR, "a header block is not whole")
             if kind == DATA:
@@ -154,7 +156,8 @@ class Inward:
                 raise Misbehaved(FRAME_SIZE_ERROR, f"a frame of kind {kind} with {length} bytes")
             if end - at < HEAD + length:
                 break
-            self._count_early()
+            if not self.is_admitted:
+                self._count_early()
             if kind in (HEADERS, CONTINUATION):
                 self._pass(data, start, at)
                 self._take_headers(kind, flags, stream_id, bytes(data[at + HEAD : at + HEAD + length]))
@@ -204,10 +207,9 @@ class Inward:
             self._credit = 0
 
     def _count_early(self) -> None:
-        if not self.is_admitted:
-            self._early += 1
-            if self._early > _MOST_EARLY:
-                raise Misbehaved(ENHANCE_YOUR_CALM, "many frames and no call")
+        self._early += 1
+        if self._early > _MOST_EARLY:
+            raise Misbehaved(ENHANCE_YOUR_CALM, "many frames and no call")
 
     # ---- data ------------------------------------------------------------------------------------------------------
     def _data_stream(self, stream_id: int, flags: int) -> Stream | None:
@@ -229,7 +231,7 @@ class Inward:
         if stream.left >= length:
             stream.left -= length
         elif not stream.left and not stream.prefix and length >= _PREFIX and end - at >= _PREFIX:
-            size = int.from_bytes(data[at + 1 : at + _PREFIX], "big")
+            (size,) = read_length(data, at + 1)
             if length - _PREFIX > size or refuse_message(stream.call, stream.messages + 1, data[at] != 0, size):
                 return False
             stream.messages += 1

@@ -8,7 +8,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from lakeward.hot.embedded.gate.frames import CONTINUATION, DATA, END_HEADERS, END_STREAM, HEAD, HEADERS, RST_STREAM
+from lakeward.hot.embedded.gate.frames import (
+    CONTINUATION,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEAD,
+    HEADERS,
+    RST_STREAM,
+    read_head,
+)
 from lakeward.hot.embedded.gate.inward import Inward
 
 
@@ -31,18 +40,18 @@ class Outward:
 
     def take(self, data: memoryview) -> int:
         """Returns how much of `data` was dealt with: all but a frame's head that is not here whole."""
-        at, end = 0, len(data)
-        while True:
-            step = min(self.run, end - at)
-            at, self.run = at + step, self.run - step
-            if self.run or end - at < HEAD:
-                break
-            self.run = int.from_bytes(data[at : at + 3], "big")
-            self._note(data[at + 3], data[at + 4], int.from_bytes(data[at + 5 : at + HEAD], "big"))
-            at += HEAD
-        if at:
-            self.out.append(data[:at])
-        return at
+        at, end = self.run, len(data)
+        while end - at >= HEAD:
+            length_and_kind, flags, stream_id = read_head(data, at)
+            kind = length_and_kind & 0xFF
+            if kind <= HEADERS or kind in (CONTINUATION, RST_STREAM):
+                self._note(kind, flags, stream_id)
+            at += HEAD + (length_and_kind >> 8)
+        self.run = max(0, at - end)
+        used = min(at, end)
+        if used:
+            self.out.append(data[:used])
+        return used
 
     def _note(self, kind: int, flags: int, stream_id: int) -> None:
         if kind in (HEADERS, CONTINUATION):

@@ -50,7 +50,8 @@ class Passage:
         self._said: list[bytes] = []
         self._begun_at = self._calls_at = clock()
         self._closing_at: float | None = None
-        self._is_shaken = not isinstance(client, ssl.SSLSocket)
+        self._is_tls = isinstance(client, ssl.SSLSocket)
+        self._is_shaken = not self._is_tls
         self._fault: str | None = None
         self.is_over = False
 
@@ -64,9 +65,13 @@ class Passage:
         return (0 if up else READ) | (WRITE if down else 0), (0 if down else READ) | (WRITE if up else 0)
 
     @property
+    def has_news(self) -> bool:
+        return bool(self.inward.refusals) or self._fault is not None
+
+    @property
     def has_more(self) -> bool:
         """Bytes that TLS has read already; no selector tells of them."""
-        return isinstance(self.client, ssl.SSLSocket) and not self.up.is_blocked and self.client.pending() > 0
+        return self._is_tls and not self.up.is_blocked and self.client.pending() > 0  # type: ignore[attr-defined]
 
     def step(self, buffer: memoryview, *, up: bool, down: bool) -> None:
         try:

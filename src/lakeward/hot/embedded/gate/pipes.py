@@ -29,10 +29,11 @@ class Pipe:
         self.held = os.splice(source.fileno(), self._in, min(size, _BYTES), flags=os.SPLICE_F_NONBLOCK)
         return self.held
 
-    def pour(self, target: socket.socket) -> None:
+    def pour(self, target: socket.socket, has_more: bool) -> None:
         """Raises `BlockingIOError` when the target takes nothing now."""
+        flags = os.SPLICE_F_NONBLOCK | (os.SPLICE_F_MORE if has_more else 0)
         while self.held:
-            self.held -= os.splice(self._out, target.fileno(), self.held, flags=os.SPLICE_F_NONBLOCK)
+            self.held -= os.splice(self._out, target.fileno(), self.held, flags=flags)
 
     def close(self) -> None:
         os.close(self._out)
