@@ -33,11 +33,12 @@ from lakeward.hot.embedded.gate.frames import (
 from lakeward.hot.embedded.gate.keeper import GateKeeper, GateSecrets, make_socket_folder
 from lakeward.hot.embedded.gate.settings import GateLimits
 from lakeward.hot.embedded.serve.service import FlightService
+from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.protocol.auth import TokenSet
 from lakeward.testing.waiting import wait_until
 from tests.server.test_security import self_signed
 from tests.unit.hot.embedded.gate.conversation import GREETING, call, data, message
-from tests.unit.hot.embedded.serve.standin import StandInStore, client_at
+from tests.unit.hot.embedded.serve.standin import client_at, held_store
 
 TOKENS = ("ann:admin:top",)
 LIST = flight.Action("list-tables", b"{}")
@@ -90,15 +91,19 @@ def gated(
     limits: GateLimits | None = None,
     tokens: tuple[str, ...] = TOKENS,
     tls: tuple[bytes, bytes] | None = None,
-    store: StandInStore | None = None,
+) -> Iterator[Gated]:
+    with held_store() as store:
+        yield from _gated(store, host, limits or GateLimits(), tokens, tls)
+
+
+def _gated(
+    store: EmbeddedStore, host: str, limits: GateLimits, tokens: tuple[str, ...], tls: tuple[bytes, bytes] | None
 ) -> Iterator[Gated]:
     inner, audit, news = make_socket_folder() / "flight", Audit(), list[tuple[str, str, str]]()
-    service = FlightService(store or StandInStore(), TokenSet.parse(tokens), audit=audit, behind=inner)
+    service = FlightService(store, TokenSet.parse(tokens), audit=audit, behind=inner)
     certificate, key = tls or (None, None)
     secrets = GateSecrets(tokens=tokens, certificate=certificate, key=key)
-    keeper = GateKeeper(
-        host, 0, inner, limits or GateLimits(), secrets, lambda cause, peer, text: news.append((cause, peer, text))
-    )
+    keeper = GateKeeper(host, 0, inner, limits, secrets, lambda cause, peer, text: news.append((cause, peer, text)))
     try:
         keeper.start()
         yield Gated(keeper, audit, host, news)

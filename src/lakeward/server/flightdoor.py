@@ -11,9 +11,9 @@ from lakeward.errors import InvalidConfig
 from lakeward.hot.embedded.gate.keeper import GateKeeper, GateSecrets, make_socket_folder
 from lakeward.hot.embedded.gate.settings import GateLimits
 from lakeward.hot.embedded.serve.budget import MemoryBudget
-from lakeward.hot.embedded.serve.engine import Engine
 from lakeward.hot.embedded.serve.quota import StreamQuotas, WriterQuotas
 from lakeward.hot.embedded.serve.service import FlightService
+from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.server.audit import AuditLog
 from lakeward.server.settings import ServerSettings
 
@@ -21,7 +21,7 @@ from lakeward.server.settings import ServerSettings
 class FlightDoor:
     """Takes connections once it is made; calls are told to come again until `service.gate` is open."""
 
-    def __init__(self, config: Config, settings: ServerSettings, store: Engine, audit: AuditLog) -> None:
+    def __init__(self, config: Config, settings: ServerSettings, store: EmbeddedStore, audit: AuditLog) -> None:
         """Raises `InvalidConfig` for a port that is in use and a certificate that is none."""
         self._audit, inner = audit, _make_inner()
         try:

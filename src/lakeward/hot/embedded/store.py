@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import pyarrow as pa
 
@@ -79,7 +80,7 @@ class EmbeddedStore(HotAdmin, HotStore):
         self.upkeep = StoreUpkeep(self.hot_tables, services)
 
     @classmethod
-    def open(cls, folder: Path, options: StoreOptions | None = None, clock: Clock | None = None) -> EmbeddedStore:
+    def open(cls, folder: Path, options: StoreOptions | None = None, clock: Clock | None = None) -> Self:
         """Locks the folder, recovers every log, completes drops that a crash cut off, starts upkeep.
 
         Raises `DataFolderLocked`, `DataFolderVersion`, `DiskFull`. A damaged bucket stops alone and says so."""
@@ -93,7 +94,7 @@ class EmbeddedStore(HotAdmin, HotStore):
         return store
 
     @classmethod
-    def _open(cls, folder: Path, options: StoreOptions, clock: Clock, ballast: Ballast) -> EmbeddedStore:
+    def _open(cls, folder: Path, options: StoreOptions, clock: Clock, ballast: Ballast) -> Self:
         data = DataFolder.open(folder)
         try:
             store = cls(StoreServices.open(data, options, clock, ballast))

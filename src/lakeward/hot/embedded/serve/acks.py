@@ -10,30 +10,16 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
 from lakeward.errors import LakewardError, RemoteError, to_wire
-from lakeward.hot.embedded.log.appended import Appended
+from lakeward.hot.embedded.store import PendingAppend
 from lakeward.protocol.flight import PutAck, to_bytes
 
 UNDER_WAY = 64
 """Puts that may wait for the disk at once: twice what our own clients have under way."""
-
-
-class Pending(Protocol):
-    """A put that is stored and perhaps not on disk yet."""
-
-    @property
-    def is_ready(self) -> bool:
-        """It may be acknowledged without waiting."""
-        ...
-
-    def wait(self) -> Appended:
-        """Returns when it may be acknowledged. Raises `BucketStopped`."""
-        ...
 
 
 class Acknowledger:
@@ -46,7 +32,7 @@ class Acknowledger:
     def __init__(self, writer: flight.FlightMetadataWriter) -> None:
         self._writer = writer
         self._changed = threading.Condition()
-        self._waiting: deque[tuple[Pending, Callable[[], None]]] = deque()
+        self._waiting: deque[tuple[PendingAppend, Callable[[], None]]] = deque()
         self._busy = self._ended = False
         self._failure: Exception | None = None
         self._thread: threading.Thread | None = None
@@ -65,7 +51,7 @@ class Acknowledger:
         if error is None and self._failure is not None:
             raise self._failure
 
-    def add(self, put: Pending, release: Callable[[], None]) -> None:
+    def add(self, put: PendingAppend, release: Callable[[], None]) -> None:
         """`release` is called once the put is on disk or has failed. Raises what an earlier put failed with."""
         with self._changed:
             self._changed.wait_for(lambda: len(self._waiting) < UNDER_WAY or self._failure is not None)
@@ -98,7 +84,7 @@ class Acknowledger:
                 self._give_up(error)
                 return
 
-    def _acknowledge(self, put: Pending, release: Callable[[], None]) -> None:
+    def _acknowledge(self, put: PendingAppend, release: Callable[[], None]) -> None:
         try:
             appended = put.wait()
         finally:

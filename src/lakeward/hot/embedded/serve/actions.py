@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakeward.errors import InvalidRequest
-from lakeward.hot.embedded.serve.engine import Engine
 from lakeward.hot.embedded.serve.tables import find_table
+from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.bucket import Bucket
 from lakeward.model.table import TableInfo
 from lakeward.protocol.auth import ANONYMOUS, Role, Token
@@ -23,7 +23,7 @@ _LONGEST_HOLDER = 200
 class Answerer:
     role: Role
     help: str
-    answer: Callable[[Engine, ActionRequest, Token], Any]
+    answer: Callable[[EmbeddedStore, ActionRequest, Token], Any]
 
 
 def find_action(name: str) -> Answerer:
@@ -33,10 +33,10 @@ def find_action(name: str) -> Answerer:
         raise InvalidRequest(what=f"action {name!r}", reason=f"there are {', '.join(ACTIONS)}") from None
 
 
-def _table(engine: Engine, request: ActionRequest) -> TableInfo:
+def _table(store: EmbeddedStore, request: ActionRequest) -> TableInfo:
     if request.table is None:
         raise InvalidRequest(what="action", reason="the table is missing")
-    return find_table(engine, request.table, request.table_id)
+    return find_table(store, request.table, request.table_id)
 
 
 def _bucket(request: ActionRequest) -> Bucket:
@@ -52,38 +52,38 @@ def _holder(request: ActionRequest, token: Token) -> str:
     return request.holder if token is ANONYMOUS else f"{token.name}:{request.holder}"
 
 
-def _load_table(engine: Engine, request: ActionRequest, token: Token) -> Any:
-    return {"table": _table(engine, request)}
+def _load_table(store: EmbeddedStore, request: ActionRequest, token: Token) -> Any:
+    return {"table": _table(store, request)}
 
 
-def _list_tables(engine: Engine, request: ActionRequest, token: Token) -> Any:
-    return {"tables": [path for path in engine.list_tables() if token.may_use(path)]}
+def _list_tables(store: EmbeddedStore, request: ActionRequest, token: Token) -> Any:
+    return {"tables": [path for path in store.list_tables() if token.may_use(path)]}
 
 
-def _bounds(engine: Engine, request: ActionRequest, token: Token) -> Any:
-    return {"bounds": engine.bounds(_table(engine, request))}
+def _bounds(store: EmbeddedStore, request: ActionRequest, token: Token) -> Any:
+    return {"bounds": store.bounds(_table(store, request))}
 
 
-def _freeze(engine: Engine, request: ActionRequest, token: Token) -> Any:
-    bounds = engine.bounds(_table(engine, request), sync=True)
-    return {"bounds": bounds, "table": _table(engine, request)}  # loaded after: no batch below the ends is newer
+def _freeze(store: EmbeddedStore, request: ActionRequest, token: Token) -> Any:
+    bounds = store.bounds(_table(store, request), sync=True)
+    return {"bounds": bounds, "table": _table(store, request)}  # loaded after: no batch below the ends is newer
 
 
-def _offset_at(engine: Engine, request: ActionRequest, token: Token) -> Any:
-    return {"offset": engine.offset_at(_table(engine, request), _bucket(request), request.at_ms)}
+def _offset_at(store: EmbeddedStore, request: ActionRequest, token: Token) -> Any:
+    return {"offset": store.offset_at(_table(store, request), _bucket(request), request.at_ms)}
 
 
-def _take_snapshot(engine: Engine, request: ActionRequest, token: Token) -> Any:
-    return {"snapshot": engine.take_snapshot(_table(engine, request), _bucket(request), _holder(request, token))}
+def _take_snapshot(store: EmbeddedStore, request: ActionRequest, token: Token) -> Any:
+    return {"snapshot": store.take_snapshot(_table(store, request), _bucket(request), _holder(request, token))}
 
 
-def _release_snapshots(engine: Engine, request: ActionRequest, token: Token) -> Any:
-    engine.release_snapshots(_table(engine, request), _holder(request, token))
+def _release_snapshots(store: EmbeddedStore, request: ActionRequest, token: Token) -> Any:
+    store.release_snapshots(_table(store, request), _holder(request, token))
     return {}
 
 
-def _partitions(engine: Engine, request: ActionRequest, token: Token) -> Any:
-    return {"partitions": list(engine.partitions(_table(engine, request)))}
+def _partitions(store: EmbeddedStore, request: ActionRequest, token: Token) -> Any:
+    return {"partitions": list(store.partitions(_table(store, request)))}
 
 
 ACTIONS: dict[Act, Answerer] = {
@@ -98,5 +98,5 @@ ACTIONS: dict[Act, Answerer] = {
 }
 
 
-def answer(engine: Engine, name: str, request: ActionRequest, token: Token = ANONYMOUS) -> Any:
-    return encode(find_action(name).answer(engine, request, token))
+def answer(store: EmbeddedStore, name: str, request: ActionRequest, token: Token = ANONYMOUS) -> Any:
+    return encode(find_action(name).answer(store, request, token))

@@ -14,12 +14,12 @@ import pyarrow.flight as flight
 
 from lakeward.errors import InvalidRequest
 from lakeward.hot.embedded.log.appended import WriterSequence
-from lakeward.hot.embedded.serve.acks import Acknowledger, Pending
+from lakeward.hot.embedded.serve.acks import Acknowledger
 from lakeward.hot.embedded.serve.budget import TokenBudget
-from lakeward.hot.embedded.serve.engine import Engine
 from lakeward.hot.embedded.serve.gate import CallGate
 from lakeward.hot.embedded.serve.putplan import plan_put
 from lakeward.hot.embedded.serve.tables import find_table
+from lakeward.hot.embedded.store import EmbeddedStore, PendingAppend
 from lakeward.model.bucket import Bucket
 from lakeward.protocol.flight import BatchHeader, PutCommand, PutKind, from_bytes
 
@@ -31,7 +31,7 @@ class PutStream:
 
     def __init__(
         self,
-        engine: Engine,
+        store: EmbeddedStore,
         gate: CallGate,
         budget: TokenBudget,
         command: PutCommand,
@@ -39,9 +39,9 @@ class PutStream:
         begin_writer: Callable[[], None],
     ) -> None:
         """`begin_writer` counts a writer's first put to a bucket, and refuses it."""
-        self.engine, self.gate, self.budget, self.command = engine, gate, budget, command
+        self.store, self.gate, self.budget, self.command = store, gate, budget, command
         self.begin_writer = begin_writer
-        self.table = find_table(engine, command.table, command.table_id)
+        self.table = find_table(store, command.table, command.table_id)
         self.plan = plan_put(self.table, command, sent)
         self.what = f"{command.kind} to {command.table}"
 
@@ -62,14 +62,14 @@ class PutStream:
             self.begin_writer()
         return WriterSequence(writer_id=self.command.writer, sequence=header.sequence)
 
-    def _store(self, bucket: Bucket, batch: pa.RecordBatch, writer: WriterSequence | None) -> Pending:
+    def _store(self, bucket: Bucket, batch: pa.RecordBatch, writer: WriterSequence | None) -> PendingAppend:
         match self.command.kind:
             case PutKind.APPEND:
-                return self.engine.begin_append(self.table, bucket, batch, writer)
+                return self.store.begin_append(self.table, bucket, batch, writer)
             case PutKind.UPSERT:
-                return self.engine.begin_upsert(self.table, bucket, batch, self.plan.columns, writer)
+                return self.store.begin_upsert(self.table, bucket, batch, self.plan.columns, writer)
             case PutKind.DELETE:
-                return self.engine.begin_delete(self.table, bucket, batch, writer)
+                return self.store.begin_delete(self.table, bucket, batch, writer)
 
 
 def _chunks(reader: flight.MetadataRecordBatchReader, what: str) -> Iterator[tuple[pa.RecordBatch, BatchHeader]]:

@@ -19,11 +19,11 @@ from lakeward.hot.embedded.door.failure import answering
 from lakeward.hot.embedded.gate.rules import PEER
 from lakeward.hot.embedded.serve.actions import ACTIONS, answer, find_action
 from lakeward.hot.embedded.serve.budget import MemoryBudget
-from lakeward.hot.embedded.serve.engine import Engine
 from lakeward.hot.embedded.serve.gate import CallGate
 from lakeward.hot.embedded.serve.get import open_read
 from lakeward.hot.embedded.serve.put import PutStream
 from lakeward.hot.embedded.serve.quota import SnapshotQuotas, StreamQuotas, WriterQuotas
+from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role, Token, TokenSet
 from lakeward.protocol.flight import Act, ActionRequest, PutCommand, Ticket, from_bytes
@@ -97,7 +97,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
 
     def __init__(
         self,
-        engine: Engine,
+        store: EmbeddedStore,
         tokens: TokenSet,
         *,
         host: str = "127.0.0.1",
@@ -110,7 +110,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         is_open: bool = True,
         behind: Path | None = None,
     ) -> None:
-        self.engine, self.tokens, self.budget, self.audit = engine, tokens, budget or MemoryBudget(), audit
+        self.store, self.tokens, self.budget, self.audit = store, tokens, budget or MemoryBudget(), audit
         self.snapshots, self.writers = SnapshotQuotas(), writers or WriterQuotas()
         self.gate = CallGate(f"{host}:{port}", is_open=is_open)
         scheme = "grpc+tls" if tls else "grpc"
@@ -164,7 +164,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
                 token.check_table(command.table, "do_put")
                 with self.gate.inside():
                     budget, begin = self.budget.of(token.name), partial(self.writers.begin, token.name)
-                    stream = PutStream(self.engine, self.gate, budget, command, reader.schema, begin)
+                    stream = PutStream(self.store, self.gate, budget, command, reader.schema, begin)
                 stream.serve(reader, writer)
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.GeneratorStream:
@@ -174,7 +174,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             with self._recorded(context, f"get {wanted.kind}", wanted.table, is_change=False), self.gate.inside():
                 token.check_table(wanted.table, "do_get")
                 budget = self.budget.of(token.name)
-                return open_read(self.engine, wanted, budget, lambda: context.is_cancelled() or not self.gate.is_open)
+                return open_read(self.store, wanted, budget, lambda: context.is_cancelled() or not self.gate.is_open)
 
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[bytes]:
         with answering(f"action {action.type[:100]}"):
@@ -185,7 +185,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
                 if request.table is not None:
                     token.check_table(request.table, what)
                 with self._counted(action.type, request, token):
-                    return iter([json.dumps(answer(self.engine, action.type, request, token)).encode()])
+                    return iter([json.dumps(answer(self.store, action.type, request, token)).encode()])
 
     def _counted(self, action: str, request: ActionRequest, token: Token) -> AbstractContextManager[None]:
         if request.table is None:

@@ -6,15 +6,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lakeward.errors import InvalidRequest, TableNotFound
-from lakeward.hot.embedded.serve.engine import Engine
+from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.ids import TableId
 from lakeward.model.schema import Schema
 from lakeward.model.table import TableInfo, TablePath
 
 
-def find_table(engine: Engine, path: TablePath, table_id: TableId | None) -> TableInfo:
+def find_table(store: EmbeddedStore, path: TablePath, table_id: TableId | None) -> TableInfo:
     """Raises `TableNotFound`, also when the table was dropped and made again since the peer looked."""
-    table = engine.load_table(path)
+    table = store.load_table(path)
     if table_id is not None and table.table_id != table_id:
         raise TableNotFound(
             table=f"{path} with id {table_id} (it was dropped; the one of that name now has id {table.table_id})"

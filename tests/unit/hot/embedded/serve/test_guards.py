@@ -88,7 +88,7 @@ def test_rights_are_for_tables() -> None:
     with serving(tokens=TOKENS) as served, flight.FlightClient(f"grpc://127.0.0.1:{served.port}") as raw:
         for name in ("shop.a", "hr.pay"):
             served.table(name)
-        hidden = served.store.tables[next(p for p in served.store.tables if str(p) == "hr.pay")]
+        hidden = served.store.load_table(TablePath("hr", "pay"))
         (answer,) = raw.do_action(flight.Action("list-tables", b"{}"), options("eye"))
         assert b"shop.a" in answer.body.to_pybytes()
         assert b"hr.pay" not in answer.body.to_pybytes()
@@ -163,7 +163,7 @@ def test_snapshots_of_a_bucket_are_counted_while_they_last() -> None:
 
 def test_a_peer_cannot_pin_as_many_snapshots_as_it_likes() -> None:
     with serving() as served, flight.FlightClient(f"grpc://127.0.0.1:{served.port}") as raw:
-        served.table("d.t")
+        served.table("d.t", primary_key=("id",))
 
         def take(holder: int) -> None:
             body = {"table": "d.t", "bucket": "0", "holder": f"h{holder}"}

@@ -81,7 +81,7 @@ def act(raw: flight.FlightClient, action: str, secret: str, **body: object) -> o
 
 def test_a_snapshot_that_was_not_taken_costs_nothing() -> None:
     with serving(tokens=TOKENS) as served, flight.FlightClient(f"grpc://127.0.0.1:{served.port}") as raw:
-        served.table("d.t")
+        served.table("d.t", primary_key=("id",))
         for invented in ({"table": "d.none", "holder": "h"}, {"table": "d.t", "holder": "h" * 201}):
             with pytest.raises(flight.FlightServerError):
                 act(raw, "take-snapshot", "eye", bucket="0", **invented)
@@ -92,7 +92,7 @@ def test_a_snapshot_that_was_not_taken_costs_nothing() -> None:
 
 def test_nobody_releases_what_another_holds() -> None:
     with serving(tokens=TOKENS) as served, flight.FlightClient(f"grpc://127.0.0.1:{served.port}") as raw:
-        served.table("d.t")
+        served.table("d.t", primary_key=("id",))
         act(raw, "take-snapshot", "eye", table="d.t", bucket="0", holder="round")
         act(raw, "release-snapshots", "top", table="d.t", holder="round")
         act(raw, "release-snapshots", "top", table="d.t", holder="bob:round")
