@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every error Lakeward raises, in one tree. Imports nothing of ours. A branch of it is a file here.
+
+    LakewardError
+    ├── InvalidInput                what a person or program handed in is wrong; nothing was changed
+    │   ├── InvalidConfig           UnknownOption, InvalidOptionValue
+    │   ├── InvalidTable, UnsupportedType, UnsupportedBucketKey, InvalidAlter
+    │   ├── InvalidRows             row, column, reason
+    │   ├── InvalidRequest          malformed HTTP, Flight or plan input
+    │   └── NotJson, SparkUnsupported, JavaNotFound, UnsafeLake
+    ├── NotFound                    TableNotFound, SideNotFound, PartitionNotFound, SnapshotGone, OffsetOutOfRange,
+    │                               PluginNotFound
+    ├── AlreadyExists               TableAlreadyExists, LakeMismatch, LakeNotEmpty
+    ├── Refused                     Unauthorized, Forbidden, ForeignCaller, IncompatibleVersion, InsecureBinding
+    ├── HotStoreError               BucketStopped (BucketUnavailable), CorruptBatch, OutOfSequence, DiskFull,
+    │                               QuotaExceeded, Overloaded, PartitionExpired, DataFolderLocked, DataFolderUnusable,
+    │                               DataFolderVersion, UnsafePath, WritesPaused, SchemaChanged, LogTooShort,
+    │                               HotStoreBehind, LogRewritten, KvFailed, FlussError
+    ├── CoordinatorError            FencedEpoch, LeaseLost, UnknownWork, Superseded, LedgerGap, IllegalTransition,
+    │                               TableBusy
+    ├── CommitError                 CommitConflict, CommitUnknown
+    ├── LakeError                   LakeUnavailable, LakeRolledBack, LakeBehind, LakeForeign, LakeTampered, LakeOverlap,
+    │                               LakeTableGone, LakeMetadataGone, LakeHistoriesDiffer, LakeSchemaBroken,
+    │                               ReplacedRowMissing, ForeignRowsFound, RoundTooOld
+    ├── Unavailable                 ServerUnavailable, TimedOut, ReadTooFarAhead
+    ├── SplitFailed                 a task returned an error that is not one of ours
+    ├── FaultInjected               a test asked for it
+    └── RemoteError                 a peer sent a code this version does not know
+
+Constructors take facts as keywords and keep them as attributes. `code` is stable: it travels over HTTP, Flight and out
+of Spark tasks, and `from_wire` brings the same type back.
+"""
+
+from __future__ import annotations
+
+from lakeward.errors.coordinator import *  # noqa: F403
+from lakeward.errors.existence import *  # noqa: F403
+from lakeward.errors.hotstore import *  # noqa: F403
+from lakeward.errors.input import *  # noqa: F403
+from lakeward.errors.lake import *  # noqa: F403
+from lakeward.errors.passing import *  # noqa: F403
+from lakeward.errors.refusal import *  # noqa: F403
+from lakeward.errors.root import *  # noqa: F403

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Not there, or there already."""
+
+from __future__ import annotations
+
+from lakeward.errors.root import LakewardError
+
+
+class NotFound(LakewardError):
+    code = "not-found"
+    http_status = 404
+
+
+class TableNotFound(NotFound):
+    code = "table-not-found"
+    template = "there is no table {table}; `lakeward table list` shows what there is"
+    table: str
+
+
+class SideNotFound(NotFound):
+    code = "side-not-found"
+    template = "table {table} has no side {side}; it has {sides}"
+    table: str
+    side: str
+    sides: str
+
+
+class PartitionNotFound(NotFound):
+    code = "partition-not-found"
+    template = "table {table} has no partition {partition}"
+    table: str
+    partition: str
+
+
+class SnapshotGone(NotFound):
+    code = "snapshot-gone"
+    http_status = 410
+    template = "table {table}: snapshot {snapshot} is no longer kept; {advice}"
+    table: str
+    snapshot: str
+    advice: str
+
+
+class OffsetOutOfRange(NotFound):
+    code = "offset-out-of-range"
+    http_status = 416
+    template = "table {table}, bucket {bucket}: offset {offset} is outside the log [{start}, {end})"
+    table: str
+    bucket: str
+    offset: int
+    start: int
+    end: int
+
+
+class PluginNotFound(NotFound):
+    code = "plugin-not-found"
+    template = "no {kind} plugin is called {name!r}; installed: {installed}"
+    kind: str
+    name: str
+    installed: str
+
+
+class AlreadyExists(LakewardError):
+    code = "already-exists"
+    http_status = 409
+
+
+class TableAlreadyExists(AlreadyExists):
+    code = "table-already-exists"
+    template = "table {table} exists already"
+    table: str
+
+
+class LakeMismatch(AlreadyExists):
+    code = "lake-mismatch"
+    template = "lake table {table} exists and does not match: {diff}"
+    table: str
+    diff: str
+
+
+class LakeNotEmpty(AlreadyExists):
+    code = "lake-not-empty"
+    template = (
+        "lake table {table} already has snapshots; adopt it on purpose with `lakeward table adopt`, or pick "
+        "another name"
+    )
+    table: str

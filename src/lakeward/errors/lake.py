@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Of lakes and of commits to them."""
+
+from __future__ import annotations
+
+from lakeward.errors.root import LakewardError
+
+
+class CommitError(LakewardError):
+    code = "commit"
+    http_status = 409
+
+
+class CommitConflict(CommitError):
+    """The lake is not as the commit demanded. `lost` is true when another round of ours moved offsets or token."""
+
+    code = "commit-conflict"
+    template = "table {table}, round {round_id}: {reason}"
+    table: str
+    round_id: str
+    reason: str
+    lost: bool = False
+
+
+class CommitUnknown(CommitError):
+    code = "commit-unknown"
+    template = "table {table}, round {round_id}: the lake did not say whether the commit took place: {reason}"
+    table: str
+    round_id: str
+    reason: str
+
+
+class LakeError(LakewardError):
+    code = "lake"
+    http_status = 502
+
+
+class LakeUnavailable(LakeError):
+    code = "lake-unavailable"
+    retryable = True
+    template = "lake {lake} does not answer ({what}): {reason}; the hot store keeps all data meanwhile"
+    lake: str
+    what: str
+    reason: str
+
+
+class LakeRolledBack(LakeError):
+    code = "lake-rolled-back"
+    template = (
+        "table {table}: someone moved main to snapshot {head}, and our newest snapshot {ours} is not among its "
+        "ancestors; "
+        "either move main back, or accept the lake as it is with `lakeward table resync {table}`"
+    )
+    table: str
+    head: str
+    ours: str
+
+
+class LakeBehind(LakeError):
+    code = "lake-behind"
+    template = (
+        "table {table}, bucket {bucket}: the lake holds offsets up to {lake_offset}, the coordinator recorded "
+        "{committed}; "
+        "restore the lake, or rewrite what is missing with `lakeward table resync {table}`; "
+        "for a table of a Fluss cluster start the job once with LAKEWARD_FLUSS_ACCEPT={table}"
+    )
+    table: str
+    bucket: str
+    lake_offset: int
+    committed: int
+
+
+class LakeForeign(LakeError):
+    code = "lake-foreign"
+    template = (
+        "lake table {table} belongs to table id {found}, not to {expected}; adopt it with `lakeward table "
+        "adopt {table}`, or move it away"
+    )
+    table: str
+    found: str
+    expected: str
+
+
+class LakeTampered(LakeError):
+    code = "lake-tampered"
+    template = (
+        "table {table}, snapshot {snapshot}: {what} cannot be read ({reason}); restore it, or run `lakeward "
+        "table resync {table}`"
+    )
+    table: str
+    snapshot: str
+    what: str
+    reason: str
+
+
+class LakeOverlap(LakeError):
+    code = "lake-overlap"
+    template = (
+        "table {table}, bucket {bucket}: snapshot {snapshot} of another tiering job holds rows from offset {offset} "
+        "on, which the lake "
+        "had up to {committed} since snapshot {ours}: a job that was away for longer than its lease came back and "
+        "committed. "
+        "Move main back to snapshot {ours}; then the table goes on by itself"
+    )
+    table: str
+    bucket: str
+    snapshot: str
+    ours: str
+    offset: int
+    committed: int
+
+
+class LakeTableGone(LakeError):
+    code = "lake-table-gone"
+    template = (
+        "lake table {table} is no longer in the catalog; restore it, or disable and enable the lake on this table"
+    )
+    table: str
+
+
+class LakeMetadataGone(LakeError):
+    code = "lake-metadata-gone"
+    template = (
+        "lake table {table}: the metadata file that the catalog names is gone. If the server's own catalog came back "
+        "from an older "
+        "backup, start it with `lakeward server --restored`; else put the file back: {file}"
+    )
+    table: str
+    file: str
+
+
+class LakeHistoriesDiffer(LakeError):
+    code = "lake-histories-differ"
+    template = (
+        "lake table {table}: of two metadata files neither follows from the other, {one} and {other}, so the newest "
+        "is not known and "
+        "nothing was moved. Move the wrong one, and those that only its metadata-log names, out of the folder; then "
+        "start with --restored"
+    )
+    table: str
+    one: str
+    other: str
+
+
+class LakeSchemaBroken(LakeError):
+    code = "lake-schema-broken"
+    template = "lake table {table} no longer fits: {diff}; `lakeward table reconcile-schema {table}` undoes it"
+    table: str
+    diff: str
+
+
+class ReplacedRowMissing(LakeError):
+    code = "replaced-row-missing"
+    template = (
+        "table {table}, bucket {bucket}: {count} replaced rows are in no lake file (first offset {offset}); "
+        "run `lakeward verify {table}`, then `lakeward table resync {table}`"
+    )
+    table: str
+    bucket: str
+    offset: int
+    count: int
+
+
+class ForeignRowsFound(LakeError):
+    code = "foreign-rows-found"
+    template = (
+        "table {table}: another engine inserted {rows} rows (snapshots {snapshots}; the first in {file}); "
+        "rows come through Lakeward alone, or a key is there twice. Take them out: `lakeward table resync {table}`, "
+        "or let every round do so: `lakeward table alter {table} --set table.datalake.foreign-rows=remove`"
+    )
+    table: str
+    snapshots: str
+    rows: int
+    file: str
+
+
+class RoundTooOld(LakeError):
+    code = "round-too-old"
+    template = (
+        "table {table}, round {round_id} is {age_s} s old, more than tiering.round.max-age ({max_age_s} s); it "
+        "will not commit"
+    )
+    table: str
+    round_id: str
+    age_s: int
+    max_age_s: int

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Of what is away or late, of tasks, and those that tests ask for."""
+
+from __future__ import annotations
+
+from lakeward.errors.root import LakewardError
+
+
+class Unavailable(LakewardError):
+    code = "unavailable"
+    retryable = True
+    http_status = 503
+
+
+class ServerUnavailable(Unavailable):
+    code = "server-unavailable"
+    template = (
+        "no answer from {address} to {what}: {reason}; is the server running? (`lakeward server` starts it, "
+        "LAKEWARD_SERVER names another)"
+    )
+    address: str
+    reason: str
+    what: str = "a call"
+
+
+class TimedOut(Unavailable):
+    code = "timed-out"
+    http_status = 504
+    template = "{what} did not end within {limit_s} s: {state}"
+    what: str
+    limit_s: float
+    state: str
+
+
+class ReadTooFarAhead(Unavailable):
+    code = "read-too-far-ahead"
+    http_status = 409
+    template = "table {table}, bucket {bucket}: offset {wanted} was asked for and the log ends at {end}"
+    table: str
+    bucket: str
+    wanted: int
+    end: int
+
+
+class SplitFailed(LakewardError):
+    """An error that is not one of ours came out of a split; its text is kept."""
+
+    code = "split-failed"
+    template = "table {table}, split {split}: {kind}: {text}"
+    table: str
+    split: str
+    kind: str
+    text: str
+
+
+class FaultInjected(LakewardError):
+    code = "fault-injected"
+    template = "fault injected at {point}"
+    point: str
