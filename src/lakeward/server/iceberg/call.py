@@ -18,7 +18,7 @@ _NAME_LIMIT = 200
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call:
+class CatalogCall:
     path: Mapping[str, str]
     query: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""

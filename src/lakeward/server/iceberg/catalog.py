@@ -20,11 +20,11 @@ from lakeward.protocol.auth import Role, Token, TokenSet
 from lakeward.protocol.routes import ICEBERG
 from lakeward.server.auth import secret_of
 from lakeward.server.iceberg.answers import answer_error
-from lakeward.server.iceberg.call import Call
+from lakeward.server.iceberg.call import CatalogCall
 from lakeward.server.iceberg.namespaces import NamespaceResource
 from lakeward.server.iceberg.tables import TableResource
 
-Handler = Callable[[Call], Response]
+Handler = Callable[[CatalogCall], Response]
 
 
 def iceberg_router(
@@ -83,7 +83,7 @@ async def _serve(auth: TokenSet, role: Role, handler: Handler, request: Request)
 
 def _answer(token: Token, handler: Handler, request: Request, body: bytes) -> Response:
     try:
-        call = Call(path=dict(request.path_params), query=dict(request.query_params), body=body, token=token)
+        call = CatalogCall(path=dict(request.path_params), query=dict(request.query_params), body=body, token=token)
         if "table" in call.path:
             request.state.table = ".".join(call.table)
             call.check_table(call.table)

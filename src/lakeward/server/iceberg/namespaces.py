@@ -11,7 +11,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError
 
 from lakeward.errors import InvalidRequest
 from lakeward.server.iceberg.answers import answer, done
-from lakeward.server.iceberg.call import SEPARATOR, Call, check_namespace
+from lakeward.server.iceberg.call import SEPARATOR, CatalogCall, check_namespace
 from lakeward.server.iceberg.places import check_places
 
 _PUBLIC = ("s3.endpoint", "s3.region", "client.region", "s3.path-style-access", "s3.force-virtual-addressing")
@@ -48,7 +48,7 @@ class NamespaceResource:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
-    def config(self, call: Call) -> Response:
+    def config(self, call: CatalogCall) -> Response:
         return answer({"defaults": self._storage(), "overrides": {}, "endpoints": list(ENDPOINTS)})
 
     def _storage(self) -> dict[str, str]:
@@ -62,7 +62,7 @@ class NamespaceResource:
                 known[key] = value
         return known
 
-    def list(self, call: Call) -> Response:
+    def list(self, call: CatalogCall) -> Response:
         parent = tuple(call.query["parent"].split(SEPARATOR)) if call.query.get("parent") else ()
         return answer(
             {
@@ -72,7 +72,7 @@ class NamespaceResource:
             }
         )
 
-    def create(self, call: Call) -> Response:
+    def create(self, call: CatalogCall) -> Response:
         body = call.json()
         namespace, properties = check_namespace(body.get("namespace")), _properties(body.get("properties"))
         call.check_namespace(namespace)
@@ -80,23 +80,23 @@ class NamespaceResource:
         self._catalog.create_namespace(namespace, properties)
         return answer({"namespace": list(namespace), "properties": properties})
 
-    def load(self, call: Call) -> Response:
+    def load(self, call: CatalogCall) -> Response:
         properties = self._catalog.load_namespace_properties(call.namespace)
         return answer(
             {"namespace": list(call.namespace), "properties": {k: v for k, v in properties.items() if k != "exists"}}
         )
 
-    def exists(self, call: Call) -> Response:
+    def exists(self, call: CatalogCall) -> Response:
         if not self._catalog.namespace_exists(call.namespace):
             raise NoSuchNamespaceError(f"there is no namespace {'.'.join(call.namespace)}")
         return done()
 
-    def drop(self, call: Call) -> Response:
+    def drop(self, call: CatalogCall) -> Response:
         call.check_namespace(call.namespace)
         self._catalog.drop_namespace(call.namespace)
         return done()
 
-    def set_properties(self, call: Call) -> Response:
+    def set_properties(self, call: CatalogCall) -> Response:
         body = call.json()
         removals, updates = body.get("removals") or [], _properties(body.get("updates"))
         if not isinstance(removals, list) or not all(isinstance(r, str) for r in removals):

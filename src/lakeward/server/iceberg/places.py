@@ -12,10 +12,10 @@ from pyiceberg.catalog import Catalog
 
 from lakeward.errors import Forbidden
 from lakeward.protocol.auth import Role
-from lakeward.server.iceberg.call import Call
+from lakeward.server.iceberg.call import CatalogCall
 
 
-def check_places(catalog: Catalog, call: Call, places: Iterable[str | None]) -> None:
+def check_places(catalog: Catalog, call: CatalogCall, places: Iterable[str | None]) -> None:
     """Raises `Forbidden`."""
     root = str(catalog.properties.get("warehouse", "")).rstrip("/")
     outside = [p for p in places if p is not None and not _lies_in(root, p)]

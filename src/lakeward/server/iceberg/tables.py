@@ -26,7 +26,7 @@ from pyiceberg.table.update import (
 from lakeward.errors import InvalidRequest, QuotaExceeded
 from lakeward.model.table import TablePath
 from lakeward.server.iceberg.answers import answer, answer_table, done
-from lakeward.server.iceberg.call import Call, check_name, identifier_of
+from lakeward.server.iceberg.call import CatalogCall, check_name, identifier_of
 from lakeward.server.iceberg.places import check_places
 from lakeward.spi.snapshotkeys import TABLE_ID_KEY
 
@@ -37,19 +37,19 @@ class TableResource:
     def __init__(self, catalog: Catalog, max_tables: int, on_foreign: Callable[[TablePath], None]) -> None:
         self._catalog, self._max_tables, self._on_foreign = catalog, max_tables, on_foreign
 
-    def list(self, call: Call) -> Response:
+    def list(self, call: CatalogCall) -> Response:
         tables = [t for t in sorted(self._catalog.list_tables(call.namespace)) if call.token.may_use(".".join(t))]
         return answer({"identifiers": [{"namespace": list(t[:-1]), "name": t[-1]} for t in tables]})
 
-    def load(self, call: Call) -> Response:
+    def load(self, call: CatalogCall) -> Response:
         table = self._catalog.load_table(call.table)
         return answer_table(table.metadata_location, table.metadata, {})
 
-    def exists(self, call: Call) -> Response:
+    def exists(self, call: CatalogCall) -> Response:
         self._catalog.load_table(call.table)
         return done()
 
-    def create(self, call: Call) -> Response:
+    def create(self, call: CatalogCall) -> Response:
         body = call.json()
         for optional in ("location", "partition-spec", "write-order"):
             body.setdefault(optional, None)
@@ -73,7 +73,7 @@ class TableResource:
             raise NotImplementedError("this catalog cannot stage a table")
         return answer_table(None, self._catalog._create_staged_table(name, **options).metadata, {})
 
-    def register(self, call: Call) -> Response:
+    def register(self, call: CatalogCall) -> Response:
         body = call.json()
         name = (*call.namespace, check_name("table", body.get("name")))
         call.check_table(name)
@@ -90,7 +90,7 @@ class TableResource:
         table = self._catalog.register_table(name, location)
         return answer_table(table.metadata_location, table.metadata, {})
 
-    def commit(self, call: Call) -> Response:
+    def commit(self, call: CatalogCall) -> Response:
         body = call.json()
         name = call.table
         body["identifier"] = {"namespace": list(name[:-1]), "name": name[-1]}
@@ -103,14 +103,14 @@ class TableResource:
             self._on_foreign(TablePath(*name))
         return answer_table(response.metadata_location, response.metadata)
 
-    def _check_room(self, call: Call) -> None:
+    def _check_room(self, call: CatalogCall) -> None:
         """Raises `QuotaExceeded`."""
         used = len(self._catalog.list_tables(call.namespace))
         if used >= self._max_tables:
             what = f"tables in {'.'.join(call.namespace)}"
             raise QuotaExceeded(token_name=call.token_name, what=what, used=used, limit=self._max_tables)
 
-    def _load_or_staged(self, call: Call, request: CommitTableRequest) -> Table:
+    def _load_or_staged(self, call: CatalogCall, request: CommitTableRequest) -> Table:
         """A table to commit to. With `assert-create` it is not there yet, and only its name is used."""
         name = call.table
         try:
@@ -125,7 +125,7 @@ class TableResource:
                 name, MetastoreCatalog._empty_table_metadata(), "", self._catalog._load_file_io(), self._catalog
             )
 
-    def drop(self, call: Call) -> Response:
+    def drop(self, call: CatalogCall) -> Response:
         """Files stay, unless the client asks for a purge."""
         if call.query.get("purgeRequested", "false").lower() == "true":
             self._catalog.purge_table(call.table)
@@ -133,7 +133,7 @@ class TableResource:
             self._catalog.drop_table(call.table)
         return done()
 
-    def rename(self, call: Call) -> Response:
+    def rename(self, call: CatalogCall) -> Response:
         body = call.json()
         source = identifier_of(body.get("source"), "source")
         destination = identifier_of(body.get("destination"), "destination")
@@ -142,7 +142,7 @@ class TableResource:
         self._catalog.rename_table(source, destination)
         return done()
 
-    def take_metrics(self, call: Call) -> Response:
+    def take_metrics(self, call: CatalogCall) -> Response:
         """Engines report how a scan or commit went; nothing is kept of it."""
         return done()
 

@@ -11,12 +11,12 @@ from lakeward.model.faults import fault_point
 from lakeward.spi.lake import RewriteGroup, RewriteTask
 from lakeward.spi.plugins import PluginCache
 from lakeward.tiering.compact.order import RewriteOrder, RewriteOutcome
-from lakeward.tiering.task.stop import StopSignal
+from lakeward.tiering.task.stop import TaskStop
 
 
 def rewrite_groups(order: RewriteOrder, plugins: PluginCache, clock: Clock, attempt: int) -> list[RewriteOutcome]:
     """One after another. Never raises."""
-    signal = StopSignal(order, clock, lambda: plugins.hot(order.hot).coordinator().check_lease(order.lease))
+    signal = TaskStop(order, clock, lambda: plugins.hot(order.hot).coordinator().check_lease(order.lease))
     outcomes = []
     for group in order.groups:
         began = clock.monotonic()
@@ -33,7 +33,7 @@ def rewrite_groups(order: RewriteOrder, plugins: PluginCache, clock: Clock, atte
 
 
 def _rewrite(
-    order: RewriteOrder, group: RewriteGroup, plugins: PluginCache, attempt: int, signal: StopSignal
+    order: RewriteOrder, group: RewriteGroup, plugins: PluginCache, attempt: int, signal: TaskStop
 ) -> RewriteOutcome:
     def is_due() -> bool:
         signal.check()

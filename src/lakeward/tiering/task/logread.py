@@ -14,14 +14,14 @@ from lakeward.model.table import TableInfo
 from lakeward.spi.hot import HotStore
 from lakeward.spi.resume import read_on
 from lakeward.tiering.job.backoff import delays
-from lakeward.tiering.task.stop import StopSignal
+from lakeward.tiering.task.stop import TaskStop
 
 
 class LogReader:
     """Reads of one split. Safe to read several times (two passes)."""
 
     def __init__(
-        self, store: HotStore, table: TableInfo, bucket: Bucket, signal: StopSignal, clock: Clock, wait_s: float
+        self, store: HotStore, table: TableInfo, bucket: Bucket, signal: TaskStop, clock: Clock, wait_s: float
     ) -> None:
         self._store, self._table, self._bucket = store, table, bucket
         self._signal, self._clock, self._wait_s = signal, clock, wait_s
@@ -44,7 +44,7 @@ class LogReader:
 class _RoundPatience:
     """Until the store was away for `limit_s`, or the round is stopped."""
 
-    def __init__(self, signal: StopSignal, clock: Clock, limit_s: float) -> None:
+    def __init__(self, signal: TaskStop, clock: Clock, limit_s: float) -> None:
         self._signal, self._clock, self._limit_s = signal, clock, limit_s
         self.progress()
 

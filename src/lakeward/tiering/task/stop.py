@@ -41,7 +41,7 @@ class StoppableOrder(Protocol):
     def min_work_s(self) -> float: ...
 
 
-class StopSignal:
+class TaskStop:
     """Of one order. A stat of the flag file costs microseconds; a lease check a millisecond, every two seconds."""
 
     def __init__(

@@ -33,13 +33,13 @@ from lakeward.tiering.round.outcome import WriteOutcome
 from lakeward.tiering.task.lakediff import LakeDiff
 from lakeward.tiering.task.logread import LogReader
 from lakeward.tiering.task.sorting import sort_by_offset
-from lakeward.tiering.task.stop import StopSignal
+from lakeward.tiering.task.stop import TaskStop
 
 
 def write_splits(order: WriteOrder, plugins: PluginCache, clock: Clock, attempt: int) -> list[WriteOutcome]:
     """Writes the order's splits one after another. Never raises."""
     outcomes = []
-    signal = StopSignal(order, clock, lambda: plugins.hot(order.hot).coordinator().check_lease(order.lease))
+    signal = TaskStop(order, clock, lambda: plugins.hot(order.hot).coordinator().check_lease(order.lease))
     for number, split in enumerate(order.splits):
         began = clock.monotonic()
         try:
@@ -80,7 +80,7 @@ class _SplitWriter:
         plugins: PluginCache,
         clock: Clock,
         attempt: int,
-        signal: StopSignal,
+        signal: TaskStop,
         *,
         is_first: bool,
     ) -> None:
