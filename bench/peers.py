@@ -23,7 +23,7 @@ from bench.lineitem import COLUMNS, lineitem
 from bench.report import Cost, Report
 from bench.tiering import Bench
 from lakeward.config.java import load_java
-from tests.interop.test_java import environment
+from tests.interop.javaiceberg import environment
 
 SCALE = float(os.environ.get("LAKEWARD_BENCH_SCALE", "1"))
 CHUNK = 100_000

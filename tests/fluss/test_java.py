@@ -16,7 +16,7 @@ from tests.fluss.ondemand import OnDemand
 from tests.fluss.steps import Append, Delete, MakePartition, MakeTable, Upsert
 from tests.fluss.test_tiering import ALL_TYPES, typed_row
 from tests.fluss.world import FlussWorld
-from tests.interop.test_java import JavaIceberg, start_java
+from tests.interop.javaiceberg import JavaIceberg, start_java
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
 

@@ -3,113 +3,30 @@
 
 from __future__ import annotations
 
-import json
 import random
-import subprocess
+import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from lakeward.config.cache import cache_folder
-from lakeward.config.java import load_java
+from lakeward.errors import CommitConflict
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
 from lakeward.model.typetable import TYPES
 from lakeward.testing.iceberg.engines import read_datafusion, read_duckdb, read_pyiceberg
 from lakeward.testing.iceberg.folder import folder_lake
 from lakeward.testing.lakes import LakeRound, lake_rows
 from lakeward.testing.lakes.ddl import EVERY_TYPE
+from lakeward.testing.lakes.rewriting import LakeRewrite
 from lakeward.testing.lakes.suite import B0, LakeSuite, row
 from lakeward.testing.lakes.upserts import change_randomly
 from lakeward.testing.scripted_log import ScriptedLog
 from tests.interop.enginetypes import check_page, make_table
+from tests.interop.javaiceberg import JavaIceberg, start_java
 
 pytestmark = pytest.mark.soak
-
-PYSPARK = "pyspark==4.1.4"
-RUNTIME = ("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.12.0")
-
-
-class JavaIceberg:
-    """The other side of `java_engine.py`."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-        assert self._hear() == {"ready": True}
-
-    def sql(self, text: str) -> list[dict[str, Any]]:
-        return self._ask({"sql": text})
-
-    def read(self, metadata_location: str) -> list[dict[str, Any]]:
-        return self._ask({"path": metadata_location})
-
-    def copy(self, metadata_location: str, folder: Path) -> pa.Table:
-        """What it reads, through a Parquet file: JSON has no NaN and no bytes."""
-        self._ask({"path": metadata_location, "to": str(folder)})
-        return pq.read_table(folder)
-
-    def _ask(self, order: dict[str, str]) -> list[dict[str, Any]]:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        answer = self._hear()
-        assert "error" not in answer, answer["error"]
-        rows: list[dict[str, Any]] = answer["rows"]
-        return rows
-
-    def _hear(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        while line and not line.startswith("{"):  # what Spark says of itself
-            line = self._process.stdout.readline()
-        found: dict[str, Any] = json.loads(line or '{"error": "the engine ended"}')
-        return found
-
-
-def environment() -> tuple[Path, Path]:
-    """Python with that PySpark, and the runtime's jar; made once and kept in the cache folder."""
-    folder = cache_folder() / "java-iceberg"
-    python, jar = folder / "bin" / "python", folder / f"{RUNTIME[1]}-{RUNTIME[2]}.jar"
-    if not python.exists():
-        subprocess.run(["uv", "venv", "-q", "--python", "3.11", str(folder)], check=True)
-        subprocess.run(["uv", "pip", "install", "-q", "--python", str(python), PYSPARK], check=True)
-    if not jar.exists():
-        copy = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
-        subprocess.run(
-            ["mvn", "-q", "-B", copy, f"-Dartifact={':'.join(RUNTIME)}", f"-DoutputDirectory={folder}"], check=True
-        )
-    return python, jar
-
-
-@contextmanager
-def start_java(catalog: str) -> Iterator[JavaIceberg]:
-    """Java Iceberg in a process of its own. Tables can also be read by the path of their metadata, without that
-    catalog.
-    """
-    python, jar = environment()
-    variables = {
-        "JAVA_HOME": str(load_java().home),
-        "PATH": "/usr/bin:/bin",
-        "PYSPARK_PYTHON": str(python),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
-    command = [str(python), str(Path(__file__).with_name("java_engine.py")), str(jar), catalog]
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=variables
-    )
-    try:
-        yield JavaIceberg(process)
-    finally:
-        assert process.stdin is not None
-        process.stdin.close()
-        process.wait(60)
-        assert process.stdout is not None
-        process.stdout.close()
 
 
 @pytest.fixture(scope="module")
@@ -207,6 +124,70 @@ def test_java_rewrites_in_another_order_and_expires_and_rounds_go_on(
         change_randomly(log, chance, 40)
         LakeRound.plan(near, log).run()
         check(java, near, log)
+
+
+def test_a_rewrite_of_java_loses_to_rounds_that_delete_and_has_its_way_without_them(
+    java: JavaIceberg, near: IcebergLakeStorage
+) -> None:
+    """What docs/sizing.md says of `rewrite_data_files`: rounds that replace rows of files in work make Spark throw its
+    groups away; with rounds paused all of them land. Our own rewrite lands beside rounds either way."""
+    log, chance = make_log(near, primary_key=("id",)), random.Random(5)
+    for _ in range(8):
+        change_randomly(log, chance, 60)
+        LakeRound.plan(near, log).run()
+    with Rounds(near, log, chance):
+        beside = rewritten(java, log)
+        own = LakeRewrite(lake=near, table=log.table).write()
+    LakeRound.plan(near, log).run()
+    own.commit()
+    check(java, near, log)
+    for _ in range(8):
+        change_randomly(log, chance, 60)
+        LakeRound.plan(near, log).run()
+    files = len(java.sql(f"SELECT * FROM lake.{log.table.path}.data_files"))
+    alone = rewritten(java, log)
+    assert beside["rewritten_data_files_count"] < alone["rewritten_data_files_count"] == files
+    check(java, near, log)
+    change_randomly(log, chance, 60)
+    LakeRound.plan(near, log).run()
+    check(java, near, log)
+
+
+def rewritten(java: JavaIceberg, log: ScriptedLog) -> dict[str, Any]:
+    options = "map('rewrite-all', 'true', 'partial-progress.enabled', 'true')"
+    (told,) = java.sql(f"CALL lake.system.rewrite_data_files(table => '{log.table.path}', options => {options})")
+    return told
+
+
+class Rounds:
+    """Rounds one after the other in a thread, each replacing rows of every bucket, as long as the block lasts."""
+
+    def __init__(self, lake: IcebergLakeStorage, log: ScriptedLog, chance: random.Random) -> None:
+        self._lake, self._log, self._chance = lake, log, chance
+        self._stop, self._thread = threading.Event(), threading.Thread(target=self._run)
+        self.failures: list[Exception] = []
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            change_randomly(self._log, self._chance, 60)
+            for _ in range(20):
+                try:
+                    LakeRound.plan(self._lake, self._log).run()
+                    break
+                except CommitConflict:  # Spark committed in between: plan again
+                    continue
+                except Exception as error:  # noqa: BLE001 - told at the end of the block
+                    self.failures.append(error)
+                    return
+
+    def __enter__(self) -> Rounds:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        assert not self.failures, self.failures
 
 
 def test_java_cuts_the_chain_between_our_tag_and_main(java: JavaIceberg, near: IcebergLakeStorage) -> None:

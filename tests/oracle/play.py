@@ -6,7 +6,7 @@ that we have reads along.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,10 +19,12 @@ from lakeward.model.table import TableInfo, TablePath
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.faults import Faults
 from lakeward.testing.iceberg.engines import read_datafusion, read_duckdb, read_pyiceberg
-from lakeward.testing.iceberg.folder import folder_lake
+from lakeward.testing.iceberg.folder import folder_lake, folder_options
 from lakeward.testing.iceberg.foreign import IcebergForeignEngine
+from lakeward.testing.iceberg.server import serving
 from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.verify import verify_table
+from tests.interop.javaiceberg import JavaIceberg
 from tests.oracle.truth import Key, Row, Truth, difference
 from tests.oracle.values import TYPES, maybe
 
@@ -53,14 +55,37 @@ WAITS, WAIT_S = 5, 400
 """Longer than a lease with its grace, and than any back-off after a few failures."""
 
 
+class JavaEngine:
+    """Java Iceberg in Spark, as a reader and as another engine, on one play's catalog."""
+
+    def __init__(self, java: JavaIceberg, name: str, url: str, folder: Path) -> None:
+        self._java, self._name, self._folder = java, name, folder
+        for key, value in {
+            "": "org.apache.iceberg.spark.SparkCatalog",
+            ".type": "rest",
+            ".uri": url,
+            ".cache-enabled": "false",
+        }.items():
+            java.sql(f"SET `spark.sql.catalog.{name}{key}`=`{value}`")
+
+    def read(self, metadata_location: str) -> pa.Table:
+        return self._java.copy(metadata_location, self._folder)
+
+    def rewrite(self, path: str) -> None:
+        if self._java.sql(f"SELECT 1 AS one FROM {self._name}.{path}.snapshots LIMIT 1"):
+            arguments = f"table => '{path}', options => map('rewrite-all', 'true', 'remove-dangling-deletes', 'true')"
+            self._java.sql(f"CALL {self._name}.system.rewrite_data_files({arguments})")
+
+
 class Play:
     """The world, what it must show, and the handles on its tables that writers have kept since the beginning."""
 
-    def __init__(self, folder: Path, lake: IcebergLakeStorage, seed: int) -> None:
-        self.chance, self.lake, self.clock = Random(seed), lake, ManualClock()
+    def __init__(self, folder: Path, lake: IcebergLakeStorage, seed: int, java: JavaEngine | None = None) -> None:
+        self.chance, self.lake, self.clock, self.java = Random(seed), lake, ManualClock(), java
         self.world = InProcessLakeward(folder, lake, self.clock)
         self.truth, self.partitions = Truth(), ["p0"]
-        self.columns = {f"c{n}": kind for n, kind in enumerate(TYPES)}
+        self.types = [kind for kind in TYPES if java is None or not kind.startswith("TIME(")]
+        self.columns = {f"c{n}": kind for n, kind in enumerate(self.types)}
         listed = ", ".join(f"{name} {kind}" for name, kind in self.columns.items())
         buckets = self.chance.randint(1, 3)
         keyed = f"p STRING NOT NULL, k BIGINT NOT NULL, {listed}"
@@ -92,7 +117,11 @@ class Play:
 
     def rewrite(self) -> None:
         """Another engine puts all rows into new files, in another order."""
-        self._foreign(lambda engine: engine.rewrite(self.chance.randrange(1000)))
+        if self.java is not None and self.chance.random() < 0.5:
+            for path in BOTH:
+                self.java.rewrite(path)
+        else:
+            self._foreign(lambda engine: engine.rewrite(self.chance.randrange(1000)))
 
     def expire(self) -> None:
         self._foreign(IcebergForeignEngine.expire)
@@ -101,9 +130,9 @@ class Play:
         self._foreign(IcebergForeignEngine.touch)
 
     def add_column(self) -> None:
-        added = len(self.columns) - len(TYPES)
+        added = len(self.columns) - len(self.types)
         if added < MOST_ADDED:
-            name, kind = f"c{len(self.columns)}", self.chance.choice(list(TYPES))
+            name, kind = f"c{len(self.columns)}", self.chance.choice(self.types)
             for path in BOTH:
                 self.world.add_column(path, f"{name} {kind}")
             self.columns[name] = kind
@@ -136,6 +165,8 @@ class Play:
             self._same(path, "our reader", self._scan(path))
             for name, read in ENGINES.items():
                 self._same(path, name, read(table.metadata_location))
+            if self.java is not None:
+                self._same(path, "Java Iceberg in Spark", self.java.read(table.metadata_location))
 
     def check_proof(self) -> None:
         for path in BOTH:
@@ -212,9 +243,9 @@ class Play:
                 act(engine)
 
 
-def run_play(folder: Path, seed: int, steps: int) -> None:
-    """A failure says which seed and step it was."""
-    with _opened(folder, seed) as play:
+def run_play(folder: Path, seed: int, steps: int, java: JavaIceberg | None = None) -> None:
+    """A failure says which seed and step it was. With Java tables have no TIME, which Spark does not read."""
+    with _opened(folder, seed, java) as play:
         drawn = play.chance.choices(list(STEPS), list(STEPS.values()), k=steps)
         for number, name in enumerate((*OPENING, *drawn)):
             _do(play, seed, f"step {number} ({name})", getattr(play, name), play.check_union)
@@ -230,10 +261,13 @@ def _do(play: Play, seed: int, what: str, *acts: Callable[[], Any]) -> None:
 
 
 @contextmanager
-def _opened(folder: Path, seed: int) -> Iterator[Play]:
+def _opened(folder: Path, seed: int, java: JavaIceberg | None) -> Iterator[Play]:
     folder.mkdir()
-    with folder_lake(folder) as lake:
-        play = Play(folder / "server", lake, seed)
+    with ExitStack() as stack:
+        lake = stack.enter_context(folder_lake(folder))
+        url = None if java is None else stack.enter_context(serving(folder_options(folder)))
+        engine = None if java is None or url is None else JavaEngine(java, f"play{seed}", url, folder / "copy")
+        play = Play(folder / "server", lake, seed, engine)
         try:
             yield play
         finally:

@@ -25,7 +25,7 @@ from lakeward.spi.lake import LakeFile
 from lakeward.testing.iceberg.foreign import IcebergForeignEngine
 from lakeward.testing.iceberg.merge_on_read import MergeOnReadEngine
 from lakeward.testing.inprocess import InProcessLakeward
-from tests.interop.test_java import JavaIceberg, environment
+from tests.interop.javaiceberg import JavaIceberg, environment
 from tests.property.union_program import iceberg_lake
 
 pytestmark = [

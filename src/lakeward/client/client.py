@@ -10,11 +10,11 @@ from typing import Any
 from weakref import WeakSet
 
 from lakeward.client.columns import as_names, parse_columns
-from lakeward.client.naming import of_table
 from lakeward.client.options import ClientOptions
 from lakeward.client.table import Table
 from lakeward.hot.embedded.door.failure import doing
 from lakeward.hot.embedded.plugin import CA, SERVER, EmbeddedPlugin
+from lakeward.model.naming import of_table
 from lakeward.model.schema import Column, Schema
 from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
 from lakeward.protocol import routes

@@ -1,25 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors get the name of the table they are about: a schema that is wrong does not know whose it is."""
+"""Errors say which extra to install."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lakeward.errors import InvalidRequest, InvalidTable
+from lakeward.errors import InvalidRequest
 
-UNNAMED = "?"
 READ_EXTRA = "iceberg"
-
-
-@contextmanager
-def of_table(path: str) -> Iterator[None]:
-    try:
-        yield
-    except InvalidTable as error:
-        if error.table != UNNAMED:
-            raise
-        raise InvalidTable(table=path, field=error.field, value=error.value, reason=error.reason) from error
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lakeward.client.asyncwriter import AsyncWriter
 from lakeward.client.lookup import look_up
-from lakeward.client.naming import of_table, with_extra
+from lakeward.client.naming import with_extra
 from lakeward.client.routing import MAX_BATCH_BYTES, Router
 from lakeward.client.rows import fit_rows, split_given
 from lakeward.client.sender import PutSender
@@ -22,6 +22,7 @@ from lakeward.errors import InvalidRows, SchemaChanged
 from lakeward.hot.embedded.door.failure import doing
 from lakeward.hot.embedded.door.shapes import check_put, log_schema
 from lakeward.model.bucket import Bucket
+from lakeward.model.naming import of_table
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.table import TableInfo
 from lakeward.protocol.flight import PutAck, PutKind

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lakeward.errors import InvalidTable
+from lakeward.model.naming import UNNAMED
 from lakeward.model.sqltype import parse_type
 from lakeward.model.types import DataType
 
@@ -31,7 +32,7 @@ class Column:
     def __post_init__(self) -> None:
         if not self.name or self.name != self.name.strip() or "\x00" in self.name:
             raise InvalidTable(
-                table="?", field="column", value=self.name, reason="a name is not empty and has no outer blanks"
+                table=UNNAMED, field="column", value=self.name, reason="a name is not empty and has no outer blanks"
             )
 
     def to_json(self) -> dict[str, Any]:
@@ -57,15 +58,15 @@ class Schema:
 
     def __post_init__(self) -> None:
         if not self.columns:
-            raise InvalidTable(table="?", field="columns", value="", reason="a table has at least one column")
+            raise InvalidTable(table=UNNAMED, field="columns", value="", reason="a table has at least one column")
         seen: set[str] = set()
         for column in self.columns:
             if column.name in SYSTEM_COLUMNS:
                 raise InvalidTable(
-                    table="?", field="column", value=column.name, reason="this name is a system column's"
+                    table=UNNAMED, field="column", value=column.name, reason="this name is a system column's"
                 )
             if column.name in seen:
-                raise InvalidTable(table="?", field="column", value=column.name, reason="this name is there twice")
+                raise InvalidTable(table=UNNAMED, field="column", value=column.name, reason="this name is there twice")
             seen.add(column.name)
         self._number_columns()
 
@@ -76,7 +77,7 @@ class Schema:
             highest += not column.column_id
             numbered.append(column if column.column_id else replace(column, column_id=highest))
         if len({c.column_id for c in numbered}) < len(numbered):
-            raise InvalidTable(table="?", field="columns", value="", reason="a column id is there twice")
+            raise InvalidTable(table=UNNAMED, field="columns", value="", reason="a column id is there twice")
         object.__setattr__(self, "columns", tuple(numbered))
         object.__setattr__(self, "highest_id", highest)
 
@@ -89,7 +90,7 @@ class Schema:
             if column.name == name:
                 return column
         raise InvalidTable(
-            table="?", field="column", value=name, reason=f"no such column; there are {', '.join(self.names)}"
+            table=UNNAMED, field="column", value=name, reason=f"no such column; there are {', '.join(self.names)}"
         )
 
     def with_added(self, added: Iterable[Column]) -> Schema:

@@ -11,6 +11,7 @@ from typing import Any
 
 from lakeward.errors import InvalidTable
 from lakeward.model.ids import TableId
+from lakeward.model.naming import UNNAMED
 from lakeward.model.schema import Schema
 
 FLUSS_PARTITIONS = "lakeward.fluss.partitions"
@@ -117,7 +118,7 @@ class TableDescriptor:
             )
 
     def _wrong(self, what: str, value: str, reason: str) -> InvalidTable:
-        return InvalidTable(table="?", field=what, value=value, reason=reason)
+        return InvalidTable(table=UNNAMED, field=what, value=value, reason=reason)
 
     @property
     def is_pk(self) -> bool:

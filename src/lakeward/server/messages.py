@@ -9,6 +9,7 @@ from fastapi import Request
 from fastapi.responses import JSONResponse
 
 from lakeward.errors import InvalidRequest
+from lakeward.model.naming import of_table
 from lakeward.protocol.codec import decode, encode, load_json
 
 T = TypeVar("T")
@@ -18,10 +19,16 @@ async def read_message(request: Request, kind: type[T], *, exact: bool = False) 
     """The request's body as a message. Raises `InvalidRequest` naming what does not fit; `exact`: also a field that
     the message does not have, where skipping it would report a success that changed nothing."""
     body = load_json(await request.body(), f"body of {request.method} {request.url.path}")
-    message = decode(kind, body)
+    with of_table(_table_of(request, body)):
+        message = decode(kind, body)
     if exact:
         check_fields(body, encode(message), kind.__name__)
     return message
+
+
+def _table_of(request: Request, body: Any) -> str:
+    named = request.path_params.get("table") or (body.get("path") if isinstance(body, dict) else None)
+    return named if isinstance(named, str) else ""
 
 
 def check_fields(body: Any, known: Any, where: str) -> None:

@@ -261,6 +261,14 @@ def test_a_field_that_a_change_does_not_have_is_refused(
     assert (answer.status_code, answer.json()["facts"]["what"]) == (400, "CreateTable.descriptor.buckets"), answer.text
 
 
+def test_an_error_in_a_message_names_its_table(door: Door, world: CoordinatorWorld) -> None:
+    world.create()
+    descriptor = world.hot.load_table(PATH).descriptor.to_json()
+    bare = {**descriptor, "schema": {**descriptor["schema"], "columns": []}}
+    answer = door.ask("POST", routes.TABLES, {"path": "db.bare", "descriptor": bare})
+    assert (answer.status_code, answer.json()["facts"]["table"]) == (400, "db.bare"), answer.text
+
+
 def test_a_thread_that_stands_still_shows_where_operators_look(door: Door, services: Services) -> None:
     well = Heartbeat(name="tick", age_s=1.0, is_well=True)
     still = Heartbeat(name="lakeward-store", age_s=999.0, is_well=False)

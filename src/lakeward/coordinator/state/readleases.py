@@ -49,7 +49,7 @@ class ReadLeases:
         with self._board.lock:
             lease = self._leases.get(lease_id)
             if lease is None or lease.ends_at_ms <= self._board.clock.now_ms():
-                snapshot = str(lease.snapshot_id) if lease is not None else "?"
+                snapshot = str(lease.snapshot_id) if lease is not None else "it held"
                 raise SnapshotGone(
                     table=f"of read lease {lease_id}", snapshot=snapshot, advice="the lease ended; plan the read again"
                 )

@@ -28,6 +28,7 @@ from lakeward.hot.fluss.rowbatch import BatchShaper
 from lakeward.hot.fluss.servers import FlussServers, LogBucket, path_message
 from lakeward.hot.fluss.tables import KV_FORMAT_PROPERTY
 from lakeward.model.bucket import Bucket
+from lakeward.model.naming import UNNAMED
 from lakeward.model.schema import Column
 from lakeward.model.table import TableInfo
 from lakeward.spi.hot import KvSnapshot
@@ -189,7 +190,7 @@ def _opened(files: list[Message]) -> Iterator[Any]:
         from rocksdict import AccessType, Options, Rdict
     except ImportError as error:
         reason = "reading KV snapshots needs RocksDB: pip install 'lakeward[fluss]'"
-        raise InvalidTable(table="?", field="KV snapshot", value="rocksdict", reason=reason) from error
+        raise InvalidTable(table=UNNAMED, field="KV snapshot", value="rocksdict", reason=reason) from error
     with tempfile.TemporaryDirectory(prefix="lakeward-fluss-kv-") as name:
         folder = Path(name)
         for file in files:

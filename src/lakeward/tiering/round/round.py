@@ -24,6 +24,7 @@ from lakeward.errors import (
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import RoundId
 from lakeward.model.intent import Intent
+from lakeward.model.naming import of_table
 from lakeward.model.round import RoundOwner, RoundPhases, RoundPlan, RoundResult
 from lakeward.model.split import Split
 from lakeward.model.table import TableInfo
@@ -60,7 +61,8 @@ class Round:
 
     def run(self) -> RoundEnd:
         try:
-            return self._run()
+            with of_table(str(self.handed.path)):
+                return self._run()
         except LakewardError as error:
             return self._failed(error)
         except Exception as error:  # noqa: BLE001 - one table's trouble, of whatever kind, fails this round only

@@ -20,6 +20,7 @@ from lakeward.model.change import ChangeType
 from lakeward.model.clock import Clock
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import SnapshotId
+from lakeward.model.naming import of_table
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.schema import OFFSET, TIMESTAMP
 from lakeward.model.split import LogSplit, SnapshotSplit, Split
@@ -42,10 +43,10 @@ def write_splits(order: WriteOrder, plugins: PluginCache, clock: Clock, attempt:
     signal = TaskStop(order, clock, lambda: plugins.hot(order.hot).coordinator().check_lease(order.lease))
     for number, split in enumerate(order.splits):
         began = clock.monotonic()
+        is_first = order.is_first and number == 0
         try:
-            outcome = _SplitWriter(
-                order, split, plugins, clock, attempt, signal, is_first=order.is_first and number == 0
-            ).run()
+            with of_table(str(order.table.path)):
+                outcome = _SplitWriter(order, split, plugins, clock, attempt, signal, is_first=is_first).run()
         except LakewardError as error:
             outcome = _failed(split, attempt, error)
         except Exception as error:  # noqa: BLE001 - whatever a library raises must reach the driver typed

@@ -13,6 +13,7 @@ import numpy as np
 from pyroaring import BitMap64
 
 from lakeward.errors import LakeTampered
+from lakeward.model.naming import UNNAMED
 from lakeward.model.offsetset import Offsets
 
 _PUFFIN_MAGIC = b"PFA1"
@@ -68,5 +69,7 @@ def decode_vector(blob: bytes, path: str) -> Offsets:
     payload = blob[4:-4]
     framed = len(blob) >= 12 and struct.unpack_from(">i", blob)[0] == len(payload)
     if not framed or payload[:4] != _VECTOR_MAGIC or struct.unpack(">I", blob[-4:])[0] != zlib.crc32(payload):
-        raise LakeTampered(table="?", snapshot="?", what=f"deletion vector in {path}", reason="it is not whole")
+        raise LakeTampered(
+            table=UNNAMED, snapshot="that names it", what=f"deletion vector in {path}", reason="it is not whole"
+        )
     return np.fromiter(BitMap64.deserialize(payload[4:]), np.int64)

@@ -12,6 +12,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, RESTErr
 from requests.exceptions import RequestException
 
 from lakeward.errors import LakeTableGone, LakeUnavailable
+from lakeward.model.naming import of_table
 
 OUTSIDE = (OSError, RESTError, RequestException, pa.ArrowException)
 """Catalog or storage did not do what was asked; `requests` errors are `OSError`s too. Beside these:
@@ -29,9 +30,10 @@ def database_errors() -> tuple[type[Exception], ...]:
 
 @contextmanager
 def lake_errors(table: str, what: str, lake: str = "iceberg") -> Iterator[None]:
-    """Inside, a missing table is `LakeTableGone` and trouble outside `LakeUnavailable`."""
+    """Inside, a missing table is `LakeTableGone` and trouble outside `LakeUnavailable`; errors name the table."""
     try:
-        yield
+        with of_table(table):
+            yield
     except (NoSuchTableError, NoSuchNamespaceError) as error:
         raise LakeTableGone(table=table) from error
     except (*OUTSIDE, *database_errors()) as error:

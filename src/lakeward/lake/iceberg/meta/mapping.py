@@ -15,6 +15,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from lakeward.errors import InvalidTable, UnsupportedBucketKey, UnsupportedType
 from lakeward.lake.iceberg.meta.types import to_iceberg_type
 from lakeward.lake.iceberg.meta.version import VERSIONS
+from lakeward.model.naming import UNNAMED
 from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
 from lakeward.model.table import BucketFunction, TableDescriptor, TablePath
 from lakeward.model.typetable import TYPES, row_of
@@ -38,7 +39,7 @@ DEFAULTS: Mapping[str, str] = {
 MERGE_ON_READ: Mapping[str, str] = {f"write.{what}.mode": "merge-on-read" for what in ("delete", "update", "merge")}
 
 
-def lake_schema(descriptor: TableDescriptor, table: str = "?") -> Schema:
+def lake_schema(descriptor: TableDescriptor, table: str = UNNAMED) -> Schema:
     """User's columns, then the system columns, all of those required. Raises `UnsupportedType`."""
     nested, ids = itertools.count(10_000), itertools.count(1)
     fields = [

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors get the name of the table they are about: a schema that is wrong, or a file, does not know whose it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lakeward.errors import LakewardError
+
+UNNAMED = "?"
+
+
+@contextmanager
+def of_table(path: str) -> Iterator[None]:
+    """Inside, an error that does not know its table is told; whatever its kind."""
+    try:
+        yield
+    except LakewardError as error:
+        if path and getattr(error, "table", None) == UNNAMED:
+            error.table = path  # type: ignore[attr-defined]
+        raise
