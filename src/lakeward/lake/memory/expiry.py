@@ -15,12 +15,13 @@ MAX_AGE_MS = 5 * 24 * 3600 * 1000
 
 
 def plan_expiry(table: MemoryTable, now_ms: int, coming: int = 0) -> list[ExpiringSnapshot]:
-    """Beyond age and number, oldest first; never main's head or the tag. `coming`: snapshots that a commit adds beside
-    it.
+    """Beyond age, which counts from the next snapshot on, and number, oldest first; never main's head or the tag.
+    `coming`: snapshots that a commit adds beside it.
     """
     oldest = now_ms - int(table.properties.get(MAX_AGE_KEY, MAX_AGE_MS))
     spare = sorted(table.snapshots)[: -max(1, int(table.properties.get(MIN_KEPT_KEY, "1")) - coming)]
-    old = [table.snapshots[n] for n in spare if table.snapshots[n].committed_at_ms < oldest]
+    followed_ms = {s.parent: s.committed_at_ms for s in table.snapshots.values()}
+    old = [s for s in map(table.snapshots.__getitem__, spare) if followed_ms.get(s.number, s.committed_at_ms) < oldest]
     return [_trace(s) for s in old if s.number not in (table.head, table.tag)]
 
 

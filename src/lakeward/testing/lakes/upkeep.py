@@ -18,6 +18,9 @@ from lakeward.testing.lakes.rounds import LakeRound, lake_rows
 from lakeward.testing.lakes.suite import B0, LakeSuite, needs, row
 from lakeward.testing.scripted_log import ScriptedLog
 
+AGE_MS = 1_000
+"""How long history is kept by the rounds below."""
+
 
 class UpkeepContract(LakeSuite):
     @needs("conditional_commit")
@@ -157,6 +160,16 @@ class UpkeepContract(LakeSuite):
         assert (base.offsets, base.token) == (log.ends(), reader.snapshots()[-2].round_id)
 
     @needs("snapshot_expiry", "tags")
+    def test_age_counts_from_the_next_snapshot(self, lake: LakeStorage) -> None:
+        """A table that was quiet for a day has yesterday's state for as long as its history is to be kept."""
+        log, ids = self._three_rounds(lake)
+        self.foreign_commit(lake, log.table)
+        upkeep, reader = lake.open_maintenance(log.table), lake.open_reader(log.table)
+        times = {s.snapshot_id: s.committed_at_ms for s in reader.snapshots()}
+        assert list(upkeep.expirable(times[ids[1]] + AGE_MS)) == []
+        assert next(iter(upkeep.expirable(times[ids[1]] + AGE_MS + 1))).snapshot_id == ids[0]
+
+    @needs("snapshot_expiry", "tags")
     def test_the_tagged_snapshot_and_the_head_stay_whatever_is_asked(self, lake: LakeStorage) -> None:
         log, ids = self._three_rounds(lake)
         self.foreign_commit(lake, log.table)
@@ -221,7 +234,7 @@ class UpkeepContract(LakeSuite):
     def test_no_referenced_file_is_ever_deleted(self, lake: LakeStorage) -> None:
         """Rounds, leftovers, foreign rewrites, expiry and sweeps in turn; every retained snapshot stays readable."""
         log = self.make_log(
-            lake, primary_key=("id",), properties={f"{lake.name}.history.expire.max-snapshot-age-ms": "1000"}
+            lake, primary_key=("id",), properties={f"{lake.name}.history.expire.max-snapshot-age-ms": str(AGE_MS)}
         )
         upkeep, reader = lake.open_maintenance(log.table), lake.open_reader(log.table)
         for number in range(4):

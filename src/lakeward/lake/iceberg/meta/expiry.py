@@ -30,9 +30,10 @@ KEEP_KEY = "history.expire.min-snapshots-to-keep"
 
 
 def plan_expiry(metadata: TableMetadata, now_ms: int, coming: int = 0) -> list[int]:
-    """Snapshots beyond age and number, oldest first. Kept: what any reference points to, all of other branches, and
-    whatever lies between main's head and our tag: cutting that chain would look like a rollback. `coming`: snapshots
-    that the commit which takes them out adds to main."""
+    """Snapshots beyond age and number, oldest first. Age counts from when a snapshot was followed by another: the last
+    one before a quiet night was the table until the morning. Kept: what any reference points to, all of other branches,
+    and whatever lies between main's head and our tag: cutting that chain would look like a rollback. `coming`:
+    snapshots that the commit which takes them out adds to main."""
     cutoff = now_ms - _number(metadata.properties, AGE_KEY)
     kept = {ref.snapshot_id for ref in metadata.refs.values()}
     chain = walk(metadata).chain
@@ -41,7 +42,11 @@ def plan_expiry(metadata: TableMetadata, now_ms: int, coming: int = 0) -> list[i
     for name, ref in metadata.refs.items():
         if ref.snapshot_ref_type == SnapshotRefType.BRANCH and name != MAIN_BRANCH:
             kept |= {s.snapshot_id for s in walk(metadata, ref.snapshot_id).chain}
-    gone = [s for s in metadata.snapshots if s.snapshot_id not in kept and s.timestamp_ms < cutoff]
+    since = {s.snapshot_id: s.timestamp_ms for s in metadata.snapshots}
+    for snapshot in metadata.snapshots:
+        if (parent := snapshot.parent_snapshot_id) in since:
+            since[parent] = max(since[parent], snapshot.timestamp_ms)
+    gone = [s for s in metadata.snapshots if s.snapshot_id not in kept and since[s.snapshot_id] < cutoff]
     return [s.snapshot_id for s in sorted(gone, key=lambda s: s.sequence_number or 0)]
 
 
