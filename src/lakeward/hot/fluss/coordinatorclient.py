@@ -11,15 +11,16 @@ import logging
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from lakeward.config import options
-from lakeward.errors import LakeTampered, LakewardError, LogTooShort, NotFound, ReadTooFarAhead, TableNotFound
+from lakeward.errors import LakewardError, NotFound, TableNotFound
 from lakeward.hot.fluss.beats import HeldBack, beat_entry, beat_message, read_lease, read_verdicts
 from lakeward.hot.fluss.epochs import join_epoch
 from lakeward.hot.fluss.failures import Code, fluss_code_of, to_error
+from lakeward.hot.fluss.lakeends import bucket_ends, gone_ends, named_offsets
 from lakeward.hot.fluss.lakehistory import Registered, find_newest, read_ledger
 from lakeward.hot.fluss.logmarks import (
     ACCEPT_VARIABLE,
@@ -33,24 +34,22 @@ from lakeward.hot.fluss.logmarks import (
 from lakeward.hot.fluss.messages import COMMIT_LAKE, HEARTBEAT, LAKE_SNAPSHOT, PREPARE_LAKE, Api
 from lakeward.hot.fluss.overlaps import check_overlap, flink_snapshots
 from lakeward.hot.fluss.protobuf import Message
+from lakeward.hot.fluss.readplan import LakeOf, load_head, plan_read
 from lakeward.hot.fluss.servers import FlussServers, path_message
 from lakeward.hot.fluss.slack import Slack
 from lakeward.hot.fluss.store import FlussStore
-from lakeward.hot.fluss.tables import partition_ids
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock, SystemClock
-from lakeward.model.ids import LeaseId, RoundId, SnapshotId, TableId, new_lease_id
+from lakeward.model.ids import LeaseId, RoundId, SnapshotId, TableId
 from lakeward.model.intent import Intent
 from lakeward.model.ledger import LedgerEntry, LedgerKind
-from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.side import DEFAULT_SIDE, SideName
-from lakeward.model.table import GONE_PARTITION, TableInfo, TablePath
+from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
-from lakeward.protocol.readplan import HotRange, ReadPlan
-from lakeward.protocol.writetoken import WriteToken
+from lakeward.protocol.readplan import ReadPlan
 from lakeward.spi.coordinator import CoordinatorClient
-from lakeward.spi.lake import OFFSETS_KEY, LakeReader, LakeSnapshot, LakeStorage
+from lakeward.spi.lake import OFFSETS_KEY, LakeReader, LakeSnapshot
 
 log = logging.getLogger("lakeward.fluss")
 
@@ -59,7 +58,6 @@ BEAT_MS = 500
 
 _KEPT = 1_000
 _KEEP_ALL = -1
-_TRIES = 3
 _LOST_OFFSETS = "lake table snapshot"
 """In the words of Fluss's error when the file of a table's offsets is gone."""
 
@@ -79,8 +77,6 @@ class _Prepared:
 
 
 _Registration = tuple[Registered, Mapping[Bucket, int], Mapping[Bucket, int]]
-LakeOf = Callable[[TableInfo], tuple[str, Mapping[str, str], LakeStorage]]
-"""A table's lake: format, options, and the plugin opened with them."""
 
 
 class FlussCoordinatorClient(CoordinatorClient):
@@ -184,7 +180,7 @@ class FlussCoordinatorClient(CoordinatorClient):
         answer = self._known(table)
         if answer is None:
             return Committed(table_id=table.table_id)
-        offsets = _named_offsets(table, answer)
+        offsets = named_offsets(table, answer)
         named = SnapshotId(str(answer["snapshot_id"]))
         reader = self._reader(table)
         snapshots = reader.snapshots()
@@ -208,7 +204,7 @@ class FlussCoordinatorClient(CoordinatorClient):
     def _check_overlap(self, table: TableInfo, reader: LakeReader, snapshots: Sequence[LakeSnapshot]) -> None:
         """Raises `LakeOverlap`. Costs nothing while no snapshot of the Flink job is new."""
         unseen = {s.snapshot_id for s in snapshots if s.round_id is None and s.snapshot_id not in self._looked_at}
-        head = _load_head(reader) if unseen else None
+        head = load_head(reader) if unseen else None
         if head is None:
             return
         ours, above = flink_snapshots(snapshots, head.snapshot_id)
@@ -256,7 +252,7 @@ class FlussCoordinatorClient(CoordinatorClient):
         """`anew`: these are all there are, those of partitions that are gone among them; what Fluss has is not looked
         at.
         """
-        ends = [*_ends(table, offsets), *(_gone_ends(offsets) if anew else ())]
+        ends = [*bucket_ends(table, offsets), *(gone_ends(offsets) if anew else ())]
         entry = {"table_id": int(table.table_id), "path": _path(table), "buckets": ends}
         (answer,) = self._tiering(PREPARE_LAKE, {"tables": [entry], "ignore_previous": 1 if anew else None})
         path: str = answer["path"]
@@ -292,7 +288,7 @@ class FlussCoordinatorClient(CoordinatorClient):
     def ledger(self, path: TablePath, side: SideName | None = None) -> Sequence[LedgerEntry]:
         table = self._load(path)
         reader = self._reader(table)
-        head = _load_head(reader)  # says its offsets also where the Flink job wrote it: that file is still there
+        head = load_head(reader)  # says its offsets also where the Flink job wrote it: that file is still there
         if head is None:
             return []
         known = [head if s.snapshot_id == head.snapshot_id else s for s in reader.snapshots()]
@@ -301,7 +297,7 @@ class FlussCoordinatorClient(CoordinatorClient):
     def _newest(self, table: TableInfo, seen: SnapshotId | None) -> SnapshotId | None:
         """The snapshot to tell Fluss of, when main was at `seen`. None: there is none, or main has moved since."""
         reader = self._reader(table)
-        head, snapshots = _load_head(reader), reader.snapshots()
+        head, snapshots = load_head(reader), reader.snapshots()
         newest = find_newest(str(table.path), snapshots, head.snapshot_id) if head is not None else None
         return newest if seen is None or find_newest(str(table.path), snapshots, seen) == newest else None
 
@@ -321,7 +317,7 @@ class FlussCoordinatorClient(CoordinatorClient):
         since stays: another job's snapshot, and this very one where a request that got no answer arrived all the same.
         None, as the Flink job has it: all files but the new one go."""
         ids = {"table_id": int(table.table_id), "snapshot_id": int(snapshot.snapshot_id)}
-        moved = {**ids, "buckets": _ends(table, offsets, times), "path": _path(table)}
+        moved = {**ids, "buckets": bucket_ends(table, offsets, times), "path": _path(table)}
         entry = {**ids, "tiered": snapshot.path, "readable": snapshot.path, "keep_from": keep_from}
         self._tiering(COMMIT_LAKE, {"tables": [moved], "snapshots": [entry]})
 
@@ -348,32 +344,7 @@ class FlussCoordinatorClient(CoordinatorClient):
     def read_plan(
         self, path: TablePath, *, lease_s: float = 60.0, at_least: str | None = None, side: SideName | None = None
     ) -> ReadPlan:
-        """The lake's head and the log from its offsets on. Fluss leases neither: a read that is slower than expiry or
-        TTL fails, and is planned again by its caller."""
-        table = self._load(path)
-        name, lake_options, lake = self._lake_of(table)
-        snapshot = _load_head(lake.open_reader(table))
-        offsets = OffsetMap() if snapshot is None or snapshot.offsets is None else snapshot.offsets
-        frozen_at_ms, bounds = self._clock.now_ms(), self._store.freeze(table)
-        tails = []
-        for bucket, log_bounds in bounds.items():
-            start = offsets.get(bucket, 0 if table.is_pk else log_bounds.start)
-            if start < log_bounds.start:
-                raise LogTooShort(table=str(path), bucket=str(bucket), committed=start, start=log_bounds.start)
-            tails.append(HotRange(bucket=bucket, range=OffsetRange(start, max(start, log_bounds.end))))
-        _check_reach(table, at_least, {t.bucket: t.range.stop for t in tails})
-        return ReadPlan(
-            table=table,
-            lease_id=new_lease_id(),
-            lease_ends_at_ms=frozen_at_ms + int(lease_s * 1000),
-            frozen_at_ms=frozen_at_ms,
-            snapshot_id=None if snapshot is None or snapshot.offsets is None else snapshot.snapshot_id,
-            offsets=offsets,
-            tails=tuple(tails),
-            lake_format=name,
-            lake_options=lake_options,
-            has_prev_offset=False,
-        )
+        return plan_read(self._load(path), self._store, self._lake_of, self._clock, lease_s, at_least)
 
     def renew_read(self, lease_id: LeaseId, lease_s: float, snapshot_id: SnapshotId | None = None) -> None:
         """There is nothing to hold: see `read_plan`."""
@@ -410,63 +381,8 @@ def _is_accepted(table: TableInfo) -> bool:
     return str(table.path) in os.environ.get(ACCEPT_VARIABLE, "").split(",")
 
 
-def _named_offsets(table: TableInfo, answer: Message) -> OffsetMap:
-    names = {i: name for name, i in partition_ids(table).items()}
-    offsets_by_bucket = {}
-    for entry in answer.get("buckets", []):
-        partition = entry.get("partition_id")
-        name = "" if partition is None else names.get(partition, f"{GONE_PARTITION}{partition}")
-        if entry.get("offset", -1) >= 0:
-            offsets_by_bucket[Bucket(name, entry.get("bucket", 0))] = entry["offset"]
-    return OffsetMap(offsets_by_bucket)
-
-
-def _ends(table: TableInfo, offsets: Mapping[Bucket, int], times: Mapping[Bucket, int] | None = None) -> list[Message]:
-    """Buckets of partitions that Fluss no longer has are left out: it keeps their offsets by itself."""
-    ids, times = partition_ids(table), times or {}
-    return [
-        {
-            "partition_id": ids[b.partition] if b.partition else None,
-            "bucket": b.number,
-            "log_end_offset": offset,
-            "max_timestamp": times.get(b),
-        }
-        for b, offset in sorted(offsets.items())
-        if not b.partition or b.partition in ids
-    ]
-
-
-def _gone_ends(offsets: Mapping[Bucket, int]) -> list[Message]:
-    """Of partitions that Fluss no longer has, by the number that is left of their names."""
-    gone = {b: o for b, o in sorted(offsets.items()) if b.partition.startswith(GONE_PARTITION)}
-    return [
-        {"partition_id": int(b.partition.removeprefix(GONE_PARTITION)), "bucket": b.number, "log_end_offset": o}
-        for b, o in gone.items()
-    ]
-
-
-def _load_head(reader: LakeReader) -> LakeSnapshot | None:
-    """Again when a commit of the Flink job fell between the table and its offsets file: Fluss
-    deletes the one before.
-    """
-    for _ in range(_TRIES - 1):
-        try:
-            return reader.load_snapshot()
-        except LakeTampered:
-            continue
-    return reader.load_snapshot()
-
-
 def _path(table: TableInfo) -> Message:
     return path_message(table.path.database, table.path.table)
-
-
-def _check_reach(table: TableInfo, at_least: str | None, ends: Mapping[Bucket, int]) -> None:
-    if at_least is None:
-        return
-    for bucket, wanted in WriteToken.parse(at_least).offsets.items():
-        if ends.get(bucket, 0) < wanted:
-            raise ReadTooFarAhead(table=str(table.path), bucket=str(bucket), wanted=wanted, end=ends.get(bucket, 0))
 
 
 def _keep(kept: OrderedDict[K, T], key: K, value: T, lock: threading.Lock) -> None:
