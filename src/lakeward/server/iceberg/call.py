@@ -5,11 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
 
 from lakeward.errors import InvalidRequest
 from lakeward.protocol.auth import ANONYMOUS, Role, Token
 from lakeward.protocol.codec import load_json
+
+Message = TypeVar("Message", bound=BaseModel)
 
 SEPARATOR = "\x1f"
 """Iceberg's own between the levels of a namespace in a path."""
@@ -47,6 +51,13 @@ class CatalogCall:
     @property
     def table(self) -> tuple[str, ...]:
         return (*self.namespace, check_name("table", self.path["table"]))
+
+    def parsed(self, kind: type[Message], body: dict[str, Any]) -> Message:
+        """The body as one of PyIceberg's messages, whose own checks fall over some values. Raises `InvalidRequest`."""
+        try:
+            return kind.model_validate(body)
+        except (AttributeError, TypeError, KeyError) as error:
+            raise InvalidRequest(what="request body", reason=f"no {kind.__name__}: {str(error)[:200]}") from error
 
     def json(self) -> dict[str, Any]:
         body = load_json(self.body, "request body")

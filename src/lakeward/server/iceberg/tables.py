@@ -53,7 +53,7 @@ class TableResource:
         body = call.json()
         for optional in ("location", "partition-spec", "write-order"):
             body.setdefault(optional, None)
-        request = CreateTableRequest.model_validate({**body, "properties": body.get("properties") or {}})
+        request = call.parsed(CreateTableRequest, {**body, "properties": body.get("properties") or {}})
         name = (*call.namespace, check_name("table", request.name))
         call.check_table(name)
         self._check_room(call)
@@ -94,7 +94,7 @@ class TableResource:
         body = call.json()
         name = call.table
         body["identifier"] = {"namespace": list(name[:-1]), "name": name[-1]}
-        request = CommitTableRequest.model_validate(body)
+        request = call.parsed(CommitTableRequest, body)
         check_places(self._catalog, call, [p for u in request.updates for p in _places(u)])
         table = self._load_or_staged(call, request)
         updates = tuple(_fitting(u, table.metadata) for u in request.updates)
