@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from lakeward.errors import LakewardError, ServerUnavailable, from_wire
+from lakeward.errors import InvalidInput, LakewardError, ServerUnavailable, from_wire
 from lakeward.hot.embedded.door.connection import Backoff, FlightConnection
 from lakeward.hot.embedded.door.failure import calling, doing
 from lakeward.hot.embedded.door.shapes import row_schema
@@ -75,7 +75,8 @@ class PutSender:
             self.drive(lambda: next(source, None))
         except LakewardError as error:
             if stored_rows:
-                error.add_note(f"at least {stored_rows:,} rows of this {self.kind} to {self.table.path} are stored")
+                told = f"{stored_rows:,} rows of this {self.kind} to {self.table.path} are stored"
+                error.add_note(f"{told}, no others" if isinstance(error, InvalidInput) else f"at least {told}")
             raise
         return acks
 
@@ -93,6 +94,8 @@ class PutSender:
                     self._pump(take, unacked, backoff)
                 return
             except LakewardError as error:
+                if isinstance(error, InvalidInput):
+                    self._hear_rest(unacked)
                 self._drop_stream()
                 try:
                     backoff.pause(error)
@@ -102,6 +105,14 @@ class PutSender:
 
     def close(self) -> None:
         self._drop_stream()
+
+    def _hear_rest(self, unacked: deque[Outgoing]) -> None:
+        """A refused batch ends the stream once all before it are acknowledged: what is heard until then is stored, and
+        nothing else."""
+        with suppress(LakewardError):
+            while unacked and self._stream is not None:
+                ack = self._stream.read_ack()
+                unacked.popleft().done(ack)
 
     def _pump(self, take: Callable[[], Outgoing | None], unacked: deque[Outgoing], backoff: Backoff) -> None:
         """What was not acknowledged goes first. A new stream begins with one batch under way and doubles with each

@@ -60,11 +60,25 @@ def lake_rows(store: KeyedStore, table: TableInfo, committed: int) -> list[Row]:
 
 
 def check(
-    store: KeyedStore, table: TableInfo, committed: int, found: list[Row], *, start: int = 0, deep: bool = True
+    store: KeyedStore,
+    table: TableInfo,
+    committed: int,
+    found: list[Row],
+    *,
+    start: int = 0,
+    deep: bool = True,
+    sample: float = 1.0,
 ) -> Part:
     bounds = LogBounds(start=start, end=store.freeze(table)[B0].end)
     task = BucketTask(
-        table=table, bucket=B0, snapshot_id=SnapshotId("1"), committed=committed, expected=(), bounds=bounds, deep=deep
+        table=table,
+        bucket=B0,
+        snapshot_id=SnapshotId("1"),
+        committed=committed,
+        expected=(),
+        bounds=bounds,
+        deep=deep,
+        sample=sample,
     )
     return compare_by_key(task, store, [pa.RecordBatch.from_pylist(found, schema=to_arrow_schema(table.schema))])
 
@@ -100,6 +114,18 @@ def test_each_kind_of_damage_is_named_with_its_key(snapshot_at: int | None) -> N
         (finding,) = check(store, table, 6, rows).findings
         assert (finding.kind, finding.count) == (kind, 1)
         assert ("shop 1/1" if kind is FindingKind.STRAY else "shop 2/2") in finding.words
+
+
+def test_a_sample_compares_its_share_of_the_values_and_every_key() -> None:
+    store, table = filled(None, [(n, n) for n in range(1_000)])
+    rows = lake_rows(store, table, 1_000)
+    whole = check(store, table, 1_000, rows, sample=0.2)
+    assert (whole.findings, whole.rows) == ((), 1_000)
+    assert 150 <= whole.compared <= 250
+    missing, *_ = check(store, table, 1_000, rows[1:], sample=0.2).findings
+    assert missing.kind is FindingKind.MISSING
+    (altered,) = check(store, table, 1_000, [{**r, "n": -1} for r in rows], sample=0.2).findings
+    assert altered.count == whole.compared
 
 
 def test_without_depth_only_keys_are_compared() -> None:
