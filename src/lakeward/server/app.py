@@ -14,6 +14,7 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from lakeward import __version__
 from lakeward.errors import InvalidRequest, LakewardError, to_wire
@@ -33,6 +34,7 @@ def create_app(services: Services) -> FastAPI:
     app.add_exception_handler(LakewardError, _typed)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _plain)
+    app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(RecursionError, _too_much)
     app.add_exception_handler(OverflowError, _too_much)
     app.add_exception_handler(Exception, _unexpected)
@@ -76,6 +78,11 @@ def _plain(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     wire = to_wire(InvalidRequest(what=f"{request.method} {request.url.path}", reason=str(error.detail)))
     return JSONResponse(wire, status_code=error.status_code, headers=error.headers)
+
+
+def _gone(request: Request, error: Exception) -> JSONResponse:
+    """The peer left in the middle of its body: nobody reads this, and a stack in the log would be a peer's to make."""
+    return error_response(InvalidRequest(what=f"{request.method} {request.url.path}", reason="the body ended early"))
 
 
 def _too_much(request: Request, error: Exception) -> JSONResponse:

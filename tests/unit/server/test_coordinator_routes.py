@@ -325,6 +325,24 @@ def test_an_admission_query_has_its_limit(door: Door) -> None:
     assert (refused.status_code, refused.json()["code"]) == (429, "quota")
 
 
+def test_a_peer_that_leaves_in_the_middle_of_a_body_leaves_no_stack_in_the_log(
+    services: Services, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[Any] = []
+    pieces = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
+
+    async def receive() -> Any:
+        return next(pieces)
+
+    async def send(message: Any) -> None:
+        told.append(message)
+
+    headers = [(b"authorization", b"Bearer admin"), (b"content-type", b"application/json"), (b"host", b"localhost")]
+    scope = {"type": "http", "method": "POST", "path": routes.HEARTBEAT, "headers": headers, "query_string": b""}
+    asyncio.run(create_app(services)({**scope, "http_version": "1.1", "server": ("localhost", 80)}, receive, send))
+    assert (told[0]["status"], [r for r in caplog.records if r.exc_info]) == (400, [])
+
+
 def test_a_token_has_so_many_tables(services: Services, world: CoordinatorWorld) -> None:
     world.create()
     full = Door(create_app(replace(services, max_tables=1)))
