@@ -8,14 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.testing.chaos.lab import ChaosLab, LabOptions
-from lakeward.testing.chaos.plan import FaultKind
+from lakeward.testing.chaos.lab import ChaosLab, LabOptions, LabReport
+from lakeward.testing.chaos.plan import FaultKind, plan_faults
 
 SOAK_MINUTES = float(os.environ.get("LAKEWARD_SOAK_MINUTES", "5"))
 """How long the soak goes on hurting, in all."""
 
 
-def run(folder: Path, options: LabOptions) -> None:
+SEED = 6
+"""Of which the short run meets each of its kinds."""
+
+
+def run(folder: Path, options: LabOptions) -> LabReport:
     said: list[str] = []
     report = ChaosLab(folder, options, say=said.append).run()
     wrong = [f"{v.number} {v.words}: {w}" for v in report.verdicts for w in v.wrong]
@@ -23,11 +27,22 @@ def run(folder: Path, options: LabOptions) -> None:
     assert report.figures["acknowledged"] > 0
     assert sum(report.faults.values()) > 0
     assert all(v.held for v in report.verdicts if v.number != 4), "only a zombie can be missed"
+    return report
 
 
 def test_kills_and_pauses_of_everything(tmp_path: Path) -> None:
     kinds = (FaultKind.ZOMBIE, FaultKind.STEP, FaultKind.KILL, FaultKind.PAUSE, FaultKind.LOSE_ANSWER)
     run(tmp_path / "lab", LabOptions(seed=1, seconds=10, kinds=kinds, every_s=1.0, producers=1, spell_s=3.0))
+
+
+def test_a_hostile_peer_no_descriptors_a_full_disk_and_an_upkeep_that_ends(tmp_path: Path) -> None:
+    """Where no small disk can be mounted, the full disk is left out."""
+    kinds = (FaultKind.HOSTILE, FaultKind.DESCRIPTORS, FaultKind.FULL_DISK, FaultKind.UPKEEP)
+    options = LabOptions(seed=SEED, seconds=9, kinds=kinds, every_s=1.0, producers=1, spell_s=2.0)
+    assert {fault.kind for fault in plan_faults(SEED, 7, kinds, every_s=1.0)} == set(kinds)
+    report = run(tmp_path / "lab", options)
+    assert set(report.faults) | {FaultKind.FULL_DISK} == set(kinds)
+    assert [v.number for v in report.verdicts if v.number == 12] == [12]
 
 
 @pytest.mark.soak

@@ -60,6 +60,11 @@ class LabChild:
                     return True
         return False
 
+    @property
+    def pids(self) -> list[int]:
+        """Of it and of what it started."""
+        return [self.pid, *_descendants(self.pid)] if self.is_alive() else []
+
     def kill(self) -> None:
         """Safe to repeat; also wakes what stands still."""
         if self._process is not None:

@@ -32,10 +32,14 @@ WRITE_TROUBLE = (
     "pause:server",
     "step:server",
     "disk-full",
+    "full-disk:server",
+    "descriptors:server",
+    "hostile:server",
     "cut:clients",
     "cut:flight",
     "lose-answer:clients",
 )
+MEMORY_SHARE = 1.5
 QUIET_S = 2.0
 """Producers get that long around a fault that is theirs before their silence counts against the lake's."""
 
@@ -53,6 +57,9 @@ class Evidence:
     spells: Spells | None = None
     broken: Sequence[str] = ()
     """Processes that ended by themselves and should not have."""
+
+    memory: tuple[int, int] | None = None
+    """The most that the server held before anything was hurt, and since; None: no hostile peer came."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +120,15 @@ def judge(evidence: Evidence, finish: Callable[[], None]) -> tuple[list[Invarian
         _writes_go_on(evidence, [*log.values(), *keys.values()]),
     ]
     verdicts.append(_verdict(11, "it recovers", stuck, f"{evidence.recovery_s:.1f} s"))
+    if evidence.memory is not None and all(evidence.memory):
+        verdicts.append(_memory(*evidence.memory))
     return verdicts, _figures(evidence, reads, log, keys, certificates)
+
+
+def _memory(quiet: int, peak: int) -> InvariantVerdict:
+    words = f"{peak >> 20} MB at the most, {quiet >> 20} MB before"
+    wrong = [words] if peak > MEMORY_SHARE * quiet else []
+    return _verdict(12, "hostile peers cost the server little memory", wrong, words)
 
 
 def _verdict(number: int, words: str, wrong: list[str], how: str) -> InvariantVerdict:

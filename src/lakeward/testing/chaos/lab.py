@@ -29,6 +29,15 @@ from lakeward.testing.chaos.journal import RunJournal
 from lakeward.testing.chaos.plan import FaultKind, PlannedFault, plan_faults
 from lakeward.testing.chaos.proxy import HurtingProxy
 from lakeward.testing.chaos.reader import RecordFolder
+from lakeward.testing.chaos.resources import (
+    empty_disk,
+    fill_disk,
+    free_handles,
+    limit_handles,
+    memory_bytes,
+    mount_disk,
+    unmount_disk,
+)
 from lakeward.testing.chaos.spells import Spells, watch_spell
 from lakeward.testing.chaos.switches import CLOCK, DISK_FULL, READ_ONLY, Switches
 from lakeward.testing.chaos.tables import BROKEN, LOG, PK, TABLES, break_table, create_tables, meddle
@@ -112,6 +121,7 @@ class ChaosLab:
         self._died: dict[str, float] = {}
         self._armed: dict[int, PlannedFault] = {}
         self._meddlers: list[threading.Thread] = []
+        self._has_disk = False
         (folder / "records").mkdir(parents=True)
         self.switches = {name: Switches(folder / "switches" / name) for name in ("server", "job-a", "job-b")}
         self.journal = RunJournal()
@@ -122,9 +132,9 @@ class ChaosLab:
     def run(self) -> LabReport:
         try:
             self._start()
-            watch = Watch(self.url, (LOG, PK))
+            watch = Watch(self.url, (LOG, PK), self._memory)
             spells = self._spells() if self.options.spell_s else None
-            began = time.monotonic()
+            began, quiet_bytes = time.monotonic(), watch.take_peak()
             self._hurt(began)
             self._heal()
             recovery_s = self._settle()
@@ -138,6 +148,7 @@ class ChaosLab:
                 journal=self.journal,
                 spells=spells,
                 broken=self.broken,
+                memory=(quiet_bytes, watched.peak_bytes) if self.happened[FaultKind.HOSTILE] else None,
             )
             verdicts, figures = judge(evidence, self._finish)
             figures |= {"seconds": time.monotonic() - began, "longest-without-commit-s": watched.longest_s}
@@ -148,7 +159,12 @@ class ChaosLab:
         finally:
             self._close()
 
+    def _memory(self) -> int:
+        return memory_bytes(self.children["server"].pids)
+
     def _start(self) -> None:
+        if FaultKind.FULL_DISK in self.options.kinds:
+            self._has_disk = mount_disk(self.folder / "data")
         self._add_server()
         with connect(self.url) as client:
             create_tables(client)
@@ -195,6 +211,7 @@ class ChaosLab:
             "server.port": str(self.http_port),
             "server.flight-port": str(self.flight_port),
             "server.data-dir": str(self.folder / "data"),
+            **({"server.disk.reserve": "64 mb"} if self._has_disk else {}),
         }
         self._add(
             "server",
@@ -315,6 +332,12 @@ class ChaosLab:
                 self.proxies["jobs"].begin(fault.target, fault.seconds)
             case FaultKind.DISK_FULL:
                 self._switch(("server",), DISK_FULL, "on", fault.seconds)
+            case FaultKind.FULL_DISK:
+                return self._fill_disk(fault.seconds)
+            case FaultKind.DESCRIPTORS:
+                return self._take_handles(fault.seconds)
+            case FaultKind.HOSTILE:
+                self._add_hostile(fault.seconds)
             case FaultKind.READ_ONLY:
                 self._switch(("server", "job-a", "job-b"), READ_ONLY, "on", fault.seconds)
             case FaultKind.CLOCK:
@@ -352,6 +375,24 @@ class ChaosLab:
             self.switches[name].turn(switch, text)
             self._after(seconds, partial(self.switches[name].turn, switch, None))
 
+    def _fill_disk(self, seconds: float) -> bool:
+        if self._has_disk:
+            fill_disk(self.folder / "data")
+            self._after(seconds, partial(empty_disk, self.folder / "data"))
+        return self._has_disk
+
+    def _take_handles(self, seconds: float) -> bool:
+        server = self.children["server"]
+        if not server.is_alive() or not limit_handles(server.pid):
+            return False
+        self._after(seconds, partial(free_handles, server.pid))
+        return True
+
+    def _add_hostile(self, seconds: float) -> None:
+        number = self.happened[FaultKind.HOSTILE]
+        arguments = [str(self.http_port), str(self.flight_port), str(self.options.seed * 1000 + number), str(seconds)]
+        self._add(f"hostile-{number}", "hostile", arguments)
+
     def _meddle(self, fault: PlannedFault) -> None:
         work = threading.Thread(target=meddle, args=(self.url, TABLES[fault.target], str(fault.kind)), daemon=True)
         self._meddlers.append(work)
@@ -367,6 +408,12 @@ class ChaosLab:
                 switches.turn(name, None)
         for proxy in self.proxies.values():
             proxy.heal()
+        if self._has_disk:
+            empty_disk(self.folder / "data")
+        free_handles(self.children["server"].pid)
+        for name, child in self.children.items():
+            if name.startswith("hostile-"):
+                child.kill()
         for child in self.children.values():
             child.send(signal.SIGCONT)
         self._wait_server()
@@ -422,6 +469,8 @@ class ChaosLab:
         for child in self.children.values():
             child.send(signal.SIGCONT)
             child.kill()
+        if self._has_disk:
+            unmount_disk(self.folder / "data")
         for proxy in self.proxies.values():
             with contextlib.suppress(OSError):
                 proxy.close()

@@ -79,6 +79,20 @@ class FaultKind(StrEnum):
     """The catalog answers 500, 409 or not at all."""
 
     DISK_FULL = "disk-full"
+    """The server sees no free space: it refuses writes before the disk is full."""
+
+    FULL_DISK = "full-disk"
+    """The server's disk has no byte left, for real; only where a small one can be mounted."""
+
+    DESCRIPTORS = "descriptors"
+    """The server may open no more files."""
+
+    UPKEEP = "upkeep"
+    """Something ends the store's background thread from inside."""
+
+    HOSTILE = "hostile"
+    """A peer sends half, huge, idle and exploding calls to both doors."""
+
     CLOCK = "clock"
     """The coordinator's wall clock jumps, forth or back."""
 
@@ -103,6 +117,10 @@ TARGETS: dict[FaultKind, tuple[str, ...]] = {
     FaultKind.NO_COORDINATOR: ("jobs",),
     FaultKind.CATALOG: ("500", "409", "time-out"),
     FaultKind.DISK_FULL: ("server",),
+    FaultKind.FULL_DISK: ("server",),
+    FaultKind.DESCRIPTORS: ("server",),
+    FaultKind.UPKEEP: ("server",),
+    FaultKind.HOSTILE: ("server",),
     FaultKind.CLOCK: ("server",),
     FaultKind.READ_ONLY: ("lake",),
     FaultKind.COMPACT: ("log", "pk"),
@@ -195,6 +213,8 @@ def _fault(chance: random.Random, kind: FaultKind, at_s: float, steps: _Steps, s
         return PlannedFault(
             at_s=at_s, kind=kind, target=target, seconds=asleep, point=chance.choice(AFTER_THE_CHECK), action="pause"
         )
+    if kind is FaultKind.UPKEEP:
+        return PlannedFault(at_s=at_s, kind=kind, target=target, point="upkeep.task", action="end")
     if kind is FaultKind.CLOCK:
         return PlannedFault(
             at_s=at_s, kind=kind, target=target, amount=chance.choice((-3_600_000, -60_000, 60_000, 3_600_000))

@@ -45,8 +45,8 @@ class Switches:
         fresh.replace(path)
 
     def arm(self, number: int, point: str, action: str) -> None:
-        """The next time the process comes by that point: `kill`, `pause` (it stops itself) or
-        `lose` (an error there).
+        """The next time the process comes by that point: `kill`, `pause` (it stops itself), `end` (what ends a thread)
+        or `lose` (an error there).
         """
         (self._armed / f"{number}={point}={action}").touch()
 
@@ -110,5 +110,7 @@ def _act(point: str, action: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         case "pause":
             os.kill(os.getpid(), signal.SIGSTOP)
+        case "end":
+            raise SystemExit
         case _:
             raise FaultInjected(point=point)

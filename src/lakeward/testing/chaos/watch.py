@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,11 +29,13 @@ class Watched:
     wrong: list[str] = field(default_factory=list)
     commits: int = 0
     longest_s: float = 0.0
+    peak_bytes: int = 0
+    """The most memory that the server held since `take_peak`."""
 
 
 class Watch:
-    def __init__(self, url: str, tables: tuple[str, ...]) -> None:
-        self.result = Watched()
+    def __init__(self, url: str, tables: tuple[str, ...], memory: Callable[[], int] = lambda: 0) -> None:
+        self.result, self._memory = Watched(), memory
         self._tables = tables
         self._client = httpx.Client(base_url=url, timeout=PATIENCE_S)
         self._offsets: dict[str, dict[str, int]] = {}
@@ -48,8 +51,14 @@ class Watch:
         self._client.close()
         return self.result
 
+    def take_peak(self) -> int:
+        """The most until now; counted anew from here on."""
+        peak, self.result.peak_bytes = self.result.peak_bytes, 0
+        return peak
+
     def _run(self) -> None:
         while not self._done.wait(EVERY_S):
+            self.result.peak_bytes = max(self.result.peak_bytes, self._memory())
             for table in self._tables:
                 try:
                     self._look(table)
