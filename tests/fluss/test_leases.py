@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import SnapshotGone
-from lakeward.hot.fluss import kvsnapshot
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import InstanceId, JobName
 from lakeward.protocol.heartbeat import HeartbeatRequest
@@ -51,8 +50,8 @@ def read(world: FlussWorld, snapshot: KvSnapshot) -> int:
     return sum(b.num_rows for b in world.plugin.store().read_snapshot(world.table("held"), snapshot))
 
 
-def test_a_lease_outlives_its_time_while_the_job_beats(hasty: FlussWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kvsnapshot, "LEASE_MS", 4_000)
+def test_a_lease_outlives_its_time_while_the_job_beats(hasty: FlussWorld) -> None:
+    hasty.plugin.store().snapshots.lease_ms = 4_000
     hasty.produce(
         MakeTable(name="held", schema=USERS, primary_key=("id",), buckets=1, freshness="1h"),
         UpsertRange(table="held", start=0, stop=300, template=("first",)),

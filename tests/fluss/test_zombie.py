@@ -6,8 +6,8 @@ wakes up.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,7 +17,6 @@ from lakeward.hot.fluss.lakehistory import Registered
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsets import OffsetMap
-from lakeward.model.table import TableInfo
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
 from lakeward.testing.faults import FaultAction, Faults
@@ -85,22 +84,20 @@ def test_woken_after_another_job_went_on(world: FlussWorld, rounds: OnDemand) ->
     go_on(world, rounds, "zombie")
 
 
-def test_woken_while_it_tells(world: FlussWorld, rounds: OnDemand, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_woken_while_it_tells(world: FlussWorld, rounds: OnDemand) -> None:
     """It has looked at the lake already: Fluss goes back then, but no file that a newer snapshot needs is deleted."""
     world.produce(
         MakeTable(name="zombie2", schema=EVENTS, buckets=1, freshness="1h"), Append(table="zombie2", rows=events(0, 50))
     )
-    found, look = list[Path](), FlussCoordinatorClient._newest
+    taken_over = list[Path]()
 
-    def look_and_sleep(client: FlussCoordinatorClient, table: TableInfo, seen: SnapshotId | None) -> SnapshotId | None:
-        newest = look(client, table, seen)
-        found.append(take_over(world, "zombie2"))
-        return newest
+    def sleep(_facts: dict[str, Any]) -> bool:
+        taken_over.append(take_over(world, "zombie2"))
+        return False
 
-    interrupted: Callable[[FlussCoordinatorClient, TableInfo, SnapshotId | None], SnapshotId | None] = look_and_sleep
-    with monkeypatch.context() as patched:
-        patched.setattr(FlussCoordinatorClient, "_newest", interrupted)
+    with Faults() as faults:
+        faults.arm("fluss.before-register", when=sleep)
         assert isinstance(rounds.run("zombie2"), TableFinished)
-    (offsets,) = found
+    (offsets,) = taken_over
     assert offsets.exists()
     go_on(world, rounds, "zombie2")

@@ -29,11 +29,11 @@ class KeyedFold:
     `_first` and `_last` hold 2 x offset + flag of a key's first and last record, so that min and max carry the flag
     along: first: it was a +I (no older row); last: it left a row."""
 
-    def __init__(self, start: int, stop: int, key: Sequence[str]) -> None:
+    def __init__(self, start: int, stop: int, key: Sequence[str], compact_rows: int = COMPACT_ROWS) -> None:
         if not key:
             raise InvalidRequest(what="keyed fold", reason="it needs key columns")
         self.range = OffsetRange(start, stop)
-        self.key = tuple(key)
+        self.key, self._compact_rows = tuple(key), compact_rows
         self._chunks: list[pa.Table] = []
         self._fresh_rows = 0
         self._keys: pa.Table | None = None
@@ -50,7 +50,7 @@ class KeyedFold:
         columns = {**{name: batch.column(name) for name in self.key}, _FIRST: pa.array(first), _LAST: pa.array(last)}
         self._chunks.append(pa.table(columns).filter(pa.array(inside)))
         self._fresh_rows += batch.num_rows
-        if self._fresh_rows >= COMPACT_ROWS:
+        if self._fresh_rows >= self._compact_rows:
             self._chunks, self._fresh_rows = [self._grouped()], 0
 
     def seal(self) -> OffsetRange:

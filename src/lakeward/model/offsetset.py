@@ -22,16 +22,14 @@ class OffsetSet(OwnBytes):
 
     __slots__ = ("values",)
 
-    def __init__(self, offsets: Iterable[int] | Offsets = ()) -> None:
+    def __init__(self, offsets: Iterable[int] | Offsets = (), *, is_sorted: bool = False) -> None:
+        """`is_sorted`: ascending and without doubles already."""
         array = offsets if isinstance(offsets, np.ndarray) else np.fromiter(offsets, np.int64)
-        self.values: Offsets = _ascending(array.astype(np.int64, copy=False))
+        self.values: Offsets = array if is_sorted else _ascending(array.astype(np.int64, copy=False))
 
     @classmethod
     def from_sorted(cls, values: Offsets) -> OffsetSet:
-        """Takes an array that is ascending and without doubles already."""
-        offset_set = cls.__new__(cls)
-        offset_set.values = values
-        return offset_set
+        return cls(values, is_sorted=True)
 
     def __len__(self) -> int:
         return len(self.values)

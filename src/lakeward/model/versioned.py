@@ -23,6 +23,8 @@ _FRAME = 12
 class OwnBytes(ABC):
     """Travels as bytes of its own."""
 
+    __slots__ = ()
+
     @abstractmethod
     def to_bytes(self) -> bytes: ...
 

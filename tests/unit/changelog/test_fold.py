@@ -6,7 +6,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from lakeward.changelog import Fold, KeyedFold, keyed
+from lakeward.changelog import Fold, KeyedFold
 from lakeward.errors import InvalidRequest
 from lakeward.model.change import ChangeType as C
 
@@ -80,9 +80,8 @@ def test_a_change_that_names_no_older_row_is_refused(record: tuple[int, C, int |
         Fold(0, 10).see(batch(record))
 
 
-def test_the_keyed_fold_keeps_keys_not_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyed, "COMPACT_ROWS", 4)
-    fold = KeyedFold(0, 100, ["a", "b"])
+def test_the_keyed_fold_keeps_keys_not_records() -> None:
+    fold = KeyedFold(0, 100, ["a", "b"], compact_rows=4)
     batches = [
         pa.record_batch(
             {

@@ -40,6 +40,7 @@ from lakeward.hot.fluss.slack import Slack
 from lakeward.hot.fluss.store import FlussStore
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock, SystemClock
+from lakeward.model.faults import fault_point
 from lakeward.model.ids import LeaseId, RoundId, SnapshotId, TableId
 from lakeward.model.intent import Intent
 from lakeward.model.ledger import LedgerEntry, LedgerKind
@@ -268,6 +269,7 @@ class FlussCoordinatorClient(CoordinatorClient):
         is_first = newest is not None and str(before) != newest
         if is_first and newest is not None:
             entry, offsets, times = self._registration(table, newest, report)
+            fault_point("fluss.before-register", table=str(table.path), times=times)
             self._register(table, entry, offsets, times, keep_from=_KEEP_ALL if before is None else before)
         return CommitAnswer(first=is_first, offsets=report.offsets)
 

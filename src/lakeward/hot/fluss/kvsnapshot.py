@@ -57,6 +57,7 @@ class KvSnapshots:
     def __init__(self, servers: FlussServers, schemas: Schemas) -> None:
         self._servers, self._schemas = servers, schemas
         self._leases: dict[str, _Lease] = {}
+        self.lease_ms = LEASE_MS
         self._lock = threading.Lock()
 
     def take(self, table: TableInfo, bucket: Bucket, where: LogBucket, holder: str) -> KvSnapshot | None:
@@ -83,7 +84,7 @@ class KvSnapshots:
         """Leases of this process that are half over. Best effort: the next beat tries again."""
         now = time.monotonic()
         with self._lock:
-            due = {holder: lease for holder, lease in self._leases.items() if now - lease.since >= LEASE_MS / 2000}
+            due = {holder: lease for holder, lease in self._leases.items() if now - lease.since >= self.lease_ms / 2000}
         for holder, lease in due.items():
             with suppress(LakewardError):
                 self._acquire(holder, dict(lease.snapshots))
@@ -152,7 +153,7 @@ class KvSnapshots:
         wanted = [{"table_id": table_id, "buckets": buckets} for table_id, buckets in tables.items()]
         try:
             self._servers.call_coordinator(
-                ACQUIRE_KV_LEASE, {"lease_id": holder, "duration_ms": LEASE_MS, "tables": wanted}
+                ACQUIRE_KV_LEASE, {"lease_id": holder, "duration_ms": self.lease_ms, "tables": wanted}
             )
         except IncompatibleVersion:
             return

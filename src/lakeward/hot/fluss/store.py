@@ -47,7 +47,7 @@ class FlussStore(HotStore):
         self._schemas: dict[tuple[str, int], tuple[Column, ...]] = {}
         self._frozen: dict[TableId, dict[Bucket, LastBatch]] = {}
         self._lock = threading.Lock()
-        self._snapshots = KvSnapshots(servers, self.schema_columns)
+        self.snapshots = KvSnapshots(servers, self.schema_columns)
 
     # ---- tables ----------------------------------------------------------------------------------------------------
     def load_table(self, path: TablePath) -> TableInfo:
@@ -129,19 +129,19 @@ class FlussStore(HotStore):
 
     # ---- KV snapshots ----------------------------------------------------------------------------------------------
     def take_snapshot(self, table: TableInfo, bucket: Bucket, holder: str) -> KvSnapshot | None:
-        return self._snapshots.take(table, bucket, self.log_bucket(table, bucket), holder)
+        return self.snapshots.take(table, bucket, self.log_bucket(table, bucket), holder)
 
     def read_snapshot(
         self, table: TableInfo, snapshot: KvSnapshot, columns: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        return self._snapshots.read(table, snapshot, self.log_bucket(table, snapshot.bucket), columns)
+        return self.snapshots.read(table, snapshot, self.log_bucket(table, snapshot.bucket), columns)
 
     def renew_snapshots(self) -> None:
         """Leases that this process holds, as far as they need it."""
-        self._snapshots.renew()
+        self.snapshots.renew()
 
     def release_snapshots(self, table: TableInfo, holder: str) -> None:
-        self._snapshots.release(holder)
+        self.snapshots.release(holder)
 
     def close(self) -> None:
         self.servers.close()
