@@ -198,9 +198,6 @@ class Coordinator(CoordinatorClient):
     def status(self) -> CoordinatorStatus:
         return self.views.status()
 
-    def tables(self) -> tuple[TableStatus, ...]:
-        return self.views.status().tables
-
     def admission(self, query: AdmissionQuery) -> AdmissionAnswer:
         return self.forecast.answer(query)
 
@@ -256,9 +253,6 @@ class Coordinator(CoordinatorClient):
         if done is None:
             self.operations.check_limit(asked, self.operations.limit(limit_s))
         return done
-
-    def tier_now(self, path: TablePath, limit_s: float | None = None, side: SideName | None = None) -> TierNowAnswer:
-        return self.operations.tier_now(path, limit_s, side)
 
     def resync(self, path: TablePath, choice: ResyncChoice, side: SideName | None = None) -> None:
         self.operations.resync(path, choice, side)

@@ -17,7 +17,7 @@ from lakeward.protocol.operate import ResyncChoice, TierNowAnswer
 _S = TableState
 
 POLL_S = 0.05
-"""How often a waiting tier-now looks again when nothing wakes it."""
+"""How often a call that waits for a round looks again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,18 +112,6 @@ class Operations:
             if side.state in STANDS:
                 raise TableBusy(table=side.label, reason=f"it is {side.state}: {side.reason or 'by call'}")
             return None
-
-    def tier_now(self, path: TablePath, limit_s: float | None = None, name: SideName | None = None) -> TierNowAnswer:
-        """Blocks until everything acknowledged at the call is in the lake. Raises `TimedOut` at the limit."""
-        limit = self.limit(limit_s)
-        asked = self.ask_now(path, name)
-        with self._board.changed:
-            while True:
-                answer = self.check_asked(asked)
-                if answer is not None:
-                    return answer
-                self.check_limit(asked, limit)
-                self._board.changed.wait(POLL_S)
 
     def check_limit(self, asked: Asked, limit_s: float) -> None:
         with self._board.lock:

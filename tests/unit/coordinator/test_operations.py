@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from lakeward.errors import LakeBehind, ReadTooFarAhead, SnapshotGone, TableBusy, TimedOut
@@ -18,7 +16,6 @@ from lakeward.protocol.heartbeat import Verdict
 from lakeward.protocol.operate import AdmissionQuery
 from lakeward.protocol.writetoken import WriteToken
 from lakeward.spi.lake import WriteTask
-from lakeward.testing.waiting import wait_until
 from lakeward.testing.world import B0, PATH, CoordinatorWorld
 
 S = TableState
@@ -47,20 +44,20 @@ def test_pause_stops_the_round_in_work_and_resume_goes_on(world: CoordinatorWorl
 
 def test_tier_now_returns_once_its_data_is_in_the_lake(world: CoordinatorWorld) -> None:
     world.create()
-    assert world.coordinator.tier_now(PATH).rounds == 0, "nothing waits"
+    nothing_waits = world.coordinator.check_asked(world.coordinator.ask_now(PATH))
+    assert nothing_waits is not None
+    assert nothing_waits.rounds == 0
     world.hot.append(PATH, 3)
-    done: list[object] = []
-    waiter = threading.Thread(target=lambda: done.append(world.coordinator.tier_now(PATH)))
-    waiter.start()
-    wait_until(lambda: world.coordinator.board.find(PATH).asked is not None)
+    asked = world.coordinator.ask_now(PATH)
     world.hot.append(PATH, 3)
     world.clock.advance(1)
     job = world.job()
     (table,) = job.take()
-    assert done == []
+    assert world.coordinator.check_asked(asked) is None
     job.commit(table, 0, 3, "r1")
-    waiter.join(10)
-    assert done[0].committed == OffsetMap({B0: 3})  # type: ignore[attr-defined]
+    done = world.coordinator.check_asked(asked)
+    assert done is not None
+    assert done.committed == OffsetMap({B0: 3})
 
 
 def test_tier_now_ends_at_its_limit_and_refuses_what_stands(world: CoordinatorWorld) -> None:

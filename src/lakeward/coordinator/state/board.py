@@ -43,7 +43,6 @@ class Board:
     ) -> None:
         self.store, self.hot, self.lakes, self.clock, self.options = store, hot, lakes, clock, options
         self.lock = threading.RLock()
-        self.changed = threading.Condition(self.lock)
         self.tables: dict[TableId, TableRecord] = {}
         self.by_path: dict[TablePath, TableId] = {}
         self._sides: dict[SideId, LakeSide] = {}
@@ -63,7 +62,6 @@ class Board:
                 yield
             finally:
                 self._flush()
-                self.changed.notify_all()
 
     def _flush(self) -> None:
         """One transaction, so one wait for the disk."""
