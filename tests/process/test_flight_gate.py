@@ -15,9 +15,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
+from lakeward.client.columns import parse_columns
 from lakeward.errors import InvalidConfig
 from lakeward.hot.embedded.gate.frames import (
     CONTINUATION,
@@ -34,7 +36,12 @@ from lakeward.hot.embedded.gate.keeper import GateKeeper, GateSecrets, make_sock
 from lakeward.hot.embedded.gate.settings import GateLimits
 from lakeward.hot.embedded.serve.service import FlightService
 from lakeward.hot.embedded.store import EmbeddedStore
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import new_table_id
+from lakeward.model.schema import Schema
+from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.protocol.auth import TokenSet
+from lakeward.protocol.flight import BatchHeader, PutCommand, PutKind, to_bytes
 from lakeward.testing.waiting import wait_until
 from tests.server.test_security import self_signed
 from tests.unit.hot.embedded.gate.conversation import GREETING, call, data, message
@@ -64,6 +71,7 @@ class Gated:
     audit: Audit
     host: str
     news: list[tuple[str, str, str]]
+    store: EmbeddedStore
 
     @property
     def gate_pid(self) -> int:
@@ -106,7 +114,7 @@ def _gated(
     keeper = GateKeeper(host, 0, inner, limits, secrets, lambda cause, peer, text: news.append((cause, peer, text)))
     try:
         keeper.start()
-        yield Gated(keeper, audit, host, news)
+        yield Gated(keeper, audit, host, news, store)
     finally:
         keeper.stop()
         service.shutdown()
@@ -115,8 +123,15 @@ def _gated(
 
 @pytest.fixture(scope="module")
 def gate() -> Iterator[Gated]:
-    """Little patience."""
-    with gated(limits=GateLimits(header_s=1.0, idle_s=1.0, connections_per_peer=60)) as made:
+    """Little patience with idle calls."""
+    with gated(limits=GateLimits(idle_s=1.0)) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def hasty() -> Iterator[Gated]:
+    """Little patience before the first call."""
+    with gated(limits=GateLimits(header_s=1.0, connections_per_peer=60)) as made:
         yield made
 
 
@@ -138,44 +153,61 @@ BOMB = b"\x40\x01a\x7f\x81\x1e" + bytes(3968) + b"\xbe" * 9000
 """Three megabytes of headers in thirteen kilobytes."""
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        b"",
-        PREFACE[:10],
-        GREETING,
-        GREETING + call(1, "DoPut", "top")[:20],
-        GREETING + call(1, "DoPut", "top") + frame(DATA, 0, 1, message(500))[:100],
-        GREETING + frame(HEADERS, 0, 1, b""),
-        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-        bytes(range(256)) * 40,
-        GREETING + os.urandom(4000),
-        GREETING + frame(HEADERS, 0, 1, b"") + frame(CONTINUATION, 0, 1, b"x") * 5000,
-        GREETING + frame(HEADERS, END_HEADERS, 1, BOMB),
-    ],
-    ids=lambda raw: f"{len(raw)}",
+HALF = (
+    b"",
+    PREFACE[:10],
+    GREETING,
+    GREETING + call(1, "DoPut", "top")[:20],
+    GREETING + call(1, "DoPut", "top") + frame(DATA, 0, 1, message(500))[:100],
+    GREETING + frame(HEADERS, 0, 1, b""),
 )
-def test_who_does_not_speak_to_the_point_is_let_go(gate: Gated, raw: bytes) -> None:
-    """Half of a greeting, of headers, of a message, and what is no HTTP/2: the connection ends, the next one works."""
-    with gate.peer() as peer:
-        with suppress(ConnectionResetError, BrokenPipeError):
-            peer.sendall(raw)
-        frames_until_end(peer)
-    gate.ask()
+WRONG = (
+    b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    bytes(range(256)) * 40,
+    GREETING + b"\xff" * 4000,
+    GREETING + frame(HEADERS, 0, 1, b"") + frame(CONTINUATION, 0, 1, b"x") * 5000,
+    GREETING + frame(HEADERS, END_HEADERS, 1, BOMB),
+)
 
 
-def test_many_who_send_half_cost_little_and_go(gate: Gated) -> None:
-    before = gate.memory_kb()
-    peers = [gate.peer() for _ in range(90)]
-    for number, peer in enumerate(peers):
-        with suppress(ConnectionResetError, BrokenPipeError):
-            peer.sendall([PREFACE[:10], GREETING][number % 2])
-    assert gate.memory_kb() < before + 20_000
+def said(peer: socket.socket, raw: bytes) -> list[tuple[int, int, int, bytes]]:
+    with suppress(ConnectionResetError, BrokenPipeError):
+        peer.sendall(raw)
+    return frames_until_end(peer)
+
+
+def test_who_sends_half_of_something_is_let_go(hasty: Gated) -> None:
+    """Half of a greeting, of headers, of a message: after the header time the connection ends."""
+    peers = [hasty.peer() for _ in HALF]
+    for peer, raw in zip(peers, HALF, strict=True):
+        peer.sendall(raw)
     for peer in peers:
         with peer:
             frames_until_end(peer)
-    wait_until(lambda: any(cause == "connections" for cause, _, _ in gate.news), what="a line about too many")
+    hasty.ask()
+
+
+@pytest.mark.parametrize("raw", WRONG, ids=["http1", "bytes", "frames", "continuation", "bomb"])
+def test_who_speaks_wrong_is_let_go_at_once(gate: Gated, raw: bytes) -> None:
+    with gate.peer() as peer:
+        address = "{}:{}".format(*peer.getsockname())
+        said(peer, raw)
+    wait_until(lambda: ("misbehaved", address) in [news[:2] for news in gate.news], what="a line about it")
     gate.ask()
+
+
+def test_many_who_send_half_cost_little_and_go(hasty: Gated) -> None:
+    before = hasty.memory_kb()
+    peers = [hasty.peer() for _ in range(90)]
+    for number, peer in enumerate(peers):
+        with suppress(ConnectionResetError, BrokenPipeError):
+            peer.sendall([PREFACE[:10], GREETING][number % 2])
+    assert hasty.memory_kb() < before + 20_000
+    for peer in peers:
+        with peer:
+            frames_until_end(peer)
+    wait_until(lambda: any(cause == "connections" for cause, _, _ in hasty.news), what="a line about too many")
+    hasty.ask()
 
 
 def test_the_first_honest_words_are_answered_and_the_peer_is_named(gate: Gated) -> None:
@@ -218,6 +250,35 @@ def test_put_streams_that_send_nothing_end(gate: Gated) -> None:
     assert ended == {1 + 2 * n for n in range(80)}
     assert {stream for kind, _, stream, _ in found if kind == RST_STREAM} == ended
     wait_until(lambda: threads() < before + 20, limit_s=30, what="the threads to end")
+
+
+def put_zeros(client: flight.FlightClient, table: TableInfo, rows: int) -> None:
+    """A batch that is small on its way and large once it is unpacked."""
+    batch = pa.record_batch({"id": pa.array([0], pa.int64()).take(pa.array([0] * rows))})
+    command = PutCommand(table=table.path, table_id=table.table_id, kind=PutKind.APPEND, schema_id=1)
+    packed = flight.FlightCallOptions(timeout=60, write_options=pa.ipc.IpcWriteOptions(compression="zstd"))
+    descriptor = flight.FlightDescriptor.for_command(to_bytes(command))
+    writer, reader = client.do_put(descriptor, batch.schema, packed)
+    with writer:
+        writer.write_with_metadata(batch, to_bytes(BatchHeader(bucket=Bucket("", 0))))
+        writer.done_writing()
+        while reader.read() is not None:
+            pass
+
+
+def test_a_batch_that_unpacks_into_a_large_one_is_refused_packed() -> None:
+    descriptor = TableDescriptor(schema=Schema(columns=parse_columns("id BIGINT")), bucket_count=1)
+    table = TableInfo(path=TablePath("d", "t"), table_id=new_table_id(), descriptor=descriptor)
+    with (
+        gated(tokens=(), limits=GateLimits(batch_bytes=1 << 20)) as made,
+        flight.FlightClient(f"grpc://127.0.0.1:{made.keeper.port}") as client,
+    ):
+        made.store.create_table(table)
+        put_zeros(client, table, 100_000)
+        with pytest.raises(flight.FlightServerError, match="unpacks to more than"):
+            put_zeros(client, table, 5_000_000)
+        put_zeros(client, table, 100_000)
+        assert made.store.bounds(table)[Bucket("", 0)].end == 200_000
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lakeward.errors import LakewardError
+from lakeward.errors import InvalidRequest, LakewardError
 from lakeward.hot.embedded.gate.frames import (
     CANCEL,
     CONTINUATION,
@@ -41,6 +41,7 @@ from lakeward.hot.embedded.gate.frames import (
     reset,
 )
 from lakeward.hot.embedded.gate.headerblock import HeaderReader, write_fields
+from lakeward.hot.embedded.gate.putscan import Oversized, PutScan
 from lakeward.hot.embedded.gate.refusal import refuse
 from lakeward.hot.embedded.gate.rules import PEER, Call, Rules, refuse_message
 
@@ -65,7 +66,9 @@ _MOST_STREAMS = 1000
 
 @dataclass(slots=True)
 class Stream:
-    """A call under way. `left` are the bytes of its message that are to come."""
+    """A call under way. `left` are the bytes of its message that are to come, `scan` looks at them while there is
+    something to see.
+    """
 
     stream_id: int
     call: Call
@@ -74,6 +77,8 @@ class Stream:
     left: int = 0
     messages: int = 0
     is_ended: bool = False
+    scan: PutScan | None = None
+    fault: LakewardError | None = None
 
 
 class Inward:
@@ -228,11 +233,15 @@ class Inward:
 
     def _passes_whole(self, stream: Stream, length: int, flags: int, data: memoryview, at: int, end: int) -> bool:
         """The usual frame: the rest of a message, or the whole or a part of one. It passes under its own head."""
+        if stream.scan is not None or stream.fault is not None:
+            return False
         if stream.left >= length:
             stream.left -= length
         elif not stream.left and not stream.prefix and length >= _PREFIX and end - at >= _PREFIX:
             (size,) = read_length(data, at + 1)
             if length - _PREFIX > size or refuse_message(stream.call, stream.messages + 1, data[at] != 0, size):
+                return False
+            if stream.call.max_unpacked is not None and not _is_fit(stream, size, data[at + _PREFIX : at + length]):
                 return False
             stream.messages += 1
             stream.left = size - (length - _PREFIX)
@@ -266,9 +275,13 @@ class Inward:
     ) -> tuple[int, LakewardError | None]:
         """(how many of `length` bytes may pass, why what follows them may not)."""
         done = 0
-        while done < length:
+        while done < length and stream.fault is None:
             if stream.left:
                 step = min(stream.left, length - done)
+                if stream.scan is not None:
+                    step = _scan(stream, stream.scan, data[at + done : min(end, at + done + step)])
+                    if not step:
+                        break
                 stream.left -= step
                 done += step
                 continue
@@ -282,9 +295,11 @@ class Inward:
                 if error is not None:
                     return done, error
                 stream.messages, stream.left, prefix = stream.messages + 1, size, b""
+                if stream.call.max_unpacked is not None:
+                    stream.scan = PutScan(size, stream.call.max_unpacked)
             stream.prefix = prefix
             done += wanted
-        return done, None
+        return done, stream.fault
 
     # ---- headers and the rest --------------------------------------------------------------------------------------
     def _take_headers(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
@@ -338,6 +353,29 @@ class Inward:
         if kind == RST_STREAM:
             self.streams.pop(stream_id, None)
         return True
+
+
+def _is_fit(stream: Stream, size: int, here: memoryview) -> bool:
+    """What is here of a message is enough to know that its batch is not too large."""
+    assert stream.call.max_unpacked is not None
+    scan = PutScan(size, stream.call.max_unpacked)
+    try:
+        scan.feed(here)
+    except Oversized:
+        return False
+    return scan.is_done or len(here) == size
+
+
+def _scan(stream: Stream, scan: PutScan, here: memoryview) -> int:
+    """How many bytes may pass: those that were looked at. None when they show that the rest may not."""
+    try:
+        scan.feed(here)
+    except Oversized as error:
+        stream.fault = InvalidRequest(what=stream.call.method, reason=str(error))
+        return 0
+    if scan.is_done or len(here) == stream.left:
+        stream.scan = None
+    return len(here)
 
 
 def _bare(payload: bytes, flags: int) -> bytes:

@@ -158,8 +158,12 @@ class Passage:
 
     def _step_down(self, down: Flow, buffer: memoryview) -> None:
         for _ in range(_TURNS):
-            if not self._say() or not down.pull(buffer):
+            if not self._say():
                 return
+            if not down.pull(buffer):
+                break
+        if self._said:
+            self._say()
 
     def _say(self) -> bool:
         """Sends what waits for the client, then what the gate itself has to say; false when that takes longer."""

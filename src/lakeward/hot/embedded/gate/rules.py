@@ -23,9 +23,12 @@ BESIDE_BATCH = 4 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
+    """`max_unpacked`: for calls whose messages are batches, the bytes of one once it is unpacked."""
+
     method: str
     max_bytes: int
     max_messages: int | None
+    max_unpacked: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +54,7 @@ class Rules:
             method=method,
             max_bytes=self.batch_bytes + BESIDE_BATCH if is_put else self.ticket_bytes,
             max_messages=None if path in _STREAMED else 1,
+            max_unpacked=self.batch_bytes if is_put else None,
         )
 
 

@@ -48,7 +48,25 @@ def call(stream_id: int, method: str, secret: str | None = None, *more: tuple[by
 
 
 def message(size: int, *, packed: int = 0, filled: bool = True) -> bytes:
-    return bytes([packed]) + size.to_bytes(4, "big") + (b"m" * size if filled else b"")
+    """A gRPC message of `size` bytes: one of Flight's with nothing but a body in it."""
+    return bytes([packed]) + size.to_bytes(4, "big") + (_body(size) if filled else b"")
+
+
+def _body(size: int) -> bytes:
+    for width in (1, 2, 3, 4):
+        rest = size - 2 - width
+        if rest >= 0 and len(varint(rest)) == width:
+            return b"\xc2\x3e" + varint(rest) + b"m" * rest
+    return b"\xc2\x3e"[:size]  # too short for a whole one
+
+
+def varint(number: int) -> bytes:
+    raw = bytearray()
+    while number >= 0x80:
+        raw.append(number & 0x7F | 0x80)
+        number >>= 7
+    raw.append(number)
+    return bytes(raw)
 
 
 def data(stream_id: int, payload: bytes, flags: int = 0) -> bytes:

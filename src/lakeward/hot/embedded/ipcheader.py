@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Headers of Arrow IPC messages, read without Arrow: where a batch's buffers are and whether they are compressed."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+_DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
+_MOST_BUFFERS = 100_000
+
+MALFORMED = (struct.error, IndexError)
+"""What reading a header raises that is none."""
+
+
+@dataclass(frozen=True)
+class BatchLayout:
+    """`buffers`: where each begins in the body, and its bytes there. A compressed one begins with eight bytes of its
+    own that say how long it will be.
+    """
+
+    rows: int
+    buffers: list[tuple[int, int]]
+    is_compressed: bool
+
+
+def read_layout(header: bytes) -> BatchLayout | None:
+    """None for a message that brings no rows, such as a schema. Raises one of `MALFORMED`."""
+    message = _Table(header, _u32(header, 0))
+    kind, found = message.byte(1), message.table(2)
+    if kind == _DICTIONARY_BATCH and found is not None:
+        found = found.table(1)
+    elif kind != _RECORD_BATCH:
+        return None
+    if found is None:
+        return None
+    return BatchLayout(found.long(0), found.pairs(2), found.table(3) is not None)
+
+
+class _Table:
+    """A flatbuffers table, as far as it is needed here."""
+
+    def __init__(self, data: bytes, position: int) -> None:
+        self._data, self._at = data, position
+        self._fields = position - struct.unpack_from("<i", data, position)[0]
+        if self._fields < 0:
+            raise IndexError("a table without fields")
+
+    def _field(self, number: int) -> int | None:
+        place = 4 + 2 * number
+        if place >= struct.unpack_from("<H", self._data, self._fields)[0]:
+            return None
+        offset: int = struct.unpack_from("<H", self._data, self._fields + place)[0]
+        return self._at + offset if offset else None
+
+    def byte(self, number: int) -> int:
+        at = self._field(number)
+        return 0 if at is None else self._data[at]
+
+    def long(self, number: int) -> int:
+        at = self._field(number)
+        return 0 if at is None else max(0, struct.unpack_from("<q", self._data, at)[0])
+
+    def table(self, number: int) -> _Table | None:
+        at = self._field(number)
+        return None if at is None else _Table(self._data, at + _u32(self._data, at))
+
+    def pairs(self, number: int) -> list[tuple[int, int]]:
+        """A vector of structs of two longs."""
+        at = self._field(number)
+        if at is None:
+            return []
+        start = at + _u32(self._data, at)
+        count = _u32(self._data, start)
+        if count > _MOST_BUFFERS:
+            raise IndexError(f"{count} buffers")
+        return [struct.unpack_from("<qq", self._data, start + 4 + 16 * i) for i in range(count)]
+
+
+def _u32(data: bytes, at: int) -> int:
+    number: int = struct.unpack_from("<I", data, at)[0]
+    return number
