@@ -3,92 +3,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from lakeward.errors import CommitConflict, LakewardError, SplitFailed, Unavailable, to_wire
+from lakeward.errors import LakewardError
 from lakeward.model.faults import fault_point
-from lakeward.model.intent import Intent
-from lakeward.model.round import RoundPhases, RoundResult
+from lakeward.model.round import RoundResult
 from lakeward.model.side import COMPACT
-from lakeward.model.table import TableInfo
-from lakeward.protocol.heartbeat import LeaseCheck, TableFailed, TableFinished
-from lakeward.spi.lake import LakeCommitter, LakeStorage, RewriteResult
+from lakeward.protocol.heartbeat import LeaseCheck, TableFinished
+from lakeward.spi.lake import LakeCommitter, RewriteResult
 from lakeward.spi.plugins import Plugin
+from lakeward.tiering.attempt import Attempt
 from lakeward.tiering.compact.commit import CompactionCommit, LandedRewrite
 from lakeward.tiering.compact.ground import CompactionGround, load_compaction
 from lakeward.tiering.compact.order import RewriteOrder, RewriteOutcome
-from lakeward.tiering.job.backoff import patiently
 from lakeward.tiering.round.reconcile import adoption
-from lakeward.tiering.round.round import NOT_A_FAILURE
-from lakeward.tiering.work import JobWorld, LeasedWork, RoundEnd
-
-T = TypeVar("T")
+from lakeward.tiering.work import RoundEnd
 
 
 @dataclass(kw_only=True)
-class Compaction:
-    """One attempt. `run` never raises: the end goes to the coordinator as a message."""
-
-    world: JobWorld
-    work: LeasedWork
-    started: float = 0.0
-    phases: RoundPhases = field(default_factory=RoundPhases)
-
-    def run(self) -> RoundEnd:
-        self.started = self.world.clock.monotonic()
-        try:
-            return self._run()
-        except LakewardError as error:
-            return self._failed(error)
-        except Exception as error:  # noqa: BLE001 - one table's trouble, of whatever kind, fails this work only
-            kind, text = type(error).__name__, str(error)[:2000]
-            return self._failed(SplitFailed(table=self._name, split="on the driver", kind=kind, text=text))
-        finally:
-            self.work.control.clear()
+class Compaction(Attempt):
+    """One attempt at a compaction."""
 
     def _run(self) -> RoundEnd:
-        ground = self._patiently(self._prepare)
-        self.phases = replace(self.phases, wait_s=self.work.handed.waited_s, plan_s=self._seconds())
-        fault_point("compact.planned", table=self._name, round_id=self.work.round_id)
+        ground = self.patiently(self._prepare)
+        self.phases = replace(self.phases, wait_s=self.handed.waited_s, plan_s=self._seconds())
+        fault_point("compact.planned", table=self.name, round_id=self.round_id)
         if not ground.groups:
-            return self._finished(None)
-        committer = self._patiently(lambda: self._lake(ground.table).open_committer(ground.table))
-        order = self._patiently(lambda: self._order(ground, committer))
-        self._patiently(lambda: self._record_intent(ground, committer))
+            return self.finished(None)
+        committer = self.patiently(lambda: self.lake(ground.table).open_committer(ground.table))
+        order = self.patiently(lambda: self._order(ground, committer))
+        self.patiently(lambda: self.record_intent(ground.table, ground.base, committer, self.world.clock.now_ms()))
         is_committed = False
         try:
             results, error = self._rewrite(ground, order)
             landed = self._commit(ground, committer, order.lease, results) if results else None
             is_committed = landed is not None and landed.snapshot is not None
             if error is not None:
-                return self._failed(error)
+                return self.failed(error)
             return self._ended(ground, results, landed)
         finally:
             if not is_committed:
-                self._abandon()
+                self.abandon()
 
     # ---- plan ------------------------------------------------------------------------------------------------------
     def _prepare(self) -> CompactionGround:
-        table = self.world.hot.store().load_table(self.work.handed.path)
-        return load_compaction(table, self._lake(table), self.world.options, self.world.clock)
+        table = self.world.hot.store().load_table(self.handed.path)
+        return load_compaction(table, self.lake(table), self.world.options, self.world.clock)
 
     # ---- write -----------------------------------------------------------------------------------------------------
     def _order(self, ground: CompactionGround, committer: LakeCommitter) -> RewriteOrder:
-        limit, hot, lake = self.work.handed.limit_ms, self.world.hot, self._lake_plugin(ground.table)
-        handle = committer.begin(self.work.round_id)
-        self.world.check_location(lake.name, committer.prefix(self.work.round_id))
+        limit, hot, lake = self.handed.limit_ms, self.world.hot, self.lake_plugin(ground.table)
+        handle = committer.begin(self.round_id)
+        self.world.check_location(lake.name, committer.prefix(self.round_id))
         return RewriteOrder(
-            round_id=self.work.round_id,
-            owner=self.work.owner,
+            round_id=self.round_id,
+            owner=self.owner,
             table=ground.table,
             hot=Plugin(name=hot.name, options=dict(hot.options)),
             lake=lake,
             groups=(),
-            side=self.work.handed.side,
+            side=self.handed.side,
             deadline_at_ms=None if limit is None else self.world.clock.now_ms() + limit,
-            flag=self.work.control.flag,
+            flag=self.control.flag,
             handle=handle,
         )
 
@@ -96,9 +73,9 @@ class Compaction:
         self, ground: CompactionGround, order: RewriteOrder
     ) -> tuple[list[RewriteResult], LakewardError | None]:
         """What was rewritten, and the first error beside it. A group that came due is left for the next compaction."""
-        began, control = self.world.clock.monotonic(), self.work.control
+        began, control = self.world.clock.monotonic(), self.control
         control.show(phase="write", splits_total=len(ground.groups))
-        fault_point("compact.before-write", table=self._name, round_id=self.work.round_id)
+        fault_point("compact.before-write", table=self.name, round_id=self.round_id)
         sent = self.world.dispatcher.run(
             [replace(order, groups=(group,)) for group in ground.groups],
             control,
@@ -111,7 +88,7 @@ class Compaction:
             write_s=self.world.clock.monotonic() - began,
             slowest_split_s=max((o.seconds for o in outcomes), default=0.0),
         )
-        fault_point("compact.written", table=self._name, round_id=self.work.round_id)
+        fault_point("compact.written", table=self.name, round_id=self.round_id)
         control.check()
         results = [r for o in outcomes if (r := o.result(ground.groups[o.index])) is not None]
         return results, next((o.error for o in outcomes if o.error is not None), None)
@@ -120,17 +97,17 @@ class Compaction:
     def _commit(
         self, ground: CompactionGround, committer: LakeCommitter, lease: LeaseCheck, results: Sequence[RewriteResult]
     ) -> LandedRewrite:
-        self.work.control.show(phase="commit")
+        self.control.show(phase="commit")
         began = self.world.clock.monotonic()
         commit = CompactionCommit(
             table=ground.table,
             lease=lease,
             planned=ground.base,
             results=results,
-            reader=self._lake(ground.table).open_reader(ground.table),
+            reader=self.lake(ground.table).open_reader(ground.table),
             committer=committer,
             coordinator=self.world.hot.coordinator(),
-            control=self.work.control,
+            control=self.control,
             clock=self.world.clock,
             started=self.started,
             limits=self.world.options.commit,
@@ -146,10 +123,10 @@ class Compaction:
         if landed.snapshot is None:
             return
         try:
-            totals = self._lake(ground.table).open_reader(ground.table).totals()
+            totals = self.lake(ground.table).open_reader(ground.table).totals()
             report = replace(
-                adoption(ground.table, landed.base, self.work.owner, self.work.handed.side),
-                round_id=self.work.round_id,
+                adoption(ground.table, landed.base, self.owner, self.handed.side),
+                round_id=self.round_id,
                 work=COMPACT,
                 snapshot_id=landed.snapshot.snapshot_id,
                 lake_rows=totals.rows,
@@ -158,49 +135,12 @@ class Compaction:
                 lake_delete_files=totals.delete_files,
                 lake_snapshots=totals.snapshots,
             )
-            self._patiently(lambda: self.world.hot.coordinator().commit(report))
+            self.patiently(lambda: self.world.hot.coordinator().commit(report))
         except LakewardError:
             return
 
-    def _record_intent(self, ground: CompactionGround, committer: LakeCommitter) -> None:
-        self.world.hot.coordinator().record_intent(
-            Intent(
-                round_id=self.work.round_id,
-                table_id=ground.table.table_id,
-                prefix=committer.prefix(self.work.round_id),
-                token=ground.base.token,
-                fence=ground.base.fence,
-                recorded_at_ms=self.world.clock.now_ms(),
-                kind=COMPACT,
-                side=self.work.handed.side,
-            )
-        )
-
-    def _abandon(self) -> None:
-        """Deletes nothing. An intent that stays open is orphan removal's too, only later."""
-        try:
-            self.world.hot.coordinator().abandon_intent(self.work.round_id)
-        except Unavailable:
-            return
-
-    # ---- pieces ----------------------------------------------------------------------------------------------------
-    def _lake(self, table: TableInfo) -> LakeStorage:
-        return self.world.plugins.lake(self._lake_plugin(table))
-
-    def _lake_plugin(self, table: TableInfo) -> Plugin:
-        name, lake_options = self.world.hot.lake_options(table)
-        return Plugin(name=name, options=dict(lake_options))
-
-    def _patiently(self, call: Callable[[], T]) -> T:
-        wait, limit = self.work.control.wait, self.world.options.server_wait_s
-        return patiently(call, clock=self.world.clock, wait=wait, server_wait_s=limit)
-
     def _seconds(self) -> float:
         return self.world.clock.monotonic() - self.started
-
-    @property
-    def _name(self) -> str:
-        return str(self.work.handed.path)
 
     # ---- ends ------------------------------------------------------------------------------------------------------
     def _ended(
@@ -212,7 +152,7 @@ class Compaction:
         is_landed = landed is not None and landed.snapshot is not None
         rewritten = kept if is_landed else []
         result = RoundResult(
-            round_id=self.work.round_id,
+            round_id=self.round_id,
             snapshot_id=landed.snapshot.snapshot_id if landed is not None and landed.snapshot is not None else None,
             rows=sum(r.rows for r in rewritten),
             deletes=0 if landed is None else landed.carried,
@@ -224,30 +164,4 @@ class Compaction:
             groups_left_out=len(results) - len(rewritten),
             debt_files=ground.plan.saved_files,
         )
-        return self._finished(result, force_finished=len(rewritten) < len(ground.plan.groups))
-
-    def _finished(self, result: RoundResult | None, *, force_finished: bool = False) -> TableFinished:
-        handed = self.work.handed
-        return TableFinished(
-            table_id=handed.table_id,
-            epoch=handed.epoch,
-            round_id=self.work.round_id,
-            result=result,
-            force_finished=force_finished,
-            side=handed.side,
-            kind=handed.kind,
-        )
-
-    def _failed(self, error: LakewardError) -> TableFailed:
-        handed, stopped = self.work.handed, self.work.control.stopped_by
-        lost = isinstance(error, NOT_A_FAILURE) or (isinstance(error, CommitConflict) and error.lost)
-        given_back = lost or (stopped is not None and self.work.control.is_given_back)
-        return TableFailed(
-            table_id=handed.table_id,
-            epoch=handed.epoch,
-            round_id=self.work.round_id,
-            error=to_wire(stopped if stopped is not None and given_back else error),
-            given_back=given_back,
-            side=handed.side,
-            kind=handed.kind,
-        )
+        return self.finished(result, force_finished=len(rewritten) < len(ground.plan.groups))

@@ -16,7 +16,7 @@ class CompactRunner(WorkRunner):
     kind = COMPACT
 
     def run(self, work: LeasedWork, world: JobWorld) -> RoundEnd:
-        return Compaction(world=world, work=work).run()
+        return Compaction.at(work, world).run()
 
     def run_order(self, data: bytes, plugins: PluginCache, clock: Clock, attempt: int) -> list[bytes]:
         return [o.to_bytes() for o in rewrite_groups(RewriteOrder.from_bytes(data), plugins, clock, attempt)]

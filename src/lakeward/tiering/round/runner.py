@@ -16,9 +16,7 @@ class TierRunner(WorkRunner):
     kind = TIER
 
     def run(self, work: LeasedWork, world: JobWorld) -> RoundEnd:
-        return Round(
-            world=world, handed=work.handed, owner=work.owner, control=work.control, round_id=work.round_id
-        ).run()
+        return Round.at(work, world).run()
 
     def run_order(self, data: bytes, plugins: PluginCache, clock: Clock, attempt: int) -> list[bytes]:
         return [o.to_bytes() for o in write_splits(WriteOrder.from_bytes(data), plugins, clock, attempt)]
