@@ -309,6 +309,8 @@ def test_a_gate_that_is_killed_is_started_again_on_its_port() -> None:
             os.kill(before, signal.SIGKILL)
             assert list(tables()) == []
             wait_until(lambda before=before: made.gate_pid != before, what="another gate")  # type: ignore[misc]
+        assert made.keeper.heartbeat().is_well
+    assert not made.keeper.heartbeat().is_well
 
 
 def test_the_gate_is_small_and_outlives_signals_of_the_terminal() -> None:

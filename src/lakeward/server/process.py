@@ -98,7 +98,7 @@ class LakewardServer:
         with usable(self.settings.data):
             audit = AuditLog(self.settings.data / "audit", self.config.get(options.SERVER_AUDIT), clock)
         self._stack.callback(audit.close)
-        self._flight = FlightDoor(self.config, self.settings, store, audit)
+        self._flight = flight = FlightDoor(self.config, self.settings, store, audit)
         self.flight_uri = self.settings.flight_uri(self._flight.port)
         with usable(self.settings.data), store.ballast.writing():
             state = StateStore.open(self.settings.data / "coordinator.db", ballast=store.ballast)
@@ -126,12 +126,15 @@ class LakewardServer:
             max_requests=self.config.get(options.SERVER_QUOTA_REQUESTS),
             max_tables=self.config.get(options.SERVER_QUOTA_TABLES),
             max_body_bytes=self.config.get(options.SERVER_HTTP_MAX_BODY),
-            background=lambda: [t.heartbeat() for t in (*store.upkeep.threads, *coordinator.upkeep.threads, sampler)],
+            background=lambda: [
+                flight.keeper.heartbeat(),
+                *(t.heartbeat() for t in (*store.upkeep.threads, *coordinator.upkeep.threads, sampler)),
+            ],
         )
         sampler = Sampler(services)
         self._stack.callback(sampler.stop, SAMPLE_S)
         sampler.start()
-        self._flight.service.gate.open()
+        flight.service.gate.open()
         door.app = create_app(services)
         self._ready = True
 

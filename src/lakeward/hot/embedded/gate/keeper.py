@@ -25,6 +25,7 @@ from pathlib import Path
 
 from lakeward.errors import InvalidConfig
 from lakeward.hot.embedded.gate.settings import GateLimits, GateSettings
+from lakeward.model.background import Heartbeat
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +84,7 @@ class GateKeeper:
         self._stopping = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
+        self._ended_at: float | None = None
 
     @property
     def port(self) -> int:
@@ -97,6 +99,12 @@ class GateKeeper:
         self._process = self._spawn()
         self._thread = threading.Thread(target=self._watch, name="flight-gate", daemon=True)
         self._thread.start()
+
+    def heartbeat(self) -> Heartbeat:
+        """Not well while no gate runs for longer than a start takes."""
+        age_s = 0.0 if self._ended_at is None else time.monotonic() - self._ended_at
+        is_watched = self._thread is not None and self._thread.is_alive()
+        return Heartbeat(name="flight-gate", age_s=age_s, is_well=is_watched and age_s <= _WELL_S)
 
     def stop(self) -> None:
         """Ends the gate and all connections through it. Safe to repeat."""
@@ -142,7 +150,8 @@ class GateKeeper:
         while self._process is not None:
             begun_at = time.monotonic()
             code = self._listen_to(self._process)
-            if time.monotonic() - begun_at > _WELL_S:
+            self._ended_at = time.monotonic()
+            if self._ended_at - begun_at > _WELL_S:
                 pause_s = _FIRST_PAUSE_S
             while True:
                 if self._stopping.wait(pause_s):
@@ -150,9 +159,9 @@ class GateKeeper:
                 log.error("the gate before Flight ended with code %s and is started again", code)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
                 try:
-                    self._process = self._spawn()
+                    self._process, self._ended_at = self._spawn(), None
                     break
-                except (OSError, InvalidConfig) as error:
+                except (OSError, InvalidConfig, ValueError) as error:
                     log.error("the gate before Flight does not start: %s", error)
             if self._stopping.is_set():
                 self._process.kill()
@@ -161,10 +170,12 @@ class GateKeeper:
         assert process.stdout is not None
         with process.stdout as lines:
             for line in lines:
-                with suppress(ValueError, KeyError):
+                try:
                     news = json.loads(line)
                     log.warning("Flight: refused (%s) from %s: %s", news["cause"], news["peer"], news["text"])
                     self._on_news(news["cause"], news["peer"], news["text"])
+                except Exception:  # a line that cannot be told must not end the watch
+                    log.exception("a line of the gate before Flight")
         code = process.wait()
         if process.stdin is not None:
             with suppress(OSError):
