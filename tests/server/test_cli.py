@@ -144,6 +144,11 @@ def test_another_engine_deletes_rows_and_changes_a_column(call: Calls, server: S
     assert call("table", "reconcile-schema", "shop.stock").startswith("the lake table of shop.stock fits")
     call("tier-now", "shop.stock")
     assert call.code == 0, call.err
+    catalog.drop_table("shop.stock")
+    assert call("table", "restore-lake", "shop.stock").startswith("the lake table of shop.stock is back, from ")
+    call("write", "shop.stock", "three.jsonl")
+    call("tier-now", "shop.stock")
+    assert call.code == 0, call.err
     call("table", "drop", "shop.stock", "--yes")
     catalog.close()
 

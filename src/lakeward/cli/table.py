@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`lakeward table`: create, alter, drop, list, show, adopt, resync, reconcile-schema."""
+"""`lakeward table`: create, alter, drop, list, show, adopt, resync, reconcile-schema, restore-lake."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ Property = Annotated[
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(
-        help="Tables: create, alter, drop, list, show, adopt, resync, reconcile-schema.", no_args_is_help=True
+        help="Tables: create, alter, drop, list, show, adopt, resync, reconcile-schema, restore-lake.",
+        no_args_is_help=True,
     )
-    for command in (create, alter, drop, list_tables, show, adopt, resync, reconcile_schema):
+    for command in (create, alter, drop, list_tables, show, adopt, resync, reconcile_schema, restore_lake):
         group.command(command.__name__.removesuffix("_tables").replace("_", "-"))(command)
     app.add_typer(group, name="table")
 
@@ -216,6 +217,27 @@ def reconcile_schema(
         print(f"{'would change: ' if dry_run else ''}{change}")
     if not changes:
         print(f"the lake table of {table} fits; columns that others added or moved do no harm")
+
+
+def restore_lake(
+    table: Table,
+    anew: Annotated[
+        bool, typer.Option("--anew", help="Where nothing is left: an empty lake table, and a resync into it.")
+    ] = False,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Puts a lake table back that somebody dropped, from the newest of the files that are left.
+
+    Example: lakeward table restore-lake shop.orders"""
+    with open_client(server) as client:
+        source = client.restore_lake(table, anew=anew)
+    if as_json:
+        print_json({"table": table, "source": source})
+    elif source is None:
+        print(f"made the lake table of {table} anew; the next round writes what the hot store has")
+    else:
+        print(f"the lake table of {table} is back, from {source}")
 
 
 def parse_properties(pairs: list[str]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from lakeward.model.schema import Column, Schema
 from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.codec import decode
-from lakeward.protocol.operate import ReconcileSchema, SchemaReconciled, TierNowAnswer
+from lakeward.protocol.operate import LakeRestored, ReconcileSchema, RestoreLake, SchemaReconciled, TierNowAnswer
 from lakeward.protocol.tables import AlterTable, CreateTable, ServerInfo, TableAnswer
 
 FRESHNESS = "table.datalake.freshness"
@@ -131,6 +131,13 @@ class Client:
         changed, in words. `dry_run` changes nothing. Raises `InvalidAlter` for what cannot go back."""
         route, request = routes.RECONCILE_SCHEMA.format(table=TablePath.parse(path)), ReconcileSchema(dry_run=dry_run)
         return self.server.call(SchemaReconciled, "POST", route, request).changes
+
+    def restore_lake(self, path: str, *, anew: bool = False) -> str | None:
+        """Puts a lake table back that somebody dropped; returns the file that it came back from. `anew`: where nothing
+        is left an empty one is made, None is returned, and a resync writes what the hot store still has. Raises
+        `InvalidRequest`."""
+        route = routes.RESTORE_LAKE.format(table=TablePath.parse(path))
+        return self.server.call(LakeRestored, "POST", route, RestoreLake(anew=anew)).source
 
     def close(self) -> None:
         """Ends every connection. The client and its tables can be used again afterwards."""

@@ -113,7 +113,8 @@ class LakeOverlap(LakeError):
 class LakeTableGone(LakeError):
     code = "lake-table-gone"
     template = (
-        "lake table {table} is no longer in the catalog; restore it, or disable and enable the lake on this table"
+        "lake table {table} is no longer in the catalog; `lakeward table restore-lake {table}` puts it back from the "
+        "files that are left"
     )
     table: str
 

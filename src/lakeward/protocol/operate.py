@@ -104,6 +104,21 @@ class SchemaReconciled:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RestoreLake:
+    """Puts a lake table back that somebody dropped; `anew`: makes an empty one where nothing is left of it."""
+
+    anew: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeRestored:
+    """`source` is the file that it came back from; None: it was made anew."""
+
+    path: TablePath
+    source: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class AdoptTable:
     """Takes over a lake table that has snapshots of ours. The descriptor is needed where the hot side does
     not exist.

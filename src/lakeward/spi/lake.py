@@ -172,6 +172,11 @@ class LakeCatalog(ABC):
         self.validate(table)
         return ()
 
+    def restore(self, table: TableInfo) -> str | None:
+        """Puts a lake table that is gone from its catalog back, at the newest state that is left of it. Returns what it
+        was made from, in words; None where nothing is left, or a format cannot tell. Raises `LakeUnavailable`."""
+        return None
+
     @abstractmethod
     def set_properties(self, table: TableInfo, changes: Mapping[str, str | None]) -> None:
         """Sets properties, or removes those given as None, under the format's key mapping. Safe to repeat."""

@@ -20,7 +20,7 @@ from lakeward.model.newtable import check_new_columns, check_new_table, warn_of_
 from lakeward.model.schema import Column
 from lakeward.model.state import TableState
 from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
-from lakeward.protocol.operate import AdoptTable, SchemaReconciled
+from lakeward.protocol.operate import AdoptTable, LakeRestored, ResyncChoice, SchemaReconciled
 from lakeward.protocol.tables import AlterTable, CreateTable, TableAnswer
 from lakeward.spi.capabilities import check_added_columns, check_table
 from lakeward.spi.lake import LakeCatalog
@@ -174,8 +174,8 @@ class Federation:
             names = [str(c["name"]) for c in change.add_columns]
             check_added_columns(options.format, self._board.lakes(options.format).capabilities, table.path, names)
             catalog.add_columns(table, [Column.from_json(c) for c in change.add_columns])
-        if change.properties:
-            catalog.set_properties(table, _mutable(change.properties))
+        if properties := _mutable(change.properties):
+            catalog.set_properties(table, properties)
 
     def _enable_lake(self, table: TableInfo, options: TableOptions) -> None:
         """A lake table that this very table filled before is taken again; anybody else's is refused."""
@@ -206,6 +206,29 @@ class Federation:
         if changes and not dry_run and self._board.find(path).state in (TableState.FAILED, TableState.QUARANTINED):
             self._coordinator.resume(path)
         return SchemaReconciled(path=path, changes=changes, dry_run=dry_run)
+
+    def restore_lake(self, path: TablePath, *, anew: bool = False) -> LakeRestored:
+        """After somebody dropped the lake table: it comes back from the files that are left; `anew`: where none are,
+        an empty one is made, and a resync writes what the hot store still has. Raises `InvalidRequest`."""
+        with self._lock:
+            table = self._hot.load_table(path)
+            options, what = self._options_of(table), f"restore-lake of {path}"
+            if not options.enabled:
+                raise InvalidRequest(what=what, reason="the lake is not enabled for it")
+            catalog = self._catalog(options)
+            if catalog.exists(path):
+                raise InvalidRequest(what=what, reason="its lake table is in the catalog, there is nothing to restore")
+            source = catalog.restore(table)
+            if source is None and not anew:
+                reason = "no files of it are left where the catalog kept them; `--anew` makes an empty lake table, and "
+                raise InvalidRequest(what=what, reason=f"{reason}a resync writes what the hot store still has")
+            if source is None:
+                catalog.create(table)
+        if source is None:
+            self._coordinator.resync(path, ResyncChoice.RESYNC)
+        elif self._board.find(path).state in (TableState.FAILED, TableState.QUARANTINED):
+            self._coordinator.resume(path)
+        return LakeRestored(path=path, source=source)
 
     # ---- drop ----
     def drop(self, path: TablePath) -> None:

@@ -36,11 +36,11 @@ from lakeward.errors import (
     LakeTableGone,
     LakeUnavailable,
 )
-from lakeward.lake.iceberg.meta.ancestry import walk
 from lakeward.lake.iceberg.meta.columnids import spell_field_ids
 from lakeward.lake.iceberg.meta.connection import IcebergConnection, identifier
 from lakeward.lake.iceberg.meta.diff import check_fits, diff_table
 from lakeward.lake.iceberg.meta.failures import describe, lake_errors
+from lakeward.lake.iceberg.meta.leftbehind import newest_left, newest_table_id
 from lakeward.lake.iceberg.meta.mapping import (
     LAKE_PREFIX,
     MERGE_ON_READ,
@@ -53,14 +53,13 @@ from lakeward.lake.iceberg.meta.mapping import (
     lake_spec,
 )
 from lakeward.lake.iceberg.meta.repair import SchemaRepair, plan_repair
-from lakeward.lake.iceberg.meta.summary import summary_of
 from lakeward.lake.iceberg.meta.types import to_iceberg_type
 from lakeward.lake.iceberg.meta.version import VERSIONS
 from lakeward.lake.iceberg.meta.warehouse import check_scheme, check_warehouse
 from lakeward.model.ids import TableId
 from lakeward.model.schema import BUCKET, Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.lake import TABLE_ID_KEY, LakeCatalog
+from lakeward.spi.lake import LakeCatalog
 
 _RESERVED = frozenset({*MERGE_ON_READ, "write.format.default"})
 """Lake properties that nobody may change: rounds rely on them."""
@@ -115,7 +114,7 @@ class IcebergLakeCatalog(LakeCatalog):
         if not lake_table.metadata.snapshots:
             with _altering(table):
                 self._allow_unsorted(lake_table)
-        if lake_table.metadata.snapshots and not adopt and _newest_table_id(lake_table) != table.table_id:
+        if lake_table.metadata.snapshots and not adopt and newest_table_id(lake_table.metadata) != table.table_id:
             raise LakeNotEmpty(table=str(table.path))
 
     def _ensure_namespace(self, path: TablePath) -> None:
@@ -219,7 +218,15 @@ class IcebergLakeCatalog(LakeCatalog):
         return True
 
     def table_id(self, path: TablePath) -> TableId | None:
-        return _newest_table_id(self._connection.load(path))
+        return newest_table_id(self._connection.load(path).metadata)
+
+    def restore(self, table: TableInfo) -> str | None:
+        left = newest_left(self._connection, table)
+        if left is not None:
+            self._ensure_namespace(table.path)
+            with lake_errors(str(table.path), "register"):
+                self._connection.catalog.register_table(identifier(table.path), left)
+        return left
 
 
 @contextmanager
@@ -268,11 +275,3 @@ def _with_added(descriptor: TableDescriptor, columns: Sequence[Column]) -> Table
 def _add_column(update: UpdateSchema, column: Column) -> None:
     update.add_column(column.name, to_iceberg_type(column.type, column.name), doc=column.comment)
     update.move_before(column.name, BUCKET)
-
-
-def _newest_table_id(table: Table) -> TableId | None:
-    for snapshot in walk(table.metadata).chain:
-        table_id = summary_of(snapshot).get(TABLE_ID_KEY)
-        if table_id is not None:
-            return TableId(table_id)
-    return None

@@ -16,7 +16,7 @@ from lakeward.model.side import WorkKind
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.auth import Role
-from lakeward.protocol.operate import AdmissionQuery, AdoptTable, ReconcileSchema, ResyncTable
+from lakeward.protocol.operate import AdmissionQuery, AdoptTable, ReconcileSchema, RestoreLake, ResyncTable
 from lakeward.server.auth import caller, require
 from lakeward.server.messages import answer, described, read_message
 from lakeward.server.services import Services
@@ -132,6 +132,12 @@ def _add_operations(router: APIRouter, services: Services) -> None:
         message, federation = await read_message(request, ReconcileSchema), services.federation
         path = TablePath.parse(table)
         return answer(await run_in_threadpool(federation.reconcile_schema, path, dry_run=message.dry_run))
+
+    @router.post(routes.RESTORE_LAKE, dependencies=may_change, openapi_extra=described(RestoreLake))
+    async def restore_lake(table: str, request: Request) -> JSONResponse:
+        """Puts a lake table back that somebody dropped, from the files that are left of it, or anew."""
+        message, path = await read_message(request, RestoreLake), TablePath.parse(table)
+        return answer(await run_in_threadpool(services.federation.restore_lake, path, anew=message.anew))
 
     @router.post(routes.RESYNC, dependencies=may_change, openapi_extra=described(ResyncTable))
     async def resync(table: str, side: Side, request: Request) -> JSONResponse:
