@@ -99,12 +99,13 @@ class Operations:
             return asked
 
     def check_asked(self, asked: Asked) -> TierNowAnswer | None:
-        """The answer once the lake has it; None before. Raises `TableBusy` or `TableNotFound` when it never will."""
+        """The answer once the lake has it, and a resync that was asked for is done; None before. Raises `TableBusy` or
+        `TableNotFound` when it never will."""
         with self._board.lock:
             side = self._board.side(asked.side)
             if side is None:
                 raise TableNotFound(table=str(asked.path))
-            if side.covers(asked.offsets):
+            if side.covers(asked.offsets) and side.resync is None:
                 took = int(1_000 * (self._board.clock.monotonic() - asked.since))
                 return TierNowAnswer(
                     path=asked.path, committed=side.committed, rounds=side.tier.epoch - asked.epoch, took_ms=took

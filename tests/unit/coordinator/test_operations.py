@@ -13,7 +13,7 @@ from lakeward.model.offsets import OffsetMap
 from lakeward.model.side import TIER, SideId
 from lakeward.model.state import TableState
 from lakeward.protocol.heartbeat import Verdict
-from lakeward.protocol.operate import AdmissionQuery
+from lakeward.protocol.operate import AdmissionQuery, ResyncChoice
 from lakeward.protocol.writetoken import WriteToken
 from lakeward.spi.lake import WriteTask
 from lakeward.testing.world import B0, PATH, CoordinatorWorld
@@ -58,6 +58,14 @@ def test_tier_now_returns_once_its_data_is_in_the_lake(world: CoordinatorWorld) 
     done = world.coordinator.check_asked(asked)
     assert done is not None
     assert done.committed == OffsetMap({B0: 3})
+
+
+def test_tier_now_waits_for_a_resync_that_was_asked_for(world: CoordinatorWorld) -> None:
+    world.create()
+    world.coordinator.resync(PATH, ResyncChoice.RESYNC)
+    asked = world.coordinator.ask_now(PATH)
+    assert world.coordinator.check_asked(asked) is None
+    assert [handed.resync for handed in world.job().take()] == [True]
 
 
 def test_tier_now_ends_at_its_limit_and_refuses_what_stands(world: CoordinatorWorld) -> None:
