@@ -9,31 +9,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from itertools import count
-from typing import Protocol
 
 from lakeward.model.clock import Clock, SystemClock
-from lakeward.model.ids import RoundId
-from lakeward.model.side import WorkKind
-from lakeward.model.table import TableInfo
 from lakeward.spi.plugins import PluginCache
 from lakeward.tiering.kinds import load_runner
+from lakeward.tiering.order import Order
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.task.order import PackedOrder
 
 Progressed = Callable[[int], None]
 """Told how many splits of a call are done so far."""
-
-
-class Order(Protocol):
-    """Work for one task on an executor, of the kind that runs it there."""
-
-    @property
-    def kind(self) -> WorkKind: ...
-    @property
-    def round_id(self) -> RoundId: ...
-    @property
-    def table(self) -> TableInfo: ...
-    def to_bytes(self) -> bytes: ...
 
 
 def pack_order(order: Order) -> PackedOrder:

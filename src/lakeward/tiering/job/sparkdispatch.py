@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lakeward.errors import SplitFailed
-from lakeward.tiering.job.dispatch import Dispatcher, Order, Progressed, pack_order
+from lakeward.tiering.job.dispatch import Dispatcher, Progressed, pack_order
+from lakeward.tiering.order import Order
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.task.order import PackedOrder, run_order
 

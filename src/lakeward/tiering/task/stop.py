@@ -6,14 +6,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from lakeward.errors import LeaseLost, Unavailable
 from lakeward.model.clock import Clock
-from lakeward.model.ids import RoundId
-from lakeward.model.round import RoundOwner
-from lakeward.model.table import TableInfo
 from lakeward.protocol.heartbeat import LeaseVerdict
+from lakeward.tiering.order import Order
 
 LEASE_POLL_S = 2.0
 """Executors without the driver's flag file ask the coordinator this often: one short request each."""
@@ -22,31 +19,12 @@ FORCE = "force"
 ABORT = "abort"
 
 
-class StoppableOrder(Protocol):
-    """What of an order says when it stops. `is_first`: it works for `min_work_s` at least."""
-
-    @property
-    def round_id(self) -> RoundId: ...
-    @property
-    def owner(self) -> RoundOwner: ...
-    @property
-    def table(self) -> TableInfo: ...
-    @property
-    def deadline_at_ms(self) -> int | None: ...
-    @property
-    def flag(self) -> str | None: ...
-    @property
-    def is_first(self) -> bool: ...
-    @property
-    def min_work_s(self) -> float: ...
-
-
 class TaskStop:
     """Of one order. A stat of the flag file costs microseconds; a lease check a millisecond, every two seconds."""
 
     def __init__(
         self,
-        order: StoppableOrder,
+        order: Order,
         clock: Clock,
         check_lease: Callable[[], LeaseVerdict],
         sleep: Callable[[float], None] = time.sleep,

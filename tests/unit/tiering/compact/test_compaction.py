@@ -25,7 +25,8 @@ from lakeward.testing.memoryforeign import MemoryForeignEngine
 from lakeward.tiering.compact.order import RewriteOrder
 from lakeward.tiering.compact.plan import CompactionPolicy
 from lakeward.tiering.compact.runner import CompactRunner
-from lakeward.tiering.job.dispatch import DirectDispatcher, Order
+from lakeward.tiering.job.dispatch import DirectDispatcher
+from lakeward.tiering.order import Order
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.work import LeasedWork, RoundEnd
 from tests.unit.tiering.world import World, make_table
