@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 _log = logging.getLogger(__name__)
@@ -61,6 +62,11 @@ class BackgroundThread:
         return Heartbeat(name=self.name, age_s=age_s, is_well=is_well, failure=self._failure)
 
     def _run(self) -> None:
+        while not self.stopping.is_set():
+            with suppress(BaseException):  # also what comes between two turns
+                self._take_turns()
+
+    def _take_turns(self) -> None:
         while not self.stopping.is_set():
             self.beat()
             pause_s = self._turn()

@@ -50,6 +50,10 @@ from lakeward.server.settings import ServerSettings
 log = logging.getLogger(__name__)
 
 
+LOOK_S = 1.0
+"""How often a server looks whether HTTP still serves."""
+
+
 class LakewardServer:
     """`start()` returns once both doors are open; `stop()` closes them, waits for what is in work, and puts all to
     disk.
@@ -138,6 +142,11 @@ class LakewardServer:
         door.app = create_app(services)
         self._ready = True
 
+    @property
+    def is_serving(self) -> bool:
+        """False once HTTP has ended by itself: what is left of the process helps nobody."""
+        return self._http_thread is not None and self._http_thread.is_alive()
+
     def stop(self) -> None:
         """Safe to repeat. Calls in work get `server.shutdown.grace`; then everything goes to disk."""
         self._ready = False
@@ -225,8 +234,8 @@ def run_server(
     as_json: bool = False,
     make: Callable[[Config], LakewardServer] = LakewardServer,
 ) -> int:
-    """Serves until SIGTERM or SIGINT. Prints one line with the URL; `ready_file` gets the URL once both doors
-    are open.
+    """Serves until SIGTERM or SIGINT, or until HTTP ends by itself (1 is returned then, for whoever starts it again).
+    Prints one line with the URL; `ready_file` gets the URL once both doors are open.
     """
     logging.basicConfig(
         level=str(config.get(options.SERVER_LOG_LEVEL)).upper(),
@@ -253,11 +262,15 @@ def run_server(
         )
     if ready_file is not None:
         write_whole(ready_file, server.url.encode())
-    stopping.wait()
+    while not stopping.wait(LOOK_S) and server.is_serving:
+        continue
+    code = 0 if server.is_serving else 1
+    if code:
+        log.critical("HTTP ended by itself, so the server ends; the log above says why")
     server.stop()
     if ready_file is not None:
         ready_file.unlink(missing_ok=True)
-    return 0
+    return code
 
 
 def exit_now(code: int) -> None:
