@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from types import NoneType
 from typing import Any
 
 from lakeward.errors import InvalidTable
@@ -18,6 +19,19 @@ CHANGE_TYPE = "__change_type"
 PREV_OFFSET = "__prev_offset"
 BUCKET = "__bucket"
 SYSTEM_COLUMNS = frozenset({OFFSET, TIMESTAMP, CHANGE_TYPE, PREV_OFFSET, BUCKET})
+
+
+_MOST = 2**31
+
+
+def typed(kind: type | tuple[type, ...], value: Any, what: str) -> Any:
+    """A field of a table's JSON. Raises `InvalidTable` for a value of another type, or a number beyond 32 bits."""
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    is_right = isinstance(value, kinds) and (not isinstance(value, bool) or bool in kinds)
+    if not is_right or (isinstance(value, int) and not -_MOST <= value < _MOST):
+        reason = f"{' or '.join(k.__name__ for k in kinds)} is expected, got {type(value).__name__}"
+        raise InvalidTable(table=UNNAMED, field=what, value=str(value)[:100], reason=reason)
+    return value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +54,13 @@ class Column:
 
     @classmethod
     def from_json(cls, body: dict[str, Any]) -> Column:
-        kind = parse_type(body["type"])
-        return cls(name=body["name"], type=kind, comment=body.get("comment"), column_id=body.get("id", 0))
+        """Raises `InvalidTable` where a field has another type."""
+        return cls(
+            name=typed(str, body.get("name"), "column"),
+            type=parse_type(typed(str, body.get("type"), "type")),
+            comment=typed((str, NoneType), body.get("comment"), "comment"),
+            column_id=typed(int, body.get("id", 0), "column id"),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,5 +122,7 @@ class Schema:
 
     @classmethod
     def from_json(cls, body: dict[str, Any]) -> Schema:
-        columns = tuple(Column.from_json(c) for c in body["columns"])
-        return cls(schema_id=body["schema_id"], columns=columns, highest_id=body.get("highest_id", 0))
+        """Raises `InvalidTable`."""
+        columns = tuple(Column.from_json(typed(dict, c, "column")) for c in typed(list, body.get("columns"), "columns"))
+        schema_id = typed(int, body.get("schema_id"), "schema id")
+        return cls(schema_id=schema_id, columns=columns, highest_id=typed(int, body.get("highest_id", 0), "highest id"))

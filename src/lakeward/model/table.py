@@ -7,12 +7,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from types import NoneType
 from typing import Any
 
 from lakeward.errors import InvalidTable
 from lakeward.model.ids import TableId
 from lakeward.model.naming import UNNAMED
-from lakeward.model.schema import Schema
+from lakeward.model.schema import Schema, typed
 
 FLUSS_PARTITIONS = "lakeward.fluss.partitions"
 """A property that tables of an Apache Fluss cluster carry: JSON, partition id -> name. Fluss counts offsets per id: a
@@ -142,16 +143,24 @@ class TableDescriptor:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> TableDescriptor:
+        """Raises `InvalidTable`."""
         return cls(
-            schema=Schema.from_json(body["schema"]),
-            primary_key=tuple(body.get("primary_key", ())),
-            partition_keys=tuple(body.get("partition_keys", ())),
-            bucket_keys=tuple(body.get("bucket_keys", ())),
-            bucket_count=body.get("bucket_count", 1),
+            schema=Schema.from_json(typed(dict, body.get("schema"), "schema")),
+            primary_key=_names(body, "primary_key"),
+            partition_keys=_names(body, "partition_keys"),
+            bucket_keys=_names(body, "bucket_keys"),
+            bucket_count=typed(int, body.get("bucket_count", 1), "bucket count"),
             bucket_function=BucketFunction(body.get("bucket_function", "fluss")),
-            properties=body.get("properties", {}),
-            comment=body.get("comment"),
+            properties={
+                key: typed(str, value, f"property {key}")
+                for key, value in typed(dict, body.get("properties", {}), "properties").items()
+            },
+            comment=typed((str, NoneType), body.get("comment"), "comment"),
         )
+
+
+def _names(body: Mapping[str, Any], field: str) -> tuple[str, ...]:
+    return tuple(typed(str, name, field) for name in typed((list, tuple), body.get(field, ()), field))
 
 
 @dataclass(frozen=True, kw_only=True)

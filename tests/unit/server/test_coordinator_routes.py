@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from lakeward.protocol.operate import AdmissionAnswer, AdmissionQuery, Coordinat
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.protocol.views import LagExplanation, TableStatus
 from lakeward.server.app import create_app
+from lakeward.server.routes.tiering import MOST_ASKING
 from lakeward.server.services import Services
 from lakeward.testing.world import B0, PATH, CoordinatorWorld
 
@@ -351,6 +353,103 @@ def test_a_token_has_so_many_tables(services: Services, world: CoordinatorWorld)
     assert (refused.status_code, refused.json()["code"], refused.json()["facts"]["what"]) == (429, "quota", "tables")
     again = {"path": str(PATH), "descriptor": descriptor, "if_not_exists": True}
     assert full.ask("POST", routes.TABLES, again).status_code == 200
+
+
+STRANGE: tuple[Any, ...] = (10**30, -1, 1e308, "x" * 10_000, None, [], {}, "\x00", "../../x", True, [[[[]]]])
+
+
+def places_in(body: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    for key, value in body.items() if isinstance(body, dict) else enumerate(body) if isinstance(body, list) else ():
+        yield from places_in(value, (*path, key))
+
+
+def changed(body: Any, path: tuple[Any, ...], value: Any) -> Any:
+    if not path:
+        return value
+    made = dict(body) if isinstance(body, dict) else list(body)
+    made[path[0]] = changed(body[path[0]], path[1:], value)
+    return made
+
+
+def test_a_table_with_anything_in_any_field_is_made_or_refused(world: CoordinatorWorld, door: Door) -> None:
+    """The application raises what it has no answer for."""
+    world.create(pk=True, buckets=2, table__datalake__freshness="1 min")
+    descriptor = world.hot.load_table(PATH).descriptor.to_json()
+    bodies = [changed(descriptor, path, value) for path in places_in(descriptor) for value in STRANGE]
+    deep = [f"{'ARRAY<' * n}BIGINT{'>' * n}" for n in (50, 500, 5_000)]
+    bodies += [changed(descriptor, ("schema", "columns", 1, "type"), text) for text in deep]
+    for n, body in enumerate(bodies):
+        answer = door.ask("POST", routes.TABLES, {"path": f"db.n{n}", "descriptor": body})
+        assert answer.status_code in (201, 400, 404), (body, answer.text)
+
+
+def test_messages_with_anything_in_any_field_are_taken_or_refused(world: CoordinatorWorld, door: Door) -> None:
+    table = world.create().table
+    world.hot.append(PATH, 10)
+    world.clock.advance(200)
+    (handed,) = door.beat(room=2).tables
+    side = {"table_id": table.table_id, "side": "default", "kind": "tier", "epoch": handed.epoch}
+    result = {"round_id": "r1", "snapshot_id": "1", "rows": 10, "phases": {"wait_s": 0.1}}
+    error = {"code": "lake-unavailable", "message": "x", "facts": {"a": 1}}
+    beat = {
+        "job": "job",
+        "instance": "i1",
+        "slots": 1,
+        "room": 1,
+        "pool": "default",
+        "kinds": ["tier"],
+        "metrics_url": None,
+        "tiering": [{**side, "round_id": "r1", "progress": {"rows": 1}}],
+        "finished": [{**side, "round_id": "r1", "result": result, "caught_up_at_ms": 1}],
+        "failed": [{**side, "error": error, "given_back": False}],
+    }
+    ranges = [{"bucket": "0", "range": [0, 10], "rows": 10}]
+    report = {
+        **side,
+        "kind": "round",
+        "round_id": "r1",
+        "snapshot_id": "1",
+        "job": "job",
+        "instance": "i1",
+        "offsets": {"offsets": {"": [[0, 10]]}},
+        "ranges": ranges,
+        "lake_rows": 10,
+    }
+    intent = {**side, "round_id": "r1", "token": None, "fence": 0, "prefix": "x", "recorded_at_ms": 1}
+    messages = [
+        ("POST", routes.HEARTBEAT, beat),
+        ("POST", routes.COMMITS, report),
+        ("POST", routes.INTENTS, intent),
+        ("POST", routes.LEASE_CHECK, {**side, "job": "job", "instance": "i1", "round_id": "r1"}),
+        (
+            "POST",
+            routes.ADMISSION,
+            {"slots": 1, "round_ms": {"db.t": 1}, "freshness_ms": {"db.t": 1}},
+        ),
+        ("PATCH", routes.TABLE, {"add_columns": [{"name": "n", "type": "BIGINT"}], "properties": {"a": "b"}}),
+        ("POST", routes.PAUSE, {"reason": "x"}),
+        ("POST", routes.RESYNC, {"choice": "keep"}),
+        ("POST", routes.MAINTAIN, {"kind": "compact"}),
+        ("POST", routes.PARTITIONS, {"partition": "x"}),
+    ]
+    for method, route, message in messages:
+        for body in (changed(message, path, value) for path in places_in(message) for value in STRANGE):
+            answer = door.ask(method, path_of(route), body)
+            assert answer.status_code < 500, (route, body, answer.text)
+    assert door.ask("GET", routes.STATUS).status_code == door.ask("GET", routes.ROUNDS).status_code == 200
+    world.restart()
+    assert world.coordinator.status().warnings == ()
+
+
+def test_a_token_asks_for_few_simulations_at_once(world: CoordinatorWorld, door: Door) -> None:
+    world.create()
+    with ThreadPoolExecutor(MOST_ASKING + 1) as pool:
+        with world.coordinator.board.lock:  # no simulation begins without it
+            asked = [pool.submit(door.ask, "POST", routes.ADMISSION, {}, role="read") for _ in range(MOST_ASKING + 1)]
+            (refused,) = wait(asked, return_when=FIRST_COMPLETED).done
+        assert (refused.result().status_code, refused.result().json()["code"]) == (429, "quota")
+        assert sorted(f.result().status_code for f in asked) == [200] * MOST_ASKING + [429]
 
 
 def test_job_names_can_belong_to_tokens(services: Services) -> None:
