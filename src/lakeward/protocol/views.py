@@ -89,6 +89,8 @@ class JobStatus:
     progress: dict[str, Progress] = field(default_factory=dict)
     expected: bool = False
     kinds: tuple[WorkKind, ...] = (TIER,)
+    beats_missed: int = 0
+    """Heartbeats since the last one that should have come; its lease ends much later."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,9 @@ ROUND_SHARE = 0.5
 FILES_PER_TABLE = 5_000
 """Live files of one table above which planning a scan begins to cost more than reading."""
 
+LATE_BEATS, SILENT_BEATS = 3, 10
+"""Missed heartbeats after which a job is called late, and after which nobody waits for it."""
+
 TREND_MS = 300_000
 Samples = Sequence[tuple[int, int]]
 SICK = frozenset({TableState.QUARANTINED, TableState.FAILED})
@@ -22,7 +25,7 @@ SICK = frozenset({TableState.QUARANTINED, TableState.FAILED})
 
 @dataclass(frozen=True, kw_only=True)
 class Tile:
-    """`page` is where the dashboard leads when the tile is red."""
+    """`page` is where the dashboard leads when the tile is red. `late`: not red yet, and on its way."""
 
     key: str
     name: str
@@ -31,6 +34,7 @@ class Tile:
     rule: str
     advice: str = ""
     page: str = ""
+    late: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,10 +99,14 @@ def _rounds(seen: Overview) -> Tile:
 
 def _queue(seen: Overview) -> Tile:
     depth = seen.queue[-1][1] if seen.queue else 0
-    slots = sum(j.slots for j in seen.jobs if j.live)
+    slots = sum(j.slots for j in _heard(seen))
     trend = _trend(seen.queue)
     ok = depth <= max(1, slots) or trend < 0
-    advice = "" if ok else "More tables are due than slots serve: start another job (`lakeward tier`) or raise --slots."
+    advice = ""
+    if not ok and slots == 0:
+        advice = "Tables are due and no job is heard of: see the tile of the jobs."
+    elif not ok:
+        advice = "More tables are due than slots serve: start another job (`lakeward tier`) or raise --slots."
     return Tile(
         key="queue",
         name="Queue depth",
@@ -150,17 +158,17 @@ def _files(seen: Overview) -> Tile:
 
 
 def _jobs(seen: Overview) -> Tile:
-    live = sum(1 for j in seen.jobs if j.live)
-    expected = max(
-        sum(1 for j in seen.jobs if j.expected)
-        + len([m for m in seen.missing_jobs if m not in {j.name for j in seen.jobs}]),
-        1,
-    )
+    live = len(_heard(seen))
+    wanted = len({*(j.name for j in seen.jobs if j.expected), *seen.missing_jobs})
+    lost = [j for j in seen.jobs if j.live and j.beats_missed >= SILENT_BEATS]
+    late = [j for j in _heard(seen) if j.beats_missed >= LATE_BEATS]
     unserved = [t for t in seen.tables if not t.served and t.state is not TableState.DISABLED]
     silent = sorted({*seen.missing_jobs, *(j.name for j in seen.jobs if j.expected and not j.live)})
     advice = ""
     if silent:
         advice = f"Expected and not heard of: {', '.join(silent)}. Start it again under its name."
+    elif lost:
+        advice = f"{_silence(lost[0])}: it was killed or hangs. Its tables go to others when its lease ends."
     elif live == 0 and seen.tables:
         advice = "No job is live: nothing reaches the lake. Start one with `lakeward tier`."
     elif unserved:
@@ -171,12 +179,21 @@ def _jobs(seen: Overview) -> Tile:
     return Tile(
         key="jobs",
         name="Jobs live / expected",
-        figure=f"{live} / {expected}",
+        figure=f"{live} / {max(wanted, 1 if seen.tables else 0)}",
         ok=not advice,
-        rule="every expected job is live and every pool is served",
-        advice=advice,
+        rule="every expected job is live and every pool is served" if seen.tables else "no table waits for one yet",
+        advice=advice or (f"{_silence(late[0])}." if late else ""),
         page="#/jobs",
+        late=bool(late) and not advice,
     )
+
+
+def _heard(seen: Overview) -> list[JobStatus]:
+    return [j for j in seen.jobs if j.live and j.beats_missed < SILENT_BEATS]
+
+
+def _silence(job: JobStatus) -> str:
+    return f"Job {job.name} missed {job.beats_missed} heartbeats"
 
 
 def _share(table: TableStatus | None) -> float:

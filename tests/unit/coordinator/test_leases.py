@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from lakeward.coordinator.schedule.backoff import backoff_ms
 from lakeward.model.ids import InstanceId, JobName, RoundId
 from lakeward.model.state import TableState
@@ -212,3 +214,15 @@ def test_an_asked_for_table_is_handed_out_with_the_first_beat(world: Coordinator
     world.coordinator.ask_now(PATH)
     world.coordinator.tick()
     assert len(world.job(slots=1).take(1)) == 1
+
+
+def test_missed_heartbeats_are_counted_long_before_the_lease_ends(tmp_path: Path) -> None:
+    world = CoordinatorWorld(tmp_path)
+    world.job().beat()
+    world.clock.advance(3.5 * world.coordinator.board.options.beat_s)
+    (job,) = world.coordinator.jobs()
+    assert (job.live, job.beats_missed) == (True, 3)
+    world.job().beat(leaving=True)
+    world.clock.advance(600)
+    (job,) = world.coordinator.jobs()
+    assert (job.live, job.beats_missed) == (False, 0)

@@ -67,6 +67,19 @@ def test_jobs_that_are_missing_are_named() -> None:
     assert "--pool big" in red(replace(WELL, tables=[replace(TABLE, served=False, pool="big")]))["jobs"].advice
 
 
+def test_a_job_that_is_not_heard_of_is_late_then_red_and_the_queue_does_not_blame_slots() -> None:
+    late = {t.key: t for t in make_tiles(replace(WELL, jobs=[replace(JOB, beats_missed=3)]))}["jobs"]
+    assert (late.ok, late.late, "missed 3" in late.advice, late.figure) == (True, True, True, "1 / 1")
+    killed = red(replace(WELL, jobs=[replace(JOB, beats_missed=10)], queue=[(0, 3), (1, 5)]))
+    assert (killed["jobs"].figure, "killed or hangs" in killed["jobs"].advice) == ("0 / 1", True)
+    assert "no job is heard of" in killed["queue"].advice
+
+
+def test_an_empty_server_waits_for_nobody() -> None:
+    tile = make_tiles(Overview(tables=[], jobs=[]))[-1]
+    assert (tile.figure, tile.ok, tile.rule) == ("0 / 0", True, "no table waits for one yet")
+
+
 def test_history_keeps_one_hour_and_forgets_dropped_tables() -> None:
     history = History()
     for at in range(KEPT + 5):

@@ -132,6 +132,7 @@ class StatusDesk:
 
     def _job(self, job: JobRecord, leased: Sequence[tuple[LakeSide, Work, Lease]]) -> JobStatus:
         held = [(side, lease) for side, _, lease in leased if lease.job == job.name]
+        silent_s = 0.0 if job.left else self._board.clock.monotonic() - job.seen
         return JobStatus(
             name=job.name,
             instance=job.instance,
@@ -144,6 +145,7 @@ class StatusDesk:
             working_on=tuple(dict.fromkeys(side.info.path for side, _ in held)),
             progress={side.label: lease.progress for side, lease in held},
             kinds=job.kinds,
+            beats_missed=int(silent_s / self._board.options.beat_s),
             expected=job.name in self._board.options.jobs_expected,
         )
 

@@ -5,11 +5,11 @@ const commands = (words) => text(words).replace(/`([^`]+)`/g, '<span class="mono
 
 export function tiles(list) {
   return list.map((t) => `
-    <section class="tile ${t.ok ? "" : "bad"}" data-tile="${text(t.key)}">
+    <section class="tile ${t.ok ? (t.late ? "late" : "") : "bad"}" data-tile="${text(t.key)}">
       <div class="name">${text(t.name)}</div>
       <div class="figure">${text(t.figure)}</div>
-      <div class="word">${t.ok ? "all well" : "look here"}</div>
+      <div class="word">${t.ok ? (t.late ? "late" : "all well") : "look here"}</div>
       <div class="rule">${text(t.rule)}</div>
-      ${t.ok ? "" : `<div class="advice">${commands(t.advice)}${t.page ? ` <a href="${text(t.page)}">Show</a>` : ""}</div>`}
+      ${t.ok && !t.late ? "" : `<div class="advice">${commands(t.advice)}${t.page ? ` <a href="${text(t.page)}">Show</a>` : ""}</div>`}
     </section>`).join("");
 }
