@@ -129,6 +129,7 @@ class LakewardServer:
             before_change=store.ballast.before_write,
             max_requests=self.config.get(options.SERVER_QUOTA_REQUESTS),
             max_tables=self.config.get(options.SERVER_QUOTA_TABLES),
+            max_reads=self.config.get(options.SERVER_QUOTA_READS),
             max_body_bytes=self.config.get(options.SERVER_HTTP_MAX_BODY),
             background=lambda: [
                 flight.keeper.heartbeat(),

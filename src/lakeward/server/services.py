@@ -47,5 +47,6 @@ class Services:
 
     max_requests: int = 500
     max_tables: int = 10_000
+    max_reads: int = 1_000
     max_body_bytes: int = 16 * 1024 * 1024
     history: History = field(default_factory=History)

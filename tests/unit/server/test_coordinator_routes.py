@@ -28,6 +28,7 @@ from lakeward.protocol.operate import AdmissionAnswer, AdmissionQuery, Coordinat
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.protocol.views import LagExplanation, TableStatus
 from lakeward.server.app import create_app
+from lakeward.server.routes.jobs import MOST_JOBS
 from lakeward.server.routes.tiering import MOST_ASKING
 from lakeward.server.services import Services
 from lakeward.testing.world import B0, PATH, CoordinatorWorld
@@ -440,6 +441,31 @@ def test_messages_with_anything_in_any_field_are_taken_or_refused(world: Coordin
     assert door.ask("GET", routes.STATUS).status_code == door.ask("GET", routes.ROUNDS).status_code == 200
     world.restart()
     assert world.coordinator.status().warnings == ()
+
+
+def test_a_token_has_so_many_reads_under_way(services: Services, world: CoordinatorWorld) -> None:
+    world.create()
+    full, plan = Door(create_app(replace(services, max_reads=2))), path_of(routes.READ_PLAN)
+    leases = [full.ask("GET", plan, role="read", lease_s=60).json()["lease_id"] for _ in range(2)]
+    refused = full.ask("GET", plan, role="read")
+    assert (refused.status_code, refused.json()["facts"]["what"]) == (429, "reads under way")
+    assert full.ask("GET", plan, role="write").status_code == 200, "another token has reads of its own"
+    assert full.ask("DELETE", routes.RELEASE_READ.format(lease_id=leases[0]), role="read").status_code == 204
+    assert full.ask("GET", plan, role="read", lease_s=60).status_code == 200
+    world.clock.advance(50)
+    assert full.ask("POST", routes.RENEW_READ.format(lease_id=leases[1]), role="read", lease_s=60).status_code == 204
+    world.clock.advance(20)
+    assert [full.ask("GET", plan, role="read").status_code for _ in range(2)] == [200, 429], (
+        "one ended, one was renewed"
+    )
+
+
+def test_names_of_jobs_have_their_limit(door: Door) -> None:
+    for n in range(MOST_JOBS):
+        assert door.ask("POST", routes.HEARTBEAT, {"job": f"j{n}", "instance": "i", "slots": 0}).status_code == 200
+    refused = door.ask("POST", routes.HEARTBEAT, {"job": "another", "instance": "i", "slots": 0})
+    assert (refused.status_code, refused.json()["code"]) == (429, "quota")
+    assert door.ask("POST", routes.HEARTBEAT, {"job": "j5", "instance": "i", "slots": 0}).status_code == 200
 
 
 def test_a_token_asks_for_few_simulations_at_once(world: CoordinatorWorld, door: Door) -> None:

@@ -70,6 +70,9 @@ SERVER_QUOTA_WRITERS = option(
     "Writers that one token may begin in ten minutes; one that writes to several buckets counts for each.",
     SERVER,
 )
+SERVER_QUOTA_READS = option(
+    "server.quota.reads", integer(minimum=1), "1000", "Union reads that one token may have under way.", SERVER
+)
 SERVER_QUOTA_TABLES = option(
     "server.quota.tables",
     integer(minimum=1),

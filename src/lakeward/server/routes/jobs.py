@@ -12,12 +12,16 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
 from lakeward.coordinator.operations import POLL_S
+from lakeward.errors import QuotaExceeded
 from lakeward.protocol.auth import Role
 from lakeward.protocol.heartbeat import HeartbeatRequest, LeaseCheck
 from lakeward.protocol.routes import HEARTBEAT, JOBS, LEASE_CHECK
-from lakeward.server.auth import check_job, require
+from lakeward.server.auth import caller, check_job, require
 from lakeward.server.messages import answer, described, read_message
 from lakeward.server.services import Services
+
+MOST_JOBS = 1_000
+"""Names that are remembered for a day each, with a record on disk."""
 
 LONGEST_HOLD_MS = 10_000
 """An idle job's beat is answered after so long at the most, well below the time that its HTTP client waits."""
@@ -35,6 +39,10 @@ def router(services: Services) -> APIRouter:
         """Reports what a job works on and takes what it may work on next. Safe to repeat."""
         message = await read_message(request, HeartbeatRequest)
         check_job(request, message.job, is_bound=services.bound_jobs)
+        jobs = coordinator.board.jobs
+        if message.job not in jobs and len(jobs) >= MOST_JOBS:
+            what = "jobs of other names beside it"
+            raise QuotaExceeded(token_name=caller(request).name, what=what, used=len(jobs), limit=MOST_JOBS)
         asks = coordinator.operations.asks
         told = await run_in_threadpool(coordinator.heartbeat, message)
         if told.tables or not message.room or message.wait_ms <= 0:

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 
 from lakeward.model.ids import LeaseId, SnapshotId
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role
 from lakeward.protocol.routes import READ_PLAN, RELEASE_READ, RENEW_READ
-from lakeward.server.auth import require
+from lakeward.server.auth import caller, require
 from lakeward.server.messages import answer
+from lakeward.server.readquota import ReadQuotas
 from lakeward.server.services import Services
 from lakeward.server.side import Side
 
@@ -22,24 +23,31 @@ Seconds = Annotated[float, Query(gt=0, allow_inf_nan=False)]
 
 def router(services: Services) -> APIRouter:
     router, coordinator = APIRouter(tags=["reads"]), services.coordinator
-    may_read = [require(services.tokens, Role.READ)]
+    may_read, quotas = [require(services.tokens, Role.READ)], ReadQuotas(services.max_reads, services.clock.now_ms)
 
     @router.get(READ_PLAN, dependencies=may_read)
-    def read_plan(table: str, side: Side, lease_s: Seconds = 60.0, at_least: str | None = None) -> JSONResponse:
+    def read_plan(
+        request: Request, table: str, side: Side, lease_s: Seconds = 60.0, at_least: str | None = None
+    ) -> JSONResponse:
         """A readable snapshot, its offsets and the hot tails, held by a lease: all that a union read needs."""
+        token = caller(request).name
+        quotas.check(token)
         plan = coordinator.read_plan(TablePath.parse(table), lease_s=lease_s, at_least=at_least, side=side)
+        quotas.note(token, plan.lease_id, plan.lease_ends_at_ms)
         return answer(plan)
 
     @router.post(RENEW_READ, dependencies=may_read, status_code=204)
-    def renew_read(lease_id: str, lease_s: Seconds = 60.0, snapshot: str | None = None) -> Response:
+    def renew_read(request: Request, lease_id: str, lease_s: Seconds = 60.0, snapshot: str | None = None) -> Response:
         """`snapshot` moves the lease to an older snapshot, for a read of history."""
         coordinator.renew_read(LeaseId(lease_id), lease_s, None if snapshot is None else SnapshotId(snapshot))
+        quotas.renew(caller(request).name, LeaseId(lease_id), lease_s)
         return Response(status_code=204)
 
     @router.delete(RELEASE_READ, dependencies=may_read, status_code=204)
     def release_read(lease_id: str) -> Response:
         """Ends a read's lease. Safe to repeat."""
         coordinator.release_read(LeaseId(lease_id))
+        quotas.release(LeaseId(lease_id))
         return Response(status_code=204)
 
     return router
