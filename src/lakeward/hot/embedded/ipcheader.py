@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
+_read_i32, _read_u16 = struct.Struct("<i").unpack_from, struct.Struct("<H").unpack_from
 _DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
 _MOST_BUFFERS = 100_000
 
@@ -13,15 +13,23 @@ MALFORMED = (struct.error, IndexError)
 """What reading a header raises that is none."""
 
 
-@dataclass(frozen=True)
 class BatchLayout:
-    """`buffers`: where each begins in the body, and its bytes there. A compressed one begins with eight bytes of its
-    own that say how long it will be.
-    """
+    """What the header of a message with rows says of its body."""
 
-    rows: int
-    buffers: list[tuple[int, int]]
-    is_compressed: bool
+    def __init__(self, batch: _Table) -> None:
+        self._batch = batch
+        self.is_compressed = batch.table(3) is not None
+
+    @property
+    def rows(self) -> int:
+        return self._batch.long(0)
+
+    @property
+    def buffers(self) -> list[tuple[int, int]]:
+        """Where each begins in the body, and its bytes there. A compressed one begins with eight bytes of its own that
+        say how long it will be.
+        """
+        return self._batch.pairs(2)
 
 
 def read_layout(header: bytes) -> BatchLayout | None:
@@ -34,7 +42,7 @@ def read_layout(header: bytes) -> BatchLayout | None:
         return None
     if found is None:
         return None
-    return BatchLayout(found.long(0), found.pairs(2), found.table(3) is not None)
+    return BatchLayout(found)
 
 
 class _Table:
@@ -42,15 +50,16 @@ class _Table:
 
     def __init__(self, data: bytes, position: int) -> None:
         self._data, self._at = data, position
-        self._fields = position - struct.unpack_from("<i", data, position)[0]
+        self._fields: int = position - _read_i32(data, position)[0]
         if self._fields < 0:
             raise IndexError("a table without fields")
+        self._end: int = _read_u16(data, self._fields)[0]
 
     def _field(self, number: int) -> int | None:
         place = 4 + 2 * number
-        if place >= struct.unpack_from("<H", self._data, self._fields)[0]:
+        if place >= self._end:
             return None
-        offset: int = struct.unpack_from("<H", self._data, self._fields + place)[0]
+        offset: int = _read_u16(self._data, self._fields + place)[0]
         return self._at + offset if offset else None
 
     def byte(self, number: int) -> int:

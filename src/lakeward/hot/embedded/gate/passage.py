@@ -89,6 +89,9 @@ class Passage:
             self._end(error.code, error.text)
         except (EOFError, OSError):
             self.close()
+        except Exception as error:  # noqa: BLE001 - no client may end the gate, and with it the others' connections
+            self._fault = f"{type(error).__name__}: {error}"
+            self.close()
 
     def news(self) -> list[tuple[str, str]]:
         """(cause, text) of what was refused since the last time."""

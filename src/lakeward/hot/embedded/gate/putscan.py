@@ -33,7 +33,7 @@ class PutScan:
         self._head = bytearray()
         self._probes: list[int] = []
         self._is_in_body = False
-        self._total = self._body_at = self._head_size = 0
+        self._total = self._body_at = self._wanted = 0
         self._piece = b""
         self.is_done = False
 
@@ -42,46 +42,52 @@ class PutScan:
         if self._is_in_body:
             self._watch(data)
             return
-        self._head += data
-        if self._read_head():
+        if self._head:
+            self._head += data
+            if len(self._head) < self._wanted:
+                return
+            data = memoryview(bytes(self._head))
+        body_at = self._read_head(data)
+        if body_at is not None:
             self._is_in_body = True
-            body = memoryview(bytes(self._head))[self._head_size :]
-            self._head.clear()
-            self._watch(body)
+            self._watch(data[body_at:])
+        elif not self._head:
+            self._head += data
 
-    def _read_head(self) -> bool:
-        """True once the body begins."""
+    def _read_head(self, head: memoryview) -> int | None:
+        """Where the body begins, once it does."""
         at, last, header = 0, 0, b""
+        self._wanted = len(head) + 1
         try:
             while True:
-                tag, at = _varint(self._head, at)
-                size, at = _varint(self._head, at)
+                tag, at = _varint(head, at)
+                size, at = _varint(head, at)
                 if tag == _BODY:
                     break
                 if tag not in (_DESCRIPTOR, _HEADER, _METADATA) or tag <= last:
                     raise Oversized("the parts of a message are not in Flight's order")
-                if at + size > len(self._head):
+                if at + size > min(len(head), _LONGEST_HEADER):
+                    self._wanted = at + size
                     raise IndexError
                 if tag == _HEADER:
-                    header = bytes(self._head[at : at + size])
+                    header = bytes(head[at : at + size])
                 last, at = tag, at + size
         except IndexError:
-            if len(self._head) > _LONGEST_HEADER:
+            if self._wanted > _LONGEST_HEADER:
                 raise Oversized(f"a header of more than {_LONGEST_HEADER} bytes") from None
-            return False
+            return None
         if at + size != self._size:
             raise Oversized("something follows the body of a message")
-        self._head_size = at
         self._plan(header)
-        return True
+        return at
 
     def _plan(self, header: bytes) -> None:
         try:
             layout = read_layout(header) if header else None
+            buffers = layout.buffers if layout is not None and layout.is_compressed else []
         except MALFORMED as error:
             raise Oversized(f"malformed Arrow data: {error}") from error
-        if layout is not None and layout.is_compressed:
-            self._probes = sorted((offset for offset, length in layout.buffers if length >= _LENGTH), reverse=True)
+        self._probes = sorted((offset for offset, length in buffers if length >= _LENGTH), reverse=True)
 
     def _watch(self, data: memoryview) -> None:
         """Picks the lengths out of a piece of the body; one may be cut by the piece's end."""
@@ -111,7 +117,10 @@ class PutScan:
             )
 
 
-def _varint(data: bytearray, at: int) -> tuple[int, int]:
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    number = data[at]
+    if number < 0x80:
+        return number, at + 1
     number = 0
     for shift in (0, 7, 14, 21, 28):
         byte = data[at]

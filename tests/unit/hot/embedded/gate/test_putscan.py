@@ -98,6 +98,21 @@ def test_a_header_that_could_hide_is_refused(order: str, why: str) -> None:
     assert why in str(scan(b"".join(pieces[name] for name in order), []))
 
 
+@given(st.lists(st.tuples(st.integers(2, 230), st.integers(0, 255)), max_size=8))
+def test_a_broken_header_is_refused_or_known(changes: list[tuple[int, int]]) -> None:
+    message = bytearray(flight_data(zeros(400), "zstd")[-1])
+    for at, byte in changes:
+        message[at] = byte
+    scan(bytes(message), [])
+
+
+def test_a_header_that_comes_in_crumbs_is_read() -> None:
+    """A megabyte in pieces of a hundred bytes."""
+    message = parts(0x1A, bytes(1 << 20)) + parts(8002, b"x")
+    assert scan(message, list(range(0, len(message), 100))) is None
+    assert "more than" in str(scan(varint(0x1A) + varint(5 << 20) + b"x", []))
+
+
 @pytest.mark.parametrize("skipping", [False, True])
 @given(cuts=st.lists(st.integers(0, 20_000), max_size=30), frame_size=st.integers(20, 5_000))
 def test_a_put_stream_passes_or_ends(skipping: bool, cuts: list[int], frame_size: int) -> None:
