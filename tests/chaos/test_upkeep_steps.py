@@ -22,7 +22,7 @@ from lakeward.model.clock import SystemClock
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFailed
 from lakeward.spi.registry import load_lake
-from lakeward.testing.chaos.plan import ACTIONS, JOB_STEPS, SERVER_STEPS
+from lakeward.testing.chaos.plan import ACTIONS, COMPACT_STEPS, JOB_STEPS, SERVER_STEPS
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.faults import Fault, FaultAction, Faults
 from lakeward.testing.inprocess import InProcessLakeward
@@ -197,4 +197,4 @@ def test_every_fault_point_is_hit_by_some_test() -> None:
     assert not {name for name in found if f'"{name}' not in named}, (
         "arm them in the lab (plan.py), or hit them in a test"
     )
-    assert not {*JOB_STEPS, *SERVER_STEPS} - found, "the lab arms points that are gone"
+    assert not {*JOB_STEPS, *COMPACT_STEPS, *SERVER_STEPS} - found, "the lab arms points that are gone"

@@ -1,23 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random programs with our own compactions in them: beside rounds, broken off at every step, as zombies, with orphans
-removed in between."""
+"""Random programs with our own compactions in them: beside rounds, both broken off at every step and as zombies, with
+orphans removed in between."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from hypothesis import strategies as st
 
 from lakeward.errors import FaultInjected, LakewardError
+from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.faults import set_injector
 from lakeward.model.side import COMPACT
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HandedOut, TableFinished
 from lakeward.spi.lake import LakeStorage
+from lakeward.testing.chaos.plan import JOB_STEPS
+from lakeward.testing.iceberg.engines import read_datafusion, read_duckdb, read_pyiceberg
 from lakeward.tiering.compact.plan import CompactionPolicy
 from lakeward.verify import verify_table
 from tests.property.union_program import LOG, PK, Program
@@ -34,8 +39,13 @@ POINTS = (
     "compact.before-lake-commit",
     "compact.after-lake-commit",
 )
+LANDED = ("round.before-find", "round.after-coordinator-commit")
+"""Reached after an answer that was lost, and when all is said."""
+
+ROUND_POINTS = tuple(p for p in JOB_STEPS if p not in LANDED)
 step = st.one_of(
     union_step,
+    st.tuples(st.sampled_from(("round_beside", "break_round", "zombie_round")), st.sampled_from(ROUND_POINTS)),
     st.tuples(st.just("merge"), st.none()),
     st.tuples(st.sampled_from(("merge_beside", "break_merge", "zombie_merge")), st.sampled_from(POINTS)),
     st.tuples(st.just("remove_orphans"), st.none()),
@@ -59,11 +69,15 @@ def acting(point: str, act: Callable[[], object]) -> Iterator[None]:
         set_injector(before)
 
 
+def rows_of(table: pa.Table) -> list[str]:
+    return sorted(map(repr, table.to_pylist()))
+
+
 class MaintainedProgram(Program):
     """Every two files of a class are merged, so that small programs compact a lot."""
 
-    def __init__(self, folder: Path, lake: LakeStorage) -> None:
-        super().__init__(folder, lake)
+    def __init__(self, folder: Path, lake: LakeStorage, **properties: str) -> None:
+        super().__init__(folder, lake, **properties)
         self._set_policy()
 
     def _set_policy(self) -> None:
@@ -116,21 +130,57 @@ class MaintainedProgram(Program):
         for path in (PK, LOG):
             handed = self._handed(path)
             if handed is not None:
-                with acting(point, lambda path=path: self._overtake(path)):  # type: ignore[misc]
+                with acting(point, partial(self._overtake, path)):
                     self.world.run(handed)
 
     def _overtake(self, path: str) -> None:
         self.clock.advance(1_000)
         self.world.coordinator.tick()
-        handed = self._handed(path)
-        if handed is not None:
-            self.world.run(handed)
+        self._merge_one(path)
         self.remove_orphans()
 
     def remove_orphans(self) -> None:
         self.clock.advance(1_000)
         for path in (PK, LOG):
             self.world.coordinator.upkeep.remove_orphans_of(self.world.coordinator.board.find(TablePath.parse(path)))
+
+    # ---- rounds ----------------------------------------------------------------------------------------------------
+    def round_beside(self, point: str) -> None:
+        """A compaction lands in the middle of a round."""
+        self._hurt_rounds(point, lambda path: self._merge_one(path))
+
+    def break_round(self, point: str) -> None:
+        def fail(_path: str) -> None:
+            raise FaultInjected(point=point)
+
+        self._hurt_rounds(point, fail)
+
+    def zombie_round(self, point: str) -> None:
+        """It sleeps past its lease; another round, a compaction and orphan removal go on meanwhile."""
+
+        def overtake(path: str) -> None:
+            self.clock.advance(1_000)
+            self.world.coordinator.tick()
+            self.world.tier(path)
+            self._merge_one(path)
+            self.remove_orphans()
+
+        self._hurt_rounds(point, overtake)
+
+    def _hurt_rounds(self, point: str, act: Callable[[str], object]) -> None:
+        self.upsert([(("a", 0), "y"), (("b", 4), "y")])
+        self.append([("a", "y")])
+        for path in (PK, LOG):
+            self.world.coordinator.ask_now(TablePath.parse(path))
+            handed = self.world.take(path)
+            if handed is not None:
+                with acting(point, partial(act, path)):
+                    self.world.run(handed)
+
+    def _merge_one(self, path: str) -> None:
+        handed = self._handed(path)
+        if handed is not None:
+            self.world.run(handed)
 
     def _handed(self, path: str) -> HandedOut | None:
         """None: it was never tiered, or the failure of the last one is waited out."""
@@ -139,6 +189,21 @@ class MaintainedProgram(Program):
         except LakewardError:
             return None
         return self.world.take(path, COMPACT)
+
+    # ---- what others see -------------------------------------------------------------------------------------------
+    def check_engines(self) -> None:
+        """Every engine that reads the lake's head shows the rows that we read of it."""
+        lake = self.world.lake
+        if not isinstance(lake, IcebergLakeStorage):
+            return
+        for path in (PK, LOG):
+            if lake.open_reader(self.world.store.load_table(TablePath.parse(path))).load_snapshot() is None:
+                continue
+            expected = self.world.read(path, mode="lake").to_table()
+            location = lake.connection.load(TablePath.parse(path)).metadata_location
+            for engine in (read_duckdb, read_pyiceberg, read_datafusion):
+                found = engine(location).select(expected.column_names)
+                assert rows_of(found) == rows_of(expected), (path, engine.__name__)
 
     def check_certificate(self) -> None:
         lake = self.world.lake

@@ -12,36 +12,57 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakeward.spi.lake import LakeStorage
+from lakeward.spi.registry import load_lake
 from tests.property.maintenance_program import MaintainedProgram, step
-from tests.property.union_program import Step, iceberg_lake, memory_lake
+from tests.property.union_program import Rows, Step, memory_lake
+
+VERSION = "iceberg.format-version"
+
+
+def iceberg_lake(folder: Path) -> LakeStorage:
+    """Its locations are URLs, as DataFusion wants them."""
+    where = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+    return load_lake("iceberg", {"type": "sql", **where})
+
 
 programs = st.lists(step, min_size=4, max_size=14)
+versions = st.sampled_from(("2", "3"))
 
 
-def run(steps: list[Step], open_lake: Callable[[Path], LakeStorage]) -> None:
+def run(
+    steps: list[Step], open_lake: Callable[[Path], LakeStorage], *, closely: bool = False, **properties: str
+) -> None:
+    """`closely`: other engines are asked after every step, not at the end alone."""
     with tempfile.TemporaryDirectory() as folder:
-        program = MaintainedProgram(Path(folder), open_lake(Path(folder)))
+        program = MaintainedProgram(Path(folder), open_lake(Path(folder)), **properties)
+
+        def read(path: str) -> Rows:
+            if closely:
+                program.check_engines()
+            return program.read(path)
+
         try:
-            program.run(steps, program.read)
+            program.run(steps, read)
+            program.check_engines()
             program.check_certificate()
         finally:
             program.world.close()
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(programs)
 def test_no_reader_sees_a_compaction(steps: list[Step]) -> None:
     run(steps, memory_lake)
 
 
-@settings(max_examples=4)
-@given(programs)
-def test_no_reader_sees_a_compaction_on_iceberg(steps: list[Step]) -> None:
-    run(steps, iceberg_lake)
+@settings(max_examples=3)
+@given(programs, versions)
+def test_no_reader_sees_a_compaction_on_iceberg(steps: list[Step], version: str) -> None:
+    run(steps, iceberg_lake, **{VERSION: version})
 
 
 @pytest.mark.soak
 @settings(max_examples=300)
-@given(st.lists(step, min_size=4, max_size=30))
-def test_long_programs_on_iceberg(steps: list[Step]) -> None:
-    run(steps, iceberg_lake)
+@given(st.lists(step, min_size=4, max_size=30), versions)
+def test_long_programs_on_iceberg(steps: list[Step], version: str) -> None:
+    run(steps, iceberg_lake, closely=True, **{VERSION: version})

@@ -59,9 +59,9 @@ def iceberg_lake(folder: Path) -> LakeStorage:
 class Program:
     """The world and what it must show."""
 
-    def __init__(self, folder: Path, lake: LakeStorage) -> None:
+    def __init__(self, folder: Path, lake: LakeStorage, **properties: str) -> None:
         self.clock = ManualClock(SystemClock().now_ms())  # orphan removal looks at the age of real files
-        self.world = InProcessLakeward(folder, lake, self.clock)
+        self.world = InProcessLakeward(folder, lake, self.clock, quarantine_after=1_000)
         self.state: dict[tuple[str, int], dict[str, Any]] = {}
         self.events: Counter[tuple[Any, ...]] = Counter()
         self.added = 0
@@ -71,8 +71,9 @@ class Program:
             primary_key="p,id",
             partition_by="p",
             buckets=2,
+            **properties,
         )
-        self.world.create(LOG, "p string not null, v string", partition_by="p", buckets=2)
+        self.world.create(LOG, "p string not null, v string", partition_by="p", buckets=2, **properties)
         self.upsert([((p, 0), "x") for p in PARTITIONS])
         self.append([(p, "x") for p in PARTITIONS])
 

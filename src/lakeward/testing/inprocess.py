@@ -191,18 +191,19 @@ class InProcessLakeward:
         return self.run(handed)
 
     def take(self, path: str, kind: WorkKind = TIER) -> HandedOut | None:
-        """Hands a due table to this process's job. What else it is handed beside a compaction it gives back."""
+        """Hands a due table to this process's job. What else it is handed it gives back."""
         self.coordinator.tick()
-        room, kinds = (1, (TIER,)) if kind == TIER else (SLOTS, (TIER, kind))
-        me = HeartbeatRequest(job=JOB, instance=self.instance, slots=SLOTS, kinds=kinds)
-        handed = self.coordinator.heartbeat(replace(me, room=room)).tables
+        me = HeartbeatRequest(
+            job=JOB, instance=self.instance, slots=SLOTS, kinds=(TIER,) if kind == TIER else (TIER, kind)
+        )
+        handed = self.coordinator.heartbeat(replace(me, room=SLOTS)).tables
         wanted = next((h for h in handed if str(h.path) == path and h.kind == kind), None)
-        if kind != TIER:
-            back = [
-                TableFailed(table_id=h.table_id, epoch=h.epoch, error={}, given_back=True, side=h.side, kind=h.kind)
-                for h in handed
-                if h is not wanted
-            ]
+        back = [
+            TableFailed(table_id=h.table_id, epoch=h.epoch, error={}, given_back=True, side=h.side, kind=h.kind)
+            for h in handed
+            if h is not wanted
+        ]
+        if back:
             self.coordinator.heartbeat(replace(me, failed=tuple(back)))
         return wanted
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetMap
-from lakeward.testing.chaos.plan import ACTIONS, JOB_STEPS, SERVER_STEPS, FaultKind, plan_faults
+from lakeward.testing.chaos.plan import ACTIONS, COMPACT_STEPS, JOB_STEPS, SERVER_STEPS, FaultKind, plan_faults
 from lakeward.testing.chaos.producer import value_of
 from lakeward.testing.chaos.reader import check_keys, check_log, check_offsets
 from lakeward.testing.chaos.record import ACKED, DOUBTED, TRIED, Change, Record, RecordWriter, allowed_versions
@@ -24,7 +24,7 @@ def test_a_long_plan_has_every_kind_and_every_step_with_every_action() -> None:
     planned = plan_faults(1, 7200)
     assert {f.kind for f in planned} == set(FaultKind)
     hit = {(f.point, f.action) for f in planned if f.kind is FaultKind.STEP}
-    assert {(p, a) for p in JOB_STEPS for a in ACTIONS} <= hit
+    assert {(p, a) for p in (*JOB_STEPS, *COMPACT_STEPS) for a in ACTIONS} <= hit
     assert set(SERVER_STEPS) <= {p for p, _ in hit}
 
 

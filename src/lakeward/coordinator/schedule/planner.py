@@ -140,12 +140,17 @@ def plan_starts(load: PoolLoad, room: int, also: frozenset[str] | None = None) -
 
 
 def spares_slot(load: PoolLoad, for_ms: float, ends: Sequence[float] = ()) -> bool:
-    """Can a slot do without deadlines for so long? `ends`: when slots come free that were given away since."""
+    """Can a slot do without deadlines for so long? `ends`: when slots come free that were given away since. Margins are
+    the rounds' own: work that can wait uses none of them up."""
     taken, inside = [*load.busy_until, *ends], load.now_ms + for_ms
     if len(taken) >= load.slots:
         return False
-    jobs = [*[_as_job(load, r) for r in load.rows], *[_next_job(load, r) for r in load.running]]
-    return worst_miss(load.now_ms, load.slots, [*taken, inside], jobs, inside) <= 1
+    jobs = [_as_job(load, r)._replace(deadline_ms=r.deadline_ms) for r in load.rows]
+    for running in load.running:
+        job = _next_job(load, running)
+        jobs.append(job._replace(deadline_ms=running.started_ms + job.goal_ms - load.margin_of(job.round_ms)))
+    caught_up = inside + sum(job.round_ms for job in jobs) / load.slots  # by then rounds that it held up are through
+    return worst_miss(load.now_ms, load.slots, [*taken, inside], jobs, caught_up) <= 1
 
 
 def _pick(load: PoolLoad, rows: list[Row], free: int) -> list[str]:

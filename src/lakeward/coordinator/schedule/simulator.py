@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scheduling simulator: arrivals, slots and durations in, worst lags out. It runs the coordinator's own planner,
-and beside it Fluss's queue and plain earliest-deadline-first, on the same arrivals. Time is a number; nothing waits."""
+with compactions in the slots that rounds leave or without, and beside it Fluss's queue and plain
+earliest-deadline-first, on the same arrivals. Time is a number; nothing waits."""
 
 from __future__ import annotations
 
@@ -12,7 +13,16 @@ from heapq import heappop, heappush
 
 from lakeward.coordinator.schedule.backoff import backoff_ms
 from lakeward.coordinator.schedule.load import Demand, PoolLoad, Running
-from lakeward.coordinator.schedule.planner import plan_due, plan_starts
+from lakeward.coordinator.schedule.planner import plan_due, plan_starts, spares_slot
+
+COMPACTED_ROUNDS = 8
+"""Rounds after which a table's files are worth a compaction: the fan-in."""
+
+STOP_MS = 3_000.0
+"""What a compaction that is told to stop needs: a beat until it hears of it, and a row group."""
+
+COMPACTION_SLOTS = 0.5
+"""The share of the slots that compactions may take; one at least."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +64,11 @@ class TableRun:
     not_before_ms: float = 0.0
     queued: bool = False
     finished_ms: float = 0.0
+    files: int = 0
+    """Rounds since its last compaction."""
+
+    compacted_ms: float | None = None
+    """When the compaction in work ends; None: there is none."""
 
     def next_arrival(self, after_ms: float) -> float:
         table = self.table
@@ -72,6 +87,7 @@ class SimResult:
     elapsed_ms: float
     slots: int = 1
     busy_ms: float = 0.0
+    compactions: int = 0
 
     @property
     def ratios(self) -> dict[str, float]:
@@ -90,7 +106,7 @@ Policy = Callable[["Simulation"], list[TableRun]]
 @dataclass(kw_only=True)
 class Simulation:
     """`policy` says which tables start now; the loop wakes at every end of a round, arrival and moment the policy asked
-    for.
+    for. `compaction_ms`: what a compaction takes; None: there are none.
     """
 
     tables: Sequence[SimTable]
@@ -100,6 +116,8 @@ class Simulation:
     seed: int = 0
     margin_share: float = 0.0
     margin_ms: float = 0.0
+    compaction_ms: float | None = None
+    compactions: int = 0
     now_ms: float = 0.0
     wake_ms: float = math.inf
     runs: list[TableRun] = field(default_factory=list)
@@ -117,8 +135,9 @@ class Simulation:
             self._admit(arrivals)
             self._end(ends, arrivals)
             self._admit(arrivals)
+            self._end_compactions()
             self.wake_ms = math.inf
-            while len(ends) < self.slots and (picked := self.policy(self)[: self.slots - len(ends)]):
+            while (free := self.slots - len(ends) - len(self.compacting)) > 0 and (picked := self.policy(self)[:free]):
                 # Each start changes what is due: the policy is asked again until it starts nothing.
                 self.wake_ms = math.inf
                 for run in picked:
@@ -126,7 +145,9 @@ class Simulation:
                     busy += run.ends_ms - self.now_ms
                     rounds += 1
                     heappush(ends, (run.ends_ms, self.runs.index(run)))
+            self._compact()
             soonest = min(
+                min((run.compacted_ms or 0.0 for run in self.compacting), default=math.inf),
                 ends[0][0] if ends else math.inf,
                 arrivals[0][0] if arrivals else math.inf,
                 max(self.wake_ms, self.now_ms + 1e-3),
@@ -135,7 +156,48 @@ class Simulation:
                 break
             self.now_ms = soonest
         self._count_waiting()
-        return SimResult(runs=self.runs, rounds=rounds, elapsed_ms=self.until_ms, slots=self.slots, busy_ms=busy)
+        return SimResult(
+            runs=self.runs,
+            rounds=rounds,
+            elapsed_ms=self.until_ms,
+            slots=self.slots,
+            busy_ms=busy,
+            compactions=self.compactions,
+        )
+
+    # ---- compactions ----
+    @property
+    def compacting(self) -> list[TableRun]:
+        return [r for r in self.runs if r.compacted_ms is not None] if self.compaction_ms is not None else []
+
+    def _compact(self) -> None:
+        """As the coordinator does: where slots can do without for so long, those with most files first; and those in
+        work are told to stop when a round is due and no slot is free."""
+        if self.compaction_ms is None:
+            return
+        load, running = _load(self), self.compacting
+        if load.free == 0 and running:
+            due, later = plan_due(load)
+            if due or any(r.queued for r in self.runs):
+                for run in running:
+                    run.compacted_ms = min(run.compacted_ms or 0.0, self.now_ms + STOP_MS)
+            elif later is not None:
+                self.wake_at(later)
+        room, ends = max(1, int(self.slots * COMPACTION_SLOTS)) - len(running), list[float]()
+        due_runs = [r for r in self.runs if r.files >= COMPACTED_ROUNDS and r.compacted_ms is None]
+        for run in sorted(due_runs, key=lambda r: -r.files):
+            if len(ends) < room and spares_slot(load, self.compaction_ms, ends):
+                run.compacted_ms = self.now_ms + self.compaction_ms
+                ends.append(run.compacted_ms)
+        if len(ends) < len(due_runs):
+            self.wake_at(self.now_ms + TICK_MS)
+
+    def _end_compactions(self) -> None:
+        """One that was stopped has committed what it had."""
+        for run in self.compacting:
+            if run.compacted_ms is not None and run.compacted_ms <= self.now_ms:
+                run.compacted_ms, run.files = None, 1
+                self.compactions += 1
 
     def _start(self, run: TableRun, rng: random.Random) -> None:
         run.started_ms = run.frozen_ms = self.now_ms
@@ -159,6 +221,7 @@ class Simulation:
                 run.not_before_ms = at + wait
                 continue
             run.rounds += 1
+            run.files += 1
             self._note_lag(run, at)
             run.oldest_ms = None
             heappush(arrivals, (run.next_arrival(run.frozen_ms), index))
@@ -218,6 +281,7 @@ def _load(sim: Simulation) -> PoolLoad:
         slots=sim.slots,
         demands=[_demand(r) for r in sim.idle()],
         running=[_running(r) for r in sim.runs if r.started_ms is not None],
+        others=[r.compacted_ms for r in sim.compacting if r.compacted_ms is not None],
         margin_share=sim.margin_share,
         margin_ms=sim.margin_ms,
     )
@@ -287,6 +351,7 @@ def simulate(
     seed: int = 0,
     margin_share: float = 0.0,
     margin_ms: float = 0.0,
+    compaction_ms: float | None = None,
 ) -> SimResult:
     return Simulation(
         tables=tables,
@@ -296,4 +361,5 @@ def simulate(
         seed=seed,
         margin_share=margin_share,
         margin_ms=margin_ms,
+        compaction_ms=compaction_ms,
     ).run()

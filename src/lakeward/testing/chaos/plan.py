@@ -33,6 +33,20 @@ JOB_STEPS = (
 """Every step of a round (design.md 6), in order. `round.before-find` is reached after a commit that was not answered.
 """
 
+COMPACT_STEPS = (
+    "compact.planned",
+    "compact.before-write",
+    "group.before-rewrite",
+    "rewrite.written",
+    "compact.written",
+    "compact.before-rebase",
+    "compact.before-lease-check",
+    "compact.before-lake-commit",
+    "compact.before-find",
+    "compact.after-lake-commit",
+)
+"""Every step of a compaction (design.md 13), in order, but for those of the lake, which a round has as well."""
+
 SERVER_STEPS = (
     "orphans.listed",
     "orphans.before-fence",
@@ -131,7 +145,7 @@ SPARK_TARGETS = {FaultKind.KILL: ("executor", "python-worker"), FaultKind.PAUSE:
 """Only there is a JVM beside the driver's Python and are there Python workers."""
 
 ACTIONS = ("kill", "pause", "lose")
-AFTER_THE_CHECK = ("round.before-lake-commit", "lake.before-commit")
+AFTER_THE_CHECK = ("round.before-lake-commit", "lake.before-commit", "compact.before-lake-commit")
 """Where a zombie falls asleep."""
 
 ZOMBIE_S = (4.5, 8.0)
@@ -195,7 +209,7 @@ class _Steps:
         deck = self._decks[of_server]
         if not deck:
             actions = ("kill", "pause") if of_server else ACTIONS
-            deck += [(p, a) for p in (SERVER_STEPS if of_server else JOB_STEPS) for a in actions]
+            deck += [(p, a) for p in (SERVER_STEPS if of_server else (*JOB_STEPS, *COMPACT_STEPS)) for a in actions]
             self._chance.shuffle(deck)
         return deck.pop()
 

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,21 +22,26 @@ OUT_ROWS = 65_536
 
 def sort_by_offset(batches: Iterable[pa.RecordBatch], budget_bytes: int = BUDGET_BYTES) -> Iterator[pa.RecordBatch]:
     """The same rows in ascending offset order, in batches. Nothing is spilled when all of them fit the budget."""
-    with tempfile.TemporaryDirectory(prefix="lakeward-sort-") as folder:
+    with ExitStack() as stack:
         runs: list[Path] = []
         held: list[pa.RecordBatch] = []
         held_bytes = 0
+
+        def spill() -> None:
+            folder = runs[0].parent if runs else Path(stack.enter_context(TemporaryDirectory(prefix="lakeward-sort-")))
+            runs.append(_write_run(_sorted(held), folder / f"{len(runs)}.arrow"))
+
         for batch in batches:
             held.append(batch)
             held_bytes += batch.nbytes
             if held_bytes >= budget_bytes:
-                runs.append(_write_run(_sorted(held), Path(folder) / f"{len(runs)}.arrow"))
+                spill()
                 held, held_bytes = [], 0
         if not runs:
             yield from _sorted(held).to_batches(OUT_ROWS) if held else ()
             return
         if held:
-            runs.append(_write_run(_sorted(held), Path(folder) / f"{len(runs)}.arrow"))
+            spill()
         yield from _merge([_read_run(path) for path in runs])
 
 

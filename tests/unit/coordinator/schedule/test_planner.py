@@ -27,8 +27,24 @@ def load(*demands: Demand, slots: int = 1, running: tuple[Running, ...] = (), **
     return PoolLoad(now_ms=0, slots=slots, demands=demands, running=running, **margins)
 
 
-def run(tables: list[SimTable], slots: int, policy: Policy = lakeward, hours: float = 1, seed: int = 0) -> SimResult:
-    return simulate(tables, slots, policy, until_ms=hours * HOUR, seed=seed, margin_share=0.1, margin_ms=500)
+def run(
+    tables: list[SimTable],
+    slots: int,
+    policy: Policy = lakeward,
+    hours: float = 1,
+    seed: int = 0,
+    compaction_ms: float | None = None,
+) -> SimResult:
+    return simulate(
+        tables,
+        slots,
+        policy,
+        until_ms=hours * HOUR,
+        seed=seed,
+        margin_share=0.1,
+        margin_ms=500,
+        compaction_ms=compaction_ms,
+    )
 
 
 def test_a_round_starts_as_late_as_its_deadline_allows_less_the_margin() -> None:
@@ -161,3 +177,47 @@ def test_an_idle_table_costs_no_round() -> None:
 def test_working_ahead_without_end_is_not_the_way() -> None:
     tables = [SimTable(name=f"t{n}", freshness_ms=10 * MINUTE, round_ms=5_000) for n in range(4)]
     assert run(tables, 2).rounds < 0.2 * run(tables, 2, edf).rounds
+
+
+def comfortable_mix(seed: int) -> tuple[list[SimTable], int]:
+    """Tables whose rounds are short beside every freshness, in a part of the slots' time."""
+    chance = random.Random(seed)
+    slots = chance.choice((1, 2, 4))
+    tables, left = list[SimTable](), slots * chance.uniform(0.2, 0.6)
+    while left > 0 and len(tables) < 16:
+        freshness = chance.choice((10_000, 30_000, 60_000, 180_000))
+        round_ms = min(2_000, freshness * chance.uniform(0.01, 0.1))
+        left -= round_ms / (freshness - round_ms)
+        every_ms, first_ms = chance.choice((0, 1_000, freshness / 3)), chance.uniform(0, freshness)
+        name = f"t{len(tables)}"
+        tables.append(
+            SimTable(name=name, freshness_ms=freshness, round_ms=round_ms, first_ms=first_ms, every_ms=every_ms)
+        )
+    return tables, slots
+
+
+def check_misses(seed: int) -> int:
+    """How many compactions there were."""
+    tables, slots = comfortable_mix(seed)
+    without, beside = (run(tables, slots, hours=0.5, seed=seed, compaction_ms=ms) for ms in (None, 5_000.0))
+    assert {r.table.name: r.misses for r in beside.runs} == {r.table.name: r.misses for r in without.runs}
+    return beside.compactions
+
+
+@pytest.mark.parametrize("seed", [14, 100, 107])
+def test_compactions_cost_no_table_its_freshness(seed: int) -> None:
+    """Those of these seeds did, when they used up the margins of rounds or looked no further than their own end."""
+    assert check_misses(seed) > 0
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(108, 140))
+def test_compactions_cost_no_table_its_freshness_on_many_mixes(seed: int) -> None:
+    check_misses(seed)
+
+
+def test_a_hundred_tables_at_30_s_with_compactions() -> None:
+    tables = [SimTable(name=f"t{n}", freshness_ms=30_000, round_ms=300, first_ms=300.0 * n) for n in range(100)]
+    result = run(tables, 2, hours=0.1, compaction_ms=2_000)
+    assert result.compactions > 0
+    assert result.missed == []
