@@ -28,10 +28,11 @@ def expected(log: ScriptedLog) -> list[tuple[int, str]]:
     return sorted((r["id"], r["name"]) for _, _, r in log.expected(log.ends()))
 
 
-@pytest.fixture
-def log(lake: IcebergLakeStorage) -> ScriptedLog:
-    """Rewritten while a round went on."""
-    log, chance = LakeSuite().make_log(lake, primary_key=("id",)), random.Random(7)
+@pytest.fixture(params=["2", "3"])
+def log(request: pytest.FixtureRequest, lake: IcebergLakeStorage) -> ScriptedLog:
+    """Rewritten while a round went on, in a table of either version."""
+    properties, chance = {"iceberg.format-version": request.param}, random.Random(7)
+    log = LakeSuite().make_log(lake, primary_key=("id",), properties=properties)
     for _ in range(4):
         change_randomly(log, chance, 25)
         LakeRound.plan(lake, log).run()

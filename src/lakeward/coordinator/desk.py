@@ -225,6 +225,9 @@ class Desk:
             deletes=0 if result is None else result.deletes,
             bytes_written=0 if result is None else result.bytes_written,
             files=0 if result is None else result.files,
+            bytes_read=0 if result is None else result.bytes_read,
+            files_replaced=0 if result is None else result.files_replaced,
+            groups_left_out=0 if result is None else result.groups_left_out,
             error=None if failed is None else failed.error,
         )
         work.totals.add(status)

@@ -74,6 +74,11 @@ class TableStatus:
     stopped_buckets: int = 0
     """Buckets that take no writes; `reason` says why one of them does not, unless there is another reason."""
 
+    @property
+    def debt_files(self) -> int:
+        """Files that need not be there, as far as a compaction has looked."""
+        return sum(w.debt_files or 0 for w in self.work)
+
 
 @dataclass(frozen=True, kw_only=True)
 class JobStatus:
@@ -113,6 +118,12 @@ class RoundStatus:
     error: dict[str, Any] | None = None
     side: SideName = DEFAULT_SIDE
     kind: WorkKind = TIER
+    bytes_read: int = 0
+    """Of the files that a compaction rewrote."""
+
+    files_replaced: int = 0
+    groups_left_out: int = 0
+    """Groups of files that were rewritten for nothing: one of them was gone when it came to the commit."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -78,6 +78,11 @@ SIDE_FIGURES = (
     Figure("fileCount", "Data files of the lake table; -1 unknown."),
     Figure("deleteFileCount", "Delete files of the lake table; -1 unknown."),
     Figure("snapshotCount", "Snapshots the lake table keeps; -1 unknown."),
+    Figure("debtFiles", "Files that need not be there, as the last compaction left it; -1 before the first."),
+    Figure(
+        "writeAmplification",
+        "Bytes that compactions wrote for each byte that rounds wrote, since the server started.",
+    ),
 )
 SIDE_LABELS = ("database", "table", "tableId", "side")
 WORK_FIGURES = (
@@ -87,6 +92,14 @@ WORK_FIGURES = (
     Figure("bytesOut", "Bytes that rounds wrote into the lake since the server started.", counter=True),
     Figure("queueWaitSeconds", "Seconds that rounds waited for a slot since the server started.", counter=True),
     Figure("commitSeconds", "Seconds that rounds spent in their commit since the server started.", counter=True),
+    Figure("workSeconds", "Seconds from hand-out to end, of all that ended since the server started.", counter=True),
+    Figure("bytesRewritten", "Bytes of files that compactions read since the server started.", counter=True),
+    Figure("filesReplaced", "Data files that compactions took out since the server started.", counter=True),
+    Figure(
+        "groupsDropped",
+        "Groups of files rewritten for nothing, as one of them was gone at the commit, since the server started.",
+        counter=True,
+    ),
 )
 HOT_FIGURES = (
     (

@@ -23,4 +23,5 @@ def take_sample(services: Services, history: History) -> None:
         queue=int(status.figures.get("pendingTablesCount", 0)),
         remote_bytes=sum(s.remote_bytes for s in services.store.sizes()),
         files=sum((t.lake_files or 0) + (t.lake_delete_files or 0) for t in status.tables),
+        debt=sum(t.debt_files for t in status.tables),
     )

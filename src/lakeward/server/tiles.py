@@ -47,6 +47,9 @@ class Overview:
     queue: Samples = ()
     remote_bytes: Samples = ()
     files: Samples = ()
+    debt: Samples = ()
+    """Files that need not be there."""
+
     overdue_bytes: int = 0
     lake_error: str | None = None
     still: Sequence[str] = ()
@@ -138,23 +141,30 @@ def _remote(seen: Overview) -> Tile:
 
 
 def _files(seen: Overview) -> Tile:
-    count = sum((t.lake_files or 0) + (t.lake_delete_files or 0) for t in seen.tables)
+    count, debt = sum((t.lake_files or 0) + (t.lake_delete_files or 0) for t in seen.tables), _debt(seen)
     worst = max(seen.tables, key=lambda t: t.lake_files or 0, default=None)
     ok = worst is None or (worst.lake_files or 0) <= FILES_PER_TABLE
     advice = (
         ""
         if ok or worst is None
-        else f"{worst.path} has {worst.lake_files:,} files: longer freshness, fewer buckets, or compaction."
+        else f"{worst.path} has {worst.lake_files:,} files: `lakeward maintain {worst.path}` says what compaction has "
+        "to do there; else longer freshness, or fewer buckets."
     )
     return Tile(
         key="files",
         name="Lake files",
-        figure=f"{count:,} {_arrow(_trend(seen.files))}",
+        figure=f"{count:,} {_arrow(_trend(seen.files))}{debt}",
         ok=ok,
         rule=f"at most {FILES_PER_TABLE:,} in a table",
         advice=advice,
         page=_page(worst) if worst and not ok else "",
     )
+
+
+def _debt(seen: Overview) -> str:
+    """Nothing where all is merged."""
+    files = sum(t.debt_files for t in seen.tables)
+    return f", {files:,} to merge {_arrow(_trend(seen.debt))}" if files else ""
 
 
 def _jobs(seen: Overview) -> Tile:

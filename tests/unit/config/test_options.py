@@ -49,6 +49,14 @@ def test_where_ours_differ_the_reference_says_so(key: str) -> None:
     assert f"`{key}`" in differences
 
 
+@pytest.mark.parametrize(
+    ("key", "value"), [("compaction.fan-in", "1"), ("compaction.target-size", "0"), ("compaction.max-deleted", "1.5")]
+)
+def test_a_compaction_that_could_not_end_is_refused(key: str, value: str) -> None:
+    with pytest.raises(InvalidConfig, match=f"{key}.*{value}"):
+        resolve(arguments={key: value})
+
+
 @pytest.mark.parametrize("option", options.ALL.values(), ids=lambda o: str(o.key))
 def test_each_option_is_complete(option: Any) -> None:
     assert option.help.endswith(".")

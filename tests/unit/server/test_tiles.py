@@ -6,9 +6,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lakeward.model.ids import Epoch, InstanceId, JobName, TableId
+from lakeward.model.side import COMPACT
 from lakeward.model.state import TableState
 from lakeward.model.table import TablePath
-from lakeward.protocol.views import JobStatus, TableStatus
+from lakeward.protocol.views import JobStatus, TableStatus, WorkStatus
 from lakeward.server.history import KEPT, History
 from lakeward.server.tiles import Overview, Tile, make_tiles
 
@@ -58,6 +59,14 @@ def test_queue_remote_log_and_files() -> None:
     assert "queue" not in red(replace(WELL, queue=[(0, 9), (1, 5)]))
     assert "past its TTL" in red(replace(WELL, overdue_bytes=5_000_000))["remote-log"].advice
     assert "compaction" in red(replace(WELL, tables=[replace(TABLE, lake_files=6_000)]))["files"].advice
+
+
+def test_the_tile_of_files_says_what_is_left_to_merge_and_whether_it_falls() -> None:
+    debt = WorkStatus(kind=COMPACT, epoch=Epoch(1), debt_files=40)
+    seen = replace(WELL, tables=[replace(TABLE, work=(debt,)), TABLE], debt=[(0, 90), (1, 40)])
+    (tile,) = [t for t in make_tiles(seen) if t.key == "files"]
+    assert ", 40 to merge ↓" in tile.figure
+    assert all("to merge" not in t.figure for t in make_tiles(WELL))
 
 
 def test_jobs_that_are_missing_are_named() -> None:

@@ -67,6 +67,10 @@ class RoundTotals:
     bytes: int = 0
     wait_s: float = 0.0
     commit_s: float = 0.0
+    work_s: float = 0.0
+    bytes_read: int = 0
+    files_replaced: int = 0
+    groups_left_out: int = 0
 
     def add(self, ended: RoundStatus) -> None:
         self.rounds += 1
@@ -75,6 +79,10 @@ class RoundTotals:
         self.bytes += ended.bytes_written
         self.wait_s += ended.phases.wait_s
         self.commit_s += ended.phases.commit_s
+        self.work_s += (ended.ended_at_ms - ended.started_at_ms) / 1_000
+        self.bytes_read += ended.bytes_read
+        self.files_replaced += ended.files_replaced
+        self.groups_left_out += ended.groups_left_out
 
 
 @dataclass

@@ -57,6 +57,7 @@ def overview(services: Services, token: Token = ANONYMOUS) -> dict[str, Any]:
         queue=history.figure("queue"),
         remote_bytes=history.figure("remote_bytes"),
         files=history.figure("files"),
+        debt=history.figure("debt"),
         overdue_bytes=overdue_bytes(services, status.tables),
         lake_error=trouble[0] if trouble else None,
         still=tuple(beat.name for beat in services.background() if not beat.is_well),

@@ -19,6 +19,7 @@ from lakeward.protocol import routes
 from lakeward.protocol.auth import Role
 from lakeward.protocol.operate import AdmissionQuery, AdoptTable, ReconcileSchema, RestoreLake, ResyncTable
 from lakeward.server.auth import caller, require
+from lakeward.server.lakefiles import explain_compaction
 from lakeward.server.messages import answer, described, read_message
 from lakeward.server.services import Services
 from lakeward.server.shown import limit_status
@@ -113,6 +114,11 @@ def _add_operations(router: APIRouter, services: Services) -> None:
         path = TablePath.parse(table)
         coordinator.resume(path, side)
         return answer(coordinator.table_status(path, side))
+
+    @router.get(routes.MAINTAIN, dependencies=[require(services.tokens, Role.READ)])
+    def lake_files(table: str, side: Side) -> JSONResponse:
+        """What a compaction would do with the table's lake files, and their sizes and ages before and after it."""
+        return answer(explain_compaction(services, TablePath.parse(table), side))
 
     @router.post(routes.MAINTAIN, dependencies=may_change)
     def maintain(table: str, side: Side) -> JSONResponse:

@@ -30,6 +30,7 @@ export const api = {
   lag: (name) => call(`${table(name)}/lag`),
   info: (name) => call(table(name)),
   explain: (name) => call(`${table(name)}/explain`),
+  lakeFiles: (name) => call(`${table(name)}/maintain`),
   ledger: async (name) => (await call(`${table(name)}/ledger`)).entries,
   rounds: (name, limit = 50) => call(`/api/v1/rounds?limit=${limit}${name ? `&table=${encodeURIComponent(name)}` : ""}`),
   resume: (name) => call(`${table(name)}/resume`, { method: "POST" }),

@@ -35,7 +35,7 @@ export function roundsTable(rounds, withTable) {
       <td><span class="state ${r.outcome === "failed" ? "failed" : ""}">${text(r.outcome)}</span>${special(r)}</td>
       <td class="wide bar-cell" title="${phaseWords(r)}">${phaseBar(r, longest)}</td>
       <td class="num" data-label="Took">${duration(total(r) * 1000)}</td>
-      <td class="num" data-label="Rows">${count(r.rows)}</td><td class="num" data-label="Deletes">${count(r.deletes)}</td><td class="num" data-label="Written">${bytes(r.bytes_written)}</td><td class="num" data-label="Files">${count(r.files)}</td>
+      <td class="num" data-label="Rows">${count(r.rows)}</td><td class="num" data-label="Deletes">${count(r.deletes)}</td><td class="num" data-label="Written">${bytes(r.bytes_written)}</td><td class="num" data-label="Files">${r.files_replaced ? `${count(r.files_replaced)} → ` : ""}${count(r.files)}</td>
       <td class="soft" data-label="Job">${text(r.job)}</td><td class="mono soft" data-label="Round" title="${text(r.round_id)}">${short(r.round_id)}</td></tr>
       ${r.error ? `<tr class="reason sick"><td colspan="11">${text(r.error.message)}</td></tr>` : ""}`).join("");
   return `<div class="scroll"><table class="cards"><thead><tr><th>Ended</th>${withTable ? "<th>Table</th>" : ""}<th>Outcome</th><th>Phases</th><th class="num">Took</th><th class="num">Rows</th><th class="num">Deletes</th><th class="num">Written</th><th class="num">Files</th><th>Job</th><th>Round</th></tr></thead><tbody>${rows}</tbody></table></div>${legend}`;

@@ -5,6 +5,7 @@ import { bytes, clock, count, duration, short, text } from "./format.js";
 import { roundsTable } from "./rounds.js";
 
 const EVERY_MS = 4000;
+const FILES_EVERY_MS = 60000;
 
 const facts = (pairs) => `<dl class="facts">${pairs.map(([k, v]) => `<dt>${text(k)}</dt><dd>${v}</dd>`).join("")}</dl>`;
 
@@ -27,9 +28,16 @@ function snapshots(entries) {
   return `<div class="scroll" style="max-height:26rem;overflow-y:auto"><table><thead><tr><th>Committed</th><th>Snapshot</th><th>Kind</th><th class="num">Rows</th><th>Ranges</th></tr></thead><tbody>${list.map((e) => `<tr><td>${clock(e.committed_at_ms)}</td><td class="mono">${text(e.snapshot_id ?? "–")}</td><td>${text(e.kind)}</td><td class="num">${count(e.total)}</td><td class="mono soft" title="${text(e.ranges.join("\n"))}">${text(e.ranges.slice(0, 3).join("  "))}${e.ranges.length > 3 ? ` and ${e.ranges.length - 3} more` : ""}</td></tr>`).join("")}</tbody></table></div>`;
 }
 
+function lakeFiles(shape) {
+  const rows = (list) => list.map((r) => `<tr><td>${text(r.files)}</td><td class="num">${count(r.before)}</td><td class="num">${count(r.after)}</td></tr>`).join("");
+  const table = (title, list) => `<table><thead><tr><th>${title}</th><th class="num">Now</th><th class="num">After a compaction</th></tr></thead><tbody>${rows(list)}</tbody></table>`;
+  return `<div class="grid">${table("By size", shape.sizes)}${table("By age", shape.ages)}</div>`;
+}
+
 export function tablePage(name) {
   let root = null;
   let loadedAt = 0;
+  let filesAt = 0;
   const put = (id, html) => {
     const box = root.querySelector(id);
     if (box && box.dataset.html !== html) { box.innerHTML = html; box.dataset.html = html; }
@@ -67,6 +75,12 @@ export function tablePage(name) {
     ]));
   };
 
+  // Reads the lake's file list, so rarely; a table without a lake has none.
+  const loadFiles = async () => {
+    filesAt = Date.now();
+    try { put("#files", lakeFiles(await api.lakeFiles(name))); } catch (error) { put("#files", `<p class="empty">${text(error.message)}</p>`); }
+  };
+
   return {
     mount(page, tools) {
       root = page;
@@ -75,6 +89,7 @@ export function tablePage(name) {
         <section class="card"><h2>Rounds, newest first</h2><div id="rounds"></div></section>
         <div class="grid"><section class="card"><h2>Now</h2><div id="status"></div></section><section class="card"><h2>Committed offsets</h2><div id="offsets"></div></section></div>
         <section class="card" style="margin-top:1.1rem"><h2>Snapshots and the ranges they added</h2><div id="snapshots"></div></section>
+        <section class="card"><h2>Files in the lake</h2><div id="files"></div></section>
         <section class="card"><h2>Table</h2><div id="schema"></div></section>`;
       page.querySelector("#pause").addEventListener("click", () => tools.pause(name));
       page.querySelector("#resume").addEventListener("click", () => tools.resume(name));
@@ -85,6 +100,7 @@ export function tablePage(name) {
       root.querySelector("#resume").hidden = !stopped;
       root.querySelector("#pause").hidden = !t || stopped || t.state === "disabled";
       put("#status", t ? status(t) : '<p class="empty">The coordinator does not know this table.</p>');
+      if (Date.now() - filesAt > FILES_EVERY_MS) loadFiles();
       if (Date.now() - loadedAt > EVERY_MS) {
         loadedAt = Date.now();
         load(t).catch((error) => put("#words", text(error.message)));

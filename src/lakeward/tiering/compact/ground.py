@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from lakeward.model.clock import Clock
 from lakeward.model.round import LakeBase
 from lakeward.model.table import TableInfo
-from lakeward.spi.lake import LakeReader, LakeStorage, RewriteGroup
+from lakeward.spi.lake import LakeFile, LakeStorage, RewriteGroup
 from lakeward.tiering.compact.plan import CompactionPlan, plan_compaction
 from lakeward.tiering.job.options import TieringOptions
 
@@ -21,6 +22,9 @@ class CompactionGround:
     base: LakeBase
     plan: CompactionPlan
     groups: tuple[RewriteGroup, ...]
+    files: tuple[LakeFile, ...] = ()
+    committed_at_ms: Mapping[int, int] = field(default_factory=dict)
+    """Of the lake's snapshots, by their number."""
 
 
 def load_compaction(table: TableInfo, lake: LakeStorage, options: TieringOptions, clock: Clock) -> CompactionGround:
@@ -31,16 +35,20 @@ def load_compaction(table: TableInfo, lake: LakeStorage, options: TieringOptions
     if base.token is None or snapshot is None:
         return CompactionGround(table=table, base=base, plan=CompactionPlan(), groups=())
     quiet_at_ms = clock.now_ms() - int(1_000 * options.quiet_after_s)
-    policy = replace(options.compaction, quiet_sequence=_quiet_sequence(reader, quiet_at_ms))
-    plan = plan_compaction(reader.files(snapshot.snapshot_id), policy)
+    committed_at_ms = {s.sequence: s.committed_at_ms for s in reader.snapshots()}
+    policy = replace(options.compaction, quiet_sequence=_quiet_sequence(committed_at_ms, quiet_at_ms))
+    files = tuple(reader.files(snapshot.snapshot_id))
+    plan = plan_compaction(files, policy)
     groups = tuple(
         RewriteGroup(bucket=g.bucket, files=tuple(f.file for f in g.files), sequence=snapshot.sequence, index=index)
         for index, g in enumerate(plan.within(options.compaction_bytes))
     )
-    return CompactionGround(table=table, base=base, plan=plan, groups=groups)
+    return CompactionGround(
+        table=table, base=base, plan=plan, groups=groups, files=files, committed_at_ms=committed_at_ms
+    )
 
 
-def _quiet_sequence(reader: LakeReader, quiet_at_ms: int) -> int:
+def _quiet_sequence(committed_at_ms: Mapping[int, int], quiet_at_ms: int) -> int:
     """The number of the newest snapshot from before then. When those were that have expired since nobody knows: what
     they wrote counts once the oldest one that is kept does."""
-    return max((s.sequence for s in reader.snapshots() if s.committed_at_ms <= quiet_at_ms), default=-1)
+    return max((number for number, at_ms in committed_at_ms.items() if at_ms <= quiet_at_ms), default=-1)

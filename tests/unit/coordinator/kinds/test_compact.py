@@ -79,6 +79,21 @@ def test_what_did_not_fit_goes_on_at_once(world: CoordinatorWorld) -> None:
     assert len(take(job)) == 1
 
 
+def test_what_compactions_did_is_counted(world: CoordinatorWorld) -> None:
+    job, board = world.job(kinds=BOTH), world.coordinator.views
+    ((_, before),) = board.side_figures().items()
+    assert before["debtFiles"] == -1
+    figures = {"bytes_read": 900, "bytes_written": 600, "groups_left_out": 1, "debt_files": 15}
+    finish(job, *take(job), left=12, files_replaced=9, files=1, **figures)
+    done = {kind: figures for (_, kind), figures in board.work_figures().items()}[COMPACT]
+    assert (done["bytesRewritten"], done["bytesOut"], done["filesReplaced"], done["groupsDropped"]) == (900, 600, 9, 1)
+    ((_, after),) = board.side_figures().items()
+    assert after["debtFiles"] == 7
+    assert after["writeAmplification"] == 600 / max(
+        1, board.work_figures()[next(iter(board.side_figures())), TIER]["bytesOut"]
+    )
+
+
 def test_a_side_is_looked_at_again_an_hour_after_its_last_rows_and_then_left(world: CoordinatorWorld) -> None:
     job = world.job(kinds=BOTH)
     finish(job, *take(job), left=3)

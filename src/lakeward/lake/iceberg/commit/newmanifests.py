@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The manifests of a commit: one per spec and content for new files, those that name a dropped file written anew
-without it, the others merged by size tiers.
+"""The manifests of a commit: one per spec and content for new files, one for those that name a dropped file, without
+it, the others merged by size tiers.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestFile
 
 from lakeward.errors import LakeTampered
 from lakeward.lake.iceberg.commit.change import FileChange, NewFile
@@ -41,8 +41,8 @@ def write_manifests(target: ManifestTarget, ground: CommitGround, change: FileCh
     """Raises `LakeTampered` when a file to be dropped is not live: the caller looked at the same head."""
     specs, head = ground.table.metadata.specs(), load_manifests(target.io, ground.head)
     new = _write_new(target, ground, change)
-    kept, rewritten, dropped = [], [], []
-    left = set(change.drop)
+    kept, left = list[ManifestFile](), set(change.drop)
+    broken: dict[tuple[ManifestContent, int], _Broken] = defaultdict(_Broken)
     for manifest in head:
         entries = load_entries(target.io, manifest) if left else ()
         gone = [e for e in entries if file_key(e.data_file) in left]
@@ -50,16 +50,28 @@ def write_manifests(target: ManifestTarget, ground: CommitGround, change: FileCh
             kept.append(manifest)
             continue
         keys = {file_key(e.data_file) for e in gone}
-        stay = existing(e for e in entries if file_key(e.data_file) not in keys)
-        spec = specs[manifest.partition_spec_id]
-        rewritten.append(write_manifest(target, spec, manifest.content, [*stay, *removed(gone, target.snapshot_id)]))
-        CACHE.put(rewritten[-1].manifest_path, tuple(stay))
-        dropped += [e.data_file for e in gone]
+        group = broken[manifest.content, manifest.partition_spec_id]
+        group.gone += gone
+        group.stay += existing(e for e in entries if file_key(e.data_file) not in keys)
         left -= keys
     if left:
         raise _not_live(ground, min(left, key=str))
+    rewritten = []
+    for (content, spec_id), group in broken.items():
+        entries = [*group.stay, *removed(group.gone, target.snapshot_id)]
+        rewritten.append(write_manifest(target, specs[spec_id], content, entries))
+        CACHE.put(rewritten[-1].manifest_path, tuple(group.stay))
+    dropped = [e.data_file for group in broken.values() for e in group.gone]
     # New manifests are merged by a later commit: until this one lands they have no sequence number.
     return NewManifests([*new, *rewritten, *merge_manifests(target, kept, specs)], dropped)
+
+
+@dataclass
+class _Broken:
+    """Entries of manifests that name a dropped file: written anew as one, as each costs readers an open."""
+
+    stay: list[ManifestEntry] = field(default_factory=list)
+    gone: list[ManifestEntry] = field(default_factory=list)
 
 
 def _write_new(target: ManifestTarget, ground: CommitGround, change: FileChange) -> list[ManifestFile]:
