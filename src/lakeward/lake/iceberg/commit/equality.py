@@ -19,7 +19,7 @@ from lakeward.lake.iceberg.commit.resolve import Hit
 from lakeward.lake.iceberg.datafile.result import WrittenFile
 from lakeward.lake.iceberg.meta.types import FIELD_ID, to_arrow_field
 from lakeward.lake.iceberg.scan.deletefilter import matching_rows
-from lakeward.model.offsetset import Offsets
+from lakeward.model.offsetset import Offsets, OffsetSet
 
 BATCH_ROWS = 262_144
 
@@ -66,7 +66,7 @@ def merge_hits(hits: Sequence[Hit]) -> list[Hit]:
     for hit in hits:
         by_path.setdefault(hit.file.file_path, []).append(hit)
     return [
-        Hit(same[0].file, same[0].spec_id, np.unique(np.concatenate([h.positions for h in same])))
+        Hit(same[0].file, same[0].spec_id, OffsetSet(np.concatenate([h.positions for h in same])).values)
         for same in by_path.values()
     ]
 

@@ -80,7 +80,7 @@ class _Hits:
         self._parts.setdefault(candidate.file.file_path, (candidate, []))[1].append(positions)
 
     def hits(self) -> list[Hit]:
-        return [Hit(c.file, c.spec_id, np.unique(np.concatenate(parts))) for c, parts in self._parts.values()]
+        return [Hit(c.file, c.spec_id, OffsetSet(np.concatenate(parts)).values) for c, parts in self._parts.values()]
 
 
 def _resolve_bucket(wanted: OffsetSet, candidates: list[Candidate], found_in: _Hits) -> OffsetSet:

@@ -24,7 +24,7 @@ from lakeward.lake.iceberg.meta.manifests import LAYOUT, FileKey, file_key, load
 from lakeward.lake.iceberg.meta.version import table_version
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.snapshotfiles import DeleteEntry, LiveDeletes
-from lakeward.model.offsetset import Offsets
+from lakeward.model.offsetset import Offsets, OffsetSet
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class _DeleteWriter:
 
     def _count(self, hits: Sequence[Hit], live: Sequence[Sequence[DeleteEntry]]) -> int:
         return sum(
-            len(np.setdiff1d(h.positions, self._positions(h, [d for d in deletes if self._may_repeat(d)])))
+            int(np.count_nonzero(~self._deleted(h, [d for d in deletes if self._may_repeat(d)]).mask(h.positions)))
             for h, deletes in zip(hits, live, strict=True)
         )
 
@@ -85,12 +85,12 @@ class _DeleteWriter:
         """Rows of ours are replaced once: only what others deleted can be gone already."""
         return delete.content == "vector" or self._others_deleted or not is_ours(delete.file.file_path)
 
-    def _positions(self, hit: Hit, deletes: Sequence[DeleteEntry]) -> Offsets:
+    def _deleted(self, hit: Hit, deletes: Sequence[DeleteEntry]) -> OffsetSet:
         parts = [self._filter.positions_in(d, hit.file.file_path) for d in deletes]
-        return np.concatenate([np.empty(0, np.int64), *parts])
+        return OffsetSet(np.concatenate(parts)) if parts else OffsetSet()
 
     def _merge(self, hit: Hit, deletes: Sequence[DeleteEntry]) -> Offsets:
-        return np.union1d(hit.positions, self._positions(hit, deletes))
+        return OffsetSet.from_sorted(hit.positions).union(self._deleted(hit, deletes)).values
 
     def _superseded(self, hits: Sequence[Hit], replaced: Sequence[DeleteEntry]) -> frozenset[FileKey]:
         """Vectors, and delete files all of whose live data files have a vector by now."""

@@ -119,7 +119,7 @@ class DeleteFilter:
                 parts.append(self._read_vector(delete.path, delete.content_offset or 0, delete.content_size or 0))
             elif delete.content == "positions":
                 parts.append(self._load_positions(delete.path).get(path, parts[0]))
-        return np.unique(np.concatenate(parts))
+        return OffsetSet(np.concatenate(parts)).values
 
     def _load_positions(self, path: str) -> dict[str, Offsets]:
         return _POSITIONS.load(path, lambda: self._read_positions(path))
