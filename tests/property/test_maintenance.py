@@ -30,11 +30,11 @@ versions = st.sampled_from(("2", "3"))
 
 
 def run(
-    steps: list[Step], open_lake: Callable[[Path], LakeStorage], *, closely: bool = False, **properties: str
+    steps: list[Step], open_lake: Callable[[Path], LakeStorage], version: str = "2", *, closely: bool = False
 ) -> None:
     """`closely`: other engines are asked after every step, not at the end alone."""
     with tempfile.TemporaryDirectory() as folder:
-        program = MaintainedProgram(Path(folder), open_lake(Path(folder)), **properties)
+        program = MaintainedProgram(Path(folder), open_lake(Path(folder)), **{VERSION: version})
 
         def read(path: str) -> Rows:
             if closely:
@@ -58,11 +58,11 @@ def test_no_reader_sees_a_compaction(steps: list[Step]) -> None:
 @settings(max_examples=3)
 @given(programs, versions)
 def test_no_reader_sees_a_compaction_on_iceberg(steps: list[Step], version: str) -> None:
-    run(steps, iceberg_lake, **{VERSION: version})
+    run(steps, iceberg_lake, version)
 
 
 @pytest.mark.soak
 @settings(max_examples=300)
 @given(st.lists(step, min_size=4, max_size=30), versions)
 def test_long_programs_on_iceberg(steps: list[Step], version: str) -> None:
-    run(steps, iceberg_lake, closely=True, **{VERSION: version})
+    run(steps, iceberg_lake, version, closely=True)

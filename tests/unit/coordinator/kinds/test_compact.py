@@ -84,7 +84,8 @@ def test_what_compactions_did_is_counted(world: CoordinatorWorld) -> None:
     ((_, before),) = board.side_figures().items()
     assert before["debtFiles"] == -1
     figures = {"bytes_read": 900, "bytes_written": 600, "groups_left_out": 1, "debt_files": 15}
-    finish(job, *take(job), left=12, files_replaced=9, files=1, **figures)
+    (handed,) = take(job)
+    finish(job, handed, left=12, files_replaced=9, files=1, **figures)
     done = {kind: figures for (_, kind), figures in board.work_figures().items()}[COMPACT]
     assert (done["bytesRewritten"], done["bytesOut"], done["filesReplaced"], done["groupsDropped"]) == (900, 600, 9, 1)
     ((_, after),) = board.side_figures().items()

@@ -58,8 +58,8 @@ def write_manifests(target: ManifestTarget, ground: CommitGround, change: FileCh
         raise _not_live(ground, min(left, key=str))
     rewritten = []
     for (content, spec_id), group in broken.items():
-        entries = [*group.stay, *removed(group.gone, target.snapshot_id)]
-        rewritten.append(write_manifest(target, specs[spec_id], content, entries))
+        listed = [*group.stay, *removed(group.gone, target.snapshot_id)]
+        rewritten.append(write_manifest(target, specs[spec_id], content, listed))
         CACHE.put(rewritten[-1].manifest_path, tuple(group.stay))
     dropped = [e.data_file for group in broken.values() for e in group.gone]
     # New manifests are merged by a later commit: until this one lands they have no sequence number.
