@@ -17,8 +17,10 @@ def register(app: typer.Typer) -> None:
 
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on; any but loopback needs a token.")] = None,
-    port: Annotated[int | None, typer.Option(help="HTTP port; 0 takes a free one (and one for Flight).")] = None,
-    flight_port: Annotated[int | None, typer.Option(help="Arrow Flight port.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="HTTP port; 0 takes a free one (and one for Flight).")
+    ] = None,
+    flight_port: Annotated[int | None, typer.Option(min=0, max=65535, help="Arrow Flight port.")] = None,
     data: Annotated[Path | None, typer.Option(help="Data folder.")] = None,
     config: Annotated[Path | None, typer.Option(help="Configuration file (TOML).")] = None,
     restored: Annotated[

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from lakeward.cli.children import Child, choose_port, wait_for_file
+from lakeward.cli.connection import DATA, READY
 from lakeward.cli.output import note
 from lakeward.cli.watchdog import PATIENCE_S, Watchdog, answers
 from lakeward.config import options, resolve
@@ -29,8 +30,10 @@ def register(app: typer.Typer) -> None:
 
 
 def up(
-    data: Annotated[Path, typer.Option(help="The data folder; made when it is not there.")] = Path("lakeward-data"),
-    port: Annotated[int, typer.Option(help="The HTTP port; another free one when it is taken.")] = DEFAULT_PORT,
+    data: Annotated[Path, typer.Option(help="The data folder; made when it is not there.")] = DATA,
+    port: Annotated[
+        int, typer.Option(min=1, max=65535, help="The HTTP port; another free one when it is taken.")
+    ] = DEFAULT_PORT,
     slots: Annotated[int, typer.Option(help="Rounds at the same time.")] = 2,
     master: Annotated[str, typer.Option(help="Spark master of the job.")] = "local[*,4]",
     as_json: Annotated[
@@ -44,6 +47,9 @@ def up(
     supervisor = Supervisor(data, choose_port(port), slots, master)
     try:
         url = supervisor.start()
+        if supervisor.port != port:
+            here = f", or by themselves in {Path.cwd()}" if data == DATA else ""
+            note(f"port {port} is taken: commands find this server by --server {url}{here}")
         note(f"Lakeward is up: {url} (dashboard), data in {data}; Ctrl-C stops it")
         if as_json:
             print(json.dumps({"url": url, "data": str(data)}), flush=True)
@@ -78,7 +84,7 @@ class Supervisor:
         patience_s: float = PATIENCE_S,
     ) -> None:
         self.data, self.port = data, port
-        ready = data / "server.ready"
+        ready = data / READY
         logs = data / "logs"
         self.ready = ready
         serve = [

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands find the server of the folder they are called in, unless told where to go."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lakeward.cli.connection import DATA, READY, open_server, server_of
+
+
+@pytest.fixture
+def listening() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LAKEWARD_SERVER", raising=False)
+    (tmp_path / DATA).mkdir()
+    return tmp_path / DATA
+
+
+def test_the_server_of_this_folder_is_found(here: Path, listening: int) -> None:
+    (here / READY).write_text(f"http://127.0.0.1:{listening}\n")
+    assert open_server(None).url == f"http://127.0.0.1:{listening}"
+    assert open_server("http://127.0.0.1:1").url == "http://127.0.0.1:1"
+
+
+def test_what_the_environment_says_counts(here: Path, listening: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / READY).write_text(f"http://127.0.0.1:{listening}")
+    monkeypatch.setenv("LAKEWARD_SERVER", "http://127.0.0.1:2")
+    assert open_server(None).url == "http://127.0.0.1:2"
+
+
+@pytest.mark.parametrize("words", ["", "nonsense", "http://127.0.0.1", "http://example.com:80", "http://127.0.0.1:x"])
+def test_words_that_lead_elsewhere_are_left_alone(here: Path, words: str) -> None:
+    (here / READY).write_text(words)
+    assert server_of(here) is None
+
+
+def test_a_server_that_was_killed_is_not_found(here: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        (here / READY).write_text(f"http://127.0.0.1:{gone.getsockname()[1]}")
+    assert server_of(here) is None
