@@ -77,7 +77,6 @@ class TableResource:
         body = call.json()
         name = (*call.namespace, check_name("table", body.get("name")))
         call.check_table(name)
-        self._check_room(call)
         location = body.get("metadata-location")
         if not isinstance(location, str) or body.get("overwrite"):
             raise InvalidRequest(what="register", reason="metadata-location is a text, and overwrite is not supported")
@@ -87,6 +86,7 @@ class TableResource:
             raise InvalidRequest(
                 what=f"metadata-location {location}", reason=f"it cannot be read: {type(error).__name__}"
             ) from error
+        self._check_room(call)
         table = self._catalog.register_table(name, location)
         return answer_table(table.metadata_location, table.metadata, {})
 
