@@ -35,6 +35,9 @@ ENGINES: Mapping[str, Callable[[str], pa.Table]] = {
     "DuckDB": read_duckdb,
     "DataFusion": read_datafusion,
 }
+BY_SNAPSHOT = "DataFusion"
+"""It plans with the columns of the snapshot and asks for those of the table: until the first round after a column was
+added it refuses to read."""
 STEPS = {
     "write": 9,
     "write_with_an_old_handle": 3,
@@ -163,8 +166,11 @@ class Play:
                 continue
             table = self.lake.connection.load(TablePath.parse(path))
             self._same(path, "our reader", self._scan(path))
+            head = table.metadata.current_snapshot()
+            is_behind = head is not None and head.schema_id != table.metadata.current_schema_id
             for name, read in ENGINES.items():
-                self._same(path, name, read(table.metadata_location))
+                if not (is_behind and name == BY_SNAPSHOT):
+                    self._same(path, name, read(table.metadata_location))
             if self.java is not None:
                 self._same(path, "Java Iceberg in Spark", self.java.read(table.metadata_location))
 
