@@ -16,7 +16,7 @@ from lakeward.coordinator.state.record import LakeSide
 from lakeward.coordinator.state.work import Lease, RoundTotals, Work
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import InstanceId, JobName
-from lakeward.model.side import COMPACT, SideId, SideName, WorkKind
+from lakeward.model.side import SideId, SideName, WorkKind
 from lakeward.model.state import TableState
 from lakeward.model.table import TablePath
 from lakeward.protocol.operate import CoordinatorStatus, LedgerAnswer, QueueEntry
@@ -260,7 +260,9 @@ class StatusDesk:
         return dict(self._each(lambda s: (s.id, self._figures_of(s)), lambda s: s.options.enabled))
 
     def _figures_of(self, side: LakeSide) -> dict[str, float]:
-        now_ms, shown, compaction = self._board.clock.now_ms(), self._side(side), side.works.get(COMPACT)
+        now_ms, shown = self._board.clock.now_ms(), self._side(side)
+        others = [w for w in side.works.values() if w is not side.tier]
+        debts = [w.debt_files for w in others if w.debt_files is not None]
         return {
             "tierLag": -1 if side.last_tiered_at_ms is None else now_ms - side.last_tiered_at_ms,
             "tierDuration": _known(side.tier.last_duration_ms),
@@ -271,8 +273,8 @@ class StatusDesk:
             "fileCount": _known(side.lake.files),
             "deleteFileCount": _known(side.lake.delete_files),
             "snapshotCount": _known(side.lake.snapshots),
-            "debtFiles": -1 if compaction is None else _known(compaction.debt_files),
-            "writeAmplification": 0 if compaction is None else compaction.totals.bytes / max(1, side.tier.totals.bytes),
+            "debtFiles": sum(debts) if debts else -1,
+            "writeAmplification": sum(w.totals.bytes for w in others) / max(1, side.tier.totals.bytes),
             "freshness": side.options.freshness_ms,
             "lag": shown.lag_ms,
             "waitingRows": shown.waiting_rows,
