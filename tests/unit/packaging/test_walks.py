@@ -20,7 +20,6 @@ SRC = Path(__file__).parents[3] / "src" / "lakeward"
 OF_A_KIND = {"model/side.py", "tiering/kinds.py", "coordinator/kinds/__init__.py"}
 OF_COMPACTION = {
     "coordinator/operations.py",  # `lakeward maintain` asks for one
-    "coordinator/show/status.py",  # what it has left to do, for people
     "model/intent.py",  # its name in data folders of older versions
     "testing/inprocess.py",
 }
