@@ -6,7 +6,7 @@ COPY pyproject.toml README.md LICENSE requirements-run.lock ./
 COPY src ./src
 # Every package as the lock has it, by its hash; then this one, built with what the lock brought.
 RUN uv venv /opt/lakeward \
-    && uv pip install --python /opt/lakeward/bin/python --require-hashes --requirements requirements-run.lock \
+    && uv pip install --python /opt/lakeward/bin/python --no-deps --require-hashes --requirements requirements-run.lock \
     && uv pip install --python /opt/lakeward/bin/python --no-deps --no-build-isolation .
 
 FROM python:3.11-slim-bookworm

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakeward.spi.lake import LakeStorage
-from tests.property.union_program import LOG, PK, Program, Rows, Step, iceberg_lake, key, memory_lake, step
+from tests.property.union_program import LOG, PK, Program, Rows, Step, iceberg_lake, key, memory_lake, paimon_lake, step
 
 programs = st.lists(step, min_size=1, max_size=12)
 
@@ -39,6 +39,12 @@ def test_a_union_read_equals_the_dict_after_every_step(steps: list[Step]) -> Non
 @given(programs)
 def test_the_same_on_iceberg(steps: list[Step]) -> None:
     run(steps, iceberg_lake)
+
+
+@settings(max_examples=settings().max_examples // 50)
+@given(programs)
+def test_the_same_on_paimon(steps: list[Step]) -> None:
+    run(steps, paimon_lake)
 
 
 @pytest.mark.soak

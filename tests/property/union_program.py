@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.memory.plugin import MemoryLakeStorage
+from lakeward.lake.paimon.plugin import PaimonLakeStorage
 from lakeward.model.clock import SystemClock
 from lakeward.model.table import TablePath
 from lakeward.spi.lake import LakeStorage
@@ -21,6 +22,7 @@ from lakeward.testing.faults import Faults
 from lakeward.testing.iceberg.foreign import IcebergForeignEngine
 from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.testing.memoryforeign import MemoryForeignEngine
+from lakeward.testing.paimonforeign import PaimonForeignEngine
 from lakeward.tiering.round.control import RoundControl
 
 PK, LOG = "db.state", "db.events"
@@ -54,6 +56,10 @@ def iceberg_lake(folder: Path) -> LakeStorage:
     return load_lake(
         "iceberg", {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": str(folder / "warehouse")}
     )
+
+
+def paimon_lake(folder: Path) -> LakeStorage:
+    return load_lake("paimon", {"warehouse": str(folder / "warehouse")})
 
 
 class Program:
@@ -176,3 +182,5 @@ class Program:
             getattr(MemoryForeignEngine(lake.lake, name), in_memory)()
         elif isinstance(lake, IcebergLakeStorage):
             getattr(IcebergForeignEngine(lake.connection.catalog, name), in_iceberg)()
+        elif isinstance(lake, PaimonLakeStorage):
+            getattr(PaimonForeignEngine(lake.connection, name), in_memory)()

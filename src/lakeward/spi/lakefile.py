@@ -67,6 +67,9 @@ class LakeFile:
     """Of its first row, in formats that number rows; None where they do not, or did not yet."""
 
     partition: Mapping[str, str] = field(default_factory=dict)
+    is_reader_needed: bool = False
+    """Only `LakeReader.scan` shows its rows as they are, as where a format merges files by key: no engine may scan it
+    by itself."""
 
 
 @dataclass(frozen=True, kw_only=True)

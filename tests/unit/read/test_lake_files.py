@@ -10,6 +10,7 @@ import numpy as np
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.offsetset import OffsetSet
+from lakeward.read.spark.batch import why_no_scan
 from lakeward.read.spark.deadrows import runs_of, to_words
 from lakeward.read.spark.lakefiles import group_files, scope_keys
 from lakeward.read.spark.stream import advance, as_origin, begin_of, position
@@ -153,3 +154,11 @@ def test_a_micro_batch_takes_an_even_share_of_every_bucket() -> None:
     assert advance(start, ends, None) == ends
     assert advance(start, ends, 20) == OffsetMap({A: 27, B: 3})
     assert advance(ends, ends, 20) == ends
+
+
+def test_files_that_want_their_formats_reader_are_not_scanned_by_spark() -> None:
+    plain = LakeFile(path="/w/a.parquet", bucket=Bucket("", 0), record_count=1, size_bytes=9, offsets=None)
+    assert why_no_scan(None, (plain,)) is None
+    reason = why_no_scan(None, (plain, replace(plain, is_reader_needed=True)))
+    assert reason is not None
+    assert "own reader" in reason

@@ -55,7 +55,7 @@ def _compose(spark: Any, plugin: HotPlugin, opened: OpenRead) -> Any:
     files = opened.lake_files()
     folds = fold_tails(opened.hot, opened.table, opened.union.tails)
     groups = group_files(files, {b: f.replaced for b, f in folds.items() if f.replaced}, _deleted_offsets(opened))
-    reason = _no_native_scan(spark, files)
+    reason = why_no_scan(spark, files)
     if reason is not None:
         log.warning("union read of %s goes through Python workers: %s", opened.table.path, reason)
         return pieces_frame(spark, opened.table, plan_pieces(plugin, opened), columns, opened.predicate)
@@ -106,8 +106,10 @@ def _hot(
     return [driver_tail(spark, opened, columns, folds)]
 
 
-def _no_native_scan(spark: Any, files: tuple[LakeFile, ...]) -> str | None:
+def why_no_scan(spark: Any, files: tuple[LakeFile, ...]) -> str | None:
     """Why Spark cannot scan these files by itself; None when it can."""
+    if any(f.is_reader_needed for f in files):
+        return "the lake format's own reader is needed for its files"
     schemes = {spark_path(f.path).partition("://")[0] if "://" in f.path else "" for f in files}
     for scheme in sorted(schemes - {"file", ""}):
         if not _has_filesystem(spark, scheme):

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DDL on Paimon tables: create, validate, add columns, set options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pypaimon.catalog.catalog_exception import TableAlreadyExistException
+from pypaimon.schema.schema_change import Move, SchemaChange
+
+from lakeward.errors import InvalidAlter, LakeForeign, LakeMismatch, LakeNotEmpty, LakeTableGone
+from lakeward.lake.paimon.connection import PaimonConnection, identifier, lake_errors
+from lakeward.lake.paimon.history import PaimonHistory
+from lakeward.lake.paimon.mapping import RESERVED, check_descriptor, diff_table, lake_key, lake_schema, paimon_type_of
+from lakeward.model.ids import TableId
+from lakeward.model.schema import BUCKET, Column
+from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.spi.lake import LakeCatalog
+
+
+class PaimonLakeCatalog(LakeCatalog):
+    def __init__(self, connection: PaimonConnection) -> None:
+        self._connection = connection
+
+    def check(self) -> None:
+        self._connection.check_writable()
+        with lake_errors("", "list databases"):
+            self._connection.catalog.list_databases()
+
+    def check_descriptor(self, path: TablePath, descriptor: TableDescriptor) -> None:
+        check_descriptor(path, descriptor)
+
+    def create(self, table: TableInfo, *, adopt: bool = False) -> bool:
+        check_descriptor(table.path, table.descriptor)
+        schema = lake_schema(table.descriptor, str(table.path))
+        catalog = self._connection.catalog
+        try:
+            with lake_errors(str(table.path), "create table"):
+                catalog.create_database(table.path.database, True)
+                catalog.create_table(identifier(table.path), schema, False)
+            return True
+        except TableAlreadyExistException:
+            self._take(table, adopt=adopt)
+            return False
+
+    def _take(self, table: TableInfo, *, adopt: bool) -> None:
+        """An existing table: it must match, and be empty, ours or adopted on purpose."""
+        lake_table = self._connection.load(table.path)
+        _check_matches(table, lake_table)
+        history = PaimonHistory.load(lake_table, str(table.path))
+        if history.head is None or history.owner == table.table_id:
+            return
+        if not adopt:
+            raise LakeNotEmpty(table=str(table.path))
+        if history.owner is not None:
+            raise LakeForeign(table=str(table.path), found=history.owner, expected=table.table_id)
+
+    def validate(self, table: TableInfo) -> None:
+        _check_matches(table, self._connection.load(table.path))
+
+    def add_columns(self, table: TableInfo, columns: Sequence[Column]) -> None:
+        lake_table = self._connection.load(table.path)
+        there = {f.name: str(f.type) for f in lake_table.table_schema.fields}
+        changes = []
+        for column in columns:
+            kind = paimon_type_of(column, str(table.path))
+            if not column.type.nullable:
+                change, reason = f"add column {column.name}", "a new column is nullable"
+                raise InvalidAlter(table=str(table.path), change=change, reason=reason)
+            if there.get(column.name, str(kind)) != str(kind):
+                diff = f"column {column.name}: lake {there[column.name]}, wanted {kind}"
+                raise LakeMismatch(table=str(table.path), diff=diff)
+            if column.name not in there:
+                changes.append(
+                    SchemaChange.add_column(column.name, kind, column.comment, Move.before(column.name, BUCKET))
+                )
+        self._alter(table, changes)
+
+    def set_properties(self, table: TableInfo, changes: Mapping[str, str | None]) -> None:
+        for key in changes:
+            if lake_key(key) in RESERVED:
+                raise InvalidAlter(table=str(table.path), change=f"property {key}", reason="rounds rely on it")
+        have = self._connection.load(table.path).table_schema.options
+        wanted = {lake_key(k): v for k, v in changes.items()}
+        put = [SchemaChange.set_option(k, v) for k, v in wanted.items() if v is not None and have.get(k) != v]
+        drop = [SchemaChange.remove_option(k) for k, v in wanted.items() if v is None and k in have]
+        self._alter(table, [*put, *drop])
+
+    def exists(self, path: TablePath) -> bool:
+        try:
+            self._connection.load(path)
+        except LakeTableGone:
+            return False
+        return True
+
+    def table_id(self, path: TablePath) -> TableId | None:
+        return PaimonHistory.load(self._connection.load(path), str(path)).owner
+
+    def _alter(self, table: TableInfo, changes: Sequence[Any]) -> None:
+        if changes:
+            with lake_errors(str(table.path), "alter"):
+                self._connection.catalog.alter_table(identifier(table.path), list(changes), False)
+
+
+def _check_matches(table: TableInfo, lake_table: Any) -> None:
+    if lines := diff_table(table.descriptor, lake_table):
+        raise LakeMismatch(table=str(table.path), diff="; ".join(lines))

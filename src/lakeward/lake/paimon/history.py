@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A table's snapshots as they are kept in its folder, our mark on the newest, and what they say of our rounds."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from lakeward.errors import (
+    InvalidRequest,
+    LakeForeign,
+    LakeRolledBack,
+    LakeTableGone,
+    LakeTampered,
+    LakeUnavailable,
+    SnapshotGone,
+)
+from lakeward.model.ids import SnapshotId, TableId
+from lakeward.model.offsets import OffsetMap
+from lakeward.model.round import LakeBase
+from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.spi.snapshotkeys import OFFSETS_KEY, TABLE_ID_KEY, TAG, decode_base, decode_snapshot, decode_token
+
+_NAME = re.compile(r"^snapshot-(\d+)$")
+_OPERATIONS = {"APPEND": "append", "COMPACT": "replace", "OVERWRITE": "overwrite", "ANALYZE": "replace"}
+
+
+@dataclass(frozen=True)
+class PaimonSnapshot:
+    """One snapshot file: Paimon's JSON, kept as it is."""
+
+    body: Mapping[str, Any]
+
+    @property
+    def number(self) -> int:
+        return int(self.body["id"])
+
+    @property
+    def id(self) -> SnapshotId:
+        return SnapshotId(str(self.number))
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self.body.get("properties") or {}
+
+    @property
+    def is_ours(self) -> bool:
+        return OFFSETS_KEY in self.properties
+
+    @property
+    def lists(self) -> tuple[str, ...]:
+        """Names of its manifest lists."""
+        keys = ("baseManifestList", "deltaManifestList", "changelogManifestList")
+        return tuple(self.body[k] for k in keys if self.body.get(k))
+
+    def is_same(self, other: PaimonSnapshot) -> bool:
+        """A number is used again after a rollback; a manifest list's name is not."""
+        return (self.number, self.lists) == (other.number, other.lists)
+
+
+@dataclass(frozen=True)
+class PaimonHistory:
+    """As it was when it was loaded: the numbers there were. Snapshots are read when they are asked for."""
+
+    folder: str
+    table: str
+    numbers: tuple[int, ...]
+    """Ascending."""
+
+    _read: dict[int, PaimonSnapshot | None] = field(default_factory=dict, compare=False)
+
+    @classmethod
+    def load(cls, lake_table: Any, table: str) -> PaimonHistory:
+        folder = table_folder(lake_table)
+        if not os.path.isdir(folder):
+            raise LakeTableGone(table=table)
+        return cls(folder, table, snapshot_numbers(folder))
+
+    @cached_property
+    def head(self) -> PaimonSnapshot | None:
+        return self.find(self.numbers[-1]) if self.numbers else None
+
+    @cached_property
+    def mark(self) -> PaimonSnapshot | None:
+        """Our newest snapshot, as its commit left it. Our tag is the same, and keeps its files from others' expiry; but
+        a rollback takes tags along."""
+        return self._load(mark_path(self.folder))
+
+    def find(self, number: int) -> PaimonSnapshot | None:
+        if number not in self._read:
+            self._read[number] = self._load(snapshot_path(self.folder, number))
+        return self._read[number]
+
+    def get(self, snapshot_id: SnapshotId) -> PaimonSnapshot:
+        number = int(snapshot_id) if str(snapshot_id).isdigit() else -1
+        snapshot = self.find(number)
+        if snapshot is None and self.mark is not None and self.mark.number == number and self._is_behind(self.mark):
+            snapshot = self.mark
+        if snapshot is None:
+            raise SnapshotGone(table=self.table, snapshot=str(snapshot_id), advice="read again from the newest one")
+        return snapshot
+
+    def newest_first(self, from_number: int | None = None) -> Iterator[PaimonSnapshot]:
+        """A snapshot (default: the head) and those before it; the tagged one too where expiry left only the tag."""
+        numbers = {n for n in self.numbers if from_number is None or n <= from_number}
+        mark = self.mark
+        if mark is not None and mark.number not in numbers and (not numbers or max(numbers) > mark.number):
+            numbers |= {mark.number} if from_number is None or mark.number <= from_number else set()
+        for number in sorted(numbers, reverse=True):
+            snapshot = self.find(number) or (mark if mark is not None and mark.number == number else None)
+            if snapshot is not None:
+                yield snapshot
+
+    def newest_ours(self, from_number: int | None = None) -> PaimonSnapshot | None:
+        return next((s for s in self.newest_first(from_number) if s.is_ours), None)
+
+    def tags(self) -> list[PaimonSnapshot]:
+        """Every tag, ours and others'."""
+        folder = os.path.dirname(tag_path(self.folder))
+        names = os.listdir(folder) if os.path.isdir(folder) else []
+        found = (self._load(os.path.join(folder, name)) for name in names if name.startswith("tag-"))
+        return [tag for tag in found if tag is not None]
+
+    @property
+    def owner(self) -> TableId | None:
+        """The table id that our newest snapshot carries."""
+        owners = (s.properties[TABLE_ID_KEY] for s in self.newest_first() if TABLE_ID_KEY in s.properties)
+        return next((TableId(owner) for owner in owners), None)
+
+    def base(self, table_id: TableId, *, as_is: bool = False) -> LakeBase:
+        """Raises `LakeForeign`, `LakeTampered`, and `LakeRolledBack` unless `as_is`."""
+        if self.mark is not None and not as_is and not self._is_behind(self.mark):
+            head = "none" if self.head is None else self.head.id
+            raise LakeRolledBack(table=self.table, head=head, ours=self.mark.id)
+        head_id = None if self.head is None else self.head.id
+        newest = self.newest_ours()
+        if newest is None:
+            return LakeBase(head=head_id)
+        owner = newest.properties.get(TABLE_ID_KEY, table_id)
+        if owner != table_id:
+            raise LakeForeign(table=self.table, found=owner, expected=table_id)
+        base = self._base_of(newest, head_id)
+        if self.mark is None:
+            return base
+        marked = self._base_of(self.mark, head_id)  # neither number goes back, also when main was moved back
+        return replace(base, fence=max(base.fence, marked.fence), generation=max(base.generation, marked.generation))
+
+    def describe(self, snapshot: PaimonSnapshot, *, inherit: bool = False) -> LakeSnapshot:
+        """`inherit`: offsets of its newest ancestor of ours where it has none itself."""
+        ours = snapshot if snapshot.is_ours else self.newest_ours(snapshot.number) if inherit else None
+        return decode_snapshot(
+            snapshot.properties,
+            snapshot_id=snapshot.id,
+            parent_id=SnapshotId(str(snapshot.number - 1)) if snapshot.number > 1 else None,
+            committed_at_ms=int(snapshot.body["timeMillis"]),
+            operation=_OPERATIONS.get(snapshot.body["commitKind"], "append"),
+            offsets=None if ours is None else self._offsets(ours),
+            sequence=snapshot.number,
+        )
+
+    def _is_behind(self, mark: PaimonSnapshot) -> bool:
+        """Is it an ancestor of the head, or the head itself, as far as the retained snapshots tell?"""
+        if not self.numbers or self.numbers[-1] < mark.number:
+            return False
+        there = self.find(mark.number)
+        return there is None or there.is_same(mark)
+
+    def _base_of(self, newest: PaimonSnapshot, head: SnapshotId | None) -> LakeBase:
+        return decode_base(
+            newest.properties,
+            table=self.table,
+            snapshot_id=newest.id,
+            head=head,
+            offsets=self._offsets(newest),
+            token=decode_token(newest.properties, newest.id),
+        )
+
+    def _offsets(self, snapshot: PaimonSnapshot) -> OffsetMap:
+        try:
+            return OffsetMap.from_json(json.loads(snapshot.properties[OFFSETS_KEY]))
+        except (ValueError, InvalidRequest) as error:
+            raise LakeTampered(table=self.table, snapshot=snapshot.id, what=OFFSETS_KEY, reason=str(error)) from error
+
+    def _load(self, path: str) -> PaimonSnapshot | None:
+        try:
+            with open(path, encoding="utf-8") as text:
+                return PaimonSnapshot(json.load(text))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise LakeUnavailable(lake="paimon", what=f"read {path}", reason=str(error)) from error
+
+
+def table_folder(lake_table: Any) -> str:
+    return str(lake_table.table_path).removeprefix("file://").removeprefix("file:")
+
+
+def snapshot_numbers(folder: str) -> tuple[int, ...]:
+    """Ascending. By listing: the hint `LATEST` may lag."""
+    try:
+        names = os.listdir(os.path.join(folder, "snapshot"))
+    except FileNotFoundError:
+        return ()
+    return tuple(sorted(int(m[1]) for m in map(_NAME.match, names) if m))
+
+
+def snapshot_path(folder: str, number: int) -> str:
+    return os.path.join(folder, "snapshot", f"snapshot-{number}")
+
+
+def tag_path(folder: str) -> str:
+    return os.path.join(folder, "tag", f"tag-{TAG}")
+
+
+def mark_path(folder: str) -> str:
+    """In a folder that Paimon's own upkeep does not look into."""
+    return os.path.join(folder, "_lakeward", "newest")

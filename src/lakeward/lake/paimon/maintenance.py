@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Upkeep of one Paimon table: listing, references, fencing, deleting, expiry."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from lakeward.lake.paimon.committer import PaimonLakeCommitter
+from lakeward.lake.paimon.connection import PaimonConnection, lake_errors
+from lakeward.lake.paimon.expiry import expiring, plan_expiry, protected
+from lakeward.lake.paimon.history import PaimonHistory, snapshot_path, table_folder
+from lakeward.lake.paimon.manifests import Manifests
+from lakeward.lake.paimon.names import has_prefix, is_ours
+from lakeward.model.expiry import ExpiringSnapshot
+from lakeward.model.faults import fault_point
+from lakeward.model.ids import RoundId, SnapshotId
+from lakeward.model.round import LakeBase
+from lakeward.model.table import TableInfo
+from lakeward.spi.commit import CommitProperties, Precondition
+from lakeward.spi.lake import LakeMaintenance
+from lakeward.spi.lakefile import Expired, LakeSnapshot, StoredFile
+
+
+class PaimonLakeMaintenance(LakeMaintenance):
+    def __init__(self, connection: PaimonConnection, table: TableInfo) -> None:
+        self._connection, self._info, self._where = connection, table, str(table.path)
+
+    def list_files(self, prefix: str | None = None) -> Iterable[StoredFile]:
+        found = self._listed()
+        return [f for f in found if prefix is None or has_prefix(f.name, prefix)]
+
+    def list_by_prefix(self, prefixes: Sequence[str]) -> Mapping[str, Sequence[StoredFile]]:
+        found = list(self._listed()) if prefixes else []
+        return {prefix: [f for f in found if has_prefix(f.name, prefix)] for prefix in prefixes}
+
+    def references(self) -> set[str]:
+        lake_table = self._connection.load(self._info.path)
+        history = PaimonHistory.load(lake_table, self._where)
+        return self._reached(history, Manifests(lake_table))
+
+    def fence(self, base: LakeBase, round_id: RoundId, epoch: int) -> LakeSnapshot:
+        committer = PaimonLakeCommitter(self._connection, self._info)
+        properties = CommitProperties(
+            round_id=round_id, epoch=epoch, job="fence", offsets={}, generation=base.generation
+        )
+        committable = committer.prepare([], {}, base, properties, fence_step=1)
+        return committer.commit(committable, Precondition.on(self._info.table_id, base))
+
+    def delete(self, paths: Iterable[str]) -> int:
+        freed = 0
+        for path in paths:
+            fault_point("lake.before-delete", path=path)
+            with lake_errors(self._where, "delete files of"), suppress(FileNotFoundError):
+                size = os.path.getsize(path)
+                os.unlink(path)
+                freed += size
+        return freed
+
+    def expirable(self, now_ms: int) -> Sequence[ExpiringSnapshot]:
+        lake_table = self._connection.load(self._info.path)
+        return plan_expiry(PaimonHistory.load(lake_table, self._where), lake_table.table_schema.options, now_ms)
+
+    def expire(self, snapshots: Sequence[SnapshotId]) -> int:
+        history = self._history()
+        numbers = sorted({int(s) for s in snapshots} & set(history.numbers) - protected(history))
+        going = [s for s in map(history.find, numbers) if s is not None]
+        for snapshot in going:
+            os.unlink(snapshot_path(history.folder, snapshot.number))
+        fault_point("lake.expired-metadata", snapshots=[s.id for s in going])
+        return self.delete_expired([expiring(s) for s in going]).bytes
+
+    def delete_expired(self, snapshots: Sequence[ExpiringSnapshot]) -> Expired:
+        lake_table = self._connection.load(self._info.path)
+        history, manifests = PaimonHistory.load(lake_table, self._where), Manifests(lake_table)
+        gone = [s for s in snapshots if int(s.snapshot_id) not in history.numbers]
+        lists = {name for s in gone for name in json.loads(s.trace or "[]")}
+        with lake_errors(self._where, "expire snapshots of"):
+            traced = manifests.reach(lists, is_gone_ok=True)
+            victims = traced.deletion_order(self._reached(history, manifests)) if lists else []
+        return Expired(snapshots=tuple(s.snapshot_id for s in gone), bytes=self.delete(victims))
+
+    def _reached(self, history: PaimonHistory, manifests: Manifests) -> set[str]:
+        """Of every snapshot and tag. What cannot be read is raised: nothing may be deleted then."""
+        lists = {name for snapshot in [*history.newest_first(), *history.tags()] for name in snapshot.lists}
+        with lake_errors(self._where, "read manifests of"):
+            return manifests.reach(lists).all
+
+    def _history(self) -> PaimonHistory:
+        return PaimonHistory.load(self._connection.load(self._info.path), self._where)
+
+    def _listed(self) -> Iterator[StoredFile]:
+        root = table_folder(self._connection.load(self._info.path))
+        for folder, _, names in os.walk(root):
+            for name in filter(is_ours, sorted(names)):
+                path = os.path.join(folder, name)
+                try:
+                    status = os.stat(path)
+                except FileNotFoundError:
+                    continue
+                modified = status.st_mtime_ns // 1_000_000
+                yield StoredFile(path=path, size_bytes=status.st_size, modified_at_ms=modified)

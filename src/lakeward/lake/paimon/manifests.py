@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What snapshots reference: data files by way of manifests and their lists."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from pypaimon.manifest.manifest_file_manager import ManifestFileManager
+from pypaimon.manifest.manifest_list_manager import ManifestListManager
+from pypaimon.utils.file_store_path_factory import canonical_data_file_path
+
+from lakeward.lake.paimon.history import PaimonSnapshot, table_folder
+from lakeward.model.bucket import PARTITION_SEPARATOR, Bucket
+from lakeward.model.offsets import OffsetRange
+from lakeward.model.schema import BUCKET, OFFSET
+
+ADD, DELETE = 0, 1
+UNAWARE = "-1"
+"""Of option `bucket`: the lake table has none."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A data file that a manifest adds or takes out; `raw` is pypaimon's."""
+
+    raw: Any
+    path: str
+    partition: Mapping[str, str]
+    bucket: Bucket | None
+
+    @property
+    def file(self) -> Any:
+        return self.raw.file
+
+    @property
+    def key(self) -> str:
+        return self.path
+
+    @property
+    def offsets(self) -> OffsetRange | None:
+        bounds = _bounds(self.file, OFFSET)
+        return None if bounds is None else OffsetRange(bounds[0], bounds[1] + 1)
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Paths by who names them: manifests name `content`, lists name `manifests`."""
+
+    content: frozenset[str]
+    manifests: frozenset[str]
+    lists: frozenset[str]
+
+    @property
+    def all(self) -> set[str]:
+        return {*self.content, *self.manifests, *self.lists}
+
+    def deletion_order(self, kept: set[str]) -> list[str]:
+        """What is named before what names it: after a crash in the middle the rest is still found."""
+        return [path for layer in (self.content, self.manifests, self.lists) for path in sorted(layer - kept)]
+
+
+class Manifests:
+    def __init__(self, lake_table: Any) -> None:
+        self.table = lake_table
+        self.lists, self.files = ManifestListManager(lake_table), ManifestFileManager(lake_table)
+        self.folder = os.path.join(table_folder(lake_table), "manifest")
+
+    def metas(self, snapshot: PaimonSnapshot | None) -> list[Any]:
+        """Manifests of all live files."""
+        names = () if snapshot is None else (snapshot.body["baseManifestList"], snapshot.body["deltaManifestList"])
+        return [meta for name in names for meta in self.lists.read(name)]
+
+    def live(self, snapshot: PaimonSnapshot | None) -> list[Entry]:
+        found: dict[str, Entry] = {}
+        for entry in self._entries(self.metas(snapshot)):
+            if entry.raw.kind == ADD:
+                found[entry.key] = entry
+            else:
+                found.pop(entry.key, None)
+        return list(found.values())
+
+    def changed(self, snapshot: PaimonSnapshot) -> list[Entry]:
+        """What the snapshot itself added and took out."""
+        return list(self._entries(self.lists.read(snapshot.body["deltaManifestList"])))
+
+    def reach(self, lists: Iterable[str], *, is_gone_ok: bool = False) -> Reached:
+        """Everything that these manifest lists lead to. `is_gone_ok`: as far as it is still there to be read;
+        otherwise what cannot be read is raised, as nothing may be deleted then."""
+        missing = (FileNotFoundError, RuntimeError) if is_gone_ok else ()
+        names, content, manifests = set(lists), set[str](), dict[str, Any]()
+        for name in names:
+            with suppress(*missing):
+                manifests |= {m.file_name: m for m in self.lists.read(name)}
+        for meta in manifests.values():
+            with suppress(*missing):
+                content |= {e.path for e in self._entries([meta])}
+        inside = self.folder
+        return Reached(
+            frozenset(content),
+            frozenset(os.path.join(inside, name) for name in manifests),
+            frozenset(os.path.join(inside, name) for name in names),
+        )
+
+    def _entries(self, metas: Iterable[Any]) -> Iterator[Entry]:
+        for meta in metas:
+            for raw in self.files.read(meta.file_name, drop_stats=False):
+                yield self.entry(raw)
+
+    def entry(self, raw: Any) -> Entry:
+        values = tuple(raw.partition.values)
+        path = raw.file.external_path or canonical_data_file_path(self.table, values, raw.bucket, raw.file.file_name)
+        raw.file.file_path = path
+        texts = {k: value_text(v) for k, v in zip(self.table.partition_keys, values, strict=True)}
+        number = raw.bucket
+        if str(self.table.options.bucket()) == UNAWARE:
+            bounds = _bounds(raw.file, BUCKET)
+            number = bounds[0] if bounds is not None and bounds[0] == bounds[1] else None
+        bucket = None if number is None else Bucket(PARTITION_SEPARATOR.join(texts.values()), number)
+        return Entry(raw, str(path), texts, bucket)
+
+
+def value_text(value: Any) -> str:
+    """A partition's value as it stands in the partition's name."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.isoformat() if isinstance(value, datetime.date) else str(value)
+
+
+def _bounds(file: Any, column: str) -> tuple[int, int] | None:
+    """(lowest, highest) of a column by the file's statistics."""
+    stats = file.value_stats
+    names = [f.name for f in stats.min_values.fields]
+    if column not in names:
+        return None
+    at = names.index(column)
+    low, high = stats.min_values.get_field(at), stats.max_values.get_field(at)
+    return None if low is None or high is None else (int(low), int(high))

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a table is in Paimon: columns, keys, options, and how an existing one differs. Pure."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from pypaimon import Schema
+from pypaimon.schema import data_types as pai
+
+from lakeward.bucketing import check_bucket_keys
+from lakeward.errors import InvalidTable, UnsupportedType
+from lakeward.model import types as model
+from lakeward.model.naming import UNNAMED
+from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP, Column
+from lakeward.model.table import TableDescriptor, TablePath
+from lakeward.model.typetable import TYPES, row_of
+
+LAKE_PREFIX, OTHER_PREFIX = "paimon.", "fluss."
+SYSTEM_FIELDS = ((BUCKET, "INT"), (OFFSET, "BIGINT"), (TIMESTAMP, "TIMESTAMP(3) WITH LOCAL TIME ZONE"))
+"""Last, and nullable, as Fluss's own tiering makes them."""
+
+RESERVED = frozenset(
+    {"bucket", "bucket-key", "sequence.field", "file.format", "merge-engine", "deletion-vectors.enabled"}
+)
+"""Options that rounds rely on."""
+
+_FIXED = {"merge-engine": "deduplicate", "file.format": "parquet", "deletion-vectors.enabled": "false"}
+_TIME_DIGITS = 3
+
+
+def lake_schema(descriptor: TableDescriptor, table: str = UNNAMED) -> Any:
+    """Raises `UnsupportedType`."""
+    nested = itertools.count(len(descriptor.schema.columns) + len(SYSTEM_FIELDS))
+    fields = [
+        pai.DataField(at, c.name, to_paimon_type(c.type, f"{table}.{c.name}", nested), c.comment)
+        for at, c in enumerate(descriptor.schema.columns)
+    ]
+    fields += [pai.DataField(len(fields) + at, name, pai.AtomicType(t)) for at, (name, t) in enumerate(SYSTEM_FIELDS)]
+    return Schema(
+        fields=fields,
+        partition_keys=list(descriptor.partition_keys),
+        primary_keys=list(descriptor.primary_key),
+        options=lake_options(descriptor),
+        comment=descriptor.comment,
+    )
+
+
+def lake_options(descriptor: TableDescriptor) -> dict[str, str]:
+    """Without a bucket key rows are spread by nobody's function: such a table has no buckets in the lake, and the
+    column `__bucket` alone tells them apart."""
+    mapped = {lake_key(k): v for k, v in descriptor.properties.items()}
+    keys = [k for k in descriptor.bucket_keys if k not in descriptor.partition_keys]
+    layout = {"bucket": str(descriptor.bucket_count), "bucket-key": ",".join(keys)} if keys else {"bucket": "-1"}
+    order = {"sequence.field": OFFSET} if descriptor.is_pk else {}
+    return {"file.format": "parquet", "partition.legacy-name": "false", **mapped, **layout, **order}
+
+
+def lake_key(key: str) -> str:
+    """`paimon.X` -> `X`, any other `K` -> `fluss.K`."""
+    return key.removeprefix(LAKE_PREFIX) if key.startswith(LAKE_PREFIX) else OTHER_PREFIX + key
+
+
+def check_descriptor(path: TablePath, descriptor: TableDescriptor) -> None:
+    """Refuses what rounds cannot keep, naming it, before anything is created."""
+    lake_schema(descriptor, str(path))
+    check_bucket_keys(descriptor)
+    for name in descriptor.partition_keys:
+        _check_partition_key(path, descriptor, name)
+    for key, value in descriptor.properties.items():
+        if lake_key(key) in RESERVED and key.startswith(LAKE_PREFIX) and value != _FIXED.get(lake_key(key)):
+            reason = f"rounds rely on {_FIXED.get(lake_key(key), 'what follows from the keys')}"
+            raise InvalidTable(table=str(path), field=key, value=value, reason=reason)
+
+
+def _check_partition_key(path: TablePath, descriptor: TableDescriptor, name: str) -> None:
+    kind = descriptor.schema.column(name).type
+    if not row_of(kind).partition_key:
+        allowed = ", ".join(r.cls.keyword for r in TYPES if r.partition_key)
+        where = f"{path}, partition key {name}"
+        raise UnsupportedType(where=where, type=str(kind), by="Paimon", reason=f"allowed are {allowed}")
+
+
+def to_paimon_type(kind: model.DataType, where: str, ids: Iterator[int] | None = None) -> Any:
+    """Ids of nested fields count on from `ids`. Raises `UnsupportedType`."""
+    ids = ids if ids is not None else itertools.count()
+    match kind:
+        case model.ArrayType():
+            return pai.ArrayType(kind.nullable, to_paimon_type(kind.element, f"{where}.element", ids))
+        case model.MapType():
+            key, value = (to_paimon_type(t, where, ids) for t in (kind.key, kind.value))
+            return pai.MapType(kind.nullable, key, value)
+        case model.RowType():
+            return pai.RowType(
+                kind.nullable,
+                [
+                    pai.DataField(next(ids), f.name, to_paimon_type(f.type, f"{where}.{f.name}", ids))
+                    for f in kind.fields
+                ],
+            )
+        case model.TimestampLtzType():
+            return pai.AtomicType(f"TIMESTAMP({kind.precision}) WITH LOCAL TIME ZONE", kind.nullable)
+        case model.TimeType() if kind.precision > _TIME_DIGITS:
+            reason = "times have 3 fractional digits there; declare 3 or fewer"
+            raise UnsupportedType(where=where, type=kind.sql, by="Paimon", reason=reason)
+    return pai.AtomicType(kind.sql, kind.nullable)
+
+
+def diff_table(descriptor: TableDescriptor, lake_table: Any) -> list[str]:
+    """What does not match, in words; none where it fits. Options that rounds do not rely on are not looked at."""
+    wanted, found = lake_schema(descriptor), lake_table.table_schema
+    there, due = (({f.name: str(f.type) for f in s.fields}) for s in (found, wanted))
+    lines = [
+        f"column {name}: lake {there.get(name, 'has none')}, wanted {due.get(name, 'none')}"
+        for name in dict.fromkeys((*there, *due))
+        if there.get(name) != due.get(name)
+    ]
+    if not lines and list(there) != list(due):
+        lines.append(f"column order: lake {', '.join(there)}, wanted {', '.join(due)}")
+    for what in ("primary_keys", "partition_keys"):
+        a, b = list(getattr(found, what)), list(getattr(wanted, what))
+        if a != b:
+            lines.append(f"{what.replace('_', ' ')}: lake {', '.join(a) or 'none'}, wanted {', '.join(b) or 'none'}")
+    for key in ("bucket", "bucket-key", "sequence.field"):
+        a, b = found.options.get(key), wanted.options.get(key)
+        if a != b:
+            lines.append(f"option {key}: lake {a or 'none'}, wanted {b or 'none'}")
+    return lines
+
+
+def paimon_type_of(column: Column, table: str) -> Any:
+    return to_paimon_type(column.type, f"{table}.{column.name}")

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads one Paimon table: its base, snapshots, files and live rows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pypaimon.read.split import DataSplit
+
+from lakeward.lake.paimon.connection import PaimonConnection, lake_errors
+from lakeward.lake.paimon.history import PaimonHistory
+from lakeward.lake.paimon.manifests import Entry, Manifests
+from lakeward.model.arrow import to_arrow_schema
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import SnapshotId
+from lakeward.model.round import LakeBase
+from lakeward.model.schema import BUCKET
+from lakeward.model.systemcolumns import LAKE_FIELDS
+from lakeward.model.table import TableInfo
+from lakeward.spi.lake import LakeReader
+from lakeward.spi.lakefile import LakeDelete, LakeFile, LakeSnapshot, LakeTotals
+
+_READ = {"read.native.enabled": "true"}
+
+
+class PaimonLakeReader(LakeReader):
+    def __init__(self, connection: PaimonConnection, table: TableInfo) -> None:
+        self._connection, self._info, self._where = connection, table, str(table.path)
+
+    def load_base(self) -> LakeBase:
+        return self._history().base(self._info.table_id)
+
+    def load_base_as_is(self) -> LakeBase:
+        return self._history().base(self._info.table_id, as_is=True)
+
+    def snapshots(self) -> Sequence[LakeSnapshot]:
+        history = self._history()
+        return [history.describe(s) for s in reversed(list(history.newest_first()))]
+
+    def load_snapshot(self, snapshot_id: SnapshotId | None = None) -> LakeSnapshot | None:
+        history = self._history()
+        snapshot = history.head if snapshot_id is None else history.get(snapshot_id)
+        return None if snapshot is None else history.describe(snapshot, inherit=True)
+
+    def files(self, snapshot_id: SnapshotId, bucket: Bucket | None = None) -> Sequence[LakeFile]:
+        _, entries = self._live(snapshot_id)
+        keys = tuple(self._info.descriptor.primary_key)
+        return [
+            _describe_file(e, entries if keys else (), keys) for e in entries if bucket is None or e.bucket == bucket
+        ]
+
+    def scan(
+        self,
+        snapshot_id: SnapshotId,
+        *,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,
+        buckets: Iterable[Bucket] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        wanted = None if buckets is None else set(buckets)
+        lake_table, entries = self._live(snapshot_id)
+        chosen = [e for e in entries if wanted is None or e.bucket in wanted]
+        names = list(columns) if columns is not None else list(self._info.schema.names)
+        return self._rows(lake_table, chosen, names, filter)
+
+    def totals(self) -> LakeTotals:
+        """Rows of a PK table are those in its files: older versions and deletes count too until they are merged."""
+        history = self._history()
+        if history.head is None:
+            return LakeTotals(data_files=0, delete_files=0, rows=0, bytes=0, snapshots=0)
+        entries = self._live(history.head.id)[1]
+        return LakeTotals(
+            data_files=len(entries),
+            delete_files=0,
+            rows=sum(int(e.file.row_count) for e in entries),
+            bytes=sum(int(e.file.file_size) for e in entries),
+            snapshots=len(history.numbers),
+        )
+
+    def _history(self) -> PaimonHistory:
+        return PaimonHistory.load(self._connection.load(self._info.path), self._where)
+
+    def _live(self, snapshot_id: SnapshotId) -> tuple[Any, list[Entry]]:
+        lake_table = self._connection.load(self._info.path)
+        snapshot = PaimonHistory.load(lake_table, self._where).get(snapshot_id)
+        with lake_errors(self._where, "read manifests of"):
+            return lake_table, Manifests(lake_table).live(snapshot)
+
+    def _rows(
+        self, lake_table: Any, entries: Sequence[Entry], names: Sequence[str], condition: pc.Expression | None
+    ) -> Iterator[pa.RecordBatch]:
+        whole = pa.schema([*to_arrow_schema(self._info.schema), *LAKE_FIELDS])
+        read = list(names) if condition is None else whole.names
+        # An empty projection reads no rows at all.
+        builder = lake_table.copy(_READ).new_read_builder().with_projection(read or [BUCKET])
+        schema = pa.schema([whole.field(name) for name in read])
+        for split in _splits(entries, is_pk=self._info.is_pk):
+            with lake_errors(self._where, "read"):
+                batches = iter(builder.new_read().to_arrow_batch_reader([split]))
+            while True:
+                with lake_errors(self._where, "read"):
+                    batch = next(batches, None)
+                if batch is None:
+                    break
+                yield from _project(batch, schema, names, condition)
+
+
+def _splits(entries: Sequence[Entry], *, is_pk: bool) -> Iterator[Any]:
+    """A bucket of a PK table is merged as a whole; any other file is read by itself."""
+    groups = defaultdict[Any, list[Entry]](list)
+    for entry in entries:
+        groups[(entry.raw.bucket, *entry.partition.values()) if is_pk else entry.path].append(entry)
+    for group in groups.values():
+        raw = group[0].raw
+        yield DataSplit(
+            files=[e.file for e in group], partition=raw.partition, bucket=raw.bucket, raw_convertible=not is_pk
+        )
+
+
+def _project(
+    batch: pa.RecordBatch, schema: pa.Schema, names: Sequence[str], condition: pc.Expression | None
+) -> Iterator[pa.RecordBatch]:
+    fitted = pa.Table.from_arrays([batch.column(f.name).cast(f.type) for f in schema], schema=schema)
+    chosen = (fitted if condition is None else fitted.filter(condition)).select(list(names))
+    yield from chosen.combine_chunks().to_batches()
+
+
+def _describe_file(entry: Entry, others: Sequence[Entry], keys: tuple[str, ...]) -> LakeFile:
+    """Of a PK table younger files of the bucket take rows out of older ones, by key."""
+    file = entry.file
+    younger = [
+        e
+        for e in others
+        if e.bucket == entry.bucket and e.path != entry.path and e.file.max_sequence_number > file.max_sequence_number
+    ]
+    return LakeFile(
+        path=entry.path,
+        bucket=entry.bucket,
+        record_count=int(file.row_count),
+        size_bytes=int(file.file_size),
+        offsets=entry.offsets,
+        sequence=int(file.max_sequence_number),
+        deletes=tuple(
+            LakeDelete(
+                path=e.path,
+                content="equality",
+                record_count=int(e.file.row_count),
+                sequence=int(e.file.max_sequence_number),
+                equality_columns=keys,
+            )
+            for e in younger
+        ),
+        partition=dict(entry.partition),
+        is_reader_needed=True,
+    )

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes one split with Paimon's native writer: rows of a log table, changes of a PK table with their kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pypaimon.schema.data_types import PyarrowFieldParser
+from pypaimon.write.commit_message_serializer import serialize_commit_message
+
+from lakeward.errors import InvalidRequest, LakeSchemaBroken
+from lakeward.lake.paimon.connection import PaimonConnection, lake_errors
+from lakeward.lake.paimon.names import name_of, sync
+from lakeward.model.change import ChangeType
+from lakeward.model.faults import fault_point
+from lakeward.model.schema import BUCKET, CHANGE_TYPE, OFFSET
+from lakeward.model.versioned import pack, unpack
+from lakeward.spi.lake import LakeWriter, WriteTask
+
+HANDLE_KIND, RESULT_KIND, VERSION = "paimon-handle", "paimon-write-result", 1
+IDENTIFIER = 2**63 - 1
+"""Of every commit, as Fluss's own: rounds are told apart by their properties."""
+
+_VALUE_KIND = pa.field("_VALUE_KIND", pa.int8())
+_KINDS = {ChangeType.UPDATE_BEFORE: 1, ChangeType.UPDATE_AFTER: 2, ChangeType.DELETE: 3}
+_KIND_OF = np.array([_KINDS.get(change, 0) for change in ChangeType], np.int8)
+"""Looked up by change type."""
+
+
+class PaimonLakeWriter(LakeWriter):
+    def __init__(self, connection: PaimonConnection, task: WriteTask) -> None:
+        unpack(HANDLE_KIND, VERSION, task.handle)
+        self._task, self._where = task, str(task.table.path)
+        self._prefix = name_of("data", task.round_id)
+        self._table = connection.load(task.table.path).copy(
+            {
+                "data-file.prefix": self._prefix,
+                "changelog-file.prefix": name_of("changelog", task.round_id),
+                "write.native.enabled": "true",
+            }
+        )
+        self._schema = PyarrowFieldParser.from_paimon_schema(self._table.table_schema.fields)
+        self._is_pk = bool(self._table.table_schema.primary_keys)
+        self._writer: Any = None
+        self._rows, self._last = 0, -1
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        if batch.num_rows:
+            self._check_order(batch)
+            self._send(batch, np.zeros(batch.num_rows, np.int8))
+
+    def write_changes(self, batch: pa.RecordBatch) -> None:
+        if not self._is_pk:
+            raise InvalidRequest(what=f"changes of {self._task.split}", reason="the lake table has no primary key")
+        if batch.num_rows:
+            self._send(batch, _KIND_OF[batch.column(CHANGE_TYPE).to_numpy(zero_copy_only=False)])
+
+    def complete(self) -> bytes | None:
+        fault_point("lake.before-complete", path=self._prefix)
+        if self._writer is None:
+            return None
+        with lake_errors(self._where, "write"):
+            messages = self._writer.prepare_commit(IDENTIFIER)
+            self._writer.close()
+            files = [f for m in messages for f in (*m.new_files, *m.changelog_files)]
+            sync([f.file_path for f in files])
+        self._writer = None
+        fields = self._table.partition_keys_fields
+        body = {"rows": self._rows, "bytes": sum(f.file_size for f in files), "files": len(files)}
+        return pack(RESULT_KIND, VERSION, body, [serialize_commit_message(m, fields) for m in messages])
+
+    def abort(self) -> None:
+        """The native writer is let go of, not closed: closing deletes what it wrote."""
+        self._writer = None
+
+    def _send(self, batch: pa.RecordBatch, kinds: np.ndarray[Any, np.dtype[np.int8]]) -> None:
+        rows = self._fit(batch, kinds)
+        with lake_errors(self._where, "write"):
+            if self._writer is None:
+                self._writer = self._table.new_stream_write_builder().new_write()
+            number = self._task.split.bucket.number if self._table.options.bucket() > 0 else None
+            self._writer._native_writer.write_arrow(rows, number)
+            self._writer._written = True
+        self._rows += batch.num_rows
+        fault_point("lake.wrote-batch", path=self._prefix)
+
+    def _fit(self, batch: pa.RecordBatch, kinds: np.ndarray[Any, np.dtype[np.int8]]) -> pa.RecordBatch:
+        unknown = set(batch.schema.names) - {*self._schema.names, CHANGE_TYPE}
+        if unknown:
+            diff = f"no column {', '.join(sorted(unknown))} in the lake"
+            raise LakeSchemaBroken(table=self._where, diff=diff)
+        columns = [self._column(batch, f) for f in self._schema]
+        schema = pa.schema(self._schema)
+        if self._is_pk:
+            columns, schema = [*columns, pa.array(kinds)], schema.append(_VALUE_KIND)
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _column(self, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+        if field.name == BUCKET:
+            return pa.array(np.full(batch.num_rows, self._task.split.bucket.number, np.int32))
+        if field.name not in batch.schema.names:
+            return pa.nulls(batch.num_rows, field.type)
+        values = batch.column(field.name).cast(field.type)
+        if field.nullable or not values.null_count:
+            return values
+        # A -D may have its key alone.
+        return pc.coalesce(values, pa.array([_blank(field.type)] * batch.num_rows, field.type))
+
+    def _check_order(self, batch: pa.RecordBatch) -> None:
+        offsets = batch.column(OFFSET).to_numpy()
+        if offsets[0] <= self._last or (np.diff(offsets) <= 0).any():
+            raise InvalidRequest(what=f"rows of {self._task.split}", reason="their offsets do not ascend")
+        self._last = int(offsets[-1])
+
+
+def _blank(kind: pa.DataType) -> Any:
+    """A value for a column that may not be null, in a row that nobody sees."""
+    if pa.types.is_list(kind) or pa.types.is_map(kind):
+        return []
+    if pa.types.is_struct(kind):
+        return {f.name: None if f.nullable else _blank(f.type) for f in kind}
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return "" if pa.types.is_string(kind) else b""
+    return pa.scalar(0, pa.int32()).cast(kind).as_py() if not pa.types.is_boolean(kind) else False

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What other engines may do to a Paimon table, as tests need it: commit, insert, compact, expire, roll back."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pypaimon.manifest.schema.manifest_entry import ManifestEntry
+from pypaimon.schema.data_types import PyarrowFieldParser
+from pypaimon.write.file_store_commit import FileStoreCommit, SuccessResult
+from pypaimon.write.writer.append_only_data_writer import AppendOnlyDataWriter
+from pypaimon.write.writer.key_value_data_writer import KeyValueDataWriter
+
+from lakeward.lake.paimon.connection import PaimonConnection
+from lakeward.lake.paimon.history import PaimonHistory, snapshot_path
+from lakeward.lake.paimon.manifests import ADD, DELETE, Entry, Manifests
+from lakeward.model.ids import SnapshotId
+from lakeward.model.schema import OFFSET
+from lakeward.model.table import TablePath
+
+_NATIVE = {"write.native.enabled": "true", "commit.native.enabled": "false", "snapshot.ignore-empty-commit": "false"}
+_SEQUENCE, _KIND, _TOP_LEVEL = "_SEQUENCE_NUMBER", "_VALUE_KIND", 5
+
+
+class PaimonForeignEngine:
+    """Pypaimon's own commits: they carry no keys of ours and leave our tag alone."""
+
+    def __init__(self, connection: PaimonConnection, path: TablePath) -> None:
+        self._connection, self._path = connection, path
+
+    def table(self) -> Any:
+        return self._connection.load(self._path).copy(_NATIVE)
+
+    def schema(self) -> pa.Schema:
+        return PyarrowFieldParser.from_paimon_schema(self.table().table_schema.fields)
+
+    def touch(self) -> None:
+        """A commit that changes nothing but the head."""
+        self._commit([], "APPEND")
+
+    def insert(self, rows: pa.Table) -> None:
+        """Into bucket 0."""
+        table = self.table()
+        writer = table.new_stream_write_builder().new_write()
+        bucket = 0 if table.options.bucket() > 0 else None
+        for batch in rows.to_batches():
+            writer.write_arrow_batch(batch, bucket)
+        messages = writer.prepare_commit(1)
+        writer.close()
+        self._commit(FileStoreCommit(table.new_snapshot_commit(), table, "them")._collect_manifest_entries(messages))
+
+    def compact(self) -> None:
+        """Every bucket becomes one file of merged rows."""
+        table, groups = self.table(), dict[tuple[Any, ...], list[Entry]]()
+        for entry in Manifests(table).live(PaimonHistory.load(table, str(self._path)).head):
+            groups.setdefault((entry.bucket, entry.raw.bucket), []).append(entry)
+        entries = [e for group in groups.values() for e in self._compacted(table, group)]
+        self._commit(entries, "COMPACT")
+
+    def expire(self) -> None:
+        """Every snapshot but the head, with the files that neither it nor a tag has."""
+        table = self.table()
+        history, manifests = PaimonHistory.load(table, str(self._path)), Manifests(table)
+        gone = [s for s in map(history.find, history.numbers[:-1]) if s is not None]
+        for snapshot in gone:
+            os.unlink(snapshot_path(history.folder, snapshot.number))
+        left = PaimonHistory.load(table, str(self._path))
+        kept = manifests.reach(name for s in [*left.newest_first(), *left.tags()] for name in s.lists).all
+        for path in manifests.reach(name for s in gone for name in s.lists).deletion_order(kept):
+            os.unlink(path)
+
+    def roll_back(self, snapshot_id: SnapshotId) -> None:
+        self.table().rollback_to(int(snapshot_id))
+
+    def _compacted(self, table: Any, group: list[Entry]) -> list[Any]:
+        raw, is_pk = group[0].raw, bool(table.table_schema.primary_keys)
+        rows = pa.concat_tables([pq.ParquetFile(e.path).read() for e in group], promote_options="default")
+        rows = rows.sort_by([(OFFSET, "descending")])
+        if is_pk:
+            rows = _merged(rows, list(table.trimmed_primary_keys))
+        kind = KeyValueDataWriter if is_pk else AppendOnlyDataWriter
+        writer = kind(table, tuple(raw.partition.values), raw.bucket, 0, table.options)
+        writer._write_data_to_file(rows)
+        made = [dataclasses.replace(f, level=_TOP_LEVEL if is_pk else 0, file_source=1) for f in writer.committed_files]
+        return [*(_entry(raw, ADD, f) for f in made), *(_entry(e.raw, DELETE, e.file) for e in group)]
+
+    def _commit(self, entries: list[Any], kind: str = "APPEND") -> None:
+        table = self.table()
+        result = FileStoreCommit(table.new_snapshot_commit(), table, "them")._try_commit_once(
+            retry_result=None,
+            commit_kind=kind,
+            commit_entries=entries,
+            changelog_entries=[],
+            commit_identifier=1,
+            latest_snapshot=table.snapshot_manager().get_latest_snapshot(),
+        )
+        assert isinstance(result, SuccessResult), result
+
+
+def _merged(rows: pa.Table, keys: list[str]) -> pa.Table:
+    """Of each key the row with the highest offset, then sequence number; by key, as files of a higher level are."""
+    newest: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows.sort_by([(OFFSET, "ascending"), (_SEQUENCE, "ascending")]).to_pylist():
+        newest[tuple(row[k] for k in keys)] = row
+    live = [row for row in newest.values() if row[_KIND] in (0, 2)]
+    return pa.Table.from_pylist(live, schema=rows.schema).sort_by([(k, "ascending") for k in keys])
+
+
+def _entry(raw: Any, kind: int, file: Any) -> Any:
+    return ManifestEntry(
+        kind=kind, partition=raw.partition, bucket=raw.bucket, total_buckets=raw.total_buckets, file=file
+    )

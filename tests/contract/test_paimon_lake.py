@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Paimon lake keeps the lake contract, on a filesystem catalog in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lakeward.lake.paimon.plugin import PaimonLakeStorage
+from lakeward.model.ids import SnapshotId
+from lakeward.model.table import TableInfo
+from lakeward.spi.lake import LakeStorage
+from lakeward.spi.registry import load_lake
+from lakeward.testing.lakes import LakeContract
+from lakeward.testing.paimonforeign import PaimonForeignEngine
+from lakeward.testing.scripted_log import Row
+
+
+class TestPaimonLake(LakeContract):
+    @pytest.fixture
+    def lake(self, tmp_path: Path) -> LakeStorage:
+        return load_lake("paimon", {"warehouse": str(tmp_path / "warehouse")})
+
+    def foreign_commit(self, lake: LakeStorage, table: TableInfo) -> None:
+        foreign(lake, table).touch()
+
+    def foreign_rewrite(self, lake: LakeStorage, table: TableInfo) -> None:
+        foreign(lake, table).compact()
+
+    def foreign_insert(self, lake: LakeStorage, table: TableInfo, rows: Sequence[Row]) -> None:
+        engine = foreign(lake, table)
+        engine.insert(pa.Table.from_pylist([{**r, "__bucket": 0, "__timestamp": 0} for r in rows], engine.schema()))
+
+    def foreign_expire(self, lake: LakeStorage, table: TableInfo) -> None:
+        foreign(lake, table).expire()
+
+    def roll_back(self, lake: LakeStorage, table: TableInfo, snapshot_id: SnapshotId) -> None:
+        foreign(lake, table).roll_back(snapshot_id)
+
+
+def foreign(lake: LakeStorage, table: TableInfo) -> PaimonForeignEngine:
+    assert isinstance(lake, PaimonLakeStorage)
+    return PaimonForeignEngine(lake.connection, table.path)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two processes commit on one head of a Paimon table in a folder, again and again: one wins, and no commit is lost."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakeward.errors import CommitConflict
+from lakeward.model.ids import TableId, new_table_id
+from lakeward.spi.registry import load_lake
+from lakeward.testing.faults import Faults
+from lakeward.testing.lakes.rounds import LakeRound, lake_rows
+from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
+from lakeward.testing.scripted_log import ScriptedLog
+
+SUITE, LIMIT_S = LakeSuite(), 120
+
+
+def race(folder: str, table_id: TableId, number: int, heads: int, lined_up: Any, told: Any) -> None:
+    """Both plan on one head, and wait for each other once more when each has found it unmoved."""
+    lake, bucket = load_lake("paimon", {"warehouse": folder}), (B0, B1)[number]
+    log = ScriptedLog(SUITE.table_info(table_id=table_id))
+    with Faults() as faults:
+        faults.arm("lake.before-commit", times=None, when=lambda _: lined_up.wait(LIMIT_S) < 0)
+        for at in range(heads):
+            log.append(bucket, row(at))
+            lined_up.wait(LIMIT_S)
+            try:
+                LakeRound.plan(lake, log).run(bucket)
+                told.put(at)
+            except CommitConflict:
+                continue
+
+
+def run(folder: Path, heads: int) -> None:
+    lake, table_id = load_lake("paimon", {"warehouse": str(folder)}), new_table_id()
+    log = SUITE.make_log(lake, table_id=table_id)
+    spawn = multiprocessing.get_context("spawn")
+    lined_up, told = spawn.Barrier(2), spawn.Queue()
+    racers = [spawn.Process(target=race, args=(str(folder), table_id, n, heads, lined_up, told)) for n in (0, 1)]
+    for racer in racers:
+        racer.start()
+    wins = Counter(told.get(timeout=LIMIT_S) for _ in range(heads))
+    for racer in racers:
+        racer.join(LIMIT_S)
+    assert [racer.exitcode for racer in racers] == [0, 0]
+    assert told.empty()
+    assert wins == Counter(range(heads))
+    for at in range(heads):
+        log.append(B0, row(at))
+        log.append(B1, row(at))
+    reader = lake.open_reader(log.table)
+    assert [s.snapshot_id for s in reader.snapshots()] == [str(n + 1) for n in range(heads)]
+    assert lake_rows(lake, log.table) == log.expected(reader.load_base().offsets)
+
+
+def test_of_two_processes_on_one_head_one_wins(tmp_path: Path) -> None:
+    run(tmp_path, 10)
+
+
+@pytest.mark.soak
+def test_of_two_processes_on_a_few_hundred_heads_one_wins_each(tmp_path: Path) -> None:
+    run(tmp_path, 300)

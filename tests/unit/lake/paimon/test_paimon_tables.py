@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is Paimon's own: its layout, changes that name a key alone, sleepers, merged rows of others, refusals."""
+
+from __future__ import annotations
+
+import threading
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakeward.changelog.columns import without_prev
+from lakeward.errors import (
+    CommitConflict,
+    ForeignRowsFound,
+    InvalidAlter,
+    InvalidConfig,
+    InvalidTable,
+    LakewardError,
+    UnsupportedType,
+)
+from lakeward.lake.paimon.plugin import PaimonLakeStorage, load
+from lakeward.model.bucket import Bucket
+from lakeward.testing.faults import FaultAction, Faults
+from lakeward.testing.lakes.rounds import LakeRound, lake_rows
+from lakeward.testing.lakes.suite import B0, B1, COLUMNS, LakeSuite, row
+from lakeward.testing.paimonforeign import PaimonForeignEngine
+
+SUITE = LakeSuite()
+PK: dict[str, Any] = {"primary_key": ("id",)}
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> PaimonLakeStorage:
+    storage = load({"warehouse": (tmp_path / "warehouse").as_uri()})
+    assert isinstance(storage, PaimonLakeStorage)
+    return storage
+
+
+def test_files_lie_where_paimon_looks_for_them(lake: PaimonLakeStorage, tmp_path: Path) -> None:
+    """Buckets and partitions in folders; without a bucket key one bucket, and the column tells."""
+    columns = {**COLUMNS, "day": "DATE NOT NULL"}
+    keyed = SUITE.make_log(lake, "keyed", bucket_keys=("id",))
+    plain = SUITE.make_log(lake, "plain", columns=columns, partition_keys=("day",))
+    keyed.append(B1, row(1))
+    plain.append(Bucket("2024-02-29", 1), row(1, day=date(2024, 2, 29)))
+    for log in (keyed, plain):
+        LakeRound.plan(lake, log).run()
+    folders = [p.parent.relative_to(tmp_path / "warehouse" / "contract.db") for p in tmp_path.rglob("data-lw-*")]
+    assert sorted(map(str, folders)) == ["keyed/bucket-1", "plain/day=2024-02-29/bucket-0"]
+
+
+def test_options_follow_from_keys_and_properties(lake: PaimonLakeStorage) -> None:
+    table = SUITE.table_info(
+        **PK, bucket_keys=("id",), properties={"paimon.snapshot.time-retained": "2 h", "mine": "1"}
+    )
+    lake.catalog().create(table)
+    made = lake.connection.load(table.path).table_schema
+    assert [f.name for f in made.fields][-3:] == ["__bucket", "__offset", "__timestamp"]
+    assert made.options == {
+        "file.format": "parquet",
+        "partition.legacy-name": "false",
+        "snapshot.time-retained": "2 h",
+        "fluss.mine": "1",
+        "bucket": "2",
+        "bucket-key": "id",
+        "sequence.field": "__offset",
+    }
+
+
+def test_a_delete_may_have_its_key_alone(lake: PaimonLakeStorage) -> None:
+    columns = {**COLUMNS, "must": "STRING NOT NULL", "also": "ARRAY<INT> NOT NULL", "flag": "BOOLEAN NOT NULL"}
+    log = SUITE.make_log(lake, columns=columns, **PK)
+    log.upsert(B0, row(1, must="x", also=[1], flag=True), row(2, must="y", also=[], flag=False))
+    LakeRound.plan(lake, log).run()
+    log.delete(B0, row(1, must="x", also=[1], flag=True))
+    lake_round = LakeRound.plan(lake, log)
+    writer, whole = lake.open_writer(lake_round.task(B0, 2, 3)), without_prev(log.batch(B0, 2, 3))
+    bare = [n for n in columns if n != "id"]
+    nulls = [pa.nulls(1, f.type) if f.name in bare else whole.column(f.name) for f in whole.schema]
+    writer.write_changes(pa.RecordBatch.from_arrays(nulls, names=whole.schema.names))
+    lake_round.take(B0, 3, writer.complete())
+    lake_round.commit()
+    assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+
+def test_a_sleeper_does_not_take_the_number_of_an_expired_snapshot(lake: PaimonLakeStorage) -> None:
+    """It looked at the head, slept while rounds came and their snapshots went, and finds its number free."""
+    log = SUITE.make_log(lake, properties={"paimon.history.expire.max-snapshot-age-ms": "0"})
+    log.append(B0, row(1))
+    sleeper, told = LakeRound.plan(lake, log).write(B0), list[LakewardError]()
+    request = sleeper.prepare()
+
+    def commit() -> None:
+        try:
+            sleeper.commit(request)
+        except LakewardError as error:
+            told.append(error)
+
+    with Faults() as faults:
+        pause = faults.arm("lake.before-commit", action=FaultAction.PAUSE)
+        thread = threading.Thread(target=commit)
+        thread.start()
+        pause.wait_reached()
+        for number in (2, 3, 4):
+            LakeRound.plan(lake, log).run()
+            log.append(B0, row(number))
+        upkeep, reader = lake.open_maintenance(log.table), lake.open_reader(log.table)
+        upkeep.expire([s.snapshot_id for s in upkeep.expirable(10**15)])
+        before = [s.snapshot_id for s in reader.snapshots()]
+        pause.release()
+        thread.join(20)
+    assert [(type(error), getattr(error, "lost", None)) for error in told] == [(CommitConflict, True)]
+    assert [s.snapshot_id for s in reader.snapshots()] == before == ["3"]
+    assert sleeper.committer.find(sleeper.round_id) is None
+    assert lake_rows(lake, log.table) == log.expected({B0: 3})
+
+
+def test_rows_of_others_that_a_compaction_merged_cannot_be_taken_out(lake: PaimonLakeStorage) -> None:
+    log = SUITE.make_log(lake, **PK, properties={"table.datalake.foreign-rows": "remove"})
+    log.upsert(B0, row(1), row(2))
+    LakeRound.plan(lake, log).run()
+    them = PaimonForeignEngine(lake.connection, log.table.path)
+    theirs = {**row(1, "theirs"), "__bucket": 0, "__offset": 10**12, "__timestamp": 0}
+    them.insert(pa.Table.from_pylist([theirs], them.schema()))
+    them.compact()
+    log.upsert(B0, row(2, "new"))
+    with pytest.raises(ForeignRowsFound):
+        LakeRound.plan(lake, log).run()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("merge-engine", "partial-update"), ("bucket", "7"), ("file.format", "orc")]
+)
+def test_what_rounds_rely_on_is_refused(lake: PaimonLakeStorage, key: str, value: str) -> None:
+    table = SUITE.table_info(**PK, properties={f"paimon.{key}": value})
+    with pytest.raises(InvalidTable, match=key):
+        lake.catalog().create(table)
+    assert not lake.catalog().exists(table.path)
+    fine = SUITE.table_info(**PK)
+    lake.catalog().create(fine)
+    with pytest.raises(InvalidAlter, match=key):
+        lake.catalog().set_properties(fine, {f"paimon.{key}": value})
+
+
+def test_times_with_more_digits_than_paimon_keeps_are_refused(lake: PaimonLakeStorage) -> None:
+    table = SUITE.table_info(columns={"at": "TIME(6)"})
+    with pytest.raises(UnsupportedType, match="at"):
+        lake.catalog().check_descriptor(table.path, table.descriptor)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [({}, "missing"), ({"warehouse": "s3://b/w"}, "s3://b/w"), ({"warehouse": "/w", "metastore": "hive"}, "hive")],
+)
+def test_settings_that_cannot_work_are_refused_in_words(options: dict[str, str], named: str) -> None:
+    with pytest.raises(InvalidConfig, match=named):
+        load(options)
+
+
+def test_a_warehouse_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(InvalidConfig, match="cannot be written to"):
+        load({"warehouse": str(tmp_path / "file" / "warehouse")}).catalog().check()
