@@ -24,7 +24,8 @@ from lakeward.model.table import TableInfo
 from lakeward.spi.lake import LakeReader
 from lakeward.spi.lakefile import LakeDelete, LakeFile, LakeSnapshot, LakeTotals
 
-_READ = {"read.native.enabled": "true"}
+_READ = {"read.native.enabled": "false"}
+"""The native reader wants splits that say their snapshot, and falls back with a warning for each that does not."""
 
 
 class PaimonLakeReader(LakeReader):
