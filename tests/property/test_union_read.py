@@ -11,11 +11,23 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lakeward.spi.lake import LakeStorage
-from tests.property.union_program import LOG, PK, Program, Rows, Step, iceberg_lake, key, memory_lake, paimon_lake, step
+from tests.property.union_program import (
+    LOG,
+    PK,
+    Program,
+    Rows,
+    Step,
+    delta_lake,
+    iceberg_lake,
+    key,
+    memory_lake,
+    paimon_lake,
+    step,
+)
 
 programs = st.lists(step, min_size=1, max_size=12)
 
@@ -45,6 +57,22 @@ def test_the_same_on_iceberg(steps: list[Step]) -> None:
 @given(programs)
 def test_the_same_on_paimon(steps: list[Step]) -> None:
     run(steps, paimon_lake)
+
+
+@settings(max_examples=settings().max_examples // 33)
+@given(programs)
+@example(
+    [
+        ("tier", None),
+        ("upsert", [(("a", 0), "y")]),
+        ("tier", None),
+        ("compact", None),
+        ("expire", None),
+        ("delete", [("b", 0)]),
+    ]
+)
+def test_the_same_on_delta(steps: list[Step]) -> None:
+    run(steps, delta_lake)
 
 
 @pytest.mark.soak

@@ -10,6 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from lakeward.lake.delta.plugin import DeltaLakeStorage
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.lake.paimon.plugin import PaimonLakeStorage
@@ -18,6 +19,7 @@ from lakeward.model.table import TablePath
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
 from lakeward.testing.clock import ManualClock
+from lakeward.testing.deltaforeign import DeltaForeignEngine
 from lakeward.testing.faults import Faults
 from lakeward.testing.iceberg.foreign import IcebergForeignEngine
 from lakeward.testing.inprocess import InProcessLakeward
@@ -60,6 +62,10 @@ def iceberg_lake(folder: Path) -> LakeStorage:
 
 def paimon_lake(folder: Path) -> LakeStorage:
     return load_lake("paimon", {"warehouse": str(folder / "warehouse")})
+
+
+def delta_lake(folder: Path) -> LakeStorage:
+    return load_lake("delta", {"warehouse": str(folder / "warehouse")})
 
 
 class Program:
@@ -184,3 +190,6 @@ class Program:
             getattr(IcebergForeignEngine(lake.connection.catalog, name), in_iceberg)()
         elif isinstance(lake, PaimonLakeStorage):
             getattr(PaimonForeignEngine(lake.connection, name), in_memory)()
+        elif isinstance(lake, DeltaLakeStorage):
+            engine = DeltaForeignEngine(lake.log(name))
+            {"compact": engine.optimize, "expire": engine.clean_log}[in_memory]()

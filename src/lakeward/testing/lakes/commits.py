@@ -406,8 +406,10 @@ class CommitContract(LakeSuite):
         log.append(B0, row(2))
         LakeRound.plan(lake, log).run()
         self.roll_back(lake, log.table, first.snapshot_id)
-        base = lake.open_reader(log.table).load_base_as_is()
-        assert (base.offsets, base.token, base.head) == (OffsetMap({B0: 1}), first.round_id, first.snapshot_id)
+        base, head = lake.open_reader(log.table).load_base_as_is(), lake.open_reader(log.table).load_snapshot()
+        assert head is not None
+        assert (base.offsets, base.token, base.head) == (OffsetMap({B0: 1}), first.round_id, head.snapshot_id)
+        assert lake_rows(lake, log.table) == log.expected({B0: 1})
         lake_round = LakeRound.plan(lake, log, planned_on=base, generation=base.generation + 1).write(B0)
         lake_round.commit(lake_round.prepare(base))
         after = lake.open_reader(log.table).load_base()

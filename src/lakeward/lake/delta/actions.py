@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a Delta log says: entries of actions, and the table that replaying them gives."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from lakeward.lake.delta.vector import Vector, vector_id
+from lakeward.model.bucket import PARTITION_SEPARATOR, Bucket
+from lakeward.model.ids import SnapshotId
+from lakeward.model.offsets import OffsetRange
+from lakeward.model.schema import BUCKET, OFFSET
+from lakeward.spi.snapshotkeys import OFFSETS_KEY
+
+DOMAIN = "lakeward"
+"""Of our `domainMetadata`: what our newest commit says of itself, in every checkpoint, whoever writes it."""
+
+VERSION_KEY = "lakeward.version"
+"""The version that our newest commit made: the one that is kept whatever is asked."""
+
+EXPIRED_KEY = "lakeward.expired"
+Action = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class AddFile:
+    """A data file of the table. `action` is the log's own."""
+
+    action: Action
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return key_of(self.action)
+
+    @property
+    def vector(self) -> Vector | None:
+        return self.action.get("deletionVector")
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self.action["size"])
+
+    @cached_property
+    def stats(self) -> dict[str, Any]:
+        return dict(json.loads(self.action.get("stats") or "{}"))
+
+    @property
+    def records(self) -> int | None:
+        """None: whoever wrote it did not count."""
+        return self.stats.get("numRecords")
+
+    @property
+    def deleted(self) -> int:
+        return int(self.vector["cardinality"]) if self.vector else 0
+
+    @property
+    def offsets(self) -> OffsetRange | None:
+        low, high = (self.stats.get(k, {}).get(OFFSET) for k in ("minValues", "maxValues"))
+        return None if low is None or high is None else OffsetRange(low, high + 1)
+
+    def location(self, root: Path) -> str:
+        path = unquote(str(self.action["path"]).removeprefix("file://"))
+        return path if os.path.isabs(path) else os.path.join(root, path)
+
+    def partition(self, keys: Sequence[str]) -> dict[str, str]:
+        values = self.action.get("partitionValues") or {}
+        return {k: values[k] for k in keys if values.get(k) is not None}
+
+    def bucket(self, keys: Sequence[str]) -> Bucket | None:
+        """None: it is not partitioned as our tables are."""
+        number, values = (self.action.get("partitionValues") or {}).get(BUCKET), self.partition(keys)
+        if number is None or len(values) < len(keys):
+            return None
+        return Bucket(PARTITION_SEPARATOR.join(values[k] for k in keys), int(number))
+
+    def with_vector(self, vector: Vector) -> AddFile:
+        """Bounds are no longer of live rows alone."""
+        stats = json.dumps({**self.stats, "tightBounds": False})
+        return AddFile({**self.action, "deletionVector": vector, "stats": stats})
+
+    def removal(self, at_ms: int, *, changes_data: bool) -> Action:
+        kept = ("path", "partitionValues", "size", "deletionVector")
+        facts = {k: self.action[k] for k in kept if self.action.get(k) is not None}
+        return {
+            "remove": {
+                **facts,
+                "deletionTimestamp": at_ms,
+                "dataChange": changes_data,
+                "extendedFileMetadata": True,
+            }
+        }
+
+
+@dataclass(frozen=True)
+class LogEntry:
+    """One version's actions. `written_at_ms`: of its file, for entries that do not say when."""
+
+    version: int
+    actions: tuple[Action, ...]
+    written_at_ms: int = 0
+
+    @property
+    def snapshot_id(self) -> SnapshotId:
+        return SnapshotId(str(self.version))
+
+    def of(self, kind: str) -> list[Action]:
+        return [a[kind] for a in self.actions if a.get(kind) is not None]
+
+    @cached_property
+    def info(self) -> Action:
+        return next(iter(self.of("commitInfo")), {})
+
+    @property
+    def committed_at_ms(self) -> int:
+        return int(self.info.get("inCommitTimestamp") or self.info.get("timestamp") or self.written_at_ms)
+
+    @cached_property
+    def keys(self) -> dict[str, str]:
+        """Of a commit of ours; empty: it is another's, or one of ours that made no snapshot."""
+        said = next((_parse_domain(d) for d in self.of("domainMetadata") if d["domain"] == DOMAIN), {})
+        return said if said.get(VERSION_KEY) == str(self.version) else {}
+
+    @property
+    def is_snapshot(self) -> bool:
+        """A change of columns or properties alone is none: it has the rows of the one before."""
+        kinds = {kind for action in self.actions for kind in action}
+        return bool(self.keys or kinds & {"add", "remove"} or not kinds & {"metaData", "protocol", "domainMetadata"})
+
+    @property
+    def operation(self) -> str:
+        return str(self.info.get("operation", "unknown"))
+
+
+@dataclass(frozen=True)
+class DeltaTableState:
+    """The table at one version."""
+
+    version: int
+    protocol: Action = field(default_factory=dict)
+    metadata: Action = field(default_factory=dict)
+    files: Mapping[tuple[str, str], AddFile] = field(default_factory=dict)
+    domains: Mapping[str, Action] = field(default_factory=dict)
+    transactions: Mapping[str, Action] = field(default_factory=dict)
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self.metadata.get("configuration") or {}
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        return tuple(self.metadata.get("partitionColumns") or ())
+
+    @property
+    def partition_keys(self) -> tuple[str, ...]:
+        return tuple(c for c in self.partition_columns if c != BUCKET)
+
+    @cached_property
+    def said(self) -> dict[str, str]:
+        """What our newest commit left, and which versions expired."""
+        return _parse_domain(self.domains[DOMAIN]) if DOMAIN in self.domains else {}
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """Empty: no commit of ours yet."""
+        return self.said if OFFSETS_KEY in self.said else {}
+
+    @cached_property
+    def expired(self) -> frozenset[int]:
+        return frozenset(json.loads(self.said.get(EXPIRED_KEY, "[]")))
+
+    def after(self, version: int, actions: Iterable[Action]) -> DeltaTableState:
+        files, domains, transactions = dict(self.files), dict(self.domains), dict(self.transactions)
+        protocol, metadata, added = self.protocol, self.metadata, []
+        for action in actions:
+            for kind, body in action.items():
+                match kind:
+                    case "add":
+                        added.append(AddFile(body))
+                    case "remove":
+                        files.pop(key_of(body), None)
+                    case "metaData":
+                        metadata = body
+                    case "protocol":
+                        protocol = body
+                    case "domainMetadata":
+                        domains[body["domain"]] = body
+                    case "txn":
+                        transactions[body["appId"]] = body
+        files.update((f.key, f) for f in added)
+        live = {name: body for name, body in domains.items() if not body.get("removed")}
+        return replace(
+            self,
+            version=version,
+            protocol=protocol,
+            metadata=metadata,
+            files=files,
+            domains=live,
+            transactions=transactions,
+        )
+
+
+def key_of(body: Action) -> tuple[str, str]:
+    """What tells entries of `add` and `remove` apart: a data file with one vector is another than with the next."""
+    return str(body["path"]), vector_id(body.get("deletionVector"))
+
+
+def commit_info(operation: str, **more: str) -> Action:
+    """What an entry of ours says to people and their tools."""
+    now_ms = int(time.time() * 1000)
+    return {"timestamp": now_ms, "operation": operation, "operationParameters": {}, "engineInfo": "lakeward", **more}
+
+
+def say(said: Mapping[str, str]) -> Action:
+    return {"domainMetadata": {"domain": DOMAIN, "configuration": json.dumps(dict(said)), "removed": False}}
+
+
+def _parse_domain(body: Action) -> dict[str, str]:
+    return dict(json.loads(body.get("configuration") or "{}"))

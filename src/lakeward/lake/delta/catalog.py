@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DDL on Delta tables: a folder for each below the warehouse, its columns and properties in its log."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from lakeward.bucketing import check_bucket_keys
+from lakeward.errors import InvalidAlter, InvalidConfig, LakeForeign, LakeMismatch, LakeNotEmpty, LakeUnavailable
+from lakeward.lake.delta.actions import Action, DeltaTableState, commit_info
+from lakeward.lake.delta.columns import parse_schema_string, table_schema, to_delta_type, to_schema_string
+from lakeward.lake.delta.durable import lake_errors
+from lakeward.lake.delta.features import VECTORS_KEY, protocol_of, with_features
+from lakeward.lake.delta.log import DeltaLog
+from lakeward.lake.delta.reconcile import DeltaGround
+from lakeward.lake.delta.rows import parse_partition_value
+from lakeward.model.ids import TableId
+from lakeward.model.schema import BUCKET, Column
+from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.spi.lake import LakeCatalog
+from lakeward.spi.snapshotkeys import TABLE_ID_KEY
+
+_ATTEMPTS = 5
+_PRIMARY_KEY = "lakeward.primary-key"
+_RESERVED = frozenset({_PRIMARY_KEY, VECTORS_KEY, "delta.columnMapping.mode", "delta.appendOnly"})
+"""Lake properties that nobody may change: rounds rely on them."""
+
+_RETENTION = {"delta.deletedFileRetentionDuration": "interval 7 days", "delta.logRetentionDuration": "interval 30 days"}
+"""Longer than history is kept here: a `VACUUM` by others takes nothing that a snapshot of ours needs."""
+
+
+class DeltaLakeCatalog(LakeCatalog):
+    def __init__(self, warehouse: Path, log_of: Callable[[TablePath], DeltaLog]) -> None:
+        self._warehouse, self._log_of = warehouse, log_of
+
+    def check(self) -> None:
+        with lake_errors(str(self._warehouse), "make the warehouse"):
+            self._warehouse.mkdir(parents=True, exist_ok=True)
+        if not os.access(self._warehouse, os.W_OK):
+            raise InvalidConfig(where="datalake.delta.warehouse", reason=f"{self._warehouse} cannot be written")
+
+    def check_descriptor(self, path: TablePath, descriptor: TableDescriptor) -> None:
+        check_bucket_keys(descriptor)
+        to_schema_string(descriptor.schema.columns, str(path))
+        schema = table_schema(descriptor.schema.columns)
+        for key in descriptor.partition_keys:
+            parse_partition_value("", schema.field(key).type)
+
+    def create(self, table: TableInfo, *, adopt: bool = False) -> bool:
+        self.check_descriptor(table.path, table.descriptor)
+        log = self._log_of(table.path)
+        if not log.listing().versions and log.append(0, _first_entry(table)):
+            return True
+        ground = DeltaGround.load(log)
+        _check_match(ground.state, table)
+        owner = ground.state.keys.get(TABLE_ID_KEY)
+        if ground.head is not None and owner != table.table_id:
+            if not adopt:
+                raise LakeNotEmpty(table=str(table.path))
+            if owner is not None:
+                raise LakeForeign(table=str(table.path), found=owner, expected=table.table_id)
+        return False
+
+    def validate(self, table: TableInfo) -> None:
+        _check_match(self._log_of(table.path).load(), table)
+
+    def add_columns(self, table: TableInfo, columns: Sequence[Column]) -> None:
+        for column in columns:
+            to_delta_type(column.type, f"{table.path}.{column.name}")
+            if not column.type.nullable:
+                reason = "an added column must be nullable"
+                raise InvalidAlter(table=str(table.path), change=f"add {column.name}", reason=reason)
+
+        def grown(state: DeltaTableState) -> Action:
+            have = {c.name: c for c in parse_schema_string(state.metadata["schemaString"])}
+            for column in columns:
+                there = have.setdefault(column.name, column)
+                if there.type != column.type:
+                    diff = f"column {column.name}: lake {there.type}, wanted {column.type}"
+                    raise LakeMismatch(table=str(table.path), diff=diff)
+            return {**state.metadata, "schemaString": to_schema_string(list(have.values()), str(table.path))}
+
+        self._alter(table, "ADD COLUMNS", grown)
+
+    def set_properties(self, table: TableInfo, changes: Mapping[str, str | None]) -> None:
+        for key in changes:
+            if lake_key(key) in _RESERVED:
+                raise InvalidAlter(table=str(table.path), change=f"property {key}", reason="rounds rely on it")
+
+        def changed(state: DeltaTableState) -> Action:
+            wanted = {**state.properties, **{lake_key(k): v for k, v in changes.items()}}
+            return {**state.metadata, "configuration": {k: v for k, v in wanted.items() if v is not None}}
+
+        self._alter(table, "SET TBLPROPERTIES", changed)
+
+    def exists(self, path: TablePath) -> bool:
+        return bool(self._log_of(path).listing().versions)
+
+    def table_id(self, path: TablePath) -> TableId | None:
+        owner = self._log_of(path).load().keys.get(TABLE_ID_KEY)
+        return None if owner is None else TableId(owner)
+
+    def _alter(self, table: TableInfo, operation: str, change: Callable[[DeltaTableState], Action]) -> None:
+        """On whatever version is there: rounds commit meanwhile."""
+        log = self._log_of(table.path)
+        for _ in range(_ATTEMPTS):
+            state = log.load()
+            metadata = change(state)
+            if metadata == state.metadata:
+                return
+            info = {"commitInfo": commit_info(operation)}
+            if log.append(state.version + 1, [info, *with_features(state, metadata)]):
+                return
+        raise LakeUnavailable(lake="delta", what=f"alter {table.path}", reason="others kept committing")
+
+
+def lake_key(key: str) -> str:
+    """`delta.X` is Delta's own, but for retention, which is ours; anything else is kept for the hot side's eyes."""
+    if key.startswith(("delta.history.", "delta.write.")):
+        return f"lakeward.{key.removeprefix('delta.')}"
+    return key if key.startswith(("delta.", "lakeward.")) else f"fluss.{key}"
+
+
+def _first_entry(table: TableInfo) -> list[Action]:
+    descriptor = table.descriptor
+    given = {lake_key(k): v for k, v in descriptor.properties.items()}
+    vectors = {VECTORS_KEY: "true"} if table.is_pk else {}
+    schema_string = to_schema_string(descriptor.schema.columns, str(table.path))
+    metadata = {
+        "id": str(uuid.uuid4()),
+        "name": str(table.path),
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": schema_string,
+        "partitionColumns": [*descriptor.partition_keys, BUCKET],
+        "configuration": {**_RETENTION, **given, **vectors, _PRIMARY_KEY: ",".join(descriptor.primary_key)},
+        "createdTime": int(time.time() * 1000),
+    }
+    protocol = protocol_of(schema_string, has_vectors=table.is_pk)
+    return [{"commitInfo": commit_info("CREATE TABLE")}, {"protocol": protocol}, {"metaData": metadata}]
+
+
+def _check_match(state: DeltaTableState, table: TableInfo) -> None:
+    wanted = table.descriptor
+    there = {c.name: str(c.type) for c in parse_schema_string(state.metadata["schemaString"])}
+    due = {c.name: str(c.type) for c in wanted.schema.columns}
+    diff = [
+        f"column {name}: lake {there.get(name, 'has none')}, wanted {due.get(name, 'none')}"
+        for name in dict.fromkeys((*there, *due))
+        if there.get(name) != due.get(name)
+    ]
+    if not diff and list(there) != list(due):
+        diff.append(f"column order: lake {', '.join(there)}, wanted {', '.join(due)}")
+    pairs = (
+        ("primary key", state.properties.get(_PRIMARY_KEY, ""), ",".join(wanted.primary_key)),
+        ("partitions", ",".join(state.partition_columns), ",".join((*wanted.partition_keys, BUCKET))),
+    )
+    diff += [f"{what}: lake {have or 'none'}, wanted {want or 'none'}" for what, have, want in pairs if have != want]
+    if diff:
+        raise LakeMismatch(table=str(table.path), diff="; ".join(diff))

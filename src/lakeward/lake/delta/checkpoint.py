@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints: the table at one version as a Parquet file of actions, so that the log before it can go."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakeward.lake.delta.actions import Action, DeltaTableState
+from lakeward.lake.delta.durable import replace_whole
+
+_TEXT, _TEXTS = pa.string(), pa.map_(pa.string(), pa.string())
+_VECTOR = pa.struct(
+    [
+        ("storageType", _TEXT),
+        ("pathOrInlineDv", _TEXT),
+        ("offset", pa.int32()),
+        ("sizeInBytes", pa.int32()),
+        ("cardinality", pa.int64()),
+    ]
+)
+_ADD = [
+    ("path", _TEXT),
+    ("partitionValues", _TEXTS),
+    ("size", pa.int64()),
+    ("modificationTime", pa.int64()),
+    ("dataChange", pa.bool_()),
+    ("stats", _TEXT),
+    ("tags", _TEXTS),
+    ("deletionVector", _VECTOR),
+]
+_METADATA = [
+    ("id", _TEXT),
+    ("name", _TEXT),
+    ("description", _TEXT),
+    ("format", pa.struct([("provider", _TEXT), ("options", _TEXTS)])),
+    ("schemaString", _TEXT),
+    ("partitionColumns", pa.list_(_TEXT)),
+    ("configuration", _TEXTS),
+    ("createdTime", pa.int64()),
+]
+_FEATURES = pa.list_(_TEXT)
+_PROTOCOL = [
+    ("minReaderVersion", pa.int32()),
+    ("minWriterVersion", pa.int32()),
+    ("readerFeatures", _FEATURES),
+    ("writerFeatures", _FEATURES),
+]
+_SCHEMA = pa.schema(
+    [
+        ("protocol", pa.struct(_PROTOCOL)),
+        ("metaData", pa.struct(_METADATA)),
+        ("txn", pa.struct([("appId", _TEXT), ("version", pa.int64()), ("lastUpdated", pa.int64())])),
+        ("domainMetadata", pa.struct([("domain", _TEXT), ("configuration", _TEXT), ("removed", pa.bool_())])),
+        ("add", pa.struct(_ADD)),
+    ]
+)
+_MAPS = {"add": ("partitionValues", "tags"), "metaData": ("configuration",)}
+
+
+def write_checkpoint(path: Path, state: DeltaTableState) -> int:
+    """Comes into being whole; the number of actions in it. Raises `OSError`."""
+    actions: list[Action] = [{"protocol": state.protocol}, {"metaData": state.metadata}]
+    actions += [{"txn": t} for t in state.transactions.values()]
+    actions += [{"domainMetadata": d} for d in state.domains.values()]
+    actions += [{"add": {**f.action, "dataChange": False}} for f in state.files.values()]
+    output = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist([_spelled(a) for a in actions], _SCHEMA), output, compression="snappy")
+    replace_whole(path, output.getvalue())
+    return len(actions)
+
+
+def read_checkpoint(paths: Sequence[Path]) -> Iterator[Action]:
+    """Raises `OSError`."""
+    for path in paths:
+        with pq.ParquetFile(path) as file:
+            there = set(file.schema_arrow.names)
+            for batch in file.iter_batches(columns=[n for n in _SCHEMA.names if n in there]):
+                for row in batch.to_pylist():
+                    yield from (_read(kind, body) for kind, body in row.items() if body is not None)
+
+
+def _spelled(action: Action) -> Action:
+    """A map from text to text is a list of pairs to Arrow; `options` of a format are none of ours."""
+    ((kind, body),) = action.items()
+    maps = {k: list(body[k].items()) for k in _MAPS.get(kind, ()) if body.get(k) is not None}
+    given = {"format": {"provider": "parquet", "options": []}} if kind == "metaData" else {}
+    return {kind: {**body, **maps, **given}}
+
+
+def _read(kind: str, body: dict[str, Any]) -> Action:
+    maps = {k: dict(body[k]) for k in _MAPS.get(kind, ()) if body.get(k) is not None}
+    known = {k: v for k, v in body.items() if v is not None and k not in ("stats_parsed", "partitionValues_parsed")}
+    return {
+        kind: {**known, **maps, **({"format": {"provider": "parquet", "options": {}}} if "format" in known else {})}
+    }

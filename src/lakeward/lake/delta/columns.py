@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns as a Delta table's schema says them, and as its Parquet files hold them.
+
+Delta has no CHAR, no fixed binary and one precision of time: how a column was declared rides in its field's metadata.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from lakeward.errors import UnsupportedType
+from lakeward.model.arrow import to_arrow_field
+from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP, Column
+from lakeward.model.sqltype import parse_type
+from lakeward.model.systemcolumns import LAKE_FIELDS
+from lakeward.model.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    BytesType,
+    CharType,
+    DataType,
+    DateType,
+    DecimalType,
+    Float32Type,
+    Float64Type,
+    Int8Type,
+    Int16Type,
+    Int32Type,
+    Int64Type,
+    MapType,
+    RowField,
+    RowType,
+    StringType,
+    TimestampLtzType,
+    TimestampType,
+)
+
+_TYPE_KEY = "lakeward.type"
+_MICROS = 6
+_NAMES: dict[str, DataType] = {
+    "boolean": BooleanType(),
+    "byte": Int8Type(),
+    "short": Int16Type(),
+    "integer": Int32Type(),
+    "long": Int64Type(),
+    "float": Float32Type(),
+    "double": Float64Type(),
+    "string": StringType(),
+    "binary": BytesType(),
+    "date": DateType(),
+    "timestamp": TimestampLtzType(precision=_MICROS),
+    "timestamp_ntz": TimestampType(precision=_MICROS),
+}
+_BY_CLASS = {type(kind): name for name, kind in _NAMES.items()} | {CharType: "string", BinaryType: "binary"}
+_SYSTEM = [
+    {"name": name, "type": kind, "nullable": False, "metadata": {}}
+    for name, kind in ((BUCKET, "integer"), (OFFSET, "long"), (TIMESTAMP, "timestamp"))
+]
+
+
+def to_delta_type(kind: DataType, where: str) -> Any:
+    """A name, or an object for what has parts. Raises `UnsupportedType`."""
+    match kind:
+        case TimestampType() | TimestampLtzType() if kind.precision > _MICROS:
+            raise UnsupportedType(where=where, type=str(kind), by="Delta", reason="it keeps microseconds")
+        case DecimalType():
+            return f"decimal({kind.precision},{kind.scale})"
+        case ArrayType():
+            element = to_delta_type(kind.element, where)
+            return {"type": "array", "elementType": element, "containsNull": kind.element.nullable}
+        case MapType():
+            key, value = to_delta_type(kind.key, where), to_delta_type(kind.value, where)
+            return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": kind.value.nullable}
+        case RowType():
+            return {"type": "struct", "fields": [_field(f.name, f.type, f.comment, where) for f in kind.fields]}
+    if type(kind) not in _BY_CLASS:
+        raise UnsupportedType(where=where, type=str(kind), by="Delta", reason="it has no type for it")
+    return _BY_CLASS[type(kind)]
+
+
+def to_schema_string(columns: Sequence[Column], where: str) -> str:
+    """The user's columns, then ours. Raises `UnsupportedType`."""
+    fields = [_field(c.name, c.type, c.comment, f"{where}.{c.name}", spelled=True) for c in columns]
+    return json.dumps({"type": "struct", "fields": [*fields, *_SYSTEM]})
+
+
+def parse_schema_string(text: str) -> tuple[Column, ...]:
+    """The user's columns. Raises `UnsupportedType`."""
+    system = {f["name"] for f in _SYSTEM}
+    return tuple(_column(f) for f in json.loads(text)["fields"] if f["name"] not in system)
+
+
+def has_time_without_zone(schema_string: str) -> bool:
+    return '"timestamp_ntz"' in schema_string
+
+
+def table_schema(columns: Sequence[Column]) -> pa.Schema:
+    """As rows leave a reader."""
+    return pa.schema([*(to_arrow_field(c) for c in columns), *LAKE_FIELDS])
+
+
+def file_schema(schema: pa.Schema, partition_columns: Sequence[str]) -> pa.Schema:
+    """As rows lie in a data file: partition values are in the log alone."""
+    return pa.schema([pa.field(f.name, _stored(f.type), f.nullable) for f in schema if f.name not in partition_columns])
+
+
+def _field(name: str, kind: DataType, comment: str | None, where: str, *, spelled: bool = False) -> dict[str, Any]:
+    metadata = {_TYPE_KEY: kind.sql} if spelled else {}
+    if comment is not None:
+        metadata["comment"] = comment
+    return {"name": name, "type": to_delta_type(kind, where), "nullable": kind.nullable, "metadata": metadata}
+
+
+def _column(field: dict[str, Any]) -> Column:
+    metadata = field.get("metadata") or {}
+    kind = _from_delta_type(field["type"], field["name"])
+    if _TYPE_KEY in metadata:
+        declared = parse_type(metadata[_TYPE_KEY])
+        kind = declared if to_delta_type(declared, field["name"]) == field["type"] else kind
+    return Column(name=field["name"], type=kind.with_nullable(field["nullable"]), comment=metadata.get("comment"))
+
+
+def _from_delta_type(kind: Any, where: str) -> DataType:
+    if isinstance(kind, str) and kind in _NAMES:
+        return _NAMES[kind]
+    if isinstance(kind, str) and kind.startswith("decimal"):
+        return parse_type(kind.upper())
+    match kind:
+        case {"type": "array", "elementType": element, "containsNull": nullable}:
+            return ArrayType(element=_from_delta_type(element, where).with_nullable(nullable))
+        case {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": nullable}:
+            return MapType(
+                key=_from_delta_type(key, where), value=_from_delta_type(value, where).with_nullable(nullable)
+            )
+        case {"type": "struct", "fields": fields}:
+            return RowType(
+                fields=tuple(
+                    RowField(name=f["name"], type=_from_delta_type(f["type"], where).with_nullable(f["nullable"]))
+                    for f in fields
+                )
+            )
+    raise UnsupportedType(where=where, type=str(kind), by="Lakeward", reason="no column type matches it")
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", tz=kind.tz)
+    if pa.types.is_fixed_size_binary(kind) and not pa.types.is_decimal(kind):
+        return pa.binary()
+    if pa.types.is_map(kind):
+        return pa.map_(_stored_field(kind.key_field), _stored_field(kind.item_field))
+    if pa.types.is_list(kind):
+        return pa.list_(_stored_field(kind.value_field))
+    if pa.types.is_struct(kind):
+        return pa.struct([_stored_field(f) for f in kind])
+    return kind
+
+
+def _stored_field(field: pa.Field) -> pa.Field:
+    return pa.field(field.name, _stored(field.type), field.nullable)

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Upkeep of one Delta table: listing, references, fencing, deleting, expiry, clean-up of the log."""
+
+from __future__ import annotations
+
+import json
+import os
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from lakeward.errors import CommitConflict
+from lakeward.lake.delta.actions import EXPIRED_KEY, VERSION_KEY, AddFile, commit_info, key_of, say
+from lakeward.lake.delta.committer import DeltaLakeCommitter
+from lakeward.lake.delta.durable import lake_errors
+from lakeward.lake.delta.expiry import plan_expiry
+from lakeward.lake.delta.log import DeltaLog
+from lakeward.lake.delta.reconcile import DeltaGround
+from lakeward.lake.delta.vector import vector_path
+from lakeward.lake.delta.writer import is_round_folder
+from lakeward.model.expiry import ExpiringSnapshot
+from lakeward.model.faults import fault_point
+from lakeward.model.ids import RoundId, SnapshotId
+from lakeward.model.round import LakeBase
+from lakeward.model.table import TableInfo
+from lakeward.spi.lake import CommitProperties, Expired, LakeMaintenance, LakeSnapshot, Precondition, StoredFile
+
+_ATTEMPTS = 3
+
+
+class DeltaLakeMaintenance(LakeMaintenance):
+    def __init__(self, log: DeltaLog, table: TableInfo) -> None:
+        self._log, self._info = log, table
+
+    def list_files(self, prefix: str | None = None) -> Iterable[StoredFile]:
+        """Of rounds' folders. A prefix names one, or begins the names in it."""
+        root = self._log.root
+        with lake_errors(self._log.table, "list files of"):
+            if prefix is not None:
+                folder = Path(prefix).parent if not prefix.endswith("/") else Path(prefix)
+                return [f for f in _list_folder(folder) if f.path.startswith(prefix)]
+            names = [n for n in os.listdir(root) if is_round_folder(n)] if root.is_dir() else []
+            return [f for name in sorted(names) for f in _list_folder(root / name)]
+
+    def references(self) -> set[str]:
+        return self._seen()[0]
+
+    def fence(self, base: LakeBase, round_id: RoundId, epoch: int) -> LakeSnapshot:
+        committer = DeltaLakeCommitter(self._log, self._info)
+        properties = CommitProperties(
+            round_id=round_id, epoch=epoch, job="fence", offsets={}, generation=base.generation
+        )
+        committable = committer.prepare([], {}, base, properties, fence_step=1)
+        return committer.commit(committable, Precondition.on(self._info.table_id, base))
+
+    def delete(self, paths: Iterable[str]) -> int:
+        freed = 0
+        for path in paths:
+            fault_point("lake.before-delete", path=path)
+            with lake_errors(self._log.table, "delete a file of"):
+                freed += _delete(Path(path))
+        return freed
+
+    def expirable(self, now_ms: int) -> Sequence[ExpiringSnapshot]:
+        return plan_expiry(self._log, DeltaGround.load(self._log), now_ms)
+
+    def expire(self, snapshots: Sequence[SnapshotId]) -> int:
+        """Tried again when a round commits meanwhile: what may go was decided by the caller."""
+        for _ in range(_ATTEMPTS):
+            ground = DeltaGround.load(self._log)
+            kept = {ground.head_id, ground.state.keys.get(VERSION_KEY)}
+            asked = {int(s) for s in snapshots if s.isdigit() and s not in kept} & set(ground.listing.versions)
+            fault_point("lake.before-expire", table=self._log.table)
+            if asked <= ground.state.expired or self._forget(ground, asked):
+                fault_point("lake.after-expire", table=self._log.table)
+                return self.delete_expired([ExpiringSnapshot(snapshot_id=s) for s in snapshots]).bytes
+        raise CommitConflict(table=self._log.table, round_id="expiry", reason="others kept committing; run it again")
+
+    def _forget(self, ground: DeltaGround, versions: set[int]) -> bool:
+        expired = sorted(v for v in ground.state.expired | versions if v >= ground.listing.versions[0])
+        info = {"commitInfo": commit_info("EXPIRE")}
+        said = {**ground.state.said, EXPIRED_KEY: json.dumps(expired)}
+        return self._log.append(ground.state.version + 1, [info, say(said)])
+
+    def delete_expired(self, snapshots: Sequence[ExpiringSnapshot]) -> Expired:
+        listing = self._log.listing()
+        retained = {e.version for e in self._log.snapshots(listing)}
+        gone = [s for s in snapshots if int(s.snapshot_id) not in retained]
+        if not gone:
+            return Expired()
+        referenced, seen = self._seen()
+        freed = self.delete(sorted(seen - referenced))
+        self._log.clean(min(retained, default=listing.versions[-1]))
+        return Expired(snapshots=tuple(s.snapshot_id for s in gone), bytes=freed)
+
+    def _seen(self) -> tuple[set[str], set[str]]:
+        """Files that a retained snapshot has, and all that the log tells of, below the table's folder."""
+        listing = self._log.listing()
+        oldest = self._log.load(listing.versions[0] if listing.versions else None, listing)
+        retained = [e.version for e in self._log.snapshots(listing)]
+        live = {key: (oldest.version, file) for key, file in oldest.files.items()}
+        seen, referenced = self._paths(oldest.files.values()), set[str]()
+        for entry in self._log.entries(listing.versions[1:]):
+            for key in map(key_of, entry.of("remove")):
+                since, file = live.pop(key, (entry.version, None))
+                at = bisect_left(retained, since)
+                if file is not None and at < len(retained) and retained[at] < entry.version:
+                    referenced |= self._paths([file])
+            added = [AddFile(body) for body in entry.of("add")]
+            live.update((f.key, (entry.version, f)) for f in added if f.key not in live)
+            seen |= self._paths(added)
+        return referenced | self._paths(file for _, file in live.values()), seen
+
+    def _paths(self, files: Iterable[AddFile]) -> set[str]:
+        root, paths = self._log.root, set[str]()
+        for file in files:
+            vector = None if file.vector is None else vector_path(root, file.vector)
+            paths |= {file.location(root), *([] if vector is None else [vector])}
+        return {path for path in paths if path.startswith(f"{root}/")}
+
+
+def _list_folder(folder: Path) -> list[StoredFile]:
+    if not folder.is_dir():
+        return []
+    with os.scandir(folder) as files:
+        stats = sorted((f.path, f.stat()) for f in files)
+    return [StoredFile(path=p, size_bytes=s.st_size, modified_at_ms=s.st_mtime_ns // 1_000_000) for p, s in stats]
+
+
+def _delete(path: Path) -> int:
+    """Bytes freed; 0 when the file is gone already. A round's folder goes with its last file."""
+    try:
+        size = path.stat().st_size
+        path.unlink()
+    except FileNotFoundError:
+        return 0
+    if is_round_folder(path.parent.name) and not os.listdir(path.parent):
+        path.parent.rmdir()
+    return size

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rewrites one group of data files in an executor: live rows of the planned snapshot, in offset order, into new files.
+
+A group is held as a whole and sorted: it is bounded by its planner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from lakeward.lake.delta.actions import AddFile
+from lakeward.lake.delta.columns import parse_schema_string, table_schema
+from lakeward.lake.delta.described import add_of
+from lakeward.lake.delta.rows import BATCH_ROWS, DeltaFileRows
+from lakeward.lake.delta.writer import DeltaLakeWriter, DeltaWriteHandle, DeltaWriteResult
+from lakeward.lake.ranks import RankTable
+from lakeward.model.faults import fault_point
+from lakeward.model.offsets import OffsetRange
+from lakeward.model.offsetset import OffsetSet
+from lakeward.model.schema import OFFSET
+from lakeward.model.split import LogSplit
+from lakeward.protocol.packed import Packed
+from lakeward.spi.lake import WriteTask
+from lakeward.spi.rewrite import RewriteResult, RewriteTask
+
+_FILE, _RANK = "__file", "__rank"
+"""Of a row that is sorted: which input it came from, and its number among that input's survivors."""
+
+
+@dataclass(frozen=True)
+class DeltaRewrittenGroup(Packed):
+    """`result` None: no row of the group was alive."""
+
+    packed_as: ClassVar = ("delta-rewrite", 1)
+
+    result: DeltaWriteResult | None
+    ranks: tuple[RankTable, ...]
+
+    @property
+    def files(self) -> list[AddFile]:
+        return [] if self.result is None else self.result.files
+
+    def carry_over(self, deleted: Callable[[str], OffsetSet]) -> dict[tuple[str, str], OffsetSet]:
+        """Rows deleted from the inputs since the plan, as positions in the new files."""
+        parts = [ranks.follow(deleted(ranks.path).values) for ranks in self.ranks]
+        rows = OffsetSet(np.concatenate([np.empty(0, np.int64), *parts])).values
+        carried, first = {}, 0
+        for file in self.files:
+            count = file.records or 0
+            low, high = np.searchsorted(rows, [first, first + count])
+            if low < high:
+                carried[file.key] = OffsetSet.from_sorted(rows[low:high] - first)
+            first += count
+        return carried
+
+
+def rewrite_group(task: RewriteTask, is_due: Callable[[], bool]) -> RewriteResult | None:
+    """None: it came due before it was done."""
+    handle = DeltaWriteHandle.from_bytes(task.handle)
+    schema = table_schema(parse_schema_string(handle.schema))
+    rows = DeltaFileRows(Path(handle.root), str(task.table.path), schema)
+    files, parts, gone = task.group.files, [], []
+    for number, file in enumerate(files):
+        add, rank = add_of(file), 0
+        gone.append(rows.deleted(add))
+        for _, live in rows.live(add, [n for n in schema.names if n not in handle.partition_columns]):
+            if is_due():
+                return None
+            ranks = pa.array(np.arange(rank, rank + live.num_rows))
+            rank += live.num_rows
+            numbers = pa.array(np.full(live.num_rows, number, np.int64))
+            parts.append(live.append_column(_FILE, numbers).append_column(_RANK, ranks))
+    order = [(OFFSET, "ascending"), (_FILE, "ascending"), (_RANK, "ascending")]
+    whole = pa.concat_tables(parts).sort_by(order) if parts else None
+    result = None if whole is None else _write(task, whole.drop_columns([_FILE, _RANK]))
+    fault_point("rewrite.written", table=str(task.table.path), group=task.group.index)
+    group = DeltaRewrittenGroup(result, tuple(_ranks(f.path, gone[n], n, whole) for n, f in enumerate(files)))
+    return RewriteResult(
+        group=task.group,
+        payload=group.to_bytes(),
+        rows=sum(f.records or 0 for f in group.files),
+        bytes_read=sum(f.size_bytes for f in files),
+        bytes_written=sum(f.size_bytes for f in group.files),
+    )
+
+
+def _write(task: RewriteTask, rows: pa.Table) -> DeltaWriteResult | None:
+    offsets = rows.column(OFFSET).to_numpy()
+    span = OffsetRange(int(offsets[0]), int(offsets[-1]) + 1) if len(offsets) else OffsetRange(0, 0)
+    split = LogSplit(bucket=task.group.bucket, range=span, index=task.group.index)
+    writer = DeltaLakeWriter(
+        WriteTask(round_id=task.round_id, table=task.table, split=split, attempt=task.attempt, handle=task.handle)
+    )
+    for batch in rows.to_batches(BATCH_ROWS):
+        writer.write(batch)
+    written = writer.complete()
+    return None if written is None else DeltaWriteResult.from_bytes(written)
+
+
+def _ranks(path: str, gone: OffsetSet, number: int, sorted_rows: pa.Table | None) -> RankTable:
+    if sorted_rows is None:
+        return RankTable.of(path, gone, np.empty(0, np.int64))
+    positions = np.flatnonzero(sorted_rows.column(_FILE).to_numpy() == number)
+    by_rank = positions[np.argsort(sorted_rows.column(_RANK).to_numpy()[positions])]
+    return RankTable.of(path, gone, by_rank)

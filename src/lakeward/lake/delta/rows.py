@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of data files: with today's columns, without those that vectors delete; and where given offsets lie."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakeward.errors import InvalidRequest
+from lakeward.lake.delta.actions import AddFile
+from lakeward.lake.delta.durable import lake_errors
+from lakeward.lake.delta.vector import load_vector
+from lakeward.model.offsetset import Offsets, OffsetSet
+from lakeward.model.schema import OFFSET
+
+BATCH_ROWS = 65_536
+
+
+class DeltaFileRows:
+    """Data files of one table. `schema` is that of rows as they leave here."""
+
+    def __init__(self, root: Path, table: str, schema: pa.Schema) -> None:
+        self._root, self._table, self._schema = root, table, schema
+
+    def live(self, file: AddFile, names: Sequence[str]) -> Iterator[tuple[Offsets, pa.Table]]:
+        """Live rows in the file's order, batch by batch, with the positions they have in the file."""
+        gone, start = self.deleted(file), 0
+        with lake_errors(self._table, "read a file of"), pq.ParquetFile(file.location(self._root)) as parquet:
+            there = [n for n in names if n in parquet.schema_arrow.names]
+            for batch in parquet.iter_batches(BATCH_ROWS, columns=there, use_threads=False):
+                rows = self._fit(pa.table(batch), file, names, batch.num_rows)
+                positions = np.arange(start, start + batch.num_rows, dtype=np.int64)
+                start += batch.num_rows
+                keep = ~gone.mask(positions)
+                yield positions[keep], rows if keep.all() else rows.filter(pa.array(keep))
+
+    def deleted(self, file: AddFile) -> OffsetSet:
+        if file.vector is None:
+            return OffsetSet()
+        with lake_errors(self._table, "read a vector of"):
+            return load_vector(self._root, file.vector, self._table)
+
+    def offsets(self, file: AddFile) -> Offsets:
+        """Of every row, deleted ones too, in the file's order."""
+        with lake_errors(self._table, "read a file of"), pq.ParquetFile(file.location(self._root)) as parquet:
+            column = parquet.read(columns=[OFFSET], use_threads=False).column(0)
+        return np.asarray(column.to_numpy(), np.int64)
+
+    def count(self, file: AddFile) -> int:
+        """Live rows."""
+        if file.records is not None:
+            return file.records - file.deleted
+        with lake_errors(self._table, "read a file of"), pq.ParquetFile(file.location(self._root)) as parquet:
+            return int(parquet.metadata.num_rows) - file.deleted
+
+    def _fit(self, rows: pa.Table, file: AddFile, names: Sequence[str], count: int) -> pa.Table:
+        """A column that was added since is null, one of the partition's has its one value."""
+        values: Mapping[str, str | None] = file.action.get("partitionValues") or {}
+        fields = [self._schema.field(n) for n in names]
+        arrays = []
+        for field in fields:
+            if field.name in values:
+                value = parse_partition_value(values[field.name], field.type)
+                arrays.append(pa.repeat(pa.scalar(value, field.type), count))
+            elif field.name in rows.column_names:
+                column = rows.column(field.name)
+                arrays.append(column if column.type == field.type else column.cast(field.type))
+            else:
+                arrays.append(pa.nulls(count, field.type))
+        return pa.table(arrays, schema=pa.schema(fields))
+
+
+def parse_partition_value(text: str | None, kind: pa.DataType) -> Any:
+    """As the log spells it. Raises `InvalidRequest`."""
+    if not text:
+        return None
+    try:
+        if pa.types.is_boolean(kind):
+            return {"true": True, "false": False}[text.lower()]
+        if pa.types.is_integer(kind):
+            return int(text)
+        if pa.types.is_date(kind):
+            return datetime.date.fromisoformat(text)
+    except (ValueError, KeyError) as error:
+        raise InvalidRequest(what=f"partition value {text!r}", reason=f"it is no {kind}") from error
+    if pa.types.is_string(kind):
+        return text
+    raise InvalidRequest(what=f"partition value {text!r}", reason=f"{kind} is no type for a partition key")

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deletion vectors: positions of a data file's deleted rows as Delta stores them, several in one file."""
+
+from __future__ import annotations
+
+import os
+import struct
+import uuid
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyroaring
+
+from lakeward.errors import LakeTampered
+from lakeward.lake.delta.durable import sync_file
+from lakeward.model.offsetset import Offsets, OffsetSet
+
+_MAGIC = struct.pack("<I", 1681511377)
+_VERSION = b"\x01"
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+"""Z85, in which a vector's file is named in the log."""
+
+_ID_LENGTH = 20
+Vector = dict[str, Any]
+"""A vector's descriptor, as in the log."""
+
+
+def write_vectors(root: Path, folder: str, positions: Mapping[str, OffsetSet]) -> tuple[dict[str, Vector], int]:
+    """One file below `folder` of the table; a descriptor for each key, and the file's size."""
+    name = uuid.uuid4()
+    data, vectors = bytearray(_VERSION), {}
+    for key, gone in positions.items():
+        blob = _MAGIC + pyroaring.BitMap64(gone.values.tolist()).serialize()
+        vectors[key] = {
+            "storageType": "u",
+            "pathOrInlineDv": f"{folder}{_encode(name.bytes)}",
+            "offset": len(data),
+            "sizeInBytes": len(blob),
+            "cardinality": len(gone),
+        }
+        data += struct.pack(">I", len(blob)) + blob + struct.pack(">I", zlib.crc32(blob))
+    path = root / folder / f"deletion_vector_{name}.bin"
+    path.parent.mkdir(exist_ok=True)
+    with path.open("xb") as output:
+        output.write(data)
+    sync_file(path)
+    return vectors, len(data)
+
+
+def load_vector(root: Path, vector: Vector, table: str) -> OffsetSet:
+    """Raises `LakeTampered` for one that is not what its descriptor says; `OSError`."""
+    path = vector_path(root, vector)
+    if path is None:
+        blob = _decode(vector["pathOrInlineDv"])[: vector["sizeInBytes"]]
+    else:
+        with open(path, "rb") as source:
+            source.seek(vector.get("offset") or 0)
+            size, blob = source.read(4), source.read(vector["sizeInBytes"])
+            (checksum,) = struct.unpack(">I", source.read(4).rjust(4, b"\0"))
+        if struct.pack(">I", len(blob)) != size or zlib.crc32(blob) != checksum:
+            raise LakeTampered(table=table, snapshot="-", what=path, reason="its length or checksum is wrong")
+    if blob[:4] != _MAGIC:
+        raise LakeTampered(table=table, snapshot="-", what=path or "a vector in the log", reason="wrong magic")
+    positions: Offsets = np.array(list(pyroaring.BitMap64.deserialize(blob[4:])), np.int64)
+    return OffsetSet.from_sorted(positions)
+
+
+def vector_path(root: Path, vector: Vector) -> str | None:
+    """None: it is in the log itself."""
+    text = vector["pathOrInlineDv"]
+    match vector["storageType"]:
+        case "u":
+            name = uuid.UUID(bytes=_decode(text[-_ID_LENGTH:]))
+            return os.path.join(root, text[:-_ID_LENGTH], f"deletion_vector_{name}.bin")
+        case "p":
+            return str(text).removeprefix("file://")
+    return None
+
+
+def vector_id(vector: Vector | None) -> str:
+    """Part of what tells two entries of one data file apart; "": none."""
+    return "" if vector is None else f"{vector['storageType']}{vector['pathOrInlineDv']}@{vector.get('offset')}"
+
+
+def _encode(data: bytes) -> str:
+    words = struct.unpack(f">{len(data) // 4}I", data)
+    return "".join(_DIGITS[word // 85**power % 85] for word in words for power in (4, 3, 2, 1, 0))
+
+
+def _decode(text: str) -> bytes:
+    words = [text[at : at + 5] for at in range(0, len(text), 5)]
+    values = [sum(_DIGITS.index(c) * 85 ** (4 - at) for at, c in enumerate(word)) for word in words]
+    return struct.pack(f">{len(values)}I", *values)

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What other engines may do to a Delta table, as tests need it: commit, optimize, insert, clean the log up, restore."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakeward.lake.delta.actions import Action, AddFile, DeltaTableState
+from lakeward.lake.delta.checkpoint import write_checkpoint
+from lakeward.lake.delta.columns import file_schema, parse_schema_string, table_schema
+from lakeward.lake.delta.log import DeltaLog
+from lakeward.lake.delta.rows import DeltaFileRows
+from lakeward.lake.delta.stats import file_stats
+from lakeward.model.ids import SnapshotId
+from lakeward.model.schema import BUCKET, OFFSET
+
+
+class DeltaForeignEngine:
+    """Commits carry no keys of ours."""
+
+    def __init__(self, log: DeltaLog) -> None:
+        self._log = log
+
+    def touch(self) -> None:
+        self._commit(self._log.load(), "WRITE", [])
+
+    def optimize(self) -> None:
+        """Live rows of each partition into one file beside ours, in descending offset order; vectors are gone."""
+        state = self._log.load()
+        schema = table_schema(parse_schema_string(state.metadata["schemaString"]))
+        rows = DeltaFileRows(self._log.root, self._log.table, schema)
+        by_partition: dict[tuple[tuple[str, str], ...], list[pa.Table]] = {}
+        for file in state.files.values():
+            values = tuple(sorted(file.action["partitionValues"].items()))
+            by_partition.setdefault(values, []).extend(live for _, live in rows.live(file, schema.names))
+        actions = [f.removal(_now_ms(), changes_data=False) for f in state.files.values()]
+        for values, parts in by_partition.items():
+            whole = pa.concat_tables(parts).sort_by([(OFFSET, "descending")])
+            actions += self._write(state, whole, dict(values), changes_data=False) if whole.num_rows else []
+        self._commit(state, "OPTIMIZE", actions)
+
+    def insert(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Into bucket 0 of a table without partitions; each says its offset."""
+        state = self._log.load()
+        schema = table_schema(parse_schema_string(state.metadata["schemaString"]))
+        table = pa.Table.from_pylist([{"__timestamp": 0, BUCKET: 0, **r} for r in rows], schema=schema)
+        self._commit(state, "WRITE", self._write(state, table, {BUCKET: "0"}, changes_data=True))
+
+    def clean_log(self) -> None:
+        """A checkpoint at the head, and no entry before it."""
+        state = self._log.load()
+        write_checkpoint(self._log.folder / f"{state.version:020d}.checkpoint.parquet", state)
+        self._log.clean(state.version)
+
+    def restore(self, snapshot_id: SnapshotId) -> None:
+        state, then = self._log.load(), self._log.load(int(snapshot_id))
+        gone = [f for k, f in state.files.items() if k not in then.files]
+        back = [f for k, f in then.files.items() if k not in state.files]
+        actions = [f.removal(_now_ms(), changes_data=True) for f in gone] + [{"add": f.action} for f in back]
+        self._commit(state, "RESTORE", actions, {"version": snapshot_id})
+
+    def _write(
+        self, state: DeltaTableState, rows: pa.Table, values: dict[str, str], *, changes_data: bool
+    ) -> list[Action]:
+        schema = file_schema(rows.schema, state.partition_columns)
+        name = f"part-{uuid.uuid4()}.zstd.parquet"
+        path = self._log.root / name
+        with pq.ParquetWriter(path, schema, store_schema=False) as output:
+            output.write_table(rows.select(schema.names).cast(schema))
+        add = {
+            "path": name,
+            "partitionValues": values,
+            "size": path.stat().st_size,
+            "modificationTime": _now_ms(),
+            "dataChange": changes_data,
+            "stats": file_stats(output.writer.metadata),
+        }
+        return [{"add": AddFile(add).action}]
+
+    def _commit(
+        self,
+        state: DeltaTableState,
+        operation: str,
+        actions: Sequence[Action],
+        parameters: dict[str, str] | None = None,
+    ) -> None:
+        info = {"timestamp": _now_ms(), "operation": operation, "operationParameters": parameters or {}}
+        assert self._log.append(state.version + 1, [{"commitInfo": info}, *actions])
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

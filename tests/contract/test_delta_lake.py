@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Delta lake keeps the lake contract, in a local folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from lakeward.lake.delta.plugin import DeltaLakeStorage
+from lakeward.model.ids import SnapshotId
+from lakeward.model.table import TableInfo
+from lakeward.spi.lake import LakeStorage
+from lakeward.spi.registry import load_lake
+from lakeward.testing.deltaforeign import DeltaForeignEngine
+from lakeward.testing.lakes import LakeContract
+from lakeward.testing.lakes.ddl import EVERY_TYPE
+from lakeward.testing.scripted_log import Row
+
+
+class TestDeltaLake(LakeContract):
+    every_type = {name: kind for name, kind in EVERY_TYPE.items() if name != "a_time"}
+    """Delta has no type for a time of day: such columns are refused."""
+
+    @pytest.fixture
+    def lake(self, tmp_path: Path) -> LakeStorage:
+        return load_lake("delta", {"warehouse": str(tmp_path)})
+
+    def foreign_commit(self, lake: LakeStorage, table: TableInfo) -> None:
+        foreign(lake, table).touch()
+
+    def foreign_rewrite(self, lake: LakeStorage, table: TableInfo) -> None:
+        foreign(lake, table).optimize()
+
+    def foreign_insert(self, lake: LakeStorage, table: TableInfo, rows: Sequence[Row]) -> None:
+        foreign(lake, table).insert([dict(r) for r in rows])
+
+    def foreign_expire(self, lake: LakeStorage, table: TableInfo) -> None:
+        foreign(lake, table).clean_log()
+
+    def roll_back(self, lake: LakeStorage, table: TableInfo, snapshot_id: SnapshotId) -> None:
+        foreign(lake, table).restore(snapshot_id)
+
+
+def foreign(lake: LakeStorage, table: TableInfo) -> DeltaForeignEngine:
+    assert isinstance(lake, DeltaLakeStorage)
+    return DeltaForeignEngine(lake.log(table.path))

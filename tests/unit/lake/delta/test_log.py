@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Delta log: checkpoints and clean-up, entries that come too late, what a crash leaves, table features."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakeward.errors import CommitConflict, InvalidConfig, LakeSchemaBroken, LakeTampered, SnapshotGone, UnsupportedType
+from lakeward.lake.delta.log import DeltaLog
+from lakeward.lake.delta.plugin import DeltaLakeStorage, load
+from lakeward.model.ids import SnapshotId
+from lakeward.model.offsetset import OffsetSet
+from lakeward.model.schema import Column
+from lakeward.model.sqltype import parse_type
+from lakeward.spi.lake import Renewal
+from lakeward.testing.lakes import LakeRound, lake_rows
+from lakeward.testing.lakes.removal import LATER_MS
+from lakeward.testing.lakes.suite import B0, LakeSuite, row
+from lakeward.testing.scripted_log import ScriptedLog
+
+SHORT = {"delta.history.expire.max-snapshot-age-ms": "1000"}
+
+
+def after_rounds(lake: DeltaLakeStorage, count: int, **options: Any) -> tuple[ScriptedLog, DeltaLog]:
+    log = LakeSuite().make_log(lake, primary_key=("id",), **options)
+    for number in range(count):
+        log.upsert(B0, row(number), row(0, f"version {number}"))
+        LakeRound.plan(lake, log).run()
+    return log, lake.log(log.table.path)
+
+
+def test_the_log_does_not_grow_for_ever(lake: DeltaLakeStorage) -> None:
+    log, delta = after_rounds(lake, 25, properties=SHORT)
+    upkeep = lake.open_maintenance(log.table)
+    upkeep.expire([s.snapshot_id for s in upkeep.expirable(LATER_MS)])
+    assert delta.listing().entries == tuple(range(20, 27))
+    assert list(delta.listing().checkpoints) == [20]
+    assert json.loads((delta.folder / "_last_checkpoint").read_text())["version"] == 20
+    log.upsert(B0, row(1, "after it"))
+    LakeRound.plan(lake, log).run()
+    assert lake_rows(lake, log.table) == log.expected(log.ends())
+    with pytest.raises(SnapshotGone):
+        lake.open_reader(log.table).load_snapshot(SnapshotId("3"))
+
+
+def test_a_commit_on_a_version_that_was_cleaned_away_is_refused(lake: DeltaLakeStorage) -> None:
+    """Its file could be created: nobody else has one of that name any more."""
+    log, delta = after_rounds(lake, 2, properties=SHORT)
+    log.upsert(B0, row(1, "paused"))
+    zombie = LakeRound.plan(lake, log).write(B0)
+    request = zombie.prepare()
+    for number in range(20):
+        log.upsert(B0, row(number))
+        LakeRound.plan(lake, log).run()
+    upkeep = lake.open_maintenance(log.table)
+    upkeep.expire([s.snapshot_id for s in upkeep.expirable(LATER_MS)])
+    assert not delta.path(3).exists()
+    with pytest.raises(CommitConflict) as refused:
+        zombie.commit(request)
+    assert refused.value.lost
+    assert not delta.path(3).exists()
+    assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+
+def test_what_a_process_that_died_left_beside_the_log_is_no_entry(lake: DeltaLakeStorage) -> None:
+    log, delta = after_rounds(lake, 1)
+    (delta.folder / ".00000000000000000002.json.dead.tmp").write_text('{"add":')
+    log.upsert(B0, row(7))
+    LakeRound.plan(lake, log).run()
+    assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+
+def test_an_entry_that_is_not_json_is_named(lake: DeltaLakeStorage) -> None:
+    log, delta = after_rounds(lake, 1)
+    delta.path(2).write_text('{"add":')
+    with pytest.raises(LakeTampered, match=r"00000000000000000002\.json"):
+        lake.open_reader(log.table).load_base()
+
+
+def test_a_vector_that_is_not_what_was_written_is_named(lake: DeltaLakeStorage) -> None:
+    log, delta = after_rounds(lake, 2)
+    (vector,) = delta.root.glob("*/deletion_vector_*.bin")
+    data = bytearray(vector.read_bytes())
+    data[-6] ^= 1
+    vector.write_bytes(data)
+    with pytest.raises(LakeTampered, match="deletion_vector"):
+        lake_rows(lake, log.table)
+
+
+# ---- table features -------------------------------------------------------------------------------------------------
+def test_a_table_asks_of_its_readers_what_it_uses(lake: DeltaLakeStorage) -> None:
+    """A log table none of it, until rows go from it."""
+    log = LakeSuite().make_log(lake)
+    delta = lake.log(log.table.path)
+    assert delta.load().protocol == {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["domainMetadata"]}
+    lake.catalog().add_columns(log.table, [Column(name="at", type=parse_type("TIMESTAMP(3)"))])
+    assert delta.load().protocol["readerFeatures"] == ["timestampNtz"]
+    log.append(B0, row(1), row(2))
+    LakeRound.plan(lake, log).run()
+    again = LakeRound.plan(lake, log, generation=1)
+    again.renewal = Renewal(head=again.base.head or SnapshotId(""), offsets={B0: OffsetSet([0])})
+    again.take(B0, 2, None)
+    again.commit()
+    protocol = delta.load().protocol
+    assert (protocol["minReaderVersion"], protocol["readerFeatures"]) == (3, ["deletionVectors", "timestampNtz"])
+    assert protocol["writerFeatures"] == ["deletionVectors", "domainMetadata", "timestampNtz"]
+    assert [r["id"] for _, _, r in lake_rows(lake, log.table)] == [2]
+
+
+def test_a_feature_that_rounds_do_not_keep_stops_them_in_words(lake: DeltaLakeStorage) -> None:
+    log, delta = after_rounds(lake, 1)
+    protocol = delta.load().protocol
+    more = {**protocol, "writerFeatures": [*protocol["writerFeatures"], "changeDataFeed"]}
+    assert delta.append(2, [{"protocol": more}])
+    with pytest.raises(LakeSchemaBroken, match="changeDataFeed"):
+        LakeRound.plan(lake, log)
+
+
+@pytest.mark.parametrize("kind", ["TIME(3)", "TIMESTAMP(9)", "ARRAY<TIME(0)>"])
+def test_a_type_that_delta_has_not_is_refused(lake: DeltaLakeStorage, kind: str) -> None:
+    table = LakeSuite().table_info(columns={"id": "BIGINT", "x": kind})
+    with pytest.raises(UnsupportedType):
+        lake.catalog().create(table)
+    assert not lake.catalog().exists(table.path)
+
+
+@pytest.mark.parametrize("warehouse", ["", "s3://bucket/folder"])
+def test_a_warehouse_is_a_local_folder(warehouse: str) -> None:
+    with pytest.raises(InvalidConfig, match="local folder"):
+        load({"warehouse": warehouse})
+
+
+def test_a_warehouse_may_be_given_as_a_file_uri(tmp_path: Path) -> None:
+    assert load({"warehouse": (tmp_path / "a b").as_uri()}).warehouse == tmp_path / "a b"
