@@ -17,6 +17,7 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
+from pyiceberg.exceptions import ValidationError as UnfitChange
 from pyiceberg.table.metadata import TableMetadata
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -34,6 +35,7 @@ _STATUS: tuple[tuple[type[Exception], int, str], ...] = (
     (NamespaceNotEmptyError, 409, "NamespaceNotEmptyException"),
     (CommitFailedException, 409, "CommitFailedException"),
     (ValidationError, 400, "BadRequestException"),
+    (UnfitChange, 400, "BadRequestException"),
     (NotImplementedError, 406, "UnsupportedOperationException"),
     (ValueError, 400, "BadRequestException"),
     (KeyError, 400, "BadRequestException"),
