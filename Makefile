@@ -81,7 +81,7 @@ COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-h
 
 lock: ## compile requirements.lock and, with the same versions, requirements-run.lock from pyproject.toml (needs uv)
 	@$(COMPILE) --extra dev --group install pyproject.toml -o requirements.lock
-	@$(COMPILE) --extra all --extra paimon --group install --constraints requirements.lock pyproject.toml -o requirements-run.lock
+	@$(COMPILE) --extra all --group install --constraints requirements.lock pyproject.toml -o requirements-run.lock
 
 clean: ## remove what builds and runs left behind, .venv too
 	@rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

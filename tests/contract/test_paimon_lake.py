@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakeward.lake.paimon.plugin import PaimonLakeStorage
+from lakeward.lake.paimon.storage import PaimonLakeStorage
 from lakeward.model.ids import SnapshotId
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import LakeStorage

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lakeward.lake.delta.plugin import DeltaLakeStorage
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.memory.plugin import MemoryLakeStorage
-from lakeward.lake.paimon.plugin import PaimonLakeStorage
+from lakeward.lake.paimon.storage import PaimonLakeStorage
 from lakeward.model.clock import SystemClock
 from lakeward.model.table import TablePath
 from lakeward.spi.lake import LakeStorage

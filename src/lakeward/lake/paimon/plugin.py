@@ -1,56 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door of the Paimon lake: options in, `LakeStorage` out. Options are those of Paimon's catalogs."""
+"""The door of the Paimon lake: options in, `LakeStorage` out. Options are those of Paimon's catalogs.
+
+Paimon's library is imported when the lake is opened: jobs import all doors beforehand, and most never open this one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from lakeward.lake.paimon.catalog import PaimonLakeCatalog
-from lakeward.lake.paimon.committer import PaimonLakeCommitter
-from lakeward.lake.paimon.connection import PaimonConnection
-from lakeward.lake.paimon.maintenance import PaimonLakeMaintenance
-from lakeward.lake.paimon.reader import PaimonLakeReader
-from lakeward.lake.paimon.writer import PaimonLakeWriter
-from lakeward.model.table import BucketFunction, TableInfo
-from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
-from lakeward.spi.lake import LakeStorage, WriteTask
 from lakeward.spi.lakeplugin import LakePlugin
 
-CAPABILITIES = LakeCapabilities(
-    delete_encodings=frozenset({DeleteEncoding.NATIVE}),
-    one_writer_per_bucket=False,
-    conditional_commit=True,
-    bucket_function=BucketFunction.PAIMON,
-    tags=True,
-    add_column=True,
-    partitions=True,
-    composite_bucket_key=True,
-    snapshot_expiry=True,
-)
-
-
-class PaimonLakeStorage(LakeStorage):
-    name = "paimon"
-    capabilities = CAPABILITIES
-
-    def __init__(self, connection: PaimonConnection) -> None:
-        self.connection = connection
-
-    def catalog(self) -> PaimonLakeCatalog:
-        return PaimonLakeCatalog(self.connection)
-
-    def open_writer(self, task: WriteTask) -> PaimonLakeWriter:
-        return PaimonLakeWriter(self.connection, task)
-
-    def open_committer(self, table: TableInfo) -> PaimonLakeCommitter:
-        return PaimonLakeCommitter(self.connection, table)
-
-    def open_reader(self, table: TableInfo) -> PaimonLakeReader:
-        return PaimonLakeReader(self.connection, table)
-
-    def open_maintenance(self, table: TableInfo) -> PaimonLakeMaintenance:
-        return PaimonLakeMaintenance(self.connection, table)
+if TYPE_CHECKING:
+    from lakeward.lake.paimon.storage import PaimonLakeStorage
 
 
 class PaimonLakePlugin(LakePlugin):
@@ -61,6 +24,9 @@ class PaimonLakePlugin(LakePlugin):
 
 
 def _load(options: Mapping[str, str]) -> PaimonLakeStorage:
+    from lakeward.lake.paimon.connection import PaimonConnection
+    from lakeward.lake.paimon.storage import PaimonLakeStorage
+
     return PaimonLakeStorage(PaimonConnection(options))
 
 

@@ -21,7 +21,8 @@ from lakeward.errors import (
     LakewardError,
     UnsupportedType,
 )
-from lakeward.lake.paimon.plugin import PaimonLakeStorage, load
+from lakeward.lake.paimon.plugin import load
+from lakeward.lake.paimon.storage import PaimonLakeStorage
 from lakeward.model.bucket import Bucket
 from lakeward.testing.faults import FaultAction, Faults
 from lakeward.testing.lakes.rounds import LakeRound, lake_rows

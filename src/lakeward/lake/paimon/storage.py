@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Paimon as a `LakeStorage`."""
+
+from __future__ import annotations
+
+from lakeward.lake.paimon.catalog import PaimonLakeCatalog
+from lakeward.lake.paimon.committer import PaimonLakeCommitter
+from lakeward.lake.paimon.connection import PaimonConnection
+from lakeward.lake.paimon.maintenance import PaimonLakeMaintenance
+from lakeward.lake.paimon.reader import PaimonLakeReader
+from lakeward.lake.paimon.writer import PaimonLakeWriter
+from lakeward.model.table import BucketFunction, TableInfo
+from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
+from lakeward.spi.lake import LakeStorage, WriteTask
+
+CAPABILITIES = LakeCapabilities(
+    delete_encodings=frozenset({DeleteEncoding.NATIVE}),
+    one_writer_per_bucket=False,
+    conditional_commit=True,
+    bucket_function=BucketFunction.PAIMON,
+    tags=True,
+    add_column=True,
+    partitions=True,
+    composite_bucket_key=True,
+    snapshot_expiry=True,
+)
+
+
+class PaimonLakeStorage(LakeStorage):
+    name = "paimon"
+    capabilities = CAPABILITIES
+
+    def __init__(self, connection: PaimonConnection) -> None:
+        self.connection = connection
+
+    def catalog(self) -> PaimonLakeCatalog:
+        return PaimonLakeCatalog(self.connection)
+
+    def open_writer(self, task: WriteTask) -> PaimonLakeWriter:
+        return PaimonLakeWriter(self.connection, task)
+
+    def open_committer(self, table: TableInfo) -> PaimonLakeCommitter:
+        return PaimonLakeCommitter(self.connection, table)
+
+    def open_reader(self, table: TableInfo) -> PaimonLakeReader:
+        return PaimonLakeReader(self.connection, table)
+
+    def open_maintenance(self, table: TableInfo) -> PaimonLakeMaintenance:
+        return PaimonLakeMaintenance(self.connection, table)
