@@ -45,6 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if os.environ.get("TMPDIR") is None and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > MEMORY_BYTES:
         # Tests fsync some fifty thousand times: on a disk they wait for it, and show nothing that memory does not.
         os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="lakeward-tests-", dir=MEMORY)
+        Path(tempfile.tempdir).chmod(0o1777)  # as /tmp: tests run servers as another user
         config.add_cleanup(lambda: shutil.rmtree(str(tempfile.tempdir), ignore_errors=True))
     # Tests start some two hundred processes: a server compiles its imports for 2.5 s of CPU where none is stored.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
