@@ -102,11 +102,11 @@ class LakewardServer:
         with usable(self.settings.data):
             audit = AuditLog(self.settings.data / "audit", self.config.get(options.SERVER_AUDIT), clock)
         self._stack.callback(audit.close)
-        self._flight = flight = FlightDoor(self.config, self.settings, store, audit)
-        self.flight_uri = self.settings.flight_uri(self._flight.port)
         with usable(self.settings.data), store.ballast.writing():
             state = StateStore.open(self.settings.data / "coordinator.db", ballast=store.ballast)
         self._stack.callback(state.close)
+        self._flight = flight = FlightDoor(self.config, self.settings, store, audit)
+        self.flight_uri = self.settings.flight_uri(self._flight.port)
         coordinator_options = CoordinatorOptions.from_config(
             self.config, flight_uri=self.flight_uri, lake_options=lakes.peer_options(self.url)
         )
