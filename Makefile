@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 RUN := $(VENV)/.installed-run
-WORKERS ?= 3
+WORKERS ?= 2
 NAME ?=
 ARGS ?=
 # Tests and demo start many processes: without stored bytecode each of them would compile a thousand modules first.
