@@ -12,6 +12,7 @@ RUN := $(VENV)/.installed-run
 WORKERS ?= 2
 NAME ?=
 ARGS ?=
+export FLUSS_VERSION
 # Tests and demo start many processes: without stored bytecode each of them would compile a thousand modules first.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -67,7 +68,7 @@ soak: $(STAMP) ## everything, the long tests included, and the demo from an inst
 	@$(BIN)/pytest -n $(WORKERS) --soak $(ARGS)
 	@.ci/wheel --soak
 
-fluss-up: $(STAMP) ## a local Apache Fluss cluster with an Iceberg lake (Java and mvn; jars are fetched once)
+fluss-up: $(STAMP) ## a local Apache Fluss cluster with an Iceberg lake (Java and mvn; jars are fetched once; FLUSS_VERSION=1.0.0)
 	@$(BIN)/python -m lakeward.testing.fluss up $(ARGS)
 
 fluss-down: $(STAMP) ## stop that cluster

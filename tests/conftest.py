@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from lakeward.testing.fluss.jars import find_server, fluss_version
+
 pytest_plugins = ["tests.limit", "tests.alone"]
 
 # Derandomized: the same examples on every run, so that a red test is red for everybody. No deadline: the machine may be
@@ -50,6 +52,11 @@ def pytest_configure(config: pytest.Config) -> None:
     # Tests start some two hundred processes: a server compiles its imports for 2.5 s of CPU where none is stored.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     settings.load_profile("soak" if config.getoption("--soak") else "default")
+
+
+def pytest_report_header() -> str:
+    server = find_server()
+    return f"fluss: {fluss_version()}, {'jars not there yet' if server is None else server.name}"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

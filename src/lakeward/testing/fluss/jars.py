@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The jars of a Fluss cluster and of Fluss's own Flink job: fetched once through mvn, kept outside the repository."""
+"""The jars of a Fluss cluster and of Fluss's own Flink job: fetched once through mvn, or built from a source tree, and
+kept outside the repository. `FLUSS_VERSION` says which Fluss.
+"""
 
 from __future__ import annotations
 
@@ -12,25 +14,27 @@ from pathlib import Path
 
 from lakeward.errors import InvalidConfig
 
-VERSION = "0.9.1-incubating"
+VERSIONS = {"0.9.1": "0.9.1-incubating", "1.0.0": "1.0.0"}
+"""As people say it -> as its artifacts are called. The first is the default."""
+
 _LOG4J = "2.25.2"
 SERVER = (
-    f"org.apache.fluss:fluss-server:{VERSION}",
+    "org.apache.fluss:fluss-server",
     f"org.apache.logging.log4j:log4j-api:{_LOG4J}",
     f"org.apache.logging.log4j:log4j-core:{_LOG4J}",
     f"org.apache.logging.log4j:log4j-slf4j-impl:{_LOG4J}",
 )
 ICEBERG = (
-    f"org.apache.fluss:fluss-lake-iceberg:{VERSION}",
+    "org.apache.fluss:fluss-lake-iceberg",
     "io.trino.hadoop:hadoop-apache:3.3.5-2",
     "org.xerial:sqlite-jdbc:3.50.3.0",
 )
-S3 = (f"org.apache.fluss:fluss-fs-s3:{VERSION}",)
+S3 = ("org.apache.fluss:fluss-fs-s3",)
 """Remote storage on S3, as a plugin of the servers."""
 
 FLINK = (
-    f"org.apache.fluss:fluss-flink-tiering:{VERSION}",
-    f"org.apache.fluss:fluss-flink-1.20:{VERSION}",
+    "org.apache.fluss:fluss-flink-tiering",
+    "org.apache.fluss:fluss-flink-1.20",
 )
 _FLINK_VERSION = "1.20.3"
 _FLINK_PARTS = ("flink-clients", "flink-connector-base", "flink-table-runtime", "flink-table-api-java-bridge")
@@ -46,14 +50,25 @@ _FETCH_LIMIT_S = 900.0
 _MVN_LIMIT_S = 600.0
 
 
+def fluss_version() -> str:
+    """`FLUSS_VERSION`, else the oldest that is supported. Raises `InvalidConfig`."""
+    chosen = os.environ.get("FLUSS_VERSION") or next(iter(VERSIONS))
+    if chosen not in VERSIONS:
+        raise InvalidConfig(where="FLUSS_VERSION", reason=f"{chosen!r} is not one of {', '.join(VERSIONS)}")
+    return chosen
+
+
 def cache_folder() -> Path:
-    """`LAKEWARD_FLUSS_JARS`, else a folder below the user's cache."""
+    """`LAKEWARD_FLUSS_JARS`, else a folder of this version below the user's cache."""
     chosen = os.environ.get("LAKEWARD_FLUSS_JARS")
-    return (
-        Path(chosen)
-        if chosen
-        else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lakeward" / "fluss" / VERSION
-    )
+    below = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lakeward" / "fluss"
+    return Path(chosen) if chosen else below / VERSIONS[fluss_version()]
+
+
+def find_server(folder: Path | None = None) -> Path | None:
+    """The server's jar, whose name says which build runs."""
+    path = _find(folder or cache_folder(), SERVER[0])
+    return path if path.exists() else None
 
 
 def load_jars(artifacts: Iterable[str], folder: Path | None = None, limit_s: float = _FETCH_LIMIT_S) -> list[Path]:
@@ -61,11 +76,10 @@ def load_jars(artifacts: Iterable[str], folder: Path | None = None, limit_s: flo
     had in that time.
     """
     folder = folder or cache_folder()
-    wanted = [folder / _name(a) for a in artifacts]
-    missing = [a for a, path in zip(artifacts, wanted, strict=True) if not path.exists()]
+    missing = [a for a in artifacts if not _find(folder, a).exists()]
     if missing:
         _fetch(missing, folder, time.monotonic() + limit_s)
-    return wanted
+    return [_find(folder, a) for a in artifacts]
 
 
 def load_flink(folder: Path | None = None) -> list[Path]:
@@ -98,9 +112,23 @@ def load_flink(folder: Path | None = None) -> list[Path]:
     return sorted(target.glob("*.jar"))
 
 
+def _whole(artifact: str) -> str:
+    """Fluss's own have the version that was chosen."""
+    return artifact if artifact.count(":") == 2 else f"{artifact}:{VERSIONS[fluss_version()]}"
+
+
 def _name(artifact: str) -> str:
-    _, name, version = artifact.split(":")
+    _, name, version = _whole(artifact).split(":")
     return f"{name}-{version}.jar"
+
+
+def _find(folder: Path, artifact: str) -> Path:
+    """Where it is or will be. A build of one's own may call itself `1.0-SNAPSHOT`."""
+    exact = folder / _name(artifact)
+    if exact.exists() or artifact.count(":") == 2:
+        return exact
+    series = fluss_version().rpartition(".")[0]
+    return next(iter(sorted(folder.glob(f"{artifact.partition(':')[2]}-{series}[.-]*.jar"))), exact)
 
 
 def _fetch(artifacts: Sequence[str], folder: Path, until: float) -> None:
@@ -115,13 +143,14 @@ def _fetch(artifacts: Sequence[str], folder: Path, until: float) -> None:
             _install_parent(parent, repository)
     for artifact in artifacts:
         left_s = max(1.0, until - time.monotonic())
-        _mvn(repository, _COPY, f"-Dartifact={artifact}:jar", f"-DoutputDirectory={folder}", limit_s=left_s)
+        _mvn(repository, _COPY, f"-Dartifact={_whole(artifact)}:jar", f"-DoutputDirectory={folder}", limit_s=left_s)
 
 
 def _install_parent(name: str, repository: Path) -> None:
     repository.mkdir(parents=True, exist_ok=True)
     descriptor = repository / f"{name}-parent.xml"
-    coordinates = f"<groupId>org.apache.fluss</groupId><artifactId>{name}</artifactId><version>{VERSION}</version>"
+    coordinates = f"<groupId>org.apache.fluss</groupId><artifactId>{name}</artifactId>"
+    coordinates += f"<version>{VERSIONS[fluss_version()]}</version>"
     descriptor.write_text(
         f"<project><modelVersion>4.0.0</modelVersion>{coordinates}<packaging>pom</packaging></project>"
     )
