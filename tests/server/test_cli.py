@@ -261,6 +261,25 @@ def test_a_write_that_stops_says_what_is_stored_and_goes_on(call: Calls, tmp_pat
     assert (call.code, "no write of it" in call.err) == (2, True)
 
 
+def test_a_table_is_proposed_for_a_file_and_made(call: Calls, tmp_path: Path) -> None:
+    rows = tmp_path / "odd rows.csv"
+    rows.write_text('Order No;Name\n1;"a\nb"\n2;\n')
+    assert "Order No  BIGINT" in call("table", "create", "shop.proposed", "--from", str(rows))
+    assert (call.code, "nothing is made yet" in call.err) == (0, True)
+    call("table", "show", "shop.proposed")
+    assert call.code == 3
+    made = call("table", "create", "shop.proposed", "--from", str(rows), "--yes", "--no-lake")
+    assert (made.splitlines()[-1], "primary key: Order No" in call.err) == ("made shop.proposed, 1 buckets", True)
+    assert call("write", "shop.proposed", str(rows)) == "2 rows written to shop.proposed\n"
+    printed = call("sql", 'SELECT "Order No", Name FROM shop.proposed ORDER BY 1', "--json")
+    assert [json.loads(line) for line in printed.splitlines()] == [
+        {"Order No": 1, "Name": "a\nb"},
+        {"Order No": 2, "Name": None},
+    ]
+    call("table", "create", "shop.blank", "Order No bigint")
+    assert (call.code, "stands in backticks: `Order No`" in call.err) == (2, True)
+
+
 def test_a_chunk_that_was_stored_unheard_is_not_stored_twice(call: Calls, server: Server, tmp_path: Path) -> None:
     """The process died after the server had the rows and before the journal did."""
     call("table", "create", "cli.unheard", "id bigint not null", "--buckets", "3", "--bucket-key", "id")
@@ -270,7 +289,7 @@ def test_a_chunk_that_was_stored_unheard_is_not_stored_twice(call: Calls, server
         table = client.table("cli.unheard")
         journal = WriteJournal.begin(str(table.info.table_id), str(file), str(PutKind.APPEND))
         chunks = list(read_file(str(file), WriteFormat.JSON, table.info.schema))
-        FileWrite(table, PutKind.APPEND, journal).run(chunks[:2], Rejects(), lambda _rows: None)
+        FileWrite(table, PutKind.APPEND, journal).run(chunks[:2], Rejects(), lambda _rows, _part: None)
         assert journal.path is not None
         journal.path.write_text(json.dumps({"writer": journal.writer}) + "\n" + journal.digests[0] + "\n")
     call("write", "cli.unheard", str(file), "--resume")

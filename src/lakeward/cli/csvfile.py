@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +19,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 DELIMITERS = ",;\t|"
+PACKED = {".gz": "gzip", ".zst": "zstd"}
 _SNIFFED_BYTES = 1 << 20
-_LINE = re.compile(r"CSV Error on Line: (\d+)")
+_OFFSET_BYTES = 3
+"""Arrow has 4 bytes beside a text, the file a delimiter: what is left is about what the file holds."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,10 @@ class _Dialect:
     encoding: str
     header: bool
     names: tuple[str, ...]
+
+    @property
+    def python_encoding(self) -> str:
+        return "utf-8-sig" if self.encoding == "utf-8" else self.encoding
 
 
 def read_csv(file: Path, types: Mapping[str, pa.DataType], shape: FileShape, rejects: Rejects) -> Iterator[FileRows]:
@@ -44,9 +49,12 @@ def read_csv(file: Path, types: Mapping[str, pa.DataType], shape: FileShape, rej
     lines = _Lines(file, dialect)
     with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
         try:
-            reader = connection.execute(_query(file, dialect, shape, rejects)).to_arrow_reader(CHUNK_ROWS)
-            start = 0
+            query = _query(file, dialect, shape, is_skipping=rejects.is_skipping)
+            reader = connection.execute(query).to_arrow_reader(CHUNK_ROWS)
+            start, text_bytes, file_bytes = 0, 0, None if file.suffix.lower() in PACKED else file.stat().st_size
             for batch in reader:
+                text_bytes += batch.nbytes - _OFFSET_BYTES * batch.num_columns * batch.num_rows
+                part = None if not file_bytes else min(1.0, text_bytes / file_bytes)
                 columns: list[pa.Array] = []
                 bad: dict[int, tuple[str, BadCell]] = {}
                 for name, text in zip(batch.schema.names, batch.columns, strict=True):
@@ -56,11 +64,11 @@ def read_csv(file: Path, types: Mapping[str, pa.DataType], shape: FileShape, rej
                         bad.setdefault(cell.row, (name, cell))
                 for row, (name, cell) in sorted(bad.items()):
                     rejects.add(Place(str(file), "line", lines.of(start + row), name), cell.value, cell.reason)
-                yield _rows(columns, batch.schema.names, bad, str(file), lines, start)
+                yield replace(_rows(columns, batch.schema.names, bad, str(file), lines, start), part=part)
                 start += batch.num_rows
-            _reject_broken(connection, file, rejects)
+            _reject_broken(connection, file, dialect, rejects)
         except duckdb.Error as error:
-            raise _refusal(file, dialect, str(error)) from error
+            raise _refusal(file, dialect, shape, error) from error
 
 
 def _rows(
@@ -74,41 +82,66 @@ def _rows(
     return FileRows(rows, lambda i: Place(file, "line", lines.of(start + kept[i])))
 
 
-def _query(file: Path, dialect: _Dialect, shape: FileShape, rejects: Rejects) -> str:
+def _query(file: Path, dialect: _Dialect, shape: FileShape, *, is_skipping: bool) -> str:
     nulls = ["", *([shape.null] if shape.null is not None else [])]
     options = {
         "auto_detect": "false",
         "header": str(dialect.header).lower(),
-        "delim": _quoted(dialect.delimiter),
+        "delim": quoted(dialect.delimiter),
         "quote": "'\"'",
         "escape": "'\"'",
-        "columns": "{" + ", ".join(f"{_quoted(n)}: 'VARCHAR'" for n in dialect.names) + "}",
-        "nullstr": "[" + ", ".join(map(_quoted, nulls)) + "]",
+        "columns": "{" + ", ".join(f"{quoted(n)}: 'VARCHAR'" for n in dialect.names) + "}",
+        "nullstr": "[" + ", ".join(map(quoted, nulls)) + "]",
         "allow_quoted_nulls": "false",
-        "encoding": _quoted(dialect.encoding),
-        "store_rejects": str(rejects.is_skipping).lower(),
+        "encoding": quoted(dialect.encoding),
+        "store_rejects": str(is_skipping).lower(),
     }
     stated = ", ".join(f"{name}={value}" for name, value in options.items())
-    return f"SELECT * FROM read_csv({_quoted(str(file))}, {stated})"  # noqa: S608 - quoted
+    return f"SELECT * FROM read_csv({quoted(str(file))}, {stated})"  # noqa: S608 - quoted
 
 
-def _reject_broken(connection: Any, file: Path, rejects: Rejects) -> None:
+def _reject_broken(connection: Any, file: Path, dialect: _Dialect, rejects: Rejects) -> None:
     """Lines that are no records of this file: too many cells or too few, an open quote."""
     if not rejects.is_skipping:
         return
-    broken_lines = connection.execute("SELECT DISTINCT line, csv_line, error_message FROM reject_errors ORDER BY line")
-    for line, text, message in broken_lines.fetchall():
+    for line, text, message in _broken(connection, file, dialect):
         rejects.add(Place(str(file), "line", line), text, _first_words(message))
 
 
-def _refusal(file: Path, dialect: _Dialect, message: str) -> InvalidRequest:
-    line = _LINE.search(message)
+def _broken(connection: Any, file: Path, dialect: _Dialect) -> Iterator[tuple[int, str, str]]:
+    """With the line of the file: DuckDB counts records, and says at which byte of the text in UTF-8 one begins."""
+    found = connection.execute(
+        "SELECT DISTINCT line_byte_position, csv_line, error_message FROM reject_errors ORDER BY line_byte_position"
+    ).fetchall()
+    if not found:
+        return
+    line, at = 1, 0
+    with open_bytes(file) as source, io.TextIOWrapper(source, encoding=dialect.encoding, newline="") as text:
+        for position, record, message in found:
+            while at < position - 1 and (passed := text.readline()):
+                at += len(passed.encode())
+                line += 1
+            yield line, record, message
+
+
+def _refusal(file: Path, dialect: _Dialect, shape: FileShape, error: Exception) -> InvalidRequest:
+    """Read once more, for the first line that is wrong."""
+    import duckdb
+
+    message = str(error)
     if "unicode" in message.lower():
         reason = f"a character is not {dialect.encoding}; say --encoding, as latin-1"
-    else:
-        reason = _first_words(message)
-    where = str(Place(str(file), "line", int(line.group(1)))) if line else f"file {file}"
-    return InvalidRequest(what=where, reason=reason)
+        return InvalidRequest(what=f"file {file}", reason=reason)
+    with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
+        try:
+            for _ in connection.execute(_query(file, dialect, shape, is_skipping=True)).to_arrow_reader(CHUNK_ROWS):
+                pass
+            line, text, message = next(_broken(connection, file, dialect))
+            return InvalidRequest(
+                what=str(Place(str(file), "line", line)), reason=f"{_first_words(message)} in {text[:80]!r}"
+            )
+        except (duckdb.Error, StopIteration):
+            return InvalidRequest(what=f"file {file}", reason=_first_words(message))
 
 
 def _first_words(message: str) -> str:
@@ -120,7 +153,7 @@ def _first_words(message: str) -> str:
 
 # ---- what the file is ------------------------------------------------------------------------------------------------
 def _sniff(file: Path, known: Sequence[str], shape: FileShape) -> _Dialect:
-    head, encoding = _head(file, shape.encoding)
+    head, encoding = read_head(file, shape.encoding)
     target = {**{name: name for name in known}, **shape.renamed}
     tried = [shape.delimiter] if shape.delimiter else list(DELIMITERS)
     firsts = {d: next(csv.reader(io.StringIO(head), delimiter=d), []) for d in tried}
@@ -147,8 +180,8 @@ def _check_once(file: Path, names: Sequence[str]) -> None:
         raise InvalidRequest(what=f"{file}, line 1", reason=f"column {', '.join(doubled)} is there more than once")
 
 
-def _head(file: Path, encoding: str | None) -> tuple[str, str]:
-    """The beginning as text, and its encoding by DuckDB's name of it."""
+def read_head(file: Path, encoding: str | None) -> tuple[str, str]:
+    """A text file's beginning as text, and its encoding by DuckDB's name of it."""
     with open_bytes(file) as source:
         raw = source.read(_SNIFFED_BYTES)
     encoding_name = encoding or ("utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else _utf8_or_latin(raw))
@@ -168,8 +201,7 @@ def open_bytes(file: Path) -> Any:
     """The file's bytes, unpacked where its name ends in .gz or .zst."""
     import pyarrow as pa
 
-    packed = {".gz": "gzip", ".zst": "zstd"}.get(file.suffix.lower())
-    return pa.input_stream(str(file), compression=packed)
+    return pa.input_stream(str(file), compression=PACKED.get(file.suffix.lower()))
 
 
 class _Lines:
@@ -189,7 +221,7 @@ class _Lines:
         return self._line
 
     def _read(self) -> Iterator[int]:
-        encoding = "utf-8-sig" if self._dialect.encoding == "utf-8" else self._dialect.encoding
+        encoding = self._dialect.python_encoding
         with open_bytes(self._file) as source, io.TextIOWrapper(source, encoding=encoding, newline="") as text:
             reader = csv.reader(text, delimiter=self._dialect.delimiter)
             before, width = 0, len(self._dialect.names)
@@ -200,5 +232,5 @@ class _Lines:
                 before = reader.line_num
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,6 +17,8 @@ import pyarrow.compute as pc
 from lakeward.cli.jsonvalues import plan_converter
 
 _ERRORS = (pa.ArrowException, ValueError, TypeError, OverflowError)
+
+_FINE = re.compile(r":\d\d\.\d{1,9}([zZ]|[+-]\d\d:?\d\d)?$")
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,8 @@ def _why(value: str, kind: pa.DataType, error: Exception) -> str:
         return f"{value!r} " + (
             "has no zone; write it with one, as 2026-01-31T12:00:00Z" if zoned else "has a zone and the column has none"
         )
+    if pa.types.is_timestamp(kind) and _FINE.search(value):
+        return f"{value!r} is finer than the column, and would be cut; round it, or make the column one of 6 digits"
     words = "" if isinstance(error, pa.ArrowException) else f": {error}"
     return f"{value!r:.60} is no {_name(kind)}{words:.120}"
 

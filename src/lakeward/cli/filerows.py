@@ -35,10 +35,12 @@ class Place:
 
 @dataclass(frozen=True)
 class FileRows:
-    """`rows`: a list of dicts or a record batch; `place(i)` says where row i stands."""
+    """`rows`: a list of dicts or a record batch; `place(i)` says where row i stands; `part`: how much of the file is
+    read, up to 1.0 with these rows, None where that is not known."""
 
     rows: Any
     place: Callable[[int], Place]
+    part: float | None = None
 
     def __len__(self) -> int:
         return len(self.rows) if isinstance(self.rows, list) else int(self.rows.num_rows)
@@ -51,7 +53,7 @@ class FileRows:
             import pyarrow as pa
 
             rest = self.rows.take(pa.array([i for i in range(len(self)) if i != row], pa.int64()))
-        return FileRows(rest, lambda i: self.place(i + (i >= row)))
+        return FileRows(rest, lambda i: self.place(i + (i >= row)), self.part)
 
 
 class Rejects:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from lakeward.client.table import Columns, Table
 
+Advance = Callable[[int, float | None], None]
+"""Hears of rows that are done, and how much of the file has been read."""
+
 Runs = list[tuple["Columns", "pa.Table"]]
 
 
@@ -58,7 +61,7 @@ class FileWrite:
             rows += len(chunk)
         return rows
 
-    def run(self, chunks: Iterable[FileRows], rejects: Rejects, advance: Callable[[int], None]) -> None:
+    def run(self, chunks: Iterable[FileRows], rejects: Rejects, advance: Advance) -> None:
         """Raises `InvalidRequest` for a row that cannot be taken: the chunks before its own are stored, no other."""
         try:
             for index, chunk in enumerate(chunks):
@@ -72,7 +75,7 @@ class FileWrite:
                         self._send(columns, part)
                     self.journal.add(digest)
                     self.stored += len(kept)
-                    advance(len(kept))
+                advance(len(kept), chunk.part)
                 self.last = kept.place(len(kept) - 1) if len(kept) else self.last
         finally:
             for sender in self._senders.values():

@@ -13,7 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from lakeward.cli.csvfile import open_bytes
+from lakeward.cli.csvfile import PACKED, open_bytes
 from lakeward.cli.filerows import CHUNK_ROWS, FileRows, FileShape, Place, Rejects
 from lakeward.cli.jsonvalues import Convert
 from lakeward.errors import InvalidRequest
@@ -27,6 +27,7 @@ def read_json(file: str, converters: Mapping[str, Convert], shape: FileShape, re
     """Rows reach the caller while the file is still being read, unless it is one array. Raises `InvalidRequest` with
     file, line and column, counted from 1."""
     with _text(file, shape) as text:
+        read_part = _part_reader(file, text)
         rows: list[dict[str, Any]] = []
         places: list[int] = []
         for line, source, value in _values(file, text, rejects):
@@ -36,10 +37,18 @@ def read_json(file: str, converters: Mapping[str, Convert], shape: FileShape, re
             rows.append(row)
             places.append(line)
             if len(rows) == CHUNK_ROWS:
-                yield FileRows(rows, _placed(file, places))
+                yield FileRows(rows, _placed(file, places), read_part())
                 rows, places = [], []
         if rows:
-            yield FileRows(rows, _placed(file, places))
+            yield FileRows(rows, _placed(file, places), read_part())
+
+
+def _part_reader(file: str, text: Any) -> Callable[[], float | None]:
+    """How much of the file has been taken in. Nobody knows of standard input, nor of packed files by their text."""
+    if file == "-" or Path(file).suffix.lower() in PACKED:
+        return lambda: None
+    size = max(1, Path(file).stat().st_size)
+    return lambda: min(1.0, float(text.buffer.tell()) / size)
 
 
 def _placed(file: str, lines: list[int]) -> Callable[[int], Place]:

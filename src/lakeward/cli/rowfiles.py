@@ -12,7 +12,7 @@ from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeward.cli.csvfile import read_csv
+from lakeward.cli.csvfile import PACKED, read_csv
 from lakeward.cli.filerows import CHUNK_ROWS, FileRows, FileShape, Place, Rejects
 from lakeward.cli.jsonfile import read_json
 from lakeward.cli.jsonvalues import plan_converter
@@ -42,7 +42,6 @@ SUFFIXES = {
     ".arrows": WriteFormat.ARROW,
     ".feather": WriteFormat.ARROW,
 }
-PACKED = (".gz", ".zst")
 
 
 def format_of(file: str) -> WriteFormat:
@@ -117,16 +116,22 @@ def _read_arrow(file: str, kind: WriteFormat, shape: FileShape) -> Iterator[File
 
     try:
         source = pa.BufferReader(sys.stdin.buffer.read()) if file == "-" else file
-        batches = (
-            pq.ParquetFile(source).iter_batches(CHUNK_ROWS) if kind is WriteFormat.PARQUET else _arrow_batches(source)
-        )
+        parquet = pq.ParquetFile(source) if kind is WriteFormat.PARQUET else None
+        batches = _arrow_batches(source) if parquet is None else parquet.iter_batches(CHUNK_ROWS)
         start = 1
         for batch in batches:
             named = batch.rename_columns([shape.renamed.get(n, n) for n in batch.schema.names])
-            yield FileRows(named, _row_place(file, start))
+            part = None if parquet is None else (start - 1 + batch.num_rows) / max(1, parquet.metadata.num_rows)
+            yield FileRows(named, _row_place(file, start), part)
             start += batch.num_rows
     except (pa.ArrowException, OSError) as error:
         raise InvalidRequest(what=f"file {file}", reason=f"it cannot be read as {kind}: {error}") from error
+
+
+def read_arrow_table(file: str) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.Table.from_batches(_arrow_batches(file))
 
 
 def _row_place(file: str, start: int) -> Callable[[int], Place]:

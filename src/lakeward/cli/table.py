@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -49,6 +50,10 @@ def create(
     file: Annotated[
         Path | None, typer.Option("--file", help="A file with a whole CREATE TABLE statement; - for standard input.")
     ] = None,
+    from_file: Annotated[
+        str | None, typer.Option("--from", help="A file of rows: proposes columns and a key; --yes makes the table.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="With --from: make the table as it is proposed.")] = False,
     property: Property = None,
     server: Server = None,
     as_json: Json = False,
@@ -56,7 +61,7 @@ def create(
     """Makes a table, in the lake first where the server has one.
 
     Example: lakeward table create shop.orders "id bigint not null, total decimal(10,2)" --primary-key id --freshness
-    30s
+    30s; or lakeward table create shop.orders --from orders.csv
     """
     given: dict[str, Any] = {
         "primary_key": primary_key,
@@ -68,9 +73,14 @@ def create(
     }
     if file is not None:
         table, columns, given = _from_file(file, given)
+    if from_file is not None and table is not None:
+        columns = _from_rows(table, from_file, given, yes=yes, as_json=as_json)
+        if columns is None:
+            return
     if table is None or columns is None:
         raise InvalidRequest(
-            what="table create", reason='give a name and columns ("id bigint not null, name string"), or --file'
+            what="table create",
+            reason='give a name and columns ("id bigint not null, name string"), a name and --from, or --file',
         )
     with open_client(server) as client:
         new_table = client.create_table(table, columns, freshness=freshness, lake=False if no_lake else None, **given)
@@ -83,6 +93,8 @@ def create(
             print_json({"table": new_table.info.to_json(), "warnings": list(new_table.warnings), "advice": advice})
         else:
             print(f"made {new_table.path}, {new_table.info.descriptor.bucket_count} buckets")
+            if from_file is not None:
+                note(f"bring its rows in: lakeward write {table} {from_file}")
 
 
 def alter(
@@ -263,6 +275,38 @@ def _from_file(file: Path, given: dict[str, Any]) -> tuple[str, str, dict[str, A
         "if_not_exists": given["if_not_exists"] or statement.if_not_exists,
     }
     return statement.path, statement.columns, merged
+
+
+def _from_rows(table: str, file: str, given: dict[str, Any], *, yes: bool, as_json: bool) -> str | None:
+    """Shows what is proposed, and gives its columns where the table is to be made."""
+    from lakeward.cli.propose import propose
+    from lakeward.cli.rowfiles import format_of
+
+    proposal = propose(file, format_of(file))
+    given["primary_key"] = given["primary_key"] or proposal.key
+    if as_json and not yes:
+        print_json(
+            {
+                "table": table,
+                "columns": proposal.sql,
+                "primary_key": given["primary_key"],
+                "rows": proposal.rows,
+                "notes": proposal.notes,
+            }
+        )
+        return None
+    if not as_json:
+        print_rows(("column", "type"), [(c.name, str(c.type)) for c in proposal.columns])
+        key = given["primary_key"] or "none: a log table, rows are only added (--primary-key names columns)"
+        note(f"{proposal.rows:,} rows in {file}; primary key: {key}")
+        for words in proposal.notes:
+            note(words)
+    if yes or (sys.stdin.isatty() and typer.confirm(f"Make {table}?")):
+        return proposal.sql
+    note("nothing is made yet. --yes makes it; to change columns, say them in place of --from:")
+    key = f" --primary-key {shlex.quote(given['primary_key'])}" if given["primary_key"] else ""
+    note(f"  lakeward table create {table} {shlex.quote(proposal.sql)}{key}")
+    return None
 
 
 def _unserved(client: Client, path: str) -> str | None:

@@ -3,18 +3,17 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeward.cli.filerows import FileRows, FileShape, Rejects
-from lakeward.cli.filewrite import FileWrite
+from lakeward.cli.filewrite import Advance, FileWrite
 from lakeward.cli.journal import WriteJournal
 from lakeward.cli.output import note
 from lakeward.cli.rowfiles import WriteFormat, find_files, format_of, read_file
+from lakeward.cli.writeprogress import WriteProgress
 from lakeward.errors import InvalidRequest, LakewardError
 from lakeward.protocol.flight import PutKind
 from lakeward.protocol.writetoken import WriteToken
@@ -51,9 +50,9 @@ class WriteFiles:
         if atomic:
             for file in files:
                 FileWrite(self.table, self.kind, WriteJournal(None, 0), replace=self.replace).check(self._read(file))
-        with _progress(len(files)) as advance:
+        with WriteProgress(files) as progress:
             for file in files:
-                self._write(file, advance, resume=resume)
+                self._write(file, progress.of(file), resume=resume)
 
     def follow(self, folders: Sequence[str], stop: threading.Event | None = None) -> None:
         """Each file once it is whole, until the event, or Ctrl-C."""
@@ -64,13 +63,15 @@ class WriteFiles:
                 size = Path(file).stat().st_size
                 if sizes.get(file) == size and not WriteJournal.is_done(name, file, str(self.kind)):
                     before = self.rows
-                    self._write(file, lambda _rows: None, resume=WriteJournal.is_kept(name, file, str(self.kind)))
+                    self._write(
+                        file, lambda _rows, _part: None, resume=WriteJournal.is_kept(name, file, str(self.kind))
+                    )
                     WriteJournal.mark_done(name, file, str(self.kind))
                     note(f"{file}: {self.rows - before:,} rows written to {self.table.path}")
                 sizes[file] = size
             stopped.wait(LOOK_S)
 
-    def _write(self, file: str, advance: Callable[[int], None], *, resume: bool) -> None:
+    def _write(self, file: str, advance: Advance, *, resume: bool) -> None:
         begin = WriteJournal.resume if resume else WriteJournal.begin
         journal = begin(str(self.table.info.table_id), file, str(self.kind))
         job = FileWrite(self.table, self.kind, journal, replace=self.replace)
@@ -99,23 +100,3 @@ def _account(file: str, job: FileWrite) -> str:
     if file == "-" or job.journal.path is None:
         return kept
     return f"{kept}. --resume goes on from there, and stores nothing twice"
-
-
-@contextmanager
-def _progress(files: int) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error while rows are written; silent where that is no terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(file=sys.stderr)
-    parts = (TextColumn(f"writing {files} files" if files > 1 else "writing"), BarColumn(), MofNCompleteColumn())
-    with Progress(
-        *parts,
-        TextColumn("rows"),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as bar:
-        task = bar.add_task("rows", total=None)
-        yield lambda rows: bar.advance(task, rows)

@@ -11,8 +11,8 @@ import pyarrow as pa
 from lakeward.errors import InvalidRequest
 from lakeward.model.arrow import from_arrow_schema
 from lakeward.model.schema import Column, Schema
-from lakeward.model.sqltype import parse_type
-from lakeward.model.types import DataType, RowType
+from lakeward.model.sqltype import parse_fields, parse_type
+from lakeward.model.types import DataType
 
 
 def parse_columns(columns: Any) -> tuple[Column, ...]:
@@ -44,9 +44,8 @@ def as_names(names: str | Iterable[str] | None) -> tuple[str, ...]:
 
 
 def _from_sql(text: str) -> tuple[Column, ...]:
-    row = parse_type(f"ROW<{text.strip().rstrip(',')}>")
-    assert isinstance(row, RowType)
-    return tuple(Column(name=f.name, type=f.type, comment=f.comment) for f in row.fields)
+    fields = parse_fields(text.strip().rstrip(","))
+    return tuple(Column(name=f.name, type=f.type, comment=f.comment) for f in fields)
 
 
 def _type(kind: Any) -> DataType:

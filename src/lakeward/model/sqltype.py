@@ -29,6 +29,8 @@ _PRECISE: dict[str, type[TimeType] | type[TimestampType] | type[TimestampLtzType
     t.keyword: t for t in (TimeType, TimestampType, TimestampLtzType)
 }
 
+_SIZED, _NESTED = ("DECIMAL", "CHAR", "VARCHAR", "BINARY"), ("ARRAY", "MAP", "ROW")
+
 
 def parse_type(text: str) -> DataType:
     """`"DECIMAL(10, 2) NOT NULL"` -> the type. Raises `InvalidRequest` naming the text and what was wrong in it."""
@@ -38,12 +40,20 @@ def parse_type(text: str) -> DataType:
     return parsed
 
 
+def parse_fields(text: str) -> tuple[RowField, ...]:
+    """`"id BIGINT NOT NULL, `full name` STRING"` -> names with their types."""
+    parser = _Parser(text, "columns")
+    fields = parser.fields()
+    parser.expect_end()
+    return fields
+
+
 class _Parser:
-    def __init__(self, text: str) -> None:
-        self.text, self.at = text, 0
+    def __init__(self, text: str, what: str = "type") -> None:
+        self.text, self.at, self.what = text, 0, what
 
     def fail(self, reason: str) -> InvalidRequest:
-        return InvalidRequest(what=f"type {self.text!r}", reason=f"{reason} at character {self.at}")
+        return InvalidRequest(what=f"{self.what} {self.text!r}", reason=f"{reason} at character {self.at}")
 
     def peek(self) -> str:
         match = _TOKEN.match(self.text, self.at)
@@ -87,11 +97,15 @@ class _Parser:
             return _ATOMIC[keyword]()
         if keyword in _PRECISE:
             return self._precise(_PRECISE[keyword])
-        if keyword in ("DECIMAL", "CHAR", "VARCHAR", "BINARY"):
+        if keyword in _SIZED:
             return self._sized(keyword)
-        if keyword in ("ARRAY", "MAP", "ROW"):
+        if keyword in _NESTED:
             return self._nested(keyword)
         raise self.fail(f"{keyword} is no type known here")
+
+    def _is_type(self, word: str) -> bool:
+        keyword = _SYNONYMS.get(word.upper(), word.upper())
+        return keyword in _ATOMIC or keyword in _PRECISE or keyword in _SIZED or keyword in _NESTED
 
     def _precise(self, cls: type[TimeType] | type[TimestampType] | type[TimestampLtzType]) -> DataType:
         sizes = self._sizes(1)
@@ -126,11 +140,11 @@ class _Parser:
             self.take(",")
             nested_type = MapType(key=key, value=self.parse())
         else:
-            nested_type = RowType(fields=self._fields())
+            nested_type = RowType(fields=self.fields())
         self.take(">")
         return nested_type
 
-    def _fields(self) -> tuple[RowField, ...]:
+    def fields(self) -> tuple[RowField, ...]:
         fields = [self._field()]
         while self.accept(","):
             fields.append(self._field())
@@ -140,6 +154,10 @@ class _Parser:
         name = self.take()
         if name.startswith("`"):
             name = name[1:-1].replace("``", "`")
+        elif not self._is_type(self.peek()):
+            more = self.text[self.at :].strip()[:40].split(",")[0].split(" ")[0]
+            example = f" (a name that is not one word stands in backticks: `{name} {more}`)" if more else ""
+            raise self.fail(f"{more or 'nothing'} is no type known here{example}")
         kind = self.parse()
         if self.accept("COMMENT"):
             return RowField(name=name, type=kind, comment=self.take()[1:-1].replace("''", "'"))

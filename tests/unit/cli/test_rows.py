@@ -167,7 +167,9 @@ def test_csv_options(tmp_path: Path) -> None:
     [
         ('id,name\n1,"a\nb"\nx,c\n', "line 4, column id: 'x' is no whole number"),
         ("id,name\n1,a\n\n99999999999,b\n", "line 4, column id: '99999999999' is no whole number that fits"),
-        ("id,name\n1,a,b\n", "line 2: Original Line: 1,a,b; Expected Number of Columns: 2 Found: 3"),
+        ("id,name\n1,a,b\n", "line 2: Expected Number of Columns: 2 Found: 3 in '1,a,b'"),
+        ('id,name\n1,"a\nb"\n\n2,c\n3\n', "line 6: Expected Number of Columns: 2 Found: 1 in '3'"),
+        ('\ufeffid,name\n1,"ä\nb"\n3\n', "line 4: Expected Number of Columns: 2 Found: 1 in '3'"),
         ("id,nom\n1,a\n", "line 1: the table has no column 'nom'; it has id, name. --columns"),
         ("id,id\n1,2\n", "line 1: column id is there more than once"),
     ],
@@ -212,3 +214,23 @@ def test_columns_of_one_name_are_all_shown(capsys: pytest.CaptureFixture[str]) -
     assert json.loads(out[0]) == {"id": 1, "id_2": 2, "id_1": 3}
     assert out[1].split() == ["id", "id", "id_1"]
     assert out[2].split() == ["1", "2", "3"]
+
+
+def test_how_much_of_a_file_is_read_is_known(tmp_path: Path) -> None:
+    rows = 25_000
+    (tmp_path / "a.csv").write_text("id,name\n" + "".join(f'{i},"name {i}"\n' for i in range(rows)))
+    (tmp_path / "a.jsonl").write_text("".join(f'{{"id": {i}, "name": "x"}}\n' for i in range(rows)))
+    pq.write_table(pa.table({"id": range(rows)}), tmp_path / "a.parquet")
+    for name, off in (("a.csv", 0.2), ("a.jsonl", 0.2), ("a.parquet", 0)):
+        chunks = list(read_file(str(tmp_path / name), format_of(name), table_of("id int, name string")))
+        done = 0
+        for chunk in chunks:
+            done += len(chunk)
+            assert chunk.part == pytest.approx(done / rows, abs=off)
+
+
+def test_a_moment_that_is_too_fine_is_named_with_the_way_out(tmp_path: Path) -> None:
+    for text in ("2026-01-01 00:00:00.123456", "2026-01-01T00:00:00.1234Z"):
+        kind = "timestamp_ltz(3)" if text.endswith("Z") else "timestamp(3)"
+        with pytest.raises(InvalidRequest, match="finer than the column, and would be cut; round it, or make"):
+            rows_of(f"at\n{text}\n", f"at {kind}", tmp_path)
