@@ -24,8 +24,8 @@ from lakeward.model.table import TableInfo
 from lakeward.spi.lake import LakeReader
 from lakeward.spi.lakefile import LakeDelete, LakeFile, LakeSnapshot, LakeTotals
 
-_READ = {"read.native.enabled": "false"}
-"""The native reader wants splits that say their snapshot, and falls back with a warning for each that does not."""
+_READ = {"read.native.enabled": "true"}
+"""Pypaimon's Python reader merges row by row: 13 s where the native one takes 0.8 s (200 k keys in 51 files)."""
 
 
 class PaimonLakeReader(LakeReader):
@@ -66,7 +66,7 @@ class PaimonLakeReader(LakeReader):
         lake_table, entries = self._live(snapshot_id)
         chosen = [e for e in entries if wanted is None or e.bucket in wanted]
         names = list(columns) if columns is not None else list(self._info.schema.names)
-        return self._rows(lake_table, chosen, names, filter)
+        return self._rows(lake_table, _splits(chosen, int(snapshot_id), is_pk=self._info.is_pk), names, filter)
 
     def totals(self) -> LakeTotals:
         """Rows of a PK table are those in its files: older versions and deletes count too until they are merged."""
@@ -92,34 +92,41 @@ class PaimonLakeReader(LakeReader):
             return lake_table, Manifests(lake_table).live(snapshot)
 
     def _rows(
-        self, lake_table: Any, entries: Sequence[Entry], names: Sequence[str], condition: pc.Expression | None
+        self, lake_table: Any, splits: Sequence[Any], names: Sequence[str], condition: pc.Expression | None
     ) -> Iterator[pa.RecordBatch]:
+        if not splits:
+            return
         whole = pa.schema([*to_arrow_schema(self._info.schema), *LAKE_FIELDS])
         read = list(names) if condition is None else whole.names
         # An empty projection reads no rows at all.
         builder = lake_table.copy(_READ).new_read_builder().with_projection(read or [BUCKET])
         schema = pa.schema([whole.field(name) for name in read])
-        for split in _splits(entries, is_pk=self._info.is_pk):
+        with lake_errors(self._where, "read"):
+            batches = iter(builder.new_read().to_arrow_batch_reader(splits, parallelism=1))
+        while True:
             with lake_errors(self._where, "read"):
-                batches = iter(builder.new_read().to_arrow_batch_reader([split]))
-            while True:
-                with lake_errors(self._where, "read"):
-                    batch = next(batches, None)
-                if batch is None:
-                    break
-                yield from _project(batch, schema, names, condition)
+                batch = next(batches, None)
+            if batch is None:
+                break
+            yield from _project(batch, schema, names, condition)
 
 
-def _splits(entries: Sequence[Entry], *, is_pk: bool) -> Iterator[Any]:
-    """A bucket of a PK table is merged as a whole; any other file is read by itself."""
+def _splits(entries: Sequence[Entry], snapshot: int, *, is_pk: bool) -> list[Any]:
+    """A bucket of a PK table is merged as a whole; any other file is read by itself. The native reader wants a split
+    to say its snapshot."""
     groups = defaultdict[Any, list[Entry]](list)
     for entry in entries:
         groups[(entry.raw.bucket, *entry.partition.values()) if is_pk else entry.path].append(entry)
-    for group in groups.values():
-        raw = group[0].raw
-        yield DataSplit(
-            files=[e.file for e in group], partition=raw.partition, bucket=raw.bucket, raw_convertible=not is_pk
+    return [
+        DataSplit(
+            files=[e.file for e in group],
+            partition=group[0].raw.partition,
+            bucket=group[0].raw.bucket,
+            raw_convertible=not is_pk,
+            snapshot_id=snapshot,
         )
+        for group in groups.values()
+    ]
 
 
 def _project(
