@@ -22,7 +22,8 @@ def plan_expiry(
     our newest snapshot on. `coming`: snapshots that a commit adds beside it."""
     kept = max(1, _number(options, KEEP_KEY) - coming)
     oldest = now_ms - _number(options, AGE_KEY)
-    spare = [n for n in history.numbers[:-kept] if n not in protected(history)]
+    needed = protected(history)
+    spare = [n for n in history.numbers[:-kept] if n not in needed]
     found = []
     for number in spare:
         following = history.find(next(n for n in history.numbers if n > number))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from lakeward.errors import ForeignRowsFound
-from lakeward.lake.paimon.history import PaimonHistory
+from lakeward.lake.paimon.history import PaimonHistory, PaimonSnapshot
 from lakeward.lake.paimon.manifests import ADD, Entry, Manifests
 from lakeward.model.table import TableInfo
 from lakeward.spi.commit import Renewal
@@ -20,27 +20,37 @@ def find_foreign_rows(
     """Files of others that go with the next commit: what they hid shows again, as the rows are merged when they are
     read. Raises `ForeignRowsFound` where the table's option says so, and where a compaction has merged them already.
     """
-    foreign = list(takewhile(lambda s: not s.is_ours, history.newest_first())) if table.is_pk else []
-    if not foreign or history.newest_ours() is None:
-        return []
     compared = {} if renewal is None else renewal.offsets
-    added = {
-        e.key: e
-        for s in foreign
-        if s.body["commitKind"] != "COMPACT"
-        for e in manifests.changed(s)
-        if e.raw.kind == ADD and e.bucket not in compared
-    }
-    if not added:
+    found = {key: e for key, e in foreign_files(table, history, manifests).items() if e.bucket not in compared}
+    if not found:
         return []
     live = {e.key for e in manifests.live(history.head)}
-    hits = [e for key, e in added.items() if key in live]
-    is_merged = len(hits) < len(added)
+    hits = [e for key, e in found.items() if key in live]
+    is_merged = len(hits) < len(found)
     if is_resync or (removes_foreign_rows(table) and not is_merged):
         return hits
     raise ForeignRowsFound(
         table=str(table.path),
-        snapshots=", ".join(s.id for s in foreign),
-        rows=sum(int(e.file.row_count) for e in added.values()),
-        file=next(iter(added)),
+        snapshots=", ".join(s.id for s in _foreign_snapshots(table, history)),
+        rows=sum(int(e.file.row_count) for e in found.values()),
+        file=next(iter(found)),
     )
+
+
+def foreign_files(table: TableInfo, history: PaimonHistory, manifests: Manifests) -> dict[str, Entry]:
+    """What others added to a PK table since our newest round, but for compactions; no rewrite of ours takes them in."""
+    return {
+        e.key: e
+        for s in _foreign_snapshots(table, history)
+        if s.body["commitKind"] != "COMPACT"
+        for e in manifests.changed(s)
+        if e.raw.kind == ADD
+    }
+
+
+def _foreign_snapshots(table: TableInfo, history: PaimonHistory) -> list[PaimonSnapshot]:
+    """None before the first round."""
+    if not table.is_pk or history.newest_ours() is None:
+        return []
+    since = takewhile(lambda s: s.is_rewrite or not s.is_ours, history.newest_first())
+    return [s for s in since if not s.is_ours]

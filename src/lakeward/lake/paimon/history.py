@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,7 +25,15 @@ from lakeward.model.ids import SnapshotId, TableId
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.round import LakeBase
 from lakeward.spi.lakefile import LakeSnapshot
-from lakeward.spi.snapshotkeys import OFFSETS_KEY, TABLE_ID_KEY, TAG, decode_base, decode_snapshot, decode_token
+from lakeward.spi.snapshotkeys import (
+    OFFSETS_KEY,
+    REWRITE_KEY,
+    TABLE_ID_KEY,
+    TAG,
+    decode_base,
+    decode_snapshot,
+    decode_token,
+)
 
 _NAME = re.compile(r"^snapshot-(\d+)$")
 _OPERATIONS = {"APPEND": "append", "COMPACT": "replace", "OVERWRITE": "overwrite", "ANALYZE": "replace"}
@@ -51,6 +60,11 @@ class PaimonSnapshot:
     @property
     def is_ours(self) -> bool:
         return OFFSETS_KEY in self.properties
+
+    @property
+    def is_rewrite(self) -> bool:
+        """Of ours: it copies what the round before it says of itself."""
+        return REWRITE_KEY in self.properties
 
     @property
     def lists(self) -> tuple[str, ...]:
@@ -118,6 +132,16 @@ class PaimonHistory:
 
     def newest_ours(self, from_number: int | None = None) -> PaimonSnapshot | None:
         return next((s for s in self.newest_first(from_number) if s.is_ours), None)
+
+    def number_at(self, made_at_ms: int | None) -> int:
+        """Of the first snapshot since then: a file that was made at that time is in it or in one soon after."""
+
+        def is_since(number: int) -> bool:
+            snapshot = self.find(number)
+            return snapshot is not None and int(snapshot.body["timeMillis"]) >= (made_at_ms or 0)
+
+        at = bisect_left(self.numbers, True, key=is_since)
+        return self.numbers[min(at, len(self.numbers) - 1)] if self.numbers else 0
 
     def tags(self) -> list[PaimonSnapshot]:
         """Every tag, ours and others'."""

@@ -84,6 +84,15 @@ class Manifests:
                 found.pop(entry.key, None)
         return list(found.values())
 
+    def merged(self, metas: Iterable[Any]) -> list[Any]:
+        """Entries of neighbours among a snapshot's manifests, as one may hold them: what is added and taken out again
+        is left out."""
+        found: dict[str, Any] = {}
+        for entry in self._entries(metas):
+            if found.pop(entry.key, None) is None:
+                found[entry.key] = entry.raw
+        return list(found.values())
+
     def changed(self, snapshot: PaimonSnapshot) -> list[Entry]:
         """What the snapshot itself added and took out."""
         return list(self._entries(self.lists.read(snapshot.body["deltaManifestList"])))

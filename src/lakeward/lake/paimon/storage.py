@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from lakeward.lake.paimon.catalog import PaimonLakeCatalog
 from lakeward.lake.paimon.committer import PaimonLakeCommitter
 from lakeward.lake.paimon.connection import PaimonConnection
 from lakeward.lake.paimon.maintenance import PaimonLakeMaintenance
 from lakeward.lake.paimon.reader import PaimonLakeReader
+from lakeward.lake.paimon.rewrite import rewrite_group
 from lakeward.lake.paimon.writer import PaimonLakeWriter
 from lakeward.model.table import BucketFunction, TableInfo
 from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
 from lakeward.spi.lake import LakeStorage, WriteTask
+from lakeward.spi.rewrite import RewriteResult, RewriteTask
 
 CAPABILITIES = LakeCapabilities(
     delete_encodings=frozenset({DeleteEncoding.NATIVE}),
@@ -23,6 +27,7 @@ CAPABILITIES = LakeCapabilities(
     partitions=True,
     composite_bucket_key=True,
     snapshot_expiry=True,
+    rewrites=True,
 )
 
 
@@ -47,3 +52,6 @@ class PaimonLakeStorage(LakeStorage):
 
     def open_maintenance(self, table: TableInfo) -> PaimonLakeMaintenance:
         return PaimonLakeMaintenance(self.connection, table)
+
+    def rewrite(self, task: RewriteTask, is_due: Callable[[], bool] = lambda: False) -> RewriteResult | None:
+        return rewrite_group(self.connection, task, is_due)

@@ -9,9 +9,10 @@ are counted: they add up exactly, while eight files of one row are hardly larger
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import groupby
 from typing import Any
@@ -174,6 +175,10 @@ def _deleted(file: LakeFile, named: dict[str, int]) -> int:
 
 
 def _plan_bucket(bucket: Bucket, files: list[SizedFile], policy: CompactionPolicy) -> Iterator[PlannedGroup]:
+    """Files that are merged by key when they are read have no size at which they are done: each one that is left is
+    one more to merge for every reader."""
+    if any(f.file.is_reader_needed for f in files):
+        policy = replace(policy, target_bytes=sys.maxsize)
     is_quiet = max(n for f in files for n in _sequences(f.file)) <= policy.quiet_sequence
     taken: set[str] = set()
     for run in _runs(files, lambda f: _is_open(f, policy)):

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes a data file that is no round's: rows come as they are to be in it, with Paimon's own columns."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pypaimon.schema.data_types import PyarrowFieldParser
+from pypaimon.table.row.generic_row import GenericRow
+from pypaimon.write.writer.append_only_data_writer import AppendOnlyDataWriter
+
+from lakeward.lake.paimon.keymerge import KIND, SEQUENCE, count_deletes
+from lakeward.lake.paimon.names import sync
+
+BATCH_ROWS = 1 << 16
+_OWN = (pa.field(SEQUENCE, pa.int64(), nullable=False), pa.field(KIND, pa.int8(), nullable=False))
+_FIELD_ID = b"PARQUET:field_id"
+_FROM_COMPACTION = 1
+
+
+def file_schema(lake_table: Any) -> pa.Schema:
+    """Of today, as the native writer makes it: without copies of the key columns."""
+    fields = lake_table.table_schema.fields
+    schema = PyarrowFieldParser.from_paimon_schema(fields)
+    ids = [f.with_metadata({_FIELD_ID: str(field.id)}) for f, field in zip(schema, fields, strict=True)]
+    return pa.schema([*(_OWN if lake_table.table_schema.primary_keys else ()), *ids])
+
+
+def read_file(lake_table: Any, path: str, schema: pa.Schema) -> Iterator[pa.Table]:
+    """By name: a column that the file does not have yet is null."""
+    with lake_table.file_io.new_input_stream(path) as source, pq.ParquetFile(source) as file:
+        there = set(file.schema_arrow.names)
+        for batch in file.iter_batches(BATCH_ROWS, columns=[n for n in schema.names if n in there]):
+            arrays = [
+                batch.column(f.name).cast(f.type) if f.name in there else pa.nulls(batch.num_rows, f.type)
+                for f in schema
+            ]
+            yield pa.Table.from_arrays(arrays, schema=schema)
+
+
+class RewrittenFile:
+    """One file, begun with its first rows."""
+
+    def __init__(self, lake_table: Any, partition: tuple[Any, ...], bucket: int) -> None:
+        self._table, self._schema = lake_table, file_schema(lake_table)
+        self._kit = AppendOnlyDataWriter(lake_table, partition, bucket, 0, lake_table.options)
+        self._name = f"{lake_table.options.data_file_prefix()}{uuid.uuid4()}-0.parquet"
+        self._path = self._kit._generate_file_path(self._name)
+        self._keys = list(lake_table.trimmed_primary_keys) if lake_table.table_schema.primary_keys else []
+        self._out: Any = None
+        self._parquet: pq.ParquetWriter | None = None
+        self._stats: dict[str, dict[str, Any]] = {}
+        self._first: list[Any] = []
+        self._last: list[Any] = []
+        self._sequences = (2**63 - 1, -1)
+        self.rows = self._deletes = 0
+
+    def write(self, rows: pa.Table) -> None:
+        if not rows.num_rows:
+            return
+        rows = rows.combine_chunks()
+        if self._parquet is None:
+            options = self._table.options
+            compression = options.file_compression()
+            level = options.file_compression_zstd_level() if compression.lower() == "zstd" else None
+            self._out = self._table.file_io.new_output_stream(self._path)
+            self._parquet = pq.ParquetWriter(self._out, self._schema, compression=compression, compression_level=level)
+            self._first = [rows.column(k)[0].as_py() for k in self._keys]
+        self._parquet.write_table(rows)
+        self._last = [rows.column(k)[-1].as_py() for k in self._keys]
+        for field in self._table.table_schema.fields:
+            more = self._kit._get_column_stats(rows, field.name)
+            self._stats[field.name] = _joined(self._stats.get(field.name), more)
+        if self._keys:
+            low, high = pc.min_max(rows.column(SEQUENCE)).as_py().values()
+            self._sequences = (min(self._sequences[0], low), max(self._sequences[1], high))
+            self._deletes += count_deletes(rows)
+        self.rows += rows.num_rows
+
+    def close(self, level: int, sequences: tuple[int, int]) -> Any | None:
+        """Pypaimon's description of it; None where no row came. `sequences`: of a log table's file."""
+        if self._parquet is None:
+            return None
+        self._parquet.close()
+        self._out.close()
+        sync([self._path])
+        keys, kit = self._table.trimmed_primary_keys_fields if self._keys else [], self._kit
+        low, high = self._sequences if self._keys else sequences
+        file = kit._create_data_file_meta(
+            self._name,
+            self._path,
+            self.rows,
+            GenericRow(self._first, keys),
+            GenericRow(self._last, keys),
+            kit._collect_value_stats(None, keys, self._stats),
+            kit._collect_value_stats(None, self._table.table_schema.fields, self._stats),
+            low,
+            high,
+        )
+        return dataclasses.replace(
+            file, level=level, file_source=_FROM_COMPACTION, delete_row_count=self._deletes, value_stats_cols=None
+        )
+
+    def abort(self) -> None:
+        """Lets go of it; the file stays for orphan removal."""
+        if self._out is not None:
+            self._out.close()
+
+
+def _joined(before: dict[str, Any] | None, more: dict[str, Any]) -> dict[str, Any]:
+    if before is None:
+        return more
+    lows = [s["min_values"] for s in (before, more) if s["min_values"] is not None]
+    highs = [s["max_values"] for s in (before, more) if s["max_values"] is not None]
+    return {
+        "min_values": min(lows, default=None),
+        "max_values": max(highs, default=None),
+        "null_counts": before["null_counts"] + more["null_counts"],
+    }

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A snapshot that is to be: its manifests are written, and its body is ready to be put under its number."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pypaimon.common.json_util import JSON
+from pypaimon.manifest.schema.manifest_entry import ManifestEntry
+from pypaimon.snapshot import snapshot as pai
+from pypaimon.table.row.generic_row import GenericRow
+
+from lakeward.lake.paimon.history import PaimonSnapshot
+from lakeward.lake.paimon.manifestmerge import plan_merge
+from lakeward.lake.paimon.manifests import ADD, DELETE, Entry, Manifests
+from lakeward.lake.paimon.names import name_of, sync
+from lakeward.lake.paimon.writer import IDENTIFIER
+from lakeward.model.ids import RoundId
+from lakeward.spi.snapshotkeys import COMMIT_USER, ROWS_KEY
+
+APPEND, OVERWRITE, COMPACT = "APPEND", "OVERWRITE", "COMPACT"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a snapshot does to the table: manifest entries, and those of changelog files beside them."""
+
+    kind: str
+    entries: Sequence[Any]
+    changelog: Sequence[Any] = ()
+
+    @property
+    def rows(self) -> int:
+        return sum(int(e.file.row_count) * (1 if e.kind == ADD else -1) for e in self.entries)
+
+
+class NewSnapshot:
+    """On `head`. A call that is repeated writes files of its own."""
+
+    def __init__(self, manifests: Manifests, head: PaimonSnapshot | None, round_id: RoundId) -> None:
+        self._manifests, self._head, self._round_id = manifests, head, round_id
+        self._unique = uuid.uuid4().hex
+
+    def build(self, change: Change, properties: dict[str, str], *, count_rows: bool = False) -> dict[str, Any]:
+        base_name, base_size = self._list("base", self._base())
+        delta_name, delta_size = self._list("delta", self._manifest("manifest", change.entries))
+        log_name, log_size = (
+            self._list("changelog", self._manifest("changelog", change.changelog)) if change.changelog else (None, None)
+        )
+        before = self._head.body if self._head is not None else {}
+        total = int(before.get("totalRecordCount") or 0) + change.rows
+        snapshot = pai.Snapshot(
+            version=3,
+            id=1 if self._head is None else self._head.number + 1,
+            schema_id=self._manifests.table.table_schema.id,
+            base_manifest_list=base_name,
+            base_manifest_list_size=base_size,
+            delta_manifest_list=delta_name,
+            delta_manifest_list_size=delta_size,
+            changelog_manifest_list=log_name,
+            changelog_manifest_list_size=log_size,
+            changelog_record_count=sum(e.file.row_count for e in change.changelog) if change.changelog else None,
+            total_record_count=total,
+            delta_record_count=change.rows,
+            commit_user=COMMIT_USER,
+            commit_identifier=IDENTIFIER,
+            commit_kind=change.kind,
+            time_millis=time.time_ns() // 1_000_000,
+            watermark=before.get("watermark"),
+            index_manifest=before.get("indexManifest"),
+            next_row_id=before.get("nextRowId"),
+            properties={**properties, **({ROWS_KEY: str(total)} if count_rows else {})},
+        )
+        body: dict[str, Any] = json.loads(JSON.to_json(snapshot))
+        return body
+
+    def _base(self) -> list[Any]:
+        """The head's manifests; the youngest of them as one where there are enough."""
+        metas = self._manifests.metas(self._head)
+        first = plan_merge([int(m.num_added_files + m.num_deleted_files) for m in metas])
+        if first == len(metas):
+            return metas
+        return [*metas[:first], *self._manifest("merged", self._manifests.merged(metas[first:]))]
+
+    def _manifest(self, kind: str, entries: Sequence[Any]) -> list[Any]:
+        prefix = f"{name_of('manifest', self._round_id)}{self._unique}-{kind}"
+        size = self._manifests.table.options.manifest_target_size()
+        metas: list[Any] = self._manifests.files.rolling_write(list(entries), size, prefix)
+        sync([os.path.join(self._manifests.folder, m.file_name) for m in metas])
+        return metas
+
+    def _list(self, kind: str, metas: Sequence[Any]) -> tuple[str, int]:
+        name = f"{name_of('manifest-list', self._round_id)}{self._unique}-{kind}"
+        size: int = self._manifests.lists.write(name, list(metas))
+        sync([os.path.join(self._manifests.folder, name)])
+        return name, size
+
+
+def added(lake_table: Any, message: Any, file: Any) -> Any:
+    """The entry of a writer's file."""
+    total = message.total_buckets if message.total_buckets is not None else lake_table.total_buckets
+    partition = GenericRow(list(message.partition), lake_table.partition_keys_fields)
+    return ManifestEntry(kind=ADD, partition=partition, bucket=message.bucket, total_buckets=total, file=file)
+
+
+def beside(entry: Entry, kind: int, file: Any) -> Any:
+    """An entry of the same bucket."""
+    raw = entry.raw
+    return ManifestEntry(
+        kind=kind, partition=raw.partition, bucket=raw.bucket, total_buckets=raw.total_buckets, file=file
+    )
+
+
+def removed(entry: Entry) -> Any:
+    return beside(entry, DELETE, entry.file)

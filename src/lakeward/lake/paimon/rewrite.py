@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rewrites one group of data files in an executor: a PK table's merged by key, a log table's in offset order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pypaimon.write.commit_message import CommitMessage
+from pypaimon.write.commit_message_serializer import serialize_commit_message
+
+from lakeward.lake.paimon.connection import PaimonConnection, lake_errors
+from lakeward.lake.paimon.datafile import BATCH_ROWS, RewrittenFile, file_schema, read_file
+from lakeward.lake.paimon.history import PaimonHistory
+from lakeward.lake.paimon.keymerge import merge_by_key, without_deletes
+from lakeward.lake.paimon.manifests import Entry, Manifests
+from lakeward.lake.paimon.names import name_of
+from lakeward.lake.paimon.writer import VERSION
+from lakeward.model.faults import fault_point
+from lakeward.model.ids import SnapshotId
+from lakeward.model.schema import OFFSET
+from lakeward.model.versioned import pack
+from lakeward.spi.rewrite import RewriteResult, RewriteTask
+
+REWRITE_KIND = "paimon-rewrite"
+_RUNS = 5
+"""Paimon's own `num-sorted-run.compaction-trigger` where a table names none."""
+
+
+def rewrite_group(connection: PaimonConnection, task: RewriteTask, is_due: Callable[[], bool]) -> RewriteResult | None:
+    """None: it came due before it was done."""
+    where, group = str(task.table.path), task.group
+    lake_table = connection.load(task.table.path).copy({"data-file.prefix": name_of("data", task.round_id)})
+    planned = PaimonHistory.load(lake_table, where).get(SnapshotId(str(group.sequence)))
+    with lake_errors(where, "rewrite files of"):
+        live = [e for e in Manifests(lake_table).live(planned) if e.bucket == group.bucket]
+        paths = {f.path for f in group.files}
+        inputs = [e for e in live if e.path in paths]
+        others = [e for e in live if e.path not in paths]
+        raw = inputs[0].raw
+        new = RewrittenFile(lake_table, tuple(raw.partition.values), raw.bucket)
+        for rows in _rows(lake_table, inputs, is_whole=_is_oldest(inputs, others)):
+            if is_due():
+                new.abort()
+                return None
+            new.write(rows)
+        sequences = min(e.file.min_sequence_number for e in inputs), max(e.file.max_sequence_number for e in inputs)
+        file = new.close(_level(lake_table, inputs, others), sequences)
+    fault_point("rewrite.written", table=where, group=group.index)
+    files = [] if file is None else [file]
+    message = CommitMessage(partition=tuple(raw.partition.values), bucket=raw.bucket, new_files=files)
+    return RewriteResult(
+        group=group,
+        payload=pack(REWRITE_KIND, VERSION, {}, [serialize_commit_message(message, lake_table.partition_keys_fields)]),
+        rows=new.rows,
+        bytes_read=sum(f.size_bytes for f in group.files),
+        bytes_written=sum(int(f.file_size) for f in files),
+    )
+
+
+def _rows(lake_table: Any, inputs: Sequence[Entry], *, is_whole: bool) -> Iterator[pa.Table]:
+    schema = file_schema(lake_table)
+    files = [read_file(lake_table, e.path, schema) for e in inputs]
+    if lake_table.table_schema.primary_keys:
+        merged = merge_by_key(files, list(lake_table.trimmed_primary_keys))
+        yield from (without_deletes(rows) if is_whole else rows for rows in merged)
+        return
+    rows = pa.concat_tables([part for file in files for part in file] or [schema.empty_table()])
+    for batch in rows.sort_by([(OFFSET, "ascending")]).to_batches(BATCH_ROWS):
+        yield pa.Table.from_batches([batch])
+
+
+def _is_oldest(inputs: Sequence[Entry], others: Sequence[Entry]) -> bool:
+    """Has no other file an older row of any key? A delete hides nothing then, and need not be kept."""
+    ends, starts = [e.offsets for e in inputs], [e.offsets for e in others]
+    if not others:
+        return True
+    if None in ends or None in starts:
+        return False
+    return max(o.stop for o in ends if o) <= min(o.start for o in starts if o)
+
+
+def _level(lake_table: Any, inputs: Sequence[Entry], others: Sequence[Entry]) -> int:
+    """The top level holds a bucket's oldest rows as files that do not overlap; whatever else is merged stays in level
+    0, where any number of files may."""
+    if not lake_table.table_schema.primary_keys or not _is_oldest(inputs, others) or any(e.file.level for e in others):
+        return 0
+    options = lake_table.table_schema.options
+    return int(options.get("num-levels", int(options.get("num-sorted-run.compaction-trigger", _RUNS)) + 1)) - 1
