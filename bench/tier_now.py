@@ -38,7 +38,7 @@ def main() -> None:
             table = bench.client.create_table("bench.now", "id BIGINT, name STRING", freshness="1 h")
             with report.measure() as cost:
                 for n in range(CALLS):
-                    bare.append(run("-c", "import typer, httpx"))
+                    bare.append(run("-c", "import typer"))
                     table.append([{"id": n, "name": "x"}])
                     command.append(run("-m", "lakeward.cli", "tier-now", table.path, "--server", bench.server.url))
                     table.append([{"id": n, "name": "y"}])
@@ -53,7 +53,7 @@ def main() -> None:
         figure=shell,
         unit="s",
         beside=start,
-        beside_what="a process that imports typer and httpx",
+        beside_what="a process that imports typer",
         target="<= 0.5",
         cost=cost,
     )

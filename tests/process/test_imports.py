@@ -125,15 +125,16 @@ def test_the_client_and_the_plug_points_need_no_engine() -> None:
         assert heavy not in loaded
 
 
-def test_commands_that_only_call_the_server_load_no_arrow() -> None:
-    """Nobody listens at that address. Arrow and numpy are half a second of a cold start."""
+def test_commands_that_only_call_the_server_load_little() -> None:
+    """Nobody listens at that address. Arrow and numpy are half a second of a cold start; pydantic, which typer reads
+    arguments with, and httpx a third of one."""
     commands = [["tier-now", "db.t"], ["pause", "db.t"], ["status"], ["rounds"], ["jobs"]]
     loaded = loaded_by(
         "import contextlib\nfrom lakeward.cli.app import run\nwith contextlib.redirect_stdout(None):\n"
         f"    codes = [run([*c, '--server', 'http://127.0.0.1:9']) for c in {commands}]\nassert all(codes)"
     )
-    assert "httpx" in loaded
-    for heavy in ("pyarrow", "numpy", "pyspark", "pyiceberg"):
+    assert "lakeward.hot.embedded.door.http" in loaded
+    for heavy in ("pyarrow", "numpy", "pyspark", "pyiceberg", "pydantic", "httpx", "rich", "click", "asyncio"):
         assert heavy not in loaded
 
 

@@ -30,7 +30,6 @@ def main() -> int:
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
-    logging.getLogger("httpx").setLevel(logging.WARNING)
     config = resolve(
         arguments={"client.server": given.server, "tiering.slots": int(given.slots), "tiering.master": given.master}
     )

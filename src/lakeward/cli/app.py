@@ -6,13 +6,14 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from lakeward.cli.commands import COMMANDS, Command
+from lakeward.cli.plaincall import find_call
 from lakeward.config.sources import FILE_VARIABLE
 from lakeward.errors import InvalidInput, LakewardError, NotFound, Refused, Unavailable
 
@@ -33,7 +34,7 @@ def build(arguments: Sequence[str]) -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(_root)
-    completing = any(name.startswith("_LAKEWARD_COMPLETE") for name in os.environ)
+    completing = _is_completing()
     called = next((a for a in arguments if not a.startswith("-")), None)
     for command in COMMANDS:
         if completing or command.name == called:
@@ -47,7 +48,9 @@ def run(arguments: Sequence[str]) -> int:
     """Runs one call and returns its exit code. A stack trace appears only with `--debug`."""
     arguments = take_common(arguments, os.environ)
     try:
-        result = build(arguments)(args=arguments, prog_name="lakeward", standalone_mode=True)
+        app = build(arguments)
+        call = None if _is_completing() else find_call(app, arguments)
+        result = app(args=arguments, prog_name="lakeward", standalone_mode=True) if call is None else _result(call)
     except SystemExit as exit:
         return exit.code if isinstance(exit.code, int) else int(exit.code is not None)
     except LakewardError as error:
@@ -127,6 +130,22 @@ def _end_of_pipe() -> int:
     """Whoever read our output has enough, as `head` does. Python would complain again when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
+
+
+def _result(call: Callable[[], object]) -> int:
+    """What typer does around a command."""
+    try:
+        call()
+    except typer.Exit as exit:
+        return exit.exit_code
+    except typer.Abort:
+        print("Aborted.", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _is_completing() -> bool:
+    return any(name.startswith("_LAKEWARD_COMPLETE") for name in os.environ)
 
 
 def _root(

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import httpx
-
+from lakeward.hot.embedded.door.httppool import CallFailed, HttpPool
 from lakeward.model.clock import Clock
 from lakeward.protocol.routes import HEALTH
 
@@ -45,8 +44,11 @@ class Watchdog:
 
 def answers(url: str, limit_s: float = PROBE_S) -> bool:
     """Any answer counts, also one that says no."""
+    pool = HttpPool(url, headers={})
     try:
-        httpx.get(f"{url}{HEALTH}", timeout=limit_s, trust_env=False)
-    except httpx.HTTPError:
+        pool.call("GET", HEALTH, None, {}, limit_s)
+    except CallFailed:
         return False
+    finally:
+        pool.close()
     return True

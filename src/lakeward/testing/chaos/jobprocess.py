@@ -35,7 +35,6 @@ def main(arguments: Sequence[str]) -> None:
 
 def _run_on_threads(server: str, name: str, slots: int) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)
     quick = {"tiering.master": "local[2]", "compaction.fan-in": 2}
     config = resolve(arguments={"client.server": server, "tiering.slots": slots, **quick})
     plugins = PluginCache()

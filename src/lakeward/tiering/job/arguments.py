@@ -75,7 +75,7 @@ def run(
 def _quiet() -> None:
     """The job's own words, and of its libraries only what a person has to act on."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for library, level in (("py4j", logging.ERROR), ("httpx", logging.WARNING), ("pyiceberg", logging.WARNING)):
+    for library, level in (("py4j", logging.ERROR), ("pyiceberg", logging.WARNING)):
         logging.getLogger(library).setLevel(level)
     # PySpark says so whenever it starts; no pandas is used here.
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)

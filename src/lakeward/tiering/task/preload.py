@@ -8,7 +8,6 @@ Imports only: nothing here may connect, as gRPC does not outlive a fork.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 from collections.abc import Sequence
 
@@ -26,8 +25,6 @@ def import_for_rounds(hot: Sequence[str]) -> None:
     """
     for kind in KINDS:
         load_runner(kind)
-    with contextlib.suppress(ImportError):
-        importlib.import_module("httpcore")  # httpx loads it with its first request
     for group, names in ((HOT_GROUP, hot), (LAKE_GROUP, installed(LAKE_GROUP))):
         for name in names:
             with contextlib.suppress(PluginNotFound, ImportError):
