@@ -5,7 +5,7 @@ KV of now.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from uuid import uuid4
 
 import numpy as np
@@ -39,18 +39,29 @@ def check_keyed(task: BucketTask, hot: HotStore, lake: LakeReader) -> Part:
             count_rows(task, lake, count)
             why = "the hot store has no KV snapshot with offsets at or above the committed offset"
             return Part(rows=count.rows, beyond=(task.not_checked("live rows", why),))
-        live = _live(task, hot, snapshot)
+        kv = _few_rows(task, hot, snapshot)
+        live = _live(task, hot, snapshot, kv)
         if task.deep:
-            return _compare(task, hot, lake, snapshot, live, count)
+            return _compare(task, lake, live, count, lambda chosen: _held(task, hot, snapshot, chosen, kv))
         count_rows(task, lake, count)
         return Part(findings=tuple(count.check_set(task.bucket, live)), rows=count.rows)
     finally:
         hot.release_snapshots(task.table, holder)
 
 
-def _live(task: BucketTask, hot: HotStore, snapshot: KvSnapshot) -> OffsetSet:
+def _few_rows(task: BucketTask, hot: HotStore, snapshot: KvSnapshot) -> list[pa.RecordBatch] | None:
+    """The KV with its values, where one window holds it: a small one takes longer to open than to read."""
+    if not task.deep or snapshot.rows is None or snapshot.rows > task.window_rows:
+        return None
+    return list(hot.read_snapshot(task.table, snapshot, list(task.table.schema.names)))
+
+
+def _live(
+    task: BucketTask, hot: HotStore, snapshot: KvSnapshot, kv: Sequence[pa.RecordBatch] | None = None
+) -> OffsetSet:
     """Eight bytes a row: columns are not read."""
-    offsets = [b.column(OFFSET).to_numpy(zero_copy_only=False) for b in hot.read_snapshot(task.table, snapshot, [])]
+    batches = hot.read_snapshot(task.table, snapshot, []) if kv is None else kv
+    offsets = [b.column(OFFSET).to_numpy(zero_copy_only=False) for b in batches]
     fold = Fold(task.committed, snapshot.log_offset)
     for batch in hot.read_log(task.table, task.bucket, task.committed, snapshot.log_offset, []):
         fold.see(batch)
@@ -59,7 +70,11 @@ def _live(task: BucketTask, hot: HotStore, snapshot: KvSnapshot) -> OffsetSet:
 
 
 def _compare(
-    task: BucketTask, hot: HotStore, lake: LakeReader, snapshot: KvSnapshot, live: OffsetSet, count: AddressCount
+    task: BucketTask,
+    lake: LakeReader,
+    live: OffsetSet,
+    count: AddressCount,
+    hot_rows: Callable[[OffsetSet], Iterator[pa.RecordBatch]],
 ) -> Part:
     """Value by value: KV, changelog and lake are read once each, and compared a window of live rows at a time."""
     different: list[Offsets] = []
@@ -70,7 +85,7 @@ def _compare(
     starts = [start for start, _ in windows]
     chosen = live if task.sample >= 1 else _within(live, windows)
     with WindowSpill(starts) as held, WindowSpill(starts) as there:
-        for batch in _held(task, hot, snapshot, chosen):
+        for batch in hot_rows(chosen):
             held.add(batch)
         gather_rows(task, lake, windows, count, there)
         for number, window in enumerate(windows):
@@ -95,10 +110,12 @@ def _within(live: OffsetSet, windows: Sequence[Window]) -> OffsetSet:
     return OffsetSet(np.concatenate([live.values[:0], *(live.values[low:high] for low, high in bounds)]))
 
 
-def _held(task: BucketTask, hot: HotStore, snapshot: KvSnapshot, live: OffsetSet) -> Iterator[pa.RecordBatch]:
+def _held(
+    task: BucketTask, hot: HotStore, snapshot: KvSnapshot, live: OffsetSet, kv: Sequence[pa.RecordBatch] | None
+) -> Iterator[pa.RecordBatch]:
     """The live rows as the hot store has them: in the KV still, or as before-images of what replaced them since."""
     names = [*task.table.schema.names, OFFSET]
-    for batch in hot.read_snapshot(task.table, snapshot, list(task.table.schema.names)):
+    for batch in hot.read_snapshot(task.table, snapshot, list(task.table.schema.names)) if kv is None else kv:
         yield from _chosen(batch.select(names), live)
     for batch in hot.read_log(task.table, task.bucket, task.committed, snapshot.log_offset):
         for image in _before_images(batch, names):

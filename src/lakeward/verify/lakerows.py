@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from operator import or_
 
@@ -17,6 +17,8 @@ from lakeward.spi.lake import LakeReader
 from lakeward.verify.addresses import AddressCount
 from lakeward.verify.spill import WindowSpill
 from lakeward.verify.task import BucketTask, Window
+
+MERGED_ROWS = 16_384
 
 
 def read_lake(
@@ -37,7 +39,7 @@ def read_lake(
 def count_rows(
     task: BucketTask, lake: LakeReader, count: AddressCount, filter: pc.Expression | None = None
 ) -> AddressCount:
-    for batch in read_lake(task, lake, [OFFSET], filter):
+    for batch in _merged(read_lake(task, lake, [OFFSET], filter)):
         count.see_column(batch.column(OFFSET))
     return count
 
@@ -47,20 +49,42 @@ def gather_rows(
 ) -> None:
     """Counts every row of the bucket, and puts those of the windows aside with their values.
 
-    Where all windows are wanted that is one scan of what lies in or above them, and one of the offsets alone below."""
+    Where all windows are wanted that is one scan of what lies in or above them, and one of the offsets alone below. Of
+    a PK table nothing should lie below its first live row."""
     if task.sample < 1 or not windows:
         count_rows(task, lake, count)
+        wanted = _inside(windows) if windows else None
+    elif task.table.is_pk or windows[0][0] == 0:
+        wanted = None
     else:
         count_rows(task, lake, count, pc.field(OFFSET) < windows[0][0])
+        wanted = (pc.field(OFFSET) >= windows[0][0]) | pc.field(OFFSET).is_null()
     if not windows:
         return
-    names = [*task.table.schema.names, OFFSET]
-    wanted = _inside(windows) if task.sample < 1 else (pc.field(OFFSET) >= windows[0][0]) | pc.field(OFFSET).is_null()
-    for batch in read_lake(task, lake, names, wanted):
+    for batch in _merged(read_lake(task, lake, [*task.table.schema.names, OFFSET], wanted)):
         offsets = batch.column(OFFSET)
         if task.sample >= 1:
             count.see_column(offsets)
         spill.add(batch if not offsets.null_count else batch.filter(offsets.is_valid()))
+
+
+def _merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Small ones together: a bucket may lie in a thousand files of a row each."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        if rows >= MERGED_ROWS:
+            yield from _as_one(waiting)
+            waiting, rows = [], 0
+    yield from _as_one(waiting)
+
+
+def _as_one(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    if len(batches) < 2 or any(b.schema != batches[0].schema for b in batches):
+        return batches
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()
 
 
 def _inside(windows: Sequence[Window]) -> pc.Expression:
