@@ -16,6 +16,7 @@ import pyarrow as pa
 from lakeward.client.rows import fit_rows
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.table import TableInfo, TablePath
+from lakeward.read.arrow import request_of
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.faults import Faults
 from lakeward.testing.iceberg.engines import read_datafusion, read_duckdb, read_pyiceberg
@@ -54,6 +55,8 @@ OPENING = ("write", "write", "tier", "add_column", "write_with_an_old_handle", "
 """How every play begins, so that a short one meets the things that matter."""
 MOST_ADDED, MOST_PARTITIONS = 3, 12
 KEYS = 40
+SPARK_EACH = 8
+"""Steps for one union read in Spark, the slowest reader: in the opening it meets a tail over rewritten files."""
 WAITS, WAIT_S = 5, 400
 """Longer than a lease with its grace, and than any back-off after a few failures."""
 
@@ -83,11 +86,14 @@ class JavaEngine:
 class Play:
     """The world, what it must show, and the handles on its tables that writers have kept since the beginning."""
 
-    def __init__(self, folder: Path, lake: IcebergLakeStorage, seed: int, java: JavaEngine | None = None) -> None:
-        self.chance, self.lake, self.clock, self.java = Random(seed), lake, ManualClock(), java
+    def __init__(
+        self, folder: Path, lake: IcebergLakeStorage, seed: int, java: JavaEngine | None = None, spark: Any = None
+    ) -> None:
+        self.chance, self.lake, self.clock, self.java, self.spark = Random(seed), lake, ManualClock(), java, spark
         self.world = InProcessLakeward(folder, lake, self.clock)
         self.truth, self.partitions = Truth(), ["p0"]
-        self.types = [kind for kind in TYPES if java is None or not kind.startswith("TIME(")]
+        has_time = java is None and spark is None
+        self.types = [kind for kind in TYPES if has_time or not kind.startswith("TIME(")]
         self.columns = {f"c{n}": kind for n, kind in enumerate(self.types)}
         listed = ", ".join(f"{name} {kind}" for name, kind in self.columns.items())
         buckets = self.chance.randint(1, 3)
@@ -158,6 +164,17 @@ class Play:
     def check_union(self) -> None:
         for path in BOTH:
             self._same(path, "the union read", self.world.read(path).to_table())
+
+    def check_spark(self) -> None:
+        """What `lakeward.spark.read` shows: the lake's files by Spark's own scan, less replaced rows, plus the tail."""
+        from lakeward.read.spark.batch import read_frame
+
+        for path in BOTH if self.spark is not None else ():
+            frame, opened = read_frame(self.spark, self.world.plugin, request_of(path), self.world.open_lake)
+            try:
+                self._same(path, "the union read in Spark", frame.toArrow())
+            finally:
+                opened.close()
 
     def check_lake(self) -> None:
         """After a round that had everything to take: each engine shows what was written, no more, no less."""
@@ -249,13 +266,14 @@ class Play:
                 act(engine)
 
 
-def run_play(folder: Path, seed: int, steps: int, java: JavaIceberg | None = None) -> None:
-    """A failure says which seed and step it was. With Java tables have no TIME, which Spark does not read."""
-    with _opened(folder, seed, java) as play:
+def run_play(folder: Path, seed: int, steps: int, java: JavaIceberg | None = None, spark: Any = None) -> None:
+    """A failure says which seed and step it was. With Java or Spark tables have no TIME, which Spark does not read."""
+    with _opened(folder, seed, java, spark) as play:
         drawn = play.chance.choices(list(STEPS), list(STEPS.values()), k=steps)
-        for number, name in enumerate((*OPENING, *drawn)):
-            _do(play, seed, f"step {number} ({name})", getattr(play, name), play.check_union)
-        _do(play, seed, "the last round", play.tier, play.check_union, play.check_proof)
+        for number, name in enumerate((*OPENING, *drawn), start=1):
+            checks = [play.check_union, *([play.check_spark] if number % SPARK_EACH == 0 else [])]
+            _do(play, seed, f"step {number} ({name})", getattr(play, name), *checks)
+        _do(play, seed, "the last round", play.tier, play.check_union, play.check_spark, play.check_proof)
 
 
 def _do(play: Play, seed: int, what: str, *acts: Callable[[], Any]) -> None:
@@ -267,13 +285,13 @@ def _do(play: Play, seed: int, what: str, *acts: Callable[[], Any]) -> None:
 
 
 @contextmanager
-def _opened(folder: Path, seed: int, java: JavaIceberg | None) -> Iterator[Play]:
+def _opened(folder: Path, seed: int, java: JavaIceberg | None, spark: Any) -> Iterator[Play]:
     folder.mkdir()
     with ExitStack() as stack:
         lake = stack.enter_context(folder_lake(folder))
         url = None if java is None else stack.enter_context(serving(folder_options(folder)))
         engine = None if java is None or url is None else JavaEngine(java, f"play{seed}", url, folder / "copy")
-        play = Play(folder / "server", lake, seed, engine)
+        play = Play(folder / "server", lake, seed, engine, spark)
         try:
             yield play
         finally:

@@ -81,10 +81,11 @@ def _merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from _as_one(waiting)
 
 
-def _as_one(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    if len(batches) < 2 or any(b.schema != batches[0].schema for b in batches):
-        return batches
-    return pa.Table.from_batches(batches).combine_chunks().to_batches()
+def _as_one(batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    if len(batches) > 1 and all(b.schema == batches[0].schema for b in batches):
+        yield from pa.Table.from_batches(batches).combine_chunks().to_batches()
+    else:
+        yield from batches
 
 
 def _inside(windows: Sequence[Window]) -> pc.Expression:
