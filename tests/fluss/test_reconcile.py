@@ -102,7 +102,7 @@ def commit_late(world: FlussWorld, rounds: OnDemand, name: str) -> None:
     path = coordinator._write_offsets(table, {Bucket("", 0): 20})
     lake = world.lake(name).connection.load(table.path)
     lake.append(
-        lake.scan(row_filter="__offset < 20").to_arrow(),
+        lake.scan(row_filter="id < 20").to_arrow(),
         snapshot_properties={COMMIT_USER_KEY: COMMIT_USER, OFFSETS_KEY: path},
     )
     head = lake.current_snapshot()

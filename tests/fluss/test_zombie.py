@@ -44,8 +44,8 @@ def take_over(world: FlussWorld, name: str) -> Path:
     )
     world.produce(Append(table=name, rows=events(50, 60)))
     path = coordinator._write_offsets(table, {B0: 60})
-    rows = lake.scan(row_filter="__offset < 10").to_arrow()
-    for column in ("id", "__offset"):
+    rows = lake.scan(row_filter="id < 10").to_arrow()
+    for column in {"id", "__offset"} & set(rows.column_names):
         at = rows.schema.get_field_index(column)
         rows = rows.set_column(at, rows.schema.field(at), pa.array(range(50, 60), pa.int64()))
     lake.append(rows, snapshot_properties={COMMIT_USER_KEY: COMMIT_USER, OFFSETS_KEY: path})

@@ -158,8 +158,23 @@ class FlussWorld:
         return any((self.cluster.warehouse / DATABASE / name / "data").rglob("*.parquet"))
 
     def rows(self, name: str) -> pa.Table:
-        """The lake's rows as DuckDB reads them."""
-        return read_duckdb(self.metadata(name))
+        """The lake's rows as DuckDB reads them. Tables of Fluss 1.0 have no system columns: those are what our own
+        reader tells, whose rows are DuckDB's.
+        """
+        found = read_duckdb(self.metadata(name))
+        if set(SYSTEM) <= set(found.column_names):
+            return found
+        table, lake = self.table(name), self.lake(name)
+        try:
+            reader = lake.open_reader(table)
+            head = reader.load_snapshot()
+            assert head is not None
+            batches = list(reader.scan(head.snapshot_id, columns=[*found.column_names, *SYSTEM]))
+        finally:
+            lake.connection.close()
+        rows = pa.Table.from_batches(batches) if batches else found
+        assert sorted(map(repr, rows.select(found.column_names).to_pylist())) == sorted(map(repr, found.to_pylist()))
+        return rows
 
     def by_key(self, name: str, key: str = "id") -> dict[Any, Mapping[str, Any]]:
         """Key -> row without system columns; a key that is there twice fails."""

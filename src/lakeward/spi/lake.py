@@ -345,6 +345,12 @@ class LakeReader(ABC):
         """A reader for one union read: it may answer from the table as it was loaded by this call. Default: itself."""
         return self
 
+    @property
+    def has_offsets(self) -> bool:
+        """Whether rows say their own offsets, as columns that any engine reads. In a clean table only `scan` tells
+        them, and only of files whose bounds are known; what is unknown is -1."""
+        return True
+
     def deleted_offsets(self, file: LakeFile) -> OffsetSet | None:
         """Offsets of the rows that a file's positional deletes and vectors take out of it, for engines that scan the
         file by themselves. None: not known. Equality deletes do not count. Raises `LakeUnavailable`."""

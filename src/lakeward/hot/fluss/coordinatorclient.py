@@ -32,7 +32,7 @@ from lakeward.hot.fluss.logmarks import (
     to_text,
 )
 from lakeward.hot.fluss.messages import COMMIT_LAKE, HEARTBEAT, LAKE_SNAPSHOT, PREPARE_LAKE, Api
-from lakeward.hot.fluss.overlaps import check_overlap, flink_snapshots
+from lakeward.hot.fluss.overlaps import check_counts, check_overlap, flink_snapshots
 from lakeward.hot.fluss.protobuf import Message
 from lakeward.hot.fluss.readplan import LakeOf, load_head, plan_read
 from lakeward.hot.fluss.servers import FlussServers, path_message
@@ -209,7 +209,9 @@ class FlussCoordinatorClient(CoordinatorClient):
         if head is None:
             return
         ours, above = flink_snapshots(snapshots, head.snapshot_id)
-        for late in above if ours is not None else ():
+        if ours is not None and above and not reader.has_offsets:
+            check_counts(str(table.path), reader.files, ours, above, head, is_pk=table.is_pk)
+        for late in above if ours is not None and reader.has_offsets else ():
             if late.snapshot_id in unseen and ours is not None:
                 check_overlap(str(table.path), reader.files, ours, late)
         for snapshot_id in unseen:

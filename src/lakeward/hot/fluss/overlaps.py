@@ -4,14 +4,16 @@ ended.
 
 Its commits have no precondition, so nothing stops one that was late. The lake then holds rows twice, and offsets that
 go back: a round planned on those would write the same rows once more. So every snapshot of the Flink job above our
-newest one is looked at once.
+newest one is looked at once. Files of a clean table do not say their offsets: there rows are counted.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from lakeward.errors import LakeOverlap, SnapshotGone
+from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
 from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, LakeFile, LakeSnapshot
 
@@ -52,6 +54,32 @@ def check_overlap(table: str, files_of: FilesOf, ours: LakeSnapshot, late: LakeS
                 snapshot=late.snapshot_id,
                 ours=ours.snapshot_id,
                 offset=start,
+                committed=committed,
+            )
+
+
+def check_counts(
+    table: str, files_of: FilesOf, ours: LakeSnapshot, late: Sequence[LakeSnapshot], head: LakeSnapshot, *, is_pk: bool
+) -> None:
+    """The same for a clean table. Raises `LakeOverlap` when the head's offset of a bucket is below `ours`, or when the
+    late snapshots added more rows to a log's bucket than its offsets moved on. How many rows a range of changes leaves
+    cannot be said of a PK table."""
+    assert ours.offsets is not None
+    reached = ours.offsets if head.offsets is None else head.offsets
+    rows: dict[Bucket, int] = defaultdict(int)
+    for snapshot in () if is_pk else late:
+        for file in _added(files_of, snapshot):
+            if file.bucket is not None:
+                rows[file.bucket] += file.record_count
+    for bucket, committed in ours.offsets.items():
+        at = reached.get(bucket, committed)
+        if at < committed + rows[bucket]:
+            raise LakeOverlap(
+                table=table,
+                bucket=str(bucket),
+                snapshot=late[-1].snapshot_id,
+                ours=ours.snapshot_id,
+                offset=at - rows[bucket],
                 committed=committed,
             )
 

@@ -21,6 +21,7 @@ from lakeward.lake.iceberg.datafile.offsetcache import find_cache, load_column
 from lakeward.lake.iceberg.meta.ancestry import Reconciled, reconcile, walk
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.failures import lake_errors
+from lakeward.lake.iceberg.meta.layout import is_clean
 from lakeward.lake.iceberg.meta.summary import SummaryReader, summary_of
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.kept import Kept
@@ -167,9 +168,15 @@ class IcebergLakeReader(LakeReader):
         with _missing_files(str(self._table.path), snapshot_id), lake_errors(str(self._table.path), "scan"):
             yield from scan.batches(self._plan(table, snapshot), wanted)
 
+    @property
+    def has_offsets(self) -> bool:
+        return not is_clean(self.load().metadata.schema())
+
     def deleted_offsets(self, file: LakeFile) -> OffsetSet | None:
         """Kept per file and set of deletes: neither ever changes."""
         table = self.load()
+        if is_clean(table.metadata.schema()):
+            return None
         key = "\n".join((file.path, *sorted(f"{d.path}@{d.content_offset}" for d in file.deletes)))
         with lake_errors(str(self._table.path), "read deletes of"):
             return _DELETED.load(key, lambda: self._deleted_offsets(table, file))

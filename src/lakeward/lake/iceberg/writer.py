@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 from pyiceberg.io import FileIO
@@ -17,6 +19,7 @@ from lakeward.lake.iceberg.datafile.parquet import FileStatistics, ParquetOption
 from lakeward.lake.iceberg.datafile.result import WriteResult, WrittenFile
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.failures import lake_errors
+from lakeward.lake.iceberg.meta.layout import SYSTEM, address_bounds, is_clean
 from lakeward.lake.iceberg.meta.types import to_arrow_schema
 from lakeward.model.faults import fault_point
 from lakeward.model.offsetset import Offsets
@@ -39,6 +42,7 @@ class IcebergLakeWriter(LakeWriter):
         schema = schema or self._handle.schema
         self._io: FileIO = connection.file_io(self._handle.storage, self._handle.folder)
         self._schema = to_arrow_schema(schema)
+        self._is_clean = is_clean(schema)
         self._options = ParquetOptions.parse(self._handle.properties)
         self._target = int(self._handle.properties.get("write.target-file-size-bytes", _TARGET_BYTES))
         self._statistics = FileStatistics(schema, self._handle.properties)
@@ -77,7 +81,8 @@ class IcebergLakeWriter(LakeWriter):
         """Pending rows become a row group; a file that has reached its size is closed."""
         if not self._pending_rows:
             return
-        table = self._conform(pa.Table.from_batches(self._pending))
+        rows = pa.Table.from_batches(self._pending)
+        table = self._conform(rows)
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
         with lake_errors(str(self._task.table.path), "write a file of"):
             if self._output is None:
@@ -85,7 +90,7 @@ class IcebergLakeWriter(LakeWriter):
                 self._output = ParquetOutput(self._io, f"{self._handle.folder}/{name}", self._schema, self._options)
             fault_point("lake.before-row-group", path=self._output.path)
             self._output.write(table)
-        self._note(np.asarray(table.column(OFFSET).to_numpy(), np.int64))
+        self._note(np.asarray(rows.column(OFFSET).to_numpy(), np.int64))
         if self._output.size >= self._target:
             self._close_file()
 
@@ -110,7 +115,7 @@ class IcebergLakeWriter(LakeWriter):
                 arrays.append(pa.nulls(table.num_rows, field.type))
             else:
                 raise LakeSchemaBroken(table=str(self._task.table.path), diff=f"the batch has no column {field.name}")
-        lost = names - set(self._schema.names)
+        lost = names - set(self._schema.names) - (SYSTEM if self._is_clean else set())
         if lost:
             raise LakeSchemaBroken(
                 table=str(self._task.table.path), diff=f"the lake table has no column {', '.join(sorted(lost))}"
@@ -126,6 +131,15 @@ class IcebergLakeWriter(LakeWriter):
         if encoded:
             write_cache(self._io, self._output.path, encoded)
         statistics = self._statistics.of(metadata)
+        if self._is_clean:
+            number = self._task.split.bucket.number
+            lower, upper = address_bounds(number, self._first), address_bounds(number, self._last)
+            more: dict[str, dict[int, Any]] = {
+                "lower_bounds": lower,
+                "upper_bounds": upper,
+                "null_value_counts": dict.fromkeys(lower, 0),
+            }
+            statistics.update({name: {**statistics[name], **values} for name, values in more.items()})
         file = WrittenFile(
             path=self._output.path,
             size_bytes=self._output.size,

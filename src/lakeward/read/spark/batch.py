@@ -55,7 +55,7 @@ def _compose(spark: Any, plugin: HotPlugin, opened: OpenRead) -> Any:
     files = opened.lake_files()
     folds = fold_tails(opened.hot, opened.table, opened.union.tails)
     groups = group_files(files, {b: f.replaced for b, f in folds.items() if f.replaced}, _deleted_offsets(opened))
-    reason = why_no_scan(spark, files)
+    reason = why_no_scan(spark, files) or _why_made_up(opened)
     if reason is not None:
         log.warning("union read of %s goes through Python workers: %s", opened.table.path, reason)
         return pieces_frame(spark, opened.table, plan_pieces(plugin, opened), columns, opened.predicate)
@@ -118,6 +118,14 @@ def why_no_scan(spark: Any, files: tuple[LakeFile, ...]) -> str | None:
                 f"docs/reading.md)"
             )
     return None
+
+
+def _why_made_up(opened: OpenRead) -> str | None:
+    filtered = () if opened.predicate is None else opened.predicate.columns
+    is_asked = opened.request.system_columns or not set(LAKE_NAMES).isdisjoint(filtered)
+    if opened.pinned is None or not is_asked or opened.pinned.has_offsets:
+        return None
+    return "its files have no system columns"
 
 
 def _has_filesystem(spark: Any, scheme: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -45,6 +45,32 @@ class FlinkJob:
         deletes = [] if deleted_keys is None else [self._key_deletes(table, deleted_keys)]
         summary = {COMMIT_USER_KEY: COMMIT_USER, OFFSETS_KEY: self._write_offsets(table, offsets)}
         return self._land(table, files, deletes, summary)
+
+    def commit_clean(
+        self, rows: Mapping[int, pa.Table], offsets: Sequence[int], deleted: Mapping[int, pa.Table] | None = None
+    ) -> int:
+        """To a clean table without partitions: rows, and whole rows that go, by bucket. File names begin with it."""
+        table = self._catalog.load_table(self._name)
+        files = [self._file(table, bucket, part) for bucket, part in rows.items()]
+        whole = [f.field_id for f in table.schema().fields]
+        deletes = [self._file(table, bucket, part, whole) for bucket, part in (deleted or {}).items()]
+        summary = {COMMIT_USER_KEY: COMMIT_USER, OFFSETS_KEY: self._write_offsets(table, offsets)}
+        return self._land(table, files, deletes, summary)
+
+    def _file(self, table: Table, bucket: int, rows: pa.Table, equality_ids: list[int] | None = None) -> DataFile:
+        path = f"{table.location()}/data/{bucket:05d}-0-{uuid.uuid4()}-00001.parquet"
+        output = table.io.new_output(path)
+        with output.create() as out:
+            pq.write_table(rows.cast(to_arrow_schema(table.schema())), out, store_schema=False)
+        return DataFile.from_args(
+            content=DataFileContent.DATA if equality_ids is None else DataFileContent.EQUALITY_DELETES,
+            file_path=path,
+            file_format=FileFormat.PARQUET,
+            partition=Record() if table.spec().is_unpartitioned() else Record(bucket),
+            record_count=rows.num_rows,
+            file_size_in_bytes=len(output),
+            equality_ids=equality_ids,
+        )
 
     def _write_offsets(self, table: Table, offsets: Sequence[int]) -> str:
         path = f"{table.location()}/metadata/{uuid.uuid4()}.offsets"

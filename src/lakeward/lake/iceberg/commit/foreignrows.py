@@ -14,6 +14,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from lakeward.lake.iceberg.commit.ground import CommitGround
 from lakeward.lake.iceberg.commit.resolve import Hit, OffsetLoader
+from lakeward.lake.iceberg.meta.layout import is_clean
 from lakeward.lake.iceberg.meta.summary import summary_of
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.snapshotfiles import PlannedFile, plan_files
@@ -30,8 +31,10 @@ def find_foreign_rows(
 ) -> list[Hit]:
     """Rows of files that others added whose (bucket, offset) left no other file meanwhile. Reads those files' offsets,
     and those of the files that rows left; nothing where nobody else added a file. Files that the round compared row by
-    row are settled by that."""
+    row are settled by that. Rows of a clean table do not say where they come from: there is nothing to tell them by."""
     reconciled = ground.reconciled
+    if is_clean(ground.table.metadata.schema()):
+        return []
     if reconciled.newest is None or ground.head is None or not any(map(may_insert, reconciled.foreign)):
         return []
     before, now = (_plan(ground.table, at, partition_keys) for at in (reconciled.newest, ground.head))

@@ -11,10 +11,12 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import SortOrder
 
 from lakeward.errors import LakeSchemaBroken
+from lakeward.lake.iceberg.meta.layout import is_clean
 from lakeward.lake.iceberg.meta.mapping import VERSION_KEY, lake_order, lake_properties, lake_schema, lake_spec
 from lakeward.lake.iceberg.meta.types import spell_field
 from lakeward.lake.iceberg.meta.version import VERSIONS
 from lakeward.model.table import TableDescriptor, TableInfo
+from lakeward.spi.flussoffsets import is_of_fluss
 
 
 def diff_table(descriptor: TableDescriptor, metadata: TableMetadata) -> list[str]:
@@ -74,7 +76,8 @@ def _name(schema: Schema, field_id: int) -> str:
 def check_fits(table: TableInfo, metadata: TableMetadata) -> None:
     """Can a round write into it? Raises `LakeSchemaBroken`. Nullable columns that the lake has and the round does not
     know are fine: ALTER changes the lake first."""
-    schema, actual = lake_schema(table.descriptor), metadata.schema()
+    actual = metadata.schema()
+    schema = lake_schema(table.descriptor, clean=is_of_fluss(table.descriptor) and is_clean(actual))
     have = {f.name: spell_field(f) for f in actual.fields}
     lines = [
         f"column {f.name}: expected {spell_field(f)}, found {have.get(f.name, 'none')}"

@@ -13,6 +13,7 @@ from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 
 from lakeward.errors import InvalidTable, UnsupportedBucketKey, UnsupportedType
+from lakeward.lake.iceberg.meta.layout import is_clean
 from lakeward.lake.iceberg.meta.types import to_iceberg_type
 from lakeward.lake.iceberg.meta.version import VERSIONS
 from lakeward.model.naming import UNNAMED
@@ -39,8 +40,10 @@ DEFAULTS: Mapping[str, str] = {
 MERGE_ON_READ: Mapping[str, str] = {f"write.{what}.mode": "merge-on-read" for what in ("delete", "update", "merge")}
 
 
-def lake_schema(descriptor: TableDescriptor, table: str = UNNAMED) -> Schema:
-    """User's columns, then the system columns, all of those required. Raises `UnsupportedType`."""
+def lake_schema(descriptor: TableDescriptor, table: str = UNNAMED, *, clean: bool = False) -> Schema:
+    """User's columns, then the system columns, all of those required; none of those in a clean table. Raises
+    `UnsupportedType`.
+    """
     nested, ids = itertools.count(10_000), itertools.count(1)
     fields = [
         ice.NestedField(
@@ -53,11 +56,12 @@ def lake_schema(descriptor: TableDescriptor, table: str = UNNAMED) -> Schema:
         for c in descriptor.schema.columns
     ]
     by_name = {f.name: f.field_id for f in fields}
-    fields += [
-        ice.NestedField(next(ids), BUCKET, ice.IntegerType(), required=True),
-        ice.NestedField(next(ids), OFFSET, ice.LongType(), required=True),
-        ice.NestedField(next(ids), TIMESTAMP, ice.TimestamptzType(), required=True),
-    ]
+    if not clean:
+        fields += [
+            ice.NestedField(next(ids), BUCKET, ice.IntegerType(), required=True),
+            ice.NestedField(next(ids), OFFSET, ice.LongType(), required=True),
+            ice.NestedField(next(ids), TIMESTAMP, ice.TimestamptzType(), required=True),
+        ]
     return Schema(*fields, identifier_field_ids=[by_name[n] for n in descriptor.primary_key])
 
 
@@ -70,6 +74,7 @@ def has_bucket_transform(descriptor: TableDescriptor) -> bool:
 
 
 def lake_spec(descriptor: TableDescriptor, schema: Schema) -> PartitionSpec:
+    """A clean table without a bucket key has no field for the bucket."""
     ids = itertools.count(PARTITION_FIELD_ID_START)
     fields = [
         PartitionField(schema.find_field(k).field_id, next(ids), IdentityTransform(), k)
@@ -77,12 +82,14 @@ def lake_spec(descriptor: TableDescriptor, schema: Schema) -> PartitionSpec:
     ]
     if has_bucket_transform(descriptor):
         key = descriptor.bucket_keys[0]
-        last = PartitionField(
-            schema.find_field(key).field_id, next(ids), BucketTransform(descriptor.bucket_count), f"{key}_bucket"
+        fields.append(
+            PartitionField(
+                schema.find_field(key).field_id, next(ids), BucketTransform(descriptor.bucket_count), f"{key}_bucket"
+            )
         )
-    else:
-        last = PartitionField(schema.find_field(BUCKET).field_id, next(ids), IdentityTransform(), BUCKET)
-    return PartitionSpec(*fields, last)
+    elif not is_clean(schema):
+        fields.append(PartitionField(schema.find_field(BUCKET).field_id, next(ids), IdentityTransform(), BUCKET))
+    return PartitionSpec(*fields)
 
 
 def lake_order(schema: Schema) -> SortOrder:

@@ -23,16 +23,16 @@ _EPOCH = datetime.date(1970, 1, 1)
 
 
 def partition_record(spec: PartitionSpec, schema: Schema, bucket: Bucket) -> Record:
-    """The partition tuple of a split's files: the partition's values, then the bucket's number."""
+    """The partition tuple of a split's files: the partition's values, then the bucket's number if the spec has it."""
     values = partition_values(bucket.partition)
-    if len(values) != len(spec.fields) - 1:
-        raise InvalidRequest(
-            what=f"bucket {bucket}", reason=f"the lake table has {len(spec.fields) - 1} partition keys"
-        )
+    last = [bucket.number] if _bucket_field(spec, schema) is not None else []
+    keys = len(spec.fields) - len(last)
+    if len(values) != keys:
+        raise InvalidRequest(what=f"bucket {bucket}", reason=f"the lake table has {keys} partition keys")
     typed = [
         parse_value(schema.find_field(f.source_id).field_type, v) for f, v in zip(spec.fields, values, strict=False)
     ]
-    return Record(*typed, bucket.number)
+    return Record(*typed, *last)
 
 
 def parse_value(kind: ice.IcebergType, text: str) -> Any:
@@ -72,21 +72,25 @@ def partition_texts(spec: PartitionSpec, schema: Schema, record: Record) -> dict
     return texts
 
 
-def bucket_of(spec: PartitionSpec, schema: Schema, record: Record, partition_keys: tuple[str, ...]) -> Bucket | None:
-    """The bucket a file belongs to; None where its spec does not say (someone wrote it under another spec)."""
-    number = _bucket_number(spec, schema, record)
+def bucket_of(
+    spec: PartitionSpec, schema: Schema, record: Record, partition_keys: tuple[str, ...], named: int | None = None
+) -> Bucket | None:
+    """The bucket a file belongs to; None where its spec does not say (someone wrote it under another spec). `named`:
+    its number by other means, where the spec has no field for it."""
+    at = _bucket_field(spec, schema)
+    number: int | None = named if at is None else record[at]
     texts: Mapping[str, str] = partition_texts(spec, schema, record)
     if number is None or any(k not in texts for k in partition_keys):
         return None
     return Bucket(PARTITION_SEPARATOR.join(texts[k] for k in partition_keys), number)
 
 
-def _bucket_number(spec: PartitionSpec, schema: Schema, record: Record) -> int | None:
+def _bucket_field(spec: PartitionSpec, schema: Schema) -> int | None:
+    """The place of the bucket's number in the tuple."""
     for at, field in enumerate(spec.fields):
         is_identity = (
             isinstance(field.transform, IdentityTransform) and schema.find_field(field.source_id).name == BUCKET
         )
         if is_identity or isinstance(field.transform, BucketTransform):
-            number: int | None = record[at]
-            return number
+            return at
     return None

@@ -13,6 +13,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 
+from lakeward.lake.iceberg.meta.layout import find_bucket_number, with_address
 from lakeward.lake.iceberg.meta.manifests import load_entries, manifest_key
 from lakeward.lake.iceberg.meta.partition import bucket_of
 from lakeward.lake.iceberg.scan.kept import Kept
@@ -47,7 +48,7 @@ class FileIndex:
         self._schema: Schema = metadata.schema()
         self._specs: dict[int, PartitionSpec] = metadata.specs()
         self._keys = partition_keys
-        self.offset_id = self._schema.find_field(OFFSET).field_id
+        self.offset_id = with_address(self._schema).find_field(OFFSET).field_id
 
     def files(self, io: FileIO, manifests: Iterable[ManifestFile]) -> Iterator[IndexedFile]:
         for manifest in manifests:
@@ -62,7 +63,8 @@ class FileIndex:
 
     def _indexed(self, entry: ManifestEntry, spec_id: int) -> IndexedFile:
         file = entry.data_file
-        bucket = bucket_of(self._specs[spec_id], self._schema, file.partition, self._keys)
+        number = find_bucket_number(file.lower_bounds)
+        bucket = bucket_of(self._specs[spec_id], self._schema, file.partition, self._keys, number)
         return IndexedFile(
             entry, spec_id, bucket, _bound(file.lower_bounds, self.offset_id), _bound(file.upper_bounds, self.offset_id)
         )

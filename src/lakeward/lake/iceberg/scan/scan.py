@@ -16,6 +16,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from lakeward.errors import InvalidRequest
 from lakeward.lake.iceberg.datafile.location import is_local
+from lakeward.lake.iceberg.meta.layout import fill_address, is_clean, with_address
 from lakeward.lake.iceberg.meta.types import to_arrow_type
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.kept import Kept
@@ -49,7 +50,8 @@ class Scan:
     ) -> None:
         self._table, self._info, self._names, self._filter = table, info, tuple(names), filter
         self._without = without or {}
-        self._schema = table.metadata.schema()
+        self._schema = with_address(table.metadata.schema())
+        self._is_clean = is_clean(table.metadata.schema())
         self._types = {f.name: to_arrow_type(f.field_type) for f in self._schema.fields}
         unknown = [n for n in names if n not in self._types]
         if unknown:
@@ -90,6 +92,8 @@ class Scan:
             for start, groups in self._runs(file, physical):
                 for batch in file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=columns, use_threads=threads):
                     table = project(batch, needed, physical, self._types)
+                    if self._is_clean:
+                        table = fill_address(table, planned.bucket, planned.first_offset, start)
                     keep = keeper.mask(table, start)
                     start += batch.num_rows
                     yield from self._finish(table if keep is None else table.filter(pa.array(keep)))
@@ -151,11 +155,14 @@ def _filter_columns(filter: pc.Expression | None, types: dict[str, pa.DataType])
 
 
 def same_rows(table: Table, info: TableInfo, one: Snapshot, other: Snapshot) -> bool:
-    """Do two snapshots hold as many live rows, with the same highest offset, in every bucket?"""
+    """Do two snapshots hold as many live rows, with the same highest offset, in every bucket? Of a clean table, whose
+    files another engine may have merged: as many rows in every partition."""
     return _extent(table, info, one) == _extent(table, info, other)
 
 
 def _extent(table: Table, info: TableInfo, snapshot: Snapshot) -> dict[tuple[object, ...], tuple[int, int]]:
+    if is_clean(table.metadata.schema()):
+        return _row_counts(table, info, snapshot)
     keys = (*info.descriptor.partition_keys, BUCKET)
     extents: dict[tuple[object, ...], tuple[int, int]] = {}
     planned = plan_files(table.metadata, table.io, snapshot, info.descriptor.partition_keys)
@@ -166,3 +173,13 @@ def _extent(table: Table, info: TableInfo, snapshot: Snapshot) -> dict[tuple[obj
             rows, highest = extents.get(key, (0, -1))
             extents[key] = (rows + row[f"{OFFSET}_count"], max(highest, row[f"{OFFSET}_max"]))
     return extents
+
+
+def _row_counts(table: Table, info: TableInfo, snapshot: Snapshot) -> dict[tuple[object, ...], tuple[int, int]]:
+    keys, counts = info.descriptor.partition_keys, dict[tuple[object, ...], tuple[int, int]]()
+    planned = plan_files(table.metadata, table.io, snapshot, keys)
+    for _, batch in Scan(table, info, (*keys, OFFSET), None).batches(planned, None):
+        for row in pa.Table.from_batches([batch]).group_by(list(keys)).aggregate([([], "count_all")]).to_pylist():
+            key = tuple(row[k] for k in keys)
+            counts[key] = (counts.get(key, (0, 0))[0] + row["count_all"], 0)
+    return counts

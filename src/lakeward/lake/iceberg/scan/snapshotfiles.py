@@ -21,6 +21,7 @@ from lakeward.lake.iceberg.datafile.location import canonical
 from lakeward.lake.iceberg.meta.manifests import first_row_id, load_entries, load_manifests
 from lakeward.lake.iceberg.meta.partition import partition_texts
 from lakeward.lake.iceberg.scan.files import FileIndex, IndexedFile
+from lakeward.lake.iceberg.scan.flinkfiles import count_offsets
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetRange
 from lakeward.spi.lake import LakeDelete, LakeFile
@@ -80,6 +81,13 @@ class PlannedFile:
     def file(self) -> DataFile:
         return self.indexed.file
 
+    @property
+    def first_offset(self) -> int | None:
+        """That of its first row, where the rows' offsets follow each other without a hole."""
+        first, last = self.indexed.first, self.indexed.last
+        is_dense = first is not None and last is not None and 0 <= first == last + 1 - self.file.record_count
+        return first if is_dense else None
+
     def describe(self) -> LakeFile:
         first, last = self.indexed.first, self.indexed.last
         return LakeFile(
@@ -112,11 +120,12 @@ def plan_files(
     manifests = load_manifests(io, snapshot)
     index, schema, specs = FileIndex(metadata, partition_keys), metadata.schema(), metadata.specs()
     deletes = LiveDeletes.load(metadata, io, manifests)
+    files = list(index.files(io, manifests))
+    texts = [partition_texts(specs[f.spec_id], schema, f.file.partition) for f in files]
+    values = [tuple(t[k] for k in partition_keys) if all(k in t for k in partition_keys) else None for t in texts]
     return [
-        PlannedFile(
-            f, deletes.of(f.entry, f.spec_id), partition_texts(specs[f.spec_id], schema, f.file.partition), schema
-        )
-        for f in index.files(io, manifests)
+        PlannedFile(f, deletes.of(f.entry, f.spec_id), t, schema)
+        for f, t in zip(count_offsets(metadata, files, values), texts, strict=True)
     ]
 
 

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clean tables, as Fluss makes them from 1.0 on: the user's columns alone. Rounds of ours and of the Flink job in turn,
+and where each row came from.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from lakeward.errors import LakeOverlap, LakeSchemaBroken
+from lakeward.hot.fluss.overlaps import check_counts, flink_snapshots
+from lakeward.lake.iceberg.meta.mapping import lake_schema, lake_spec
+from lakeward.lake.iceberg.plugin import IcebergLakeStorage
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import TableId
+from lakeward.model.offsets import OffsetRange
+from lakeward.model.table import FLUSS_PARTITIONS, BucketFunction
+from lakeward.spi.commit import CommitProperties
+from lakeward.spi.lake import LakeSnapshot
+from lakeward.spi.snapshotkeys import OFFSETS_KEY
+from lakeward.testing.iceberg.engines import read_duckdb
+from lakeward.testing.iceberg.flink import FlinkJob
+from lakeward.testing.lakes.rounds import LakeRound, lake_rows
+from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
+from lakeward.testing.scripted_log import ScriptedLog
+
+KEYED = {"primary_key": ("id",), "bucket_keys": ("id",), "bucket_function": BucketFunction.ICEBERG}
+
+
+def make_log(lake: IcebergLakeStorage, **options: Any) -> ScriptedLog:
+    """A clean table in the lake, made as Fluss makes it."""
+    table = LakeSuite().table_info(properties={FLUSS_PARTITIONS: "{}"}, table_id=TableId("7"), **options)
+    catalog, name = lake.connection.catalog, (table.path.database, table.path.table)
+    catalog.create_namespace_if_not_exists(table.path.database)
+    schema = lake_schema(table.descriptor, clean=True)
+    catalog.create_table(name, schema, partition_spec=lake_spec(table.descriptor, schema))
+    return ScriptedLog(table)
+
+
+def run(lake: IcebergLakeStorage, log: ScriptedLog) -> LakeSnapshot:
+    """A round of ours, told to Fluss."""
+    made = LakeRound.plan(lake, log)
+    for bucket in sorted(log.ends()):
+        if log.end(bucket) > made.start(bucket):
+            made.write(bucket, batches=2)
+    extra = {OFFSETS_KEY: "/remote/lake/db/t-7/metadata/3d1c.offsets"}
+    properties = CommitProperties(round_id=made.round_id, epoch=1, job="j", offsets=made.stops, extra=extra)
+    return made.commit(made.committer.prepare(made.results, {}, made.reader.load_base(), properties))
+
+
+def rows_of(log: ScriptedLog, bucket: Bucket, start: int) -> pa.Table:
+    return pa.Table.from_batches([log.batch(bucket, start, log.end(bucket))]).select(list(log.table.schema.names))
+
+
+def flink(lake: IcebergLakeStorage, log: ScriptedLog) -> FlinkJob:
+    return FlinkJob(lake.connection.catalog, log.table.path, "7")
+
+
+def test_rounds_of_both_in_turn_and_every_row_has_its_offset(lake: IcebergLakeStorage) -> None:
+    log = make_log(lake)
+    log.append(B0, row(1), row(2))
+    log.append(B1, row(3))
+    job = flink(lake, log)
+    job.commit_clean({0: rows_of(log, B0, 0), 1: rows_of(log, B1, 0)}, [2, 1])
+    log.append(B0, row(4), row(5), row(6))
+    run(lake, log)
+    log.append(B0, row(7))
+    log.append(B1, row(8), row(9))
+    job.commit_clean({0: rows_of(log, B0, 5), 1: rows_of(log, B1, 1)}, [6, 3])
+    log.append(B1, row(10))
+    run(lake, log)
+    assert lake_rows(lake, log.table) == log.expected(log.ends())
+    names = lake.connection.load(log.table.path).schema().column_names
+    assert names == list(log.table.schema.names)
+    found = read_duckdb(lake.connection.load(log.table.path).metadata_location)
+    assert sorted(found.column("id").to_pylist()) == list(range(1, 11))
+
+
+def test_a_filter_on_offsets_prunes_files_of_ours(lake: IcebergLakeStorage) -> None:
+    log = make_log(lake)
+    for number in range(3):
+        log.append(B0, row(2 * number), row(2 * number + 1))
+        snapshot = run(lake, log)
+    reader = lake.open_reader(log.table)
+    files = reader.files(snapshot.snapshot_id)
+    assert sorted(f.offsets for f in files if f.offsets) == [OffsetRange(0, 2), OffsetRange(2, 4), OffsetRange(4, 6)]
+    for other in files:
+        if other.offsets is not None and other.offsets.start != 2:
+            lake.connection.load(log.table.path).io.delete(other.path)
+    found = reader.scan(snapshot.snapshot_id, columns=["id", "__offset"], filter=(pc.field("__offset") == 3))
+    assert [b.to_pylist() for b in found] == [[{"id": 3, "__offset": 3}]]
+
+
+def test_a_log_that_began_late_is_counted_back_from_a_file_of_ours(lake: IcebergLakeStorage) -> None:
+    log = make_log(lake)
+    log.skip(B0, 100)
+    log.append(B0, row(1), row(2))
+    flink(lake, log).commit_clean({0: rows_of(log, B0, 100)}, [102])
+    log.append(B0, row(3))
+    run(lake, log)
+    assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+
+def test_rows_of_another_engine_have_no_offset(lake: IcebergLakeStorage) -> None:
+    log = make_log(lake)
+    log.append(B0, row(1))
+    run(lake, log)
+    table = lake.connection.load(log.table.path)
+    table.append(rows_of(log, B0, 0).cast(table.schema().as_arrow()))
+    reader = lake.open_reader(log.table)
+    snapshot = reader.load_snapshot()
+    assert snapshot is not None
+    found = reader.scan(snapshot.snapshot_id, columns=["__bucket", "__offset"])
+    assert sorted(tuple(r.values()) for b in found for r in b.to_pylist()) == [(-1, -1), (0, 0)]
+
+
+def test_a_pk_table_after_the_flink_job(lake: IcebergLakeStorage) -> None:
+    """Its deletes are whole rows; ours are keys."""
+    log = make_log(lake, **KEYED)
+    log.upsert(B0, row(1), row(2))
+    flink(lake, log).commit_clean({0: rows_of(log, B0, 0)}, [2])
+    log.upsert(B0, row(2, "two"))
+    log.delete(B0, row(1))
+    made = LakeRound.plan(lake, log)
+    writer = lake.open_writer(made.task(B0, 2, log.end(B0)))
+    writer.delete_keys(pa.record_batch({"id": pa.array([1, 2], pa.int64())}))
+    writer.write(log.batch(B0, 3, 4).select([*log.table.schema.names, "__offset", "__timestamp"]))
+    made.take(B0, log.end(B0), writer.complete())
+    made.commit()
+    flink(lake, log).commit_clean(
+        {0: pa.Table.from_pylist([row(2, "again")], rows_of(log, B0, 0).schema)},
+        [log.end(B0) + 2],
+        {0: pa.Table.from_pylist([row(2, "two")], rows_of(log, B0, 0).schema)},
+    )
+    snapshot = lake.open_reader(log.table).load_snapshot()
+    assert snapshot is not None
+    found = list(lake.open_reader(log.table).scan(snapshot.snapshot_id, columns=["id", "name", "__bucket", "__offset"]))
+    assert [r for b in found for r in b.to_pylist()] == [{"id": 2, "name": "again", "__bucket": 0, "__offset": -1}]
+
+
+@pytest.mark.parametrize(("stop", "is_late"), [(4, False), (3, True), (1, True)])
+def test_more_rows_than_offsets_are_an_overlap(lake: IcebergLakeStorage, stop: int, is_late: bool) -> None:
+    """Two rows that a late job adds: its offsets may have moved on by less, or back."""
+    log = make_log(lake)
+    log.append(B0, row(1), row(2))
+    run(lake, log)
+    log.append(B0, row(3), row(4))
+    flink(lake, log).commit_clean({0: rows_of(log, B0, 2)}, [stop])
+    reader = lake.open_reader(log.table)
+    head, snapshots = reader.load_snapshot(), reader.snapshots()
+    assert head is not None
+    ours, above = flink_snapshots(snapshots, head.snapshot_id)
+    assert ours is not None
+    expected = pytest.raises(LakeOverlap, match=f"Move main back to snapshot {ours.snapshot_id}")
+    with expected if is_late else nullcontext():
+        check_counts("t", reader.files, ours, above, head, is_pk=False)
+
+
+def test_a_clean_table_of_ours_does_not_fit(lake: IcebergLakeStorage) -> None:
+    """Only Fluss makes them; in a table of the embedded store somebody dropped the columns."""
+    log = make_log(lake)
+    properties = {k: v for k, v in log.table.descriptor.properties.items() if k != FLUSS_PARTITIONS}
+    log.table = replace(log.table, descriptor=replace(log.table.descriptor, properties=properties))
+    with pytest.raises(LakeSchemaBroken, match="__bucket"):
+        LakeRound.plan(lake, log)
