@@ -6,6 +6,7 @@ break.
 from __future__ import annotations
 
 import secrets
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -29,12 +30,18 @@ SEQUENCES = 2**31
 @dataclass
 class Outgoing:
     """A batch for a bucket. `sequence` is given when it is first sent, unless the caller numbers its own, and stays;
-    `done` hears its acknowledgement."""
+    `sent_at` (monotonic) likewise; `done` hears its acknowledgement."""
 
     bucket: Bucket
     batch: pa.RecordBatch
     done: Callable[[PutAck], None]
     sequence: int | None = None
+    sent_at: float | None = None
+
+    def header(self) -> BatchHeader:
+        now = time.monotonic()
+        self.sent_at = now if self.sent_at is None else self.sent_at
+        return BatchHeader(bucket=self.bucket, sequence=self.sequence, age_ms=int(1_000 * (now - self.sent_at)))
 
 
 class PutSender:
@@ -181,7 +188,7 @@ class _Stream:
         self.writer, self.reader = self._guard(lambda: self.client.do_put(descriptor, schema, connection.options()))
 
     def write(self, item: Outgoing) -> None:
-        header = to_bytes(BatchHeader(bucket=item.bucket, sequence=item.sequence))
+        header = to_bytes(item.header())
         self._guard(lambda: self.writer.write_with_metadata(item.batch, header))
 
     def read_ack(self) -> PutAck:

@@ -12,10 +12,10 @@
     │                               PluginNotFound
     ├── AlreadyExists               TableAlreadyExists, LakeMismatch, LakeNotEmpty
     ├── Refused                     Unauthorized, Forbidden, ForeignCaller, IncompatibleVersion, InsecureBinding
-    ├── HotStoreError               BucketStopped (BucketUnavailable), CorruptBatch, OutOfSequence, DiskFull,
-    │                               QuotaExceeded, Overloaded, PartitionExpired, DataFolderLocked, DataFolderUnusable,
-    │                               DataFolderVersion, UnsafePath, WritesPaused, SchemaChanged, LogTooShort,
-    │                               HotStoreBehind, LogRewritten, KvFailed, FlussError
+    ├── HotStoreError               BucketStopped (BucketUnavailable), CorruptBatch, OutOfSequence,
+    │                               WriterForgotten, DiskFull, QuotaExceeded, Overloaded, PartitionExpired,
+    │                               DataFolderLocked, DataFolderUnusable, DataFolderVersion, UnsafePath, WritesPaused,
+    │                               SchemaChanged, LogTooShort, HotStoreBehind, LogRewritten, KvFailed, FlussError
     ├── CoordinatorError            FencedEpoch, LeaseLost, UnknownWork, Superseded, LedgerGap, IllegalTransition,
     │                               TableBusy
     ├── CommitError                 CommitConflict, CommitUnknown

@@ -44,6 +44,20 @@ class OutOfSequence(HotStoreError):
     expected: int
 
 
+class WriterForgotten(HotStoreError):
+    """Sent again after so long that the server cannot tell any more whether it has it."""
+
+    code = "writer-forgotten"
+    http_status = 409
+    template = (
+        "writer {writer}, bucket {bucket}: a put that was first sent {age_s} s ago came again, and writers of that "
+        "time are forgotten: whether it is stored is unknown; look for its rows before it is sent by a new writer"
+    )
+    writer: str
+    bucket: str
+    age_s: int
+
+
 class DiskFull(HotStoreError):
     code = "disk-full"
     http_status = 507

@@ -52,10 +52,12 @@ class PutCommand:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchHeader:
-    """Rides in the app_metadata of each batch of a put stream."""
+    """Rides in the app_metadata of each batch of a put stream. `age_ms`: how long ago this batch was first sent,
+    when it is sent again."""
 
     bucket: Bucket
     sequence: int | None = None
+    age_ms: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,9 @@ from lakeward.hot.embedded.log.index import INTERVAL_BYTES, SparseIndex
 from lakeward.hot.embedded.log.reopened import ReopenedFile
 from lakeward.hot.embedded.log.segment import Segment, log_path
 
-MARK_MAGIC = b"LWM1"
+MARK_MAGIC, LISTED_MAGIC = b"LWM1", b"LWM2"
+"""The second says besides that the folder has a list of its segments."""
+
 _MARK = struct.Struct("<qqq")
 
 
@@ -27,17 +29,38 @@ class SyncedMark(NamedTuple):
     offset: int
 
 
+def mark_path(folder: Path) -> Path:
+    return folder / "synced"
+
+
 def find_mark(folder: Path) -> SyncedMark | None:
-    body = find_file(folder / "synced", MARK_MAGIC)
+    return next((mark for magic in (MARK_MAGIC, LISTED_MAGIC) if (mark := _find(folder, magic))), None)
+
+
+def says_listed(folder: Path) -> bool:
+    """The mark says that there is a list of segments."""
+    return _find(folder, LISTED_MAGIC) is not None
+
+
+def is_mark_lost(folder: Path) -> bool:
+    """There is none, or something else in its place. A power cut may leave an empty one, which says nothing."""
+    try:
+        return any(mark_path(folder).read_bytes()) and find_mark(folder) is None
+    except FileNotFoundError:
+        return True
+
+
+def _find(folder: Path, magic: bytes) -> SyncedMark | None:
+    body = find_file(mark_path(folder), magic)
     return None if body is None or len(body) != _MARK.size else SyncedMark(*_MARK.unpack(body))
 
 
 class MarkFile(ReopenedFile):
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder / "synced", os.O_WRONLY | os.O_CREAT)
+        super().__init__(mark_path(folder), os.O_WRONLY | os.O_CREAT)
 
-    def write(self, mark: SyncedMark) -> None:
-        os.pwrite(self.fd, seal(MARK_MAGIC, _MARK.pack(*mark)), 0)
+    def write(self, mark: SyncedMark, *, is_listed: bool) -> None:
+        os.pwrite(self.fd, seal(LISTED_MAGIC if is_listed else MARK_MAGIC, _MARK.pack(*mark)), 0)
 
 
 class ActiveSegment(ReopenedFile):

@@ -13,14 +13,17 @@ MAX_SEQUENCE = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class WriterSequence:
-    """A writer and the number of its put to one bucket: from 0, one more each time, after 2^31 - 1 from 0 again."""
+    """A writer and the number of its put to one bucket: from 0, one more each time, after 2^31 - 1 from 0 again.
+
+    `age_ms`: how long ago it was first sent; 0: it is sent for the first time."""
 
     writer_id: int
     sequence: int
+    age_ms: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.writer_id <= MAX_WRITER_ID or not 0 <= self.sequence <= MAX_SEQUENCE:
-            reason = "a writer id is 0 to 2^63 - 1, a sequence 0 to 2^31 - 1"
+        if not 0 <= self.writer_id <= MAX_WRITER_ID or not 0 <= self.sequence <= MAX_SEQUENCE or self.age_ms < 0:
+            reason = "a writer id is 0 to 2^63 - 1, a sequence 0 to 2^31 - 1, an age no less than 0"
             raise InvalidRequest(what=f"writer {self.writer_id}, sequence {self.sequence}", reason=reason)
 
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which segments a log folder holds, in a small file of its own: one that is gone with all its files is missed."""
+"""Which segments a log folder holds, in a small file of its own: one that is gone with all its files is missed.
+
+The list and the synced mark are there from a log's beginning, and each tells when the other is gone.
+"""
 
 from __future__ import annotations
 
@@ -23,5 +26,5 @@ def find_listed(folder: Path) -> list[int] | None:
 
 
 def save_listed(folder: Path, bases: Sequence[int], *, sync: bool) -> None:
-    """A new segment need not be in it after a power cut; one that goes must be out of it before (`sync`)."""
+    """A new segment need not be in it until the mark passes it; one that goes must be out of it before (`sync`)."""
     write_whole(list_path(folder), seal(LIST_MAGIC, json.dumps(list(bases)).encode()), sync=sync)

@@ -24,12 +24,12 @@ from lakeward.errors import (
 )
 from lakeward.hot.embedded.arrivals import Arrivals
 from lakeward.hot.embedded.disk import DiskReserve
-from lakeward.hot.embedded.log.active import ActiveSegment, MarkFile, SyncedMark
+from lakeward.hot.embedded.log.active import ActiveSegment, MarkFile, SyncedMark, mark_path
 from lakeward.hot.embedded.log.appended import Appended, WriterSequence
 from lakeward.hot.embedded.log.durable import sync_file, sync_folder, write_whole
 from lakeward.hot.embedded.log.files import LocalView, LogFiles, LogPlace
 from lakeward.hot.embedded.log.groupcommit import GroupCommit
-from lakeward.hot.embedded.log.listed import find_listed, save_listed
+from lakeward.hot.embedded.log.listed import find_listed, list_path, save_listed
 from lakeward.hot.embedded.log.recovery import CLEAN, RecoveredLog, recover, save_clean, save_writers
 from lakeward.hot.embedded.log.remote import RemoteLog
 from lakeward.hot.embedded.log.rowshape import RowShape
@@ -85,16 +85,22 @@ class BucketLog:
         self._group = GroupCommit(
             self._flush, recovered.active.stop if recovered.is_synced else base, self._arrivals.tell
         )
-        self._list_again()
+        self._is_listed = self._list_again()
         self.close_idle()
         (place.folder / CLEAN).unlink(missing_ok=True)
 
-    def _list_again(self) -> None:
-        """What was found, unless that is what the list says or the first segment is all there ever was."""
-        listed, bases = find_listed(self.place.folder), self.files.view.bases
-        if listed != bases and (listed or len(bases) > 1):
-            with suppress(OSError):  # an older list names what was cut, above the mark
-                save_listed(self.place.folder, bases, sync=False)
+    def _list_again(self) -> bool:
+        """What was found, unless that is what the list says. Whether there is one: an earlier version's folder gets it
+        with its second segment."""
+        folder, bases = self.place.folder, self.files.view.bases
+        listed, is_there = find_listed(folder), list_path(folder).exists()
+        if listed == bases or not (is_there or len(bases) > 1):
+            return is_there
+        with suppress(OSError):  # an older list names what was cut, above the mark
+            mark_path(folder).touch()  # it is there before the list
+            save_listed(folder, bases, sync=True)
+            return True
+        return is_there
 
     # ---- where it stands -----------------------------------------------------------------------------------------
     @property
@@ -126,9 +132,9 @@ class BucketLog:
 
     # ---- appending -----------------------------------------------------------------------------------------------
     def find_duplicate(self, writer: WriterSequence | None) -> Appended | None:
-        """The first answer to a put that was here before. Raises `OutOfSequence`."""
+        """The first answer to a put that was here before. Raises `OutOfSequence`, `WriterForgotten`."""
         with self._lock:
-            return self._writers.find(writer)
+            return self._writers.find(writer, self._clock.now_ms())
 
     def forget_writers(self) -> None:
         """Of very many, those that will not send again."""
@@ -163,7 +169,7 @@ class BucketLog:
             )
         with self._lock:
             self._check_open()
-            duplicate = self._writers.find(writer)
+            duplicate = self._writers.find(writer, self._clock.now_ms())
             if duplicate is not None:
                 return duplicate
             return self._append(encoded, timestamp_ms, writer)
@@ -207,6 +213,7 @@ class BucketLog:
             save_writers(folder, base, self._writers)
             write_whole(index_path(folder, old.base), pack_index(old.facts(), old.index), sync=False)
             active = ActiveSegment.create(folder, base, self._last_at_ms, self.options.index_bytes)
+            mark_path(folder).touch()  # it is there before the list
             save_listed(folder, [*self.files.view.bases, base], sync=False)
         except OSError as error:
             raise self._passing("a new segment could not be made", error) from error
@@ -281,7 +288,9 @@ class BucketLog:
             for segment in (*retired, active):
                 os.fdatasync(segment.fd)
             if retired:
+                sync_file(list_path(self.place.folder))
                 sync_folder(self.place.folder)
+                self._is_listed = True
             self._doubtful = False
         except (OSError, CorruptBatch) as error:
             self._doubtful = True
@@ -290,7 +299,7 @@ class BucketLog:
         fault_point("hotlog.after-fsync", bucket=self.place.bucket)
         self._mark = SyncedMark(active.base, size, stop)
         with suppress(OSError):  # an older mark claims less, and the next flush writes a newer one
-            self._mark_file.write(self._mark)
+            self._mark_file.write(self._mark, is_listed=self._is_listed)
         self._close_retired(retired)
         return stop
 

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lakeward.errors import CorruptBatch
-from lakeward.hot.embedded.log.active import ActiveSegment, SyncedMark, find_mark
+from lakeward.hot.embedded.log.active import (
+    ActiveSegment,
+    SyncedMark,
+    find_mark,
+    is_mark_lost,
+    mark_path,
+    says_listed,
+)
 from lakeward.hot.embedded.log.appended import Appended
 from lakeward.hot.embedded.log.durable import (
     find_file,
@@ -24,7 +31,7 @@ from lakeward.hot.embedded.log.durable import (
     write_whole,
 )
 from lakeward.hot.embedded.log.index import INTERVAL_BYTES, SparseIndex
-from lakeward.hot.embedded.log.listed import find_listed
+from lakeward.hot.embedded.log.listed import find_listed, list_path, save_listed
 from lakeward.hot.embedded.log.segment import (
     INDEX_MAGIC,
     Segment,
@@ -33,6 +40,7 @@ from lakeward.hot.embedded.log.segment import (
     load_segment,
     log_path,
     lost_bytes,
+    lost_file,
     lost_segment,
     pack_index,
     remove_files,
@@ -65,9 +73,12 @@ def recover(folder: Path, bucket: str, first_offset: int, index_bytes: int = INT
 
     Raises `CorruptBatch` for damage in what was fsynced; nothing is changed then."""
     bases, mark = list_bases(folder), find_mark(folder)
+    _check_witnesses(folder, mark, first_offset)
     _check_files(folder, bases, mark, first_offset)
     if not bases:
         make_folder(folder)
+        mark_path(folder).touch()
+        save_listed(folder, [first_offset], sync=False)
         active = ActiveSegment.create(folder, first_offset, 0, index_bytes)
         sync_folder(folder)
         return RecoveredLog(closed=(), active=active, writers=WriterTable(bucket), is_synced=True)
@@ -93,6 +104,17 @@ def _pack_clean(active: ActiveSegment, writers: WriterTable) -> bytes:
     index = pack_index(active.facts(), active.index)
     body = json.dumps(writers.to_json(), separators=(",", ":")).encode()
     return seal(WRITERS_MAGIC, len(index).to_bytes(8, "little") + index + body)
+
+
+def _check_witnesses(folder: Path, mark: SyncedMark | None, first_offset: int) -> None:
+    """The mark and the list: each is there if the other says so. The list is on disk when the mark passes the first
+    segment; until then a power cut may leave it empty. Raises `CorruptBatch`."""
+    if list_path(folder).exists() and is_mark_lost(folder):
+        raise lost_file(mark_path(folder), list_path(folder))
+    if mark is None or find_listed(folder) is not None or not says_listed(folder):
+        return
+    if mark.base > first_offset or not list_path(folder).exists():
+        raise lost_file(list_path(folder), mark_path(folder))
 
 
 def _check_files(folder: Path, bases: Sequence[int], mark: SyncedMark | None, first_offset: int) -> None:

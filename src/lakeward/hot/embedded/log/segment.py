@@ -80,6 +80,16 @@ def lost_segment(folder: Path, base: int) -> CorruptBatch:
     return CorruptBatch(where=str(path), position=0, reason="the file is missing, and all of it was on disk")
 
 
+def lost_file(path: Path, beside: Path) -> CorruptBatch:
+    """A file that shows whether segments are whole. Without the one beside it too, the folder is an earlier version's,
+    which had none."""
+    reason = (
+        f"the file is missing or damaged, so lost segments would not be noticed; bring it back, or remove "
+        f"{beside.name} beside it to go on with the segments that are there"
+    )
+    return CorruptBatch(where=str(path), position=0, reason=reason)
+
+
 def rebuild_index(folder: Path, base: int) -> tuple[Segment, SparseIndex]:
     path, index = log_path(folder, base), SparseIndex()
     size, stop, first_at, last_at = path.stat().st_size, base, 0, 0

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lakeward.errors import OutOfSequence
+from lakeward.errors import OutOfSequence, WriterForgotten
 from lakeward.hot.embedded.log.appended import MAX_SEQUENCE, Appended, WriterSequence
 from lakeward.protocol.flight import MAX_UNDER_WAY
 
@@ -18,7 +18,14 @@ KEPT = 4096
 """Writers of a bucket that are remembered for as long as `server.writer-id.expiration-time` says: 1 MB."""
 
 BUSY_WRITER_MS = 600_000
-"""Every writer is remembered this long: a put is sent again for 2 minutes (`client.writer.retry-timeout`)."""
+"""Every writer is remembered this long: a put is sent again for 2 minutes (`client.writer.retry-timeout`). One that is
+sent for longer says so, and is refused when its writer may be among those that are forgotten."""
+
+_SLACK_MS = 60_000
+"""What a put may take from its sender to here, and clocks may differ by."""
+
+_FORGOTTEN = "forgotten"
+_NEVER = -(1 << 62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +42,23 @@ class WriterTable:
     def __init__(self, bucket: str) -> None:
         self._bucket = bucket
         self._puts: dict[int, tuple[_Put, ...]] = {}
+        self._forgotten_ms = _NEVER
 
     def __len__(self) -> int:
         return len(self._puts)
 
-    def find(self, writer: WriterSequence | None) -> Appended | None:
+    def find(self, writer: WriterSequence | None, now_ms: int = 0) -> Appended | None:
         """The first answer to a put that was here before; None when it is the one that is due.
 
-        Raises `OutOfSequence` for a gap, and for one so old that its offsets are not remembered."""
+        Raises `OutOfSequence` for a gap, and for one so old that its offsets are not remembered; `WriterForgotten` for
+        a first one of old that may have been here."""
         if writer is None:
             return None
         puts = self._puts.get(writer.writer_id, ())
         due = _after(puts[-1].sequence) if puts else 0
         if writer.sequence == due:
+            if not puts and writer.age_ms and now_ms - writer.age_ms - _SLACK_MS <= self._forgotten_ms:
+                raise WriterForgotten(writer=str(writer.writer_id), bucket=self._bucket, age_s=writer.age_ms // 1000)
             return None
         for put in puts:
             if put.sequence == writer.sequence:
@@ -63,21 +74,27 @@ class WriterTable:
 
     def forget_before(self, at_ms: int) -> None:
         """Writers silent since then; one that comes back is told to start a new writer."""
-        self._puts = {w: puts for w, puts in self._puts.items() if puts[-1].timestamp_ms >= at_ms}
+        self._forget({w for w, puts in self._puts.items() if puts[-1].timestamp_ms < at_ms})
 
     def forget_surplus(self, now_ms: int) -> None:
         """Of more than `KEPT` writers those that are silent longest: tasks that wrote once and are gone."""
         surplus = len(self._puts) - KEPT
         if surplus > 0:
             silent = [w for w, puts in self._puts.items() if puts[-1].timestamp_ms < now_ms - BUSY_WRITER_MS]
-            gone = set(sorted(silent, key=lambda w: self._puts[w][-1].timestamp_ms)[:surplus])
+            self._forget(set(sorted(silent, key=lambda w: self._puts[w][-1].timestamp_ms)[:surplus]))
+
+    def _forget(self, gone: set[int]) -> None:
+        if gone:
+            self._forgotten_ms = max(self._forgotten_ms, *(self._puts[w][-1].timestamp_ms for w in gone))
             self._puts = {w: puts for w, puts in self._puts.items() if w not in gone}
 
     def to_json(self) -> dict[str, Any]:
-        return {str(w): [[p.sequence, p.start, p.stop, p.timestamp_ms] for p in puts] for w, puts in self._puts.items()}
+        body = {str(w): [[p.sequence, p.start, p.stop, p.timestamp_ms] for p in puts] for w, puts in self._puts.items()}
+        return body if self._forgotten_ms == _NEVER else {**body, _FORGOTTEN: self._forgotten_ms}
 
     def load(self, body: Mapping[str, Any]) -> None:
-        self._puts = {int(w): tuple(_Put(*map(int, p)) for p in puts) for w, puts in body.items()}
+        self._forgotten_ms = int(body.get(_FORGOTTEN, _NEVER))
+        self._puts = {int(w): tuple(_Put(*map(int, p)) for p in puts) for w, puts in body.items() if w != _FORGOTTEN}
 
 
 def _after(sequence: int) -> int:

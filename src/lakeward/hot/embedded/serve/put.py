@@ -60,7 +60,7 @@ class PutStream:
             return None
         if header.sequence == 0:
             self.begin_writer()
-        return WriterSequence(writer_id=self.command.writer, sequence=header.sequence)
+        return WriterSequence(writer_id=self.command.writer, sequence=header.sequence, age_ms=header.age_ms)
 
     def _store(self, bucket: Bucket, batch: pa.RecordBatch, writer: WriterSequence | None) -> PendingAppend:
         match self.command.kind:

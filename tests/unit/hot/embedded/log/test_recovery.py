@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import errno
 import shutil
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from lakeward.errors import BucketStopped, BucketUnavailable, DiskFull, FaultInjected, OutOfSequence
+from lakeward.hot.embedded.log.active import MarkFile, find_mark, mark_path
 from lakeward.hot.embedded.log.appended import WriterSequence
 from lakeward.hot.embedded.log.listed import find_listed, list_path
 from lakeward.hot.embedded.log.segment import list_bases, log_path, remove_files, writers_path
@@ -18,6 +21,8 @@ from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.table import TableInfo
 from lakeward.testing.faults import Faults
 from tests.unit.hot.embedded.yard import B0, Yard, read, rows, table_folder
+
+Named = Callable[[Path], Path]
 
 
 def log_folder(root: Path, table: TableInfo) -> Path:
@@ -99,7 +104,7 @@ def test_acknowledged_rows_survive_a_kill(yard: Yard, store: EmbeddedStore) -> N
     assert again.append(table, B0, rows(0)).start == 100
 
 
-@pytest.mark.parametrize("mark", ["kept", "lost"])
+@pytest.mark.parametrize("mark", ["kept", "none"])
 def test_damage_in_the_middle_stops_the_bucket_and_leaves_the_file_alone(
     yard: Yard, store: EmbeddedStore, table: TableInfo, mark: str
 ) -> None:
@@ -114,8 +119,9 @@ def test_damage_in_the_middle_stops_the_bucket_and_leaves_the_file_alone(
     damaged = bytearray(path.read_bytes())
     damaged[len(damaged) // 2] ^= 0xFF
     path.write_bytes(damaged)
-    if mark == "lost":
-        (path.parent / "synced").unlink()
+    if mark == "none":
+        mark_path(path.parent).unlink()
+        list_path(path.parent).unlink()
     again = reopen(yard, store, crashed)
     with pytest.raises(BucketStopped, match="corrupt"):
         again.append(table, B0, rows(9))
@@ -366,13 +372,51 @@ def test_segments_that_retention_took_are_not_missed(yard: Yard, store: Embedded
 
 
 def test_a_log_folder_of_an_earlier_version_gets_its_list(yard: Yard, store: EmbeddedStore, table: TableInfo) -> None:
+    """Its mark says nothing of a list, or there is none yet."""
     _rolled(yard, store, table)
     folder = log_folder(yard.crash(store), table)
-    bases = list_bases(folder)
-    for damaged in (None, b"broken"):
+    bases, mark = list_bases(folder), find_mark(folder)
+    assert mark is not None
+    for is_there in (True, False):
         list_path(folder).unlink()
-        if damaged is not None:
-            list_path(folder).write_bytes(damaged)
+        mark_path(folder).unlink()
+        if is_there:
+            with closing(MarkFile(folder)) as file:
+                file.write(mark, is_listed=False)
         again = reopen(yard, store, folder.parents[4])
         assert (again.stopped_buckets(table), find_listed(folder)) == ({}, bases)
         again.close()
+
+
+@pytest.mark.parametrize("segments", [1, 3])
+@pytest.mark.parametrize("damaged", [None, b"broken"])
+@pytest.mark.parametrize(("of", "beside"), [(mark_path, list_path), (list_path, mark_path)])
+def test_a_lost_mark_or_list_is_noticed(
+    yard: Yard, store: EmbeddedStore, table: TableInfo, of: Named, beside: Named, damaged: bytes | None, segments: int
+) -> None:
+    store.append(table, B0, rows(1))
+    end = _rolled(yard, store, table, segments) if segments > 1 else store.freeze(table)[B0].end
+    folder = log_folder(yard.crash(store), table)
+    lost = of(folder)
+    lost.unlink()
+    if damaged is not None:
+        lost.write_bytes(damaged)
+    again = reopen(yard, store, folder.parents[4])
+    if (segments, damaged, of) == (1, b"broken", list_path):
+        assert again.stopped_buckets(table) == {}, "a power cut may have left it, and one segment needs no list"
+        return
+    with pytest.raises(BucketStopped, match=rf"{lost.name}.*missing or damaged.*remove {beside(folder).name}"):
+        again.append(table, B0, rows(9))
+    again.close()
+    lost.unlink(missing_ok=True)
+    beside(folder).unlink()
+    assert reopen(yard, store, folder.parents[4]).append(table, B0, rows(9)).start == end
+
+
+def test_what_a_power_cut_leaves_of_a_new_log_opens(yard: Yard, store: EmbeddedStore, table: TableInfo) -> None:
+    """Names are on disk, and what is in the files is not."""
+    store.append(table, B0, rows(1))
+    folder = log_folder(yard.crash(store), table)
+    for path in (mark_path(folder), list_path(folder)):
+        path.write_bytes(b"")
+    assert read(reopen(yard, store, folder.parents[4]), table) == [(0, 1)]

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from lakeward.errors import InvalidRequest, OutOfSequence
+from lakeward.errors import InvalidRequest, OutOfSequence, WriterForgotten
 from lakeward.hot.embedded.log.appended import MAX_SEQUENCE, Appended, WriterSequence
 from lakeward.hot.embedded.log.writers import BUSY_WRITER_MS, KEPT, REMEMBERED, WriterTable
 from lakeward.hot.embedded.store import EmbeddedStore
@@ -122,7 +122,35 @@ def test_upkeep_forgets_writers_that_are_gone(yard: Yard, store: EmbeddedStore) 
     assert store.append(table, B0, rows(0), WriterSequence(99_999, 1)).stop == 3
 
 
-@pytest.mark.parametrize(("writer", "sequence"), [(-1, 0), (2**63, 0), (1, -1), (1, 2**31)])
-def test_impossible_writers_are_refused(writer: int, sequence: int) -> None:
+def test_a_first_put_sent_again_after_its_writer_may_be_forgotten_is_refused_and_not_doubled(
+    yard: Yard, store: EmbeddedStore
+) -> None:
+    """A client may be told to try for longer than writers are remembered."""
+    table = yard.table()
+    store.create_table(table)
+    store.append(table, B0, rows(0), WriterSequence(0, 0))
+    begun_ms, bucket = yard.clock.now_ms(), store.hot_table(table).find_bucket(B0)
+    assert bucket is not None
+    for n in range(1, KEPT + 10):  # as so many puts would, at a thousandth of the cost
+        bucket.log._writers.record(n, 0, Appended(n, n + 1, begun_ms))
+    yard.clock.advance(2 * BUSY_WRITER_MS / 1000)
+    store.append(table, B0, rows(1), WriterSequence(99_999, 0))
+    store.upkeep.tend_files()
+    age_ms = yard.clock.now_ms() - begun_ms
+    with pytest.raises(WriterForgotten, match="1200 s ago"):
+        store.append(table, B0, rows(0), WriterSequence(0, 0, age_ms))
+    store.close()
+    again = yard.open()
+    with pytest.raises(WriterForgotten):
+        again.append(table, B0, rows(0), WriterSequence(0, 0, age_ms))
+    later = WriterSequence(5, 0, age_ms // 2)
+    assert again.append(table, B0, rows(2), later).start == 2, "none of that time is forgotten"
+    assert [i for _, i in read(again, table)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("writer", "sequence", "age"), [(-1, 0, 0), (2**63, 0, 0), (1, -1, 0), (1, 2**31, 0), (1, 0, -1)]
+)
+def test_impossible_writers_are_refused(writer: int, sequence: int, age: int) -> None:
     with pytest.raises(InvalidRequest):
-        WriterSequence(writer, sequence)
+        WriterSequence(writer, sequence, age)

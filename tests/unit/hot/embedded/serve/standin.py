@@ -55,7 +55,7 @@ class HeldStore(EmbeddedStore):
         self.after_append: Callable[[], None] = lambda: None
         self.before_ack: Callable[[Appended], None] = lambda appended: None
         self.is_ready = False
-        self.puts, self.writers = 0, set[int]()
+        self.puts, self.writers, self.ages_ms = 0, set[int](), list[int]()
         self.released: list[str] = []
         self.changed = threading.Condition()
         self._rows: list[dict[str, object]] = []
@@ -68,6 +68,7 @@ class HeldStore(EmbeddedStore):
         with self.changed:
             self.puts += 1
             self.writers |= set() if writer is None else {writer.writer_id}
+            self.ages_ms.append(0 if writer is None else writer.age_ms)
             self.changed.notify_all()
         self.after_append()
         return HeldAppend(pending.log, pending.appended, self)

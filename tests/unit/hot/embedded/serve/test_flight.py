@@ -147,6 +147,7 @@ def test_a_lost_acknowledgement_does_not_store_twice() -> None:
         assert table.append({"id": 2}).offsets[B0] == 2
         proxy.close()
     assert store.puts == 3
+    assert [age_ms > 0 for age_ms in store.ages_ms] == [False, False, True], "what is sent again says since when"
     assert [row["id"] for row in store.rows()] == [1, 2]
 
 
