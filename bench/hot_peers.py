@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The processes that `bench.hot_store` measures: the store behind Flight, and the raw limits beside it.
 
-`python -m bench.hot_peers store|raw|memory FOLDER`: prints its port, ends when its standard input does.
+`python -m bench.hot_peers store|raw|memory FOLDER`: prints its port, ends when its standard input does. `store` has
+two: through the gate, as a server has it, and beside it.
 """
 
 from __future__ import annotations
@@ -70,13 +71,19 @@ class RawMemory(flight.FlightServerBase):  # type: ignore[misc]
 @contextmanager
 def peer(kind: str, folder: Path) -> Iterator[tuple[int, psutil.Process]]:
     """(port, process) of a peer that lives for the block."""
+    with peer_ports(kind, folder) as (ports, process):
+        yield ports[0], process
+
+
+@contextmanager
+def peer_ports(kind: str, folder: Path) -> Iterator[tuple[list[int], psutil.Process]]:
     process = subprocess.Popen(
         [sys.executable, "-m", "bench.hot_peers", kind, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert process.stdout is not None
     assert process.stdin is not None
     try:
-        yield int(process.stdout.readline()), psutil.Process(process.pid)
+        yield [int(port) for port in process.stdout.readline().split()], psutil.Process(process.pid)
     finally:
         process.stdin.close()
         process.wait(120)
@@ -113,9 +120,11 @@ def serve_store(folder: Path) -> None:
     store = EmbeddedStore.open(folder, StoreOptions())
     for table in all_tables():
         store.create_table(table)
+    direct = FlightService(store, TokenSet.parse([]))
     with gated(store) as port:
-        print(port, flush=True)
+        print(port, direct.port, flush=True)
         sys.stdin.read()
+    direct.shutdown()
     store.close()
 
 
