@@ -131,6 +131,10 @@ class LakewardServer:
             max_tables=self.config.get(options.SERVER_QUOTA_TABLES),
             max_reads=self.config.get(options.SERVER_QUOTA_READS),
             max_body_bytes=self.config.get(options.SERVER_HTTP_MAX_BODY),
+            data=self.settings.data,
+            host=self.settings.host,
+            has_tls=self.settings.tls is not None,
+            started_at_ms=clock.now_ms(),
             background=lambda: [
                 flight.keeper.heartbeat(),
                 *(t.heartbeat() for t in (*store.upkeep.threads, *coordinator.upkeep.threads, sampler)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeward.model.background import Heartbeat
@@ -49,4 +50,8 @@ class Services:
     max_tables: int = 10_000
     max_reads: int = 1_000
     max_body_bytes: int = 16 * 1024 * 1024
+    data: Path = Path()
+    host: str = "127.0.0.1"
+    has_tls: bool = False
+    started_at_ms: int = 0
     history: History = field(default_factory=History)

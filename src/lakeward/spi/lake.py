@@ -402,6 +402,11 @@ class LakeMaintenance(ABC):
     def delete(self, paths: Iterable[str]) -> int:
         """Deletes files, with the caches beside them; returns the bytes freed. A file that is gone is no error."""
 
+    def probe(self) -> bool:
+        """Writes a small file where the table's data lies and deletes it; False: this format has no such probe. Raises
+        what the lake raises. Safe to repeat."""
+        return False
+
     @abstractmethod
     def expirable(self, now_ms: int) -> Sequence[ExpiringSnapshot]:
         """Snapshots that the table's `history.expire.*` properties let go; never the tagged one, main's head or a

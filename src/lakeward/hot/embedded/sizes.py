@@ -27,6 +27,9 @@ class TableSizes:
     ttl_ms: int = 0
     """How long its log is kept, by the table or by the server; 0: for ever."""
 
+    written_at_ms: int = 0
+    """When its newest row came; 0: none is there."""
+
 
 def measure(table: HotTable) -> TableSizes:
     buckets = table.opened()
@@ -44,4 +47,5 @@ def measure(table: HotTable) -> TableSizes:
         appended_records=sum(b.log.end for b in buckets if b.failure is None),
         appended_bytes=sum(b.log.appended_bytes for b in buckets if b.failure is None),
         ttl_ms=table.options.ttl_ms,
+        written_at_ms=max((b.log.bounds().end_at_ms for b in buckets if b.failure is None), default=0),
     )

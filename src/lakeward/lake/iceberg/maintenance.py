@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 
 from pyarrow.fs import FileSelector, FileSystem, FileType
@@ -38,6 +39,9 @@ from lakeward.spi.lake import CommitProperties, Expired, LakeMaintenance, LakeSn
 
 FENCE_JOB = "fence"
 _ATTEMPTS = 3
+
+
+PROBE = "lakeward-probe-"
 
 
 class IcebergLakeMaintenance(LakeMaintenance):
@@ -113,6 +117,15 @@ class IcebergLakeMaintenance(LakeMaintenance):
                 if path.endswith(".parquet"):
                     freed += _delete(io, cache_path(path))
         return freed
+
+    def probe(self) -> bool:
+        metadata, io = self._load().metadata, self._arrow_io()
+        path = f"{data_folder(metadata.location, metadata.properties)}/{PROBE}{uuid.uuid4().hex}"
+        with lake_errors(str(self._table.path), "write and delete a probe file of"):
+            with io.new_output(path).create() as out:
+                out.write(b"lakeward doctor --probe")
+            _delete(io, path)
+        return True
 
     def expirable(self, now_ms: int) -> Sequence[ExpiringSnapshot]:
         metadata = self._load().metadata

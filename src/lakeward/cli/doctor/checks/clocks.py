@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clocks: lag, expiry and as-of reads are told by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lakeward.cli.doctor.diagnosis import Diagnosis, Level
+from lakeward.cli.doctor.facts import Facts
+
+MOST_MS = 2_000
+
+
+def check(facts: Facts) -> Iterator[Diagnosis]:
+    apart = abs(facts.server.now_ms - facts.here.now_ms) - facts.here.answer_ms
+    if apart > MOST_MS:
+        yield Diagnosis(
+            check="clocks",
+            level=Level.WRONG,
+            about="server",
+            figure=f"{apart / 1000:.1f} s between this machine's clock and the server's",
+            why="Times in rows, snapshots and logs come from both; reads as of a time miss what they should see.",
+            mend="NTP on both machines (timedatectl set-ntp true)",
+        )

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs: missing, silent, unwatched, of several versions; tables that none serves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lakeward.cli.doctor.diagnosis import Diagnosis, Level
+from lakeward.cli.doctor.facts import Facts
+from lakeward.protocol.views import JobStatus
+
+SILENT_BEATS = 10
+
+
+def check(facts: Facts) -> Iterator[Diagnosis]:
+    live = [j for j in facts.status.jobs if j.live and j.beats_missed < SILENT_BEATS]
+    yield from _missing(facts)
+    unserved = sorted({t.pool for t in facts.tiered if not t.served})
+    for pool in unserved:
+        tables = [t for t in facts.tiered if not t.served and t.pool == pool]
+        named = "" if pool == "default" else f" --pool {pool}"
+        yield Diagnosis(
+            check="jobs",
+            level=Level.WRONG,
+            about=str(tables[0].path),
+            figure=f"no live job serves pool {pool}, which has {len(tables)} tables",
+            why="Their rows stay in the hot store.",
+            mend=f"lakeward tier{named} --server {facts.here.server_url}",
+        )
+    yield from _versions(facts, live)
+    if len(live) > 1 and not facts.server.jobs_expected:
+        yield Diagnosis(
+            check="jobs",
+            level=Level.SOON,
+            about="server",
+            figure=f"{len(live)} jobs, none of them expected by name",
+            why="When one of them dies, the others do its work more slowly and nobody is told.",
+            mend=f"jobs.expected = {[str(j.name) for j in live]} in lakeward.toml, and jobs that keep their names",
+        )
+
+
+def _missing(facts: Facts) -> Iterator[Diagnosis]:
+    late = [j.name for j in facts.status.jobs if j.live and j.beats_missed >= SILENT_BEATS]
+    silent = [j.name for j in facts.status.jobs if j.expected and not j.live]
+    for name in sorted({*facts.status.jobs_missing, *late, *silent}):
+        yield Diagnosis(
+            check="jobs",
+            level=Level.WRONG,
+            about=str(name),
+            figure="expected, and not heard of" if name not in late else "silent for ten heartbeats or more",
+            why="Its slots are missing, and its tables wait until its lease ends.",
+            mend=f"lakeward tier --name {name} --server {facts.here.server_url}",
+        )
+
+
+def _versions(facts: Facts, live: list[JobStatus]) -> Iterator[Diagnosis]:
+    versions = sorted({j.version for j in live if j.version})
+    if versions and versions != [facts.server.version]:
+        yield Diagnosis(
+            check="jobs",
+            level=Level.SOON,
+            about=", ".join(str(j.name) for j in live if j.version != facts.server.version),
+            figure=f"jobs of {', '.join(versions)}, a server of {facts.server.version}",
+            why="Versions beside each other are for the time of an upgrade: the older one sets what all may do.",
+            mend="start the older ones again from the newer package",
+        )

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakeward doctor` and `lakeward preflight`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lakeward.cli.connection import open_server
+from lakeward.cli.doctor.diagnosis import Diagnosis, Level
+from lakeward.cli.output import Json, Server, note, print_json
+from lakeward.config import options, resolve
+
+
+def register(app: typer.Typer) -> None:
+    app.command("doctor")(doctor)
+    app.command("preflight")(preflight)
+
+
+def doctor(
+    table: Annotated[str | None, typer.Option("--table", help="What is about this table alone.")] = None,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Write a small file into the lake, delete it, and look for orphans.")
+    ] = False,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Says what is wrong or will be, each with its figure, why it matters and what mends it. Changes nothing. Exit code
+    1 when something is wrong now.
+
+    Example: lakeward doctor"""
+    from lakeward.cli.doctor.gather import gather
+    from lakeward.cli.doctor.registry import CHECKS, examine
+
+    config = resolve()
+    has_token = config.is_set(options.CLIENT_TOKEN) or config.is_set(options.CLIENT_TOKEN_FILE)
+    with closing(open_server(server)) as door:
+        facts = gather(door, probe=probe, table=table, has_token=has_token)
+    healthy = f"all is well: {len(CHECKS)} checks of {len(facts.tables)} tables"
+    _tell(examine(facts, table), as_json=as_json, healthy=healthy)
+
+
+def preflight(
+    data: Annotated[Path | None, typer.Option("--data", help="The data folder that the server will have.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Says what would go wrong at the first start: settings, ports, folder, limits, Java, packages, the lake. Starts
+    nothing.
+
+    Example: lakeward preflight --data ./lakeward-data"""
+    from lakeward.cli.doctor.preflight import examine_start, gather_start
+
+    config = resolve(arguments={options.SERVER_DATA_DIR.key: str(data)} if data is not None else {})
+    _tell(examine_start(gather_start(config)), as_json=as_json, healthy="ready to start")
+
+
+def _tell(findings: Sequence[Diagnosis], *, as_json: bool, healthy: str) -> None:
+    if as_json:
+        print_json({"findings": [f.to_json() for f in findings]})
+    elif not findings:
+        print(healthy)
+    for finding in findings if not as_json else ():
+        print(f"{finding.level.upper():5}  {finding.about}: {finding.figure}")
+        print(f"       {finding.why}")
+        print(f"       -> {finding.mend}")
+    if any(f.level is Level.WRONG for f in findings):
+        if not as_json:
+            note(f"{sum(f.level is Level.WRONG for f in findings)} wrong now, {len(findings)} in all")
+        raise typer.Exit(1)

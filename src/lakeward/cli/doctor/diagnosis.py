@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a check says: what is wrong or will be, why that matters, and the command that mends it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Level(StrEnum):
+    WRONG = "wrong"
+    SOON = "soon"
+    """It will be wrong, or is when something else happens."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis:
+    """`about`: a table, a job, or the server."""
+
+    check: str
+    level: Level
+    about: str
+    figure: str
+    why: str
+    mend: str
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the checks look at: one record of values. `gather` fills it from a server; tests fill it by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lakeward.model.side import TIER
+from lakeward.model.state import TableState
+from lakeward.model.table import TableInfo
+from lakeward.protocol.facts import HotFacts, ProbeAnswer, ServerFacts
+from lakeward.protocol.operate import AdmissionAnswer, CoordinatorStatus
+from lakeward.protocol.views import RoundStatus, TableStatus
+
+
+@dataclass(frozen=True, kw_only=True)
+class HereFacts:
+    """This machine, where the command runs. `now_ms`: its clock in the middle of a question to the server that took
+    `answer_ms`."""
+
+    version: str
+    protocol: str
+    now_ms: int
+    answer_ms: int = 0
+    server_url: str = "http://127.0.0.1:9050"
+    has_token: bool = False
+    spark_settings: Mapping[str, str] = field(default_factory=dict)
+    """Of spark-defaults.conf, where one is found."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """`rounds`: those that ended last, newest first. `probe` None: it was not asked for."""
+
+    here: HereFacts
+    server: ServerFacts
+    status: CoordinatorStatus
+    tables: Mapping[str, TableInfo] = field(default_factory=dict)
+    rounds: Sequence[RoundStatus] = ()
+    admission: AdmissionAnswer | None = None
+    probe: ProbeAnswer | None = None
+    lake_options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def tiered(self) -> list[TableStatus]:
+        """Tables that rounds serve."""
+        return [t for t in self.status.tables if t.state not in (TableState.DISABLED, TableState.PAUSED)]
+
+    def hot(self, path: str) -> HotFacts | None:
+        return next((h for h in self.server.hot if str(h.path) == path), None)
+
+    def done_rounds(self, path: str) -> list[RoundStatus]:
+        """Rounds of a table that brought rows into the lake, newest first."""
+        return [r for r in self.rounds if str(r.path) == path and r.kind == TIER and r.outcome != "failed" and r.rows]
+
+    def property_of(self, path: str, key: str) -> str | None:
+        info = self.tables.get(path)
+        return None if info is None else info.descriptor.properties.get(key)

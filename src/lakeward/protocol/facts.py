@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a server tells `lakeward doctor` about itself: the machine under it, its logs, its doors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lakeward.model.table import TablePath
+
+
+@dataclass(frozen=True, kw_only=True)
+class HotFacts:
+    """One table's logs. `appended_bytes` since the server started; `written_at_ms` None: no row yet; `ttl_ms` 0: kept
+    for ever."""
+
+    path: TablePath
+    local_bytes: int = 0
+    remote_bytes: int = 0
+    records: int = 0
+    appended_bytes: int = 0
+    ttl_ms: int = 0
+    written_at_ms: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerFacts:
+    """`memory_limit_bytes` None: no limit of a container is known."""
+
+    version: str
+    protocol: str
+    now_ms: int
+    up_ms: int
+    disk_free_bytes: int
+    disk_total_bytes: int
+    memory_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+    open_files: int | None = None
+    max_files: int | None = None
+    is_loopback: bool = True
+    has_tls: bool = False
+    has_tokens: bool = False
+    jobs_expected: tuple[str, ...] = ()
+    backed_up_at_ms: int | None = None
+    still: tuple[str, ...] = ()
+    """Threads of the background that do not work."""
+
+    hot: tuple[HotFacts, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeProbe:
+    """What came of a probe of one table's lake. `error` None: a file was written there and deleted. `orphan_bytes`:
+    files of ours that are older than `ORPHAN_AGE_MS` and that nothing references."""
+
+    path: TablePath
+    error: str | None = None
+    orphan_files: int = 0
+    orphan_bytes: int = 0
+
+
+ORPHAN_AGE_MS = 3 * 24 * 3_600_000
+"""Two days after which no round commits any more, and a day for the sweep that takes what is left."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeAnswer:
+    catalogs: Mapping[str, str] = field(default_factory=dict)
+    """Format -> "" or why its catalog refuses."""
+
+    tables: tuple[LakeProbe, ...] = ()

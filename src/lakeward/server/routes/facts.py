@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `lakeward doctor` asks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import JSONResponse
+
+from lakeward.model.table import TablePath
+from lakeward.protocol.auth import Role
+from lakeward.protocol.routes import FACTS, PROBE
+from lakeward.server.auth import require
+from lakeward.server.facts import gather_facts, probe_lakes
+from lakeward.server.messages import answer
+from lakeward.server.services import Services
+
+MAX_PROBED = 100
+
+
+def router(services: Services) -> APIRouter:
+    router = APIRouter(tags=["server"])
+    may_look = [require(services.tokens, Role.ADMIN)]
+
+    @router.get(FACTS, dependencies=may_look)
+    def facts() -> JSONResponse:
+        """The machine under the server, its logs and its doors, for `lakeward doctor`."""
+        return answer(gather_facts(services))
+
+    @router.post(PROBE, dependencies=may_look)
+    def probe(table: Annotated[str | None, Query()] = None) -> JSONResponse:
+        """Writes a small file into the lake of each table (a hundred at the most) and deletes it."""
+        return answer(probe_lakes(services, TablePath.parse(table) if table else None, MAX_PROBED))
+
+    return router

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakeward doctor` on a real server: silent while it is well, and with words for each condition that is made."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakeward.cli import app
+from lakeward.protocol.routes import JOBS
+from lakeward.server.facts import BACKED_UP
+from lakeward.testing.waiting import wait_until
+from tests.spark.processes import Job, Server, tier_now
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Job]]:
+    settings = {"jobs.expected": "hand", "table.datalake.auto-compaction": "true"}
+    server = Server(tmp_path_factory.mktemp("doctor"), settings)
+    job = Job(server, "hand", spark=False)
+    with server.connect() as client:
+        wait_until(
+            lambda: any(j["live"] for j in client.server.ask("GET", JOBS)["jobs"]),
+            limit_s=60,
+            what="the job",
+            state=job.text,
+        )
+    yield server, job
+    job.kill()
+    server.kill()
+
+
+@pytest.fixture
+def examined(world: tuple[Server, Job], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("LAKEWARD_SERVER", world[0].url)
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+
+    def run(*arguments: str) -> tuple[int, list[tuple[str, str, str]]]:
+        code = app.run(["doctor", "--json", *arguments])
+        told = json.loads(capsys.readouterr().out)["findings"]
+        return code, [(f["check"], f["about"], f["figure"]) for f in told]
+
+    return run
+
+
+def test_conditions_are_found_when_they_are_made(world: tuple[Server, Job], examined: Any, tmp_path: Path) -> None:
+    server, job = world
+    with server.connect() as client:
+        rows = [{"id": i} for i in range(10)]
+        well = client.create_table("doc.well", "id bigint", freshness="1 min", buckets=2)
+        well.append(rows)
+        tier_now(client, well)
+        assert examined() == (0, [])
+        assert examined("--probe") == (0, [])
+
+        client.create_table("doc.alone", "id bigint", properties={"table.datalake.pool": "slow"})
+        assert ("jobs", "doc.alone", "no live job serves pool slow, which has 1 tables") in examined()[1]
+        client.drop_table("doc.alone")
+
+        client.alter_table("doc.well", properties={"table.log.ttl": "1 min", "table.datalake.auto-compaction": "false"})
+        code, found = examined("--table", "doc.well")
+        assert (code, sorted(found)) == (
+            0,
+            [
+                ("files", "doc.well", "compaction is off; up to 2,880 new files a day"),
+                ("retention", "doc.well", "table.log.ttl 60 s, freshness 60 s"),
+            ],
+        )
+        client.alter_table("doc.well", properties={"table.log.ttl": None, "table.datalake.auto-compaction": None})
+
+        quick = client.create_table("doc.quick", "id bigint", freshness="10 ms")
+        quick.append(rows)
+        tier_now(client, quick)
+        code, found = examined("--table", "doc.quick")
+        assert (code, found[0][0], "at a freshness of 0.0 s" in found[0][2] or "rounds take" in found[0][2]) == (
+            1,
+            "freshness",
+            True,
+        )
+        client.drop_table("doc.quick")
+
+        client.create_table("doc.barred", "id bigint", freshness="1 min")
+        (folder,) = (server.folder / "data" / "warehouse").glob("**/barred*")
+        (folder / "data").write_text("a file where a folder should be")
+        assert ("lakes", "doc.barred", "a probe file could not be written and deleted") in examined("--probe")[1]
+        client.drop_table("doc.barred")
+
+        mark = server.folder / "data" / BACKED_UP
+        mark.touch()
+        assert examined() == (0, [])
+        os.utime(mark, (0, 1_000_000_000))
+        assert [c for c, _, _ in examined()[1]] == ["backups"]
+        mark.unlink()
+
+        job.kill()
+        wait_until(
+            lambda: ("jobs", "hand", "silent for ten heartbeats or more") in examined()[1],
+            limit_s=60,
+            what="the doctor to miss the job",
+        )
+
+
+def test_preflight_names_what_would_go_wrong(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lakeward.toml").write_text('server.port = 0\nserver.flight-port = 0\ndatalake.format = "iceberg"\n')
+    assert app.run(["preflight", "--data", str(tmp_path / "data")]) == 0, capsys.readouterr().out
+    assert capsys.readouterr().out == "ready to start\n"
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        monkeypatch.setenv("LAKEWARD_SERVER__PORT", str(taken.getsockname()[1]))
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path / "no-java"))
+        assert app.run(["preflight", "--json"]) == 1
+        told = {f["check"]: f["figure"] for f in json.loads(capsys.readouterr().out)["findings"]}
+        assert told == {"ports": f"port {taken.getsockname()[1]} is taken", "java": "no Java"}
+    monkeypatch.setenv("LAKEWARD_SERVER__PORT", "0")
+    monkeypatch.setenv("LAKEWARD_SERVER__HOST", "0.0.0.0")
+    monkeypatch.delenv("JAVA_HOME")
+    assert app.run(["preflight"]) == 1
+    assert "token" in capsys.readouterr().out
