@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 RUN := $(VENV)/.installed-run
-WORKERS ?= 2
+WORKERS ?= 3
 NAME ?=
 ARGS ?=
 export FLUSS_VERSION

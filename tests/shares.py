@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from xdist.scheduler import LoadScopeScheduling
 
 ON_ONE_WORKER = ("tests/fluss/",)
 """One cluster serves all tests of the folder."""
+WAITING_WORKERS = 2
+"""How many take what waits for processes of its own: as many as there are cores."""
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist comes without types
@@ -14,3 +18,10 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist comes without 
 
     def _split_scope(self, nodeid: str) -> str:
         return next((folder for folder in ON_ONE_WORKER if nodeid.startswith(folder)), nodeid.partition("::")[0])
+
+    def _assign_work_unit(self, node: Any) -> None:
+        """The third worker and those after it begin at the other end, with tests that start no process: they compute
+        while the first two wait for theirs."""
+        if int(node.gateway.id.removeprefix("gw")) >= WAITING_WORKERS:
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        super()._assign_work_unit(node)

@@ -32,7 +32,7 @@ def run(folder: Path, options: LabOptions) -> LabReport:
 
 def test_kills_and_pauses_of_everything(tmp_path: Path) -> None:
     kinds = (FaultKind.ZOMBIE, FaultKind.STEP, FaultKind.KILL, FaultKind.PAUSE, FaultKind.LOSE_ANSWER)
-    run(tmp_path / "lab", LabOptions(seed=1, seconds=10, kinds=kinds, every_s=1.0, producers=1, spell_s=3.0))
+    run(tmp_path / "lab", LabOptions(seed=1, seconds=7, kinds=kinds, every_s=1.0, producers=1, spell_s=3.0))
 
 
 def test_a_hostile_peer_no_descriptors_a_full_disk_and_an_upkeep_that_ends(tmp_path: Path) -> None:

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import ChainMap
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import zip_longest
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +17,16 @@ from lakeward.client import Client
 from lakeward.model.schema import OFFSET
 from lakeward.model.table import TablePath
 from lakeward.model.typetable import TYPES, TypeRow
-from tests.interop.enginetypes import DEPTHS, TypeTable, check_page, columns_of, expected_of, name_of, rows_of
+from tests.interop.enginetypes import (
+    DEPTHS,
+    TypeTable,
+    check_page,
+    columns_of,
+    expected_of,
+    name_of,
+    read_page,
+    rows_of,
+)
 from tests.spark.processes import Job, Server
 
 pytestmark = [
@@ -32,17 +44,33 @@ def job(server: Server) -> Iterator[Job]:
     made.kill()
 
 
-def make(client: Client, row: TypeRow) -> TypeTable:
-    """`n` stands for the offset, which union reads do not show."""
-    table = client.create_table(f"types.t_{name_of(row).lower()}", {"n": "BIGINT", **columns_of(row)}, freshness="1 h")
-    table.append([{**values, "n": n} for n, values in enumerate(rows_of(row))])
+ENGINE = "Spark 4.3 through Lakeward"
+
+
+def make(client: Client, name: str, types: Sequence[TypeRow]) -> str:
+    """A table with every depth of these types; `n` stands for the offset, which union reads do not show."""
+    columns = {f"{name_of(t)}_{depth}": sql for t in types for depth, sql in columns_of(t).items()}
+    table = client.create_table(f"types.{name}", {"n": "BIGINT", **columns}, freshness="1 h")
+    rows = zip_longest(*([{f"{name_of(t)}_{d}": v for d, v in r.items()} for r in rows_of(t)] for t in types))
+    table.append([{"n": n, **ChainMap(*(part or {} for part in parts))} for n, parts in enumerate(rows)])
     client.tier_now(table.path)
-    return TypeTable(str(row.example), TablePath.parse(table.path), expected_of(row))
+    return table.path
 
 
 def test_the_page_says_what_spark_reads_through_lakeward(job: Job, client: Client, session: Any) -> None:
-    def read(table: TypeTable) -> pa.Table:
-        found = lakeward.spark.read(session, str(table.path), server=client.url).toArrow()
-        return found.rename_columns([OFFSET if n == "n" else n for n in found.column_names]).select([*DEPTHS, OFFSET])
+    """Types that Spark reads share a table, one query instead of dozens; each of the others has its own."""
+    page, types = read_page(), {str(t.example): t for t in TYPES}
+    together = [name for name in types if page[name][ENGINE] == "yes"]
+    shared = make(client, "together", [types[name] for name in together])
+    paths = {n: shared if n in together else make(client, f"t_{name_of(t).lower()}", [t]) for n, t in types.items()}
 
-    check_page("Spark 4.3 through Lakeward", [make(client, row) for row in TYPES], read)
+    @cache
+    def rows(path: str) -> pa.Table:
+        return lakeward.spark.read(session, path, server=client.url).toArrow().sort_by("n")
+
+    def read(table: TypeTable) -> pa.Table:
+        name = name_of(types[table.name])
+        found = rows(str(table.path)).select([*(f"{name}_{depth}" for depth in DEPTHS), "n"])
+        return found.rename_columns([*DEPTHS, OFFSET]).slice(length=table.rows.num_rows)
+
+    check_page(ENGINE, [TypeTable(n, TablePath.parse(paths[n]), expected_of(t)) for n, t in types.items()], read)

@@ -66,4 +66,6 @@ class LakewardDataSource(ds.DataSource):  # type: ignore[misc]
         return parse_options(dict(self.options))
 
     def _table(self, parsed: SourceOptions) -> TableInfo:
-        return load_hot(parsed.hot_name, parsed.hot_options).store().load_table(parsed.table)
+        plugin = load_hot(parsed.hot_name, parsed.hot_options)
+        plugin.reach()
+        return plugin.store().load_table(parsed.table)

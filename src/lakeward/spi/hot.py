@@ -125,6 +125,10 @@ class HotPlugin(ABC):
     def store(self) -> HotStore:
         """The store. Connects on first use."""
 
+    def reach(self) -> None:  # noqa: B027 - a hot store whose calls give up soon has nothing to do here
+        """Raises `ServerUnavailable` within seconds where nobody answers. Asked where a person waits, before calls that
+        are tried for longer."""
+
     @abstractmethod
     def coordinator(self) -> CoordinatorClient:
         """The coordinator's client. Connects on first use."""

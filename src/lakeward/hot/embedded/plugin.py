@@ -38,6 +38,9 @@ class EmbeddedPlugin(HotPlugin):
     def store(self) -> EmbeddedStoreClient:
         return self._store
 
+    def reach(self) -> None:
+        self.server.info()
+
     def coordinator(self) -> HttpCoordinatorClient:
         return self._coordinator
 
