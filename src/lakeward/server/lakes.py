@@ -78,7 +78,8 @@ class ServerLakes:
         if self.lake is None:
             return {}
         plugin = self._plugin(self.lake.format)
-        told = shown_options(self.lake.settings, self.config.get(options.SERVER_LAKE_OPTIONS_SHOWN))
+        settings = {**plugin.defaults(self.data), **self.lake.settings}
+        told = shown_options(settings, self.config.get(options.SERVER_LAKE_OPTIONS_SHOWN))
         return {self.lake.format: plugin.peer_options(told, f"{http_url}/iceberg")}
 
     def _plugin(self, name: str) -> LakePlugin:

@@ -27,9 +27,14 @@ class LakePlugin:
         """Does the server keep this lake's catalog, and serve it? Asked by the server with its own options."""
         return False
 
+    def defaults(self, data: Path) -> dict[str, str]:
+        """Options where the configuration names none, for the server, jobs and readers alike; `data` is the server's
+        folder."""
+        return {}
+
     def server_options(self, options: Mapping[str, str], data: Path) -> dict[str, str]:
         """What the server opens the lake with; `data` is its folder."""
-        return dict(options)
+        return {**self.defaults(data), **options}
 
     def peer_options(self, options: Mapping[str, str], catalog_uri: str) -> dict[str, str]:
         """What jobs and readers need to reach the server's lake, without secrets. `catalog_uri`: where the server

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class PaimonLakePlugin(LakePlugin):
     """Without a warehouse in its options the server keeps the lake in its own folder."""
 
-    def server_options(self, options: Mapping[str, str], data: Path) -> dict[str, str]:
-        return {"warehouse": str((data / "warehouse").resolve()), **options}
+    def defaults(self, data: Path) -> dict[str, str]:
+        return {"warehouse": str((data / "warehouse").resolve())}
 
 
 def _load(options: Mapping[str, str]) -> PaimonLakeStorage:
