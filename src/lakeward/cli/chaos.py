@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from lakeward.testing.chaos.lab import LabReport
     from lakeward.testing.chaos.plan import FaultKind
 
+FORMATS = ("iceberg", "paimon")
+
 
 def register(app: typer.Typer) -> None:
     app.command("chaos")(chaos)
@@ -33,6 +35,7 @@ def chaos(
     spark: Annotated[
         bool, typer.Option("--spark", help="Jobs on Spark, whose executors and Python workers are hurt too.")
     ] = False,
+    format: Annotated[str, typer.Option(help="The lake format: iceberg, or paimon.")] = "iceberg",
     folder: Annotated[
         Path | None, typer.Option(help="Where to work, and leave everything for a look; else a temporary folder.")
     ] = None,
@@ -48,11 +51,15 @@ def chaos(
     if faults == "list":
         print_rows(("kind",), [(str(k),) for k in FaultKind], empty="")
         return
+    if format not in FORMATS:
+        raise InvalidRequest(what=f"--format {format}", reason=f"there are {', '.join(FORMATS)}")
     kinds = _kinds(faults)
     reports = []
     with tempfile.TemporaryDirectory(prefix="lakeward-chaos-") as temporary:
         for number in range(seed, seed + seeds):
-            options = LabOptions(seed=number, seconds=60 * minutes, kinds=kinds, every_s=every, spark=spark)
+            options = LabOptions(
+                seed=number, seconds=60 * minutes, kinds=kinds, every_s=every, spark=spark, format=format
+            )
             lab = ChaosLab(
                 (folder or Path(temporary)) / f"seed-{number}", options, say=(lambda _line: None) if as_json else print
             )

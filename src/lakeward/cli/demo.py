@@ -42,12 +42,15 @@ def demo(
     seconds: Annotated[float, typer.Option(min=1, help="How long the load runs.")] = 60.0,
     freshness: Annotated[str, typer.Option(help="The freshness of both tables.")] = "10 s",
     data: Annotated[Path | None, typer.Option(help="The data folder; a temporary one by default.")] = None,
+    format: Annotated[
+        str | None, typer.Option(help="The lake format: iceberg, paimon or delta; what the configuration names.")
+    ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave it running afterwards, until Ctrl-C.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="The outcome for machines; the story goes to standard error.")
     ] = False,
 ) -> None:
-    """Shows Lakeward at work: two tables, rounds on Spark into Iceberg, and a check that nothing is lost or doubled.
+    """Shows Lakeward at work: two tables, rounds on Spark into a lake, and a check that nothing is lost or doubled.
 
     Exit code 1 when hot store and lake do not agree.
 
@@ -56,7 +59,12 @@ def demo(
     signal.signal(signal.SIGTERM, _stop_here)
     with tempfile.TemporaryDirectory(prefix="lakeward-demo-", ignore_cleanup_errors=True) as temporary:
         supervisor = Supervisor(
-            data or Path(temporary), choose_port(DEFAULT_PORT), slots=2, master="local[2,4]", job_name="demo"
+            data or Path(temporary),
+            choose_port(DEFAULT_PORT),
+            slots=2,
+            master="local[2,4]",
+            job_name="demo",
+            lake=format,
         )
         try:
             outcome = _run(supervisor, seconds, freshness, say)
@@ -73,7 +81,7 @@ def demo(
 def _run(supervisor: Supervisor, seconds: float, freshness: str, say: Story) -> dict[str, Any]:
     from lakeward.client import connect
 
-    say("Starting a server (hot store, coordinator, Iceberg catalog) and a tiering job (Spark, on this machine).")
+    say("Starting a server (hot store, coordinator, catalog) and a tiering job (Spark, on this machine).")
     url, alive = supervisor.start(), _alive(supervisor)
     say(f"Dashboard: {url}")
     with connect(url) as client:
@@ -153,11 +161,18 @@ def _show_queries(client: Client, say: Story) -> None:
     from lakeward.cli.duckdblake import query_lake
     from lakeward.cli.sqlquery import run_sql
 
+    served = client.server.info().iceberg_uri is not None
     say("")
-    say("The same query on the lake files alone (DuckDB reading Iceberg) and as a union read (lake plus hot tail):")
+    say(
+        f"The same query on the lake alone ({'DuckDB reading Iceberg' if served else 'as Lakeward reads it'}) and as a "
+        f"union read (lake plus hot tail):"
+    )
     query = "SELECT status, count(*) AS orders, sum(total) AS total FROM {orders} GROUP BY status ORDER BY status"
-    lake = query_lake(client, ORDERS, query.replace("{orders}", "lake"))
     union, _ = run_sql(client, query.replace("{orders}", ORDERS))
+    if served:
+        lake = query_lake(client, ORDERS, query.replace("{orders}", "lake"))
+    else:
+        lake = run_sql(client, query.replace("{orders}", ORDERS), mode="lake")[0].to_pylist()
     for name, rows in (("lake ", lake), ("union", union.to_pylist())):
         say(f"  {name}: " + "  ".join(f"{r['status']} {r['orders']:,} orders {r['total']:,}" for r in rows))
 

@@ -64,10 +64,12 @@ def _flight_setting() -> list[str]:
     return [] if resolve().is_set(options.SERVER_FLIGHT_PORT) else ["--flight-port", "0"]
 
 
-def _lake_setting() -> list[str]:
-    """Iceberg, unless file or environment name a lake format."""
+def _lake_setting(asked: str | None) -> list[str]:
+    """What is asked for; else Iceberg, unless file or environment name a lake format."""
     chosen = resolve().get(options.DATALAKE_FORMAT)
-    return [] if chosen is not None else ["--set", f"{options.DATALAKE_FORMAT.key}=iceberg"]
+    if asked is None and chosen is not None:
+        return []
+    return ["--set", f"{options.DATALAKE_FORMAT.key}={asked or 'iceberg'}"]
 
 
 class Supervisor:
@@ -82,6 +84,7 @@ class Supervisor:
         *,
         job_name: str = "local",
         patience_s: float = PATIENCE_S,
+        lake: str | None = None,
     ) -> None:
         self.data, self.port = data, port
         ready = data / READY
@@ -96,7 +99,7 @@ class Supervisor:
             *_flight_setting(),
             "--ready-file",
             str(ready),
-            *_lake_setting(),
+            *_lake_setting(lake),
         ]
         self.server = Child("server", serve, logs / "server.log")
         self.url = f"http://127.0.0.1:{port}"

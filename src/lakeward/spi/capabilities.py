@@ -45,6 +45,10 @@ class LakeCapabilities:
     bucket_function: BucketFunction = BucketFunction.FLUSS
     """The one that the format's own layout goes by: tables are made with it where it takes their keys."""
 
+    bucket_function_needed: bool = False
+    """The format's own readers look for a key in the bucket that its function gives: a table whose rows were spread by
+    another one cannot have this lake."""
+
     rewrites: bool = False
     """Data files can be rewritten by us (`LakeStorage.rewrite`, `LakeCommitter.prepare_rewrite`). Without it nobody
     compacts the format's tables."""
@@ -80,6 +84,19 @@ def check_table(
         raise refuse("partition_keys", ", ".join(descriptor.partition_keys), "partitions")
     if len(descriptor.bucket_keys) > 1 and not capabilities.composite_bucket_key:
         raise refuse("bucket_keys", ", ".join(descriptor.bucket_keys), "bucket keys of several columns")
+
+
+def check_bucket_function(
+    format: str, capabilities: LakeCapabilities, path: TablePath, descriptor: TableDescriptor
+) -> None:
+    """Called when a table that has rows is given a lake. Raises `InvalidTable`."""
+    made_with, own = descriptor.bucket_function, capabilities.bucket_function
+    if capabilities.bucket_function_needed and descriptor.bucket_keys and made_with != own:
+        reason = (
+            f"its rows are spread by that function, and readers of {format} look for a key where the function {own} "
+            f"puts it: make a table anew on a server whose datalake.format is {format}, and write its rows there"
+        )
+        raise InvalidTable(table=str(path), field="bucket_function", value=str(made_with), reason=reason)
 
 
 def check_added_columns(format: str, capabilities: LakeCapabilities, path: TablePath, columns: list[str]) -> None:

@@ -38,6 +38,9 @@ class PaimonForeignEngine:
     def schema(self) -> pa.Schema:
         return PyarrowFieldParser.from_paimon_schema(self.table().table_schema.fields)
 
+    def committer(self, table: Any) -> FileStoreCommit:
+        return FileStoreCommit(table.new_snapshot_commit(), table, "them")
+
     def touch(self) -> None:
         """A commit that changes nothing but the head."""
         self._commit([], "APPEND")
@@ -51,7 +54,7 @@ class PaimonForeignEngine:
             writer.write_arrow_batch(batch, bucket)
         messages = writer.prepare_commit(1)
         writer.close()
-        self._commit(FileStoreCommit(table.new_snapshot_commit(), table, "them")._collect_manifest_entries(messages))
+        self._commit(self.committer(table)._collect_manifest_entries(messages))
 
     def compact(self) -> None:
         """Every bucket becomes one file of merged rows."""
@@ -90,7 +93,7 @@ class PaimonForeignEngine:
 
     def _commit(self, entries: list[Any], kind: str = "APPEND") -> None:
         table = self.table()
-        result = FileStoreCommit(table.new_snapshot_commit(), table, "them")._try_commit_once(
+        result = self.committer(table)._try_commit_once(
             retry_result=None,
             commit_kind=kind,
             commit_entries=entries,

@@ -22,7 +22,7 @@ from lakeward.model.state import TableState
 from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
 from lakeward.protocol.operate import AdoptTable, LakeRestored, ResyncChoice, SchemaReconciled
 from lakeward.protocol.tables import AlterTable, CreateTable, TableAnswer
-from lakeward.spi.capabilities import check_added_columns, check_table
+from lakeward.spi.capabilities import check_added_columns, check_bucket_function, check_table
 from lakeward.spi.lake import LakeCatalog
 
 
@@ -180,6 +180,7 @@ class Federation:
     def _enable_lake(self, table: TableInfo, options: TableOptions) -> None:
         """A lake table that this very table filled before is taken again; anybody else's is refused."""
         self._check_fits(table.path, table.descriptor, options)
+        self._check_spread(table, options)
         catalog = self._catalog(options)
         owner = catalog.table_id(table.path) if catalog.exists(table.path) else None
         if owner is not None and owner != table.table_id:
@@ -187,6 +188,12 @@ class Federation:
         if owner == table.table_id:
             self._catch_up_schema(catalog, table)
         catalog.create(table, adopt=owner == table.table_id)
+
+    def _check_spread(self, table: TableInfo, options: TableOptions) -> None:
+        """Of a table that may have rows: do they lie where readers of the lake look for them? Raises `InvalidTable`."""
+        assert options.format is not None
+        capabilities = self._board.lakes(options.format).capabilities
+        check_bucket_function(options.format, capabilities, table.path, table.descriptor)
 
     def _catch_up_schema(self, catalog: LakeCatalog, table: TableInfo) -> None:
         """Columns that were added while the lake was off; adding one that is there already changes nothing."""
@@ -218,6 +225,7 @@ class Federation:
             catalog = self._catalog(options)
             if catalog.exists(path):
                 raise InvalidRequest(what=what, reason="its lake table is in the catalog, there is nothing to restore")
+            self._check_spread(table, options)
             source = catalog.restore(table)
             if source is None and not anew:
                 reason = "no files of it are left where the catalog kept them; `--anew` makes an empty lake table, and "

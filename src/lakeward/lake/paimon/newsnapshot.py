@@ -21,6 +21,7 @@ from lakeward.lake.paimon.manifestmerge import plan_merge
 from lakeward.lake.paimon.manifests import ADD, DELETE, Entry, Manifests
 from lakeward.lake.paimon.names import name_of, sync
 from lakeward.lake.paimon.writer import IDENTIFIER
+from lakeward.model.faults import fault_point
 from lakeward.model.ids import RoundId
 from lakeward.spi.snapshotkeys import COMMIT_USER, ROWS_KEY
 
@@ -48,6 +49,7 @@ class NewSnapshot:
         self._unique = uuid.uuid4().hex
 
     def build(self, change: Change, properties: dict[str, str], *, count_rows: bool = False) -> dict[str, Any]:
+        fault_point("lake.before-manifests", path=self._manifests.folder)
         base_name, base_size = self._list("base", self._base())
         delta_name, delta_size = self._list("delta", self._manifest("manifest", change.entries))
         log_name, log_size = (

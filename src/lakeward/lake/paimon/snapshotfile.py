@@ -13,26 +13,30 @@ from lakeward.lake.paimon.names import sync
 
 
 def create(folder: str, new: PaimonSnapshot) -> bool:
-    """Makes `snapshot-N` by link(2), which fails where one is, whoever made it; its name never shows half a file. Then
-    our tag and mark, which may lag behind after a crash, and the hint for other readers."""
-    path = snapshot_path(folder, new.number)
+    """Makes `snapshot-N`, then our tag and mark, which may lag behind after a crash, and the hint for other readers."""
+    path, text = snapshot_path(folder, new.number), json.dumps(new.body, indent=2)
+    if not put_exclusively(path, text):
+        return False
+    if _is_late(folder, new.number, os.stat(path).st_ctime_ns):
+        os.unlink(path)
+        return False
+    for beside in (tag_path(folder), mark_path(folder)):
+        _replace(beside, text)
+    _replace(os.path.join(folder, "snapshot", "LATEST"), str(new.number))
+    return True
+
+
+def put_exclusively(path: str, text: str) -> bool:
+    """By link(2), which fails where a file is, whoever made it; the name never shows half of one."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    text = json.dumps(new.body, indent=2)
     staged = _stage(path, text)
     try:
         os.link(staged, path)
-        is_late = _is_late(folder, new.number, os.stat(path).st_ctime_ns)
     except FileExistsError:
         return False
     finally:
         os.unlink(staged)
-    if is_late:
-        os.unlink(path)
-        return False
     sync([path])
-    for beside in (tag_path(folder), mark_path(folder)):
-        _replace(beside, text)
-    _replace(os.path.join(folder, "snapshot", "LATEST"), str(new.number))
     return True
 
 

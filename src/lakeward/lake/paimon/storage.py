@@ -22,6 +22,7 @@ CAPABILITIES = LakeCapabilities(
     one_writer_per_bucket=False,
     conditional_commit=True,
     bucket_function=BucketFunction.PAIMON,
+    bucket_function_needed=True,
     tags=True,
     add_column=True,
     partitions=True,

@@ -59,7 +59,6 @@ class PaimonLakeWriter(LakeWriter):
             self._send(batch, _KIND_OF[batch.column(CHANGE_TYPE).to_numpy(zero_copy_only=False)])
 
     def complete(self) -> bytes | None:
-        fault_point("lake.before-complete", path=self._prefix)
         if self._writer is None:
             return None
         with lake_errors(self._where, "write"):
@@ -68,6 +67,7 @@ class PaimonLakeWriter(LakeWriter):
             files = [f for m in messages for f in (*m.new_files, *m.changelog_files)]
             sync([f.file_path for f in files])
         self._writer = None
+        fault_point("lake.after-file", path=self._prefix)
         fields = self._table.partition_keys_fields
         body = {"rows": self._rows, "bytes": sum(f.file_size for f in files), "files": len(files)}
         return pack(RESULT_KIND, VERSION, body, [serialize_commit_message(m, fields) for m in messages])
@@ -79,13 +79,13 @@ class PaimonLakeWriter(LakeWriter):
     def _send(self, batch: pa.RecordBatch, kinds: np.ndarray[Any, np.dtype[np.int8]]) -> None:
         rows = self._fit(batch, kinds)
         with lake_errors(self._where, "write"):
+            fault_point("lake.before-row-group", path=self._prefix)
             if self._writer is None:
                 self._writer = self._table.new_stream_write_builder().new_write()
             number = self._task.split.bucket.number if self._table.options.bucket() > 0 else None
             self._writer._native_writer.write_arrow(rows, number)
             self._writer._written = True
         self._rows += batch.num_rows
-        fault_point("lake.wrote-batch", path=self._prefix)
 
     def _fit(self, batch: pa.RecordBatch, kinds: np.ndarray[Any, np.dtype[np.int8]]) -> pa.RecordBatch:
         unknown = set(batch.schema.names) - {*self._schema.names, CHANGE_TYPE}

@@ -75,6 +75,9 @@ class LabOptions:
     kinds: Collection[FaultKind] = tuple(FaultKind)
     every_s: float = 2.0
     spark: bool = False
+    format: str = "iceberg"
+    """Of the lake: iceberg, or paimon on a folder."""
+
     producers: int = 2
     spell_s: float = 5.0
     """How long each quiet spell lasts that shows what one table's failure and a lake that is away change; 0: none."""
@@ -159,6 +162,10 @@ class ChaosLab:
         finally:
             self._close()
 
+    @property
+    def _warehouse(self) -> Path:
+        return self.folder / "data" / "warehouse"
+
     def _memory(self) -> int:
         return memory_bytes(self.children["server"].pids)
 
@@ -167,8 +174,8 @@ class ChaosLab:
             self._has_disk = mount_disk(self.folder / "data")
         self._add_server()
         with connect(self.url) as client:
-            create_tables(client)
-        break_table(self.url)
+            create_tables(client, format=self.options.format)
+        break_table(self.url, self._warehouse, self.options.format)
         self.proxies = {
             "jobs": HurtingProxy(self.http_port, self.flight_port, self.journal),
             "clients": HurtingProxy(self.http_port, self.flight_port),
@@ -208,6 +215,7 @@ class ChaosLab:
         ready = self.folder / "ready"
         pairs = {
             **SETTINGS,
+            "datalake.format": self.options.format,
             "server.port": str(self.http_port),
             "server.flight-port": str(self.flight_port),
             "server.data-dir": str(self.folder / "data"),
@@ -394,7 +402,8 @@ class ChaosLab:
         self._add(f"hostile-{number}", "hostile", arguments)
 
     def _meddle(self, fault: PlannedFault) -> None:
-        work = threading.Thread(target=meddle, args=(self.url, TABLES[fault.target], str(fault.kind)), daemon=True)
+        told = (self.url, self._warehouse, self.options.format, TABLES[fault.target], str(fault.kind))
+        work = threading.Thread(target=meddle, args=told, daemon=True)
         self._meddlers.append(work)
         work.start()
 

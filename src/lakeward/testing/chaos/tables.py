@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitFailedException, RESTError
@@ -16,24 +17,22 @@ from lakeward.testing.iceberg.foreign import IcebergForeignEngine
 
 LOG, PK, BROKEN = "lab.events", "lab.state", "lab.broken"
 TABLES = {"log": LOG, "pk": PK}
-PROPERTIES = {
-    "iceberg.history.expire.max-snapshot-age-ms": "20000",
-    "iceberg.history.expire.min-snapshots-to-keep": "5",
-}
+EXPIRY = {"history.expire.max-snapshot-age-ms": "20000", "history.expire.min-snapshots-to-keep": "5"}
 """So that our own expiry is at work too."""
 
 HURT = (CommitFailedException, RESTError, RequestException, OSError, ValueError)
 """How another engine's attempt ends on a hurt catalog, or when a round was quicker."""
 
 
-def create_tables(client: Client, *, log_ttl: str = "30 s") -> None:
+def create_tables(client: Client, *, log_ttl: str = "30 s", format: str = "iceberg") -> None:
+    properties = {f"{format}.{key}": value for key, value in EXPIRY.items()}
     client.create_table(
         LOG,
         "producer INT NOT NULL, `row` BIGINT NOT NULL, value STRING",
         buckets=2,
         bucket_key="row",
         freshness="1 s",
-        properties={**PROPERTIES, "table.log.ttl": log_ttl},
+        properties={**properties, "table.log.ttl": log_ttl},
         if_not_exists=True,
     )
     client.create_table(
@@ -43,18 +42,21 @@ def create_tables(client: Client, *, log_ttl: str = "30 s") -> None:
         partition_by="part",
         buckets=2,
         freshness="1 s",
-        properties=PROPERTIES,
+        properties=properties,
         if_not_exists=True,
     )
 
     client.create_table(BROKEN, "id BIGINT", freshness="1 s", if_not_exists=True).append([{"id": 1}])
 
 
-def break_table(server_url: str) -> None:
-    """Somebody drops the third table from the catalog: its rounds fail from then on, and must be nobody
-    else's trouble.
-    """
+def break_table(server_url: str, warehouse: Path, format: str = "iceberg") -> None:
+    """Somebody drops the third table from the lake: its rounds fail from then on, and must be nobody else's trouble."""
     path = TablePath.parse(BROKEN)
+    if format == "paimon":
+        from lakeward.testing.chaos.paimontables import break_paimon_table
+
+        break_paimon_table(warehouse, path)
+        return
     load_catalog("lab", type="rest", uri=f"{server_url}/iceberg").drop_table((path.database, path.table))
 
 
@@ -68,8 +70,12 @@ class Meddler(IcebergForeignEngine):
         return table
 
 
-def meddle(server_url: str, path: str, deed: str) -> bool:
+def meddle(server_url: str, warehouse: Path, format: str, path: str, deed: str) -> bool:
     """`compact` or `expire`; false when it did not come to pass."""
+    if format == "paimon":
+        from lakeward.testing.chaos.paimontables import meddle_with_paimon
+
+        return meddle_with_paimon(warehouse, TablePath.parse(path), deed)
     try:
         engine = Meddler(load_catalog("lab", type="rest", uri=f"{server_url}/iceberg"), TablePath.parse(path))
         deeds: dict[str, Callable[[], None]] = {"compact": engine.rewrite, "expire": engine.expire}

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lab's tables in Paimon: another engine that compacts and expires them, and a table that somebody drops."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from pypaimon.common.json_util import JSON
+from pypaimon.snapshot.snapshot_commit import SnapshotCommit
+from pypaimon.write.file_store_commit import FileStoreCommit
+
+from lakeward.errors import LakewardError
+from lakeward.lake.paimon.connection import PaimonConnection
+from lakeward.lake.paimon.snapshotfile import put_exclusively
+from lakeward.model.table import TablePath
+from lakeward.testing.paimonforeign import PaimonForeignEngine
+
+HURT = (LakewardError, OSError, AssertionError, RuntimeError)
+"""How another engine's attempt ends when a round was quicker, or files went meanwhile."""
+
+
+def break_paimon_table(warehouse: Path, path: TablePath) -> None:
+    shutil.rmtree(warehouse / f"{path.database}.db" / path.table)
+
+
+class PaimonMeddler(PaimonForeignEngine):
+    """Puts a snapshot where none is or not at all: stock committers may replace one on a folder, and would be told from
+    nothing that the lab looks for."""
+
+    def committer(self, table: Any) -> FileStoreCommit:
+        return FileStoreCommit(_Exclusive(table.snapshot_manager()), table, "them")
+
+
+class _Exclusive(SnapshotCommit):  # type: ignore[misc]
+    def __init__(self, snapshots: Any) -> None:
+        self._snapshots = snapshots
+
+    def commit(self, base_snapshot_uuid: Any, snapshot: Any, statistics: Any) -> bool:
+        path = str(self._snapshots.get_snapshot_path(snapshot.id)).removeprefix("file:")
+        return put_exclusively(os.path.abspath(path), JSON.to_json(snapshot, indent=2))
+
+    def close(self) -> None:
+        pass
+
+
+def meddle_with_paimon(warehouse: Path, path: TablePath, deed: str) -> bool:
+    """`compact` or `expire`; false when it did not come to pass."""
+    try:
+        engine = PaimonMeddler(PaimonConnection({"warehouse": str(warehouse)}), path)
+        {"compact": engine.compact, "expire": engine.expire}[deed]()
+    except HURT:
+        return False
+    return True

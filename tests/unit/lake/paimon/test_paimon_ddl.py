@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DDL with a Paimon lake: what cannot work is refused in words, and nothing is half made."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pypaimon.schema.schema_change import SchemaChange
+
+from lakeward.errors import InvalidAlter, InvalidTable, LakeMismatch, LakeUnavailable
+from lakeward.lake.paimon.plugin import load
+from lakeward.lake.paimon.storage import PaimonLakeStorage
+from lakeward.model.schema import Column, Schema
+from lakeward.model.table import BucketFunction, TableDescriptor, TablePath
+from lakeward.model.types import Int64Type
+from lakeward.protocol.tables import AlterTable, CreateTable
+from lakeward.testing.world import PATH, CoordinatorWorld
+
+ENABLE = AlterTable(properties={"table.datalake.enabled": "true"})
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> PaimonLakeStorage:
+    storage = load({"warehouse": str(tmp_path / "warehouse")})
+    assert isinstance(storage, PaimonLakeStorage)
+    return storage
+
+
+@pytest.fixture
+def world(tmp_path: Path, lake: PaimonLakeStorage) -> Iterator[CoordinatorWorld]:
+    made = CoordinatorWorld(tmp_path, lake, sync=False)
+    made.set_options(lake_format="paimon")
+    yield made
+    made.close()
+
+
+def test_a_table_made_with_another_bucket_function_gets_no_paimon_lake(
+    world: CoordinatorWorld, lake: PaimonLakeStorage
+) -> None:
+    """One that was there before the server had a lake; without a bucket key rows lie anywhere."""
+    plain = TablePath("db", "plain")
+    world.set_options(lake_format=None)
+    made = world.create(pk=True, table__datalake__enabled="false").table
+    assert made.descriptor.bucket_function is BucketFunction.FLUSS
+    world.create("plain", table__datalake__enabled="false")
+    world.set_options(lake_format="paimon")
+    with pytest.raises(InvalidTable, match=r"bucket_function.*fluss.*function paimon puts it.*anew"):
+        world.federation.alter(PATH, ENABLE)
+    assert not lake.catalog().exists(PATH)
+    assert world.hot.load_table(PATH).descriptor.properties["table.datalake.enabled"] == "false"
+    world.federation.alter(plain, ENABLE)
+    assert lake.catalog().exists(plain)
+
+
+def test_nor_is_one_made_for_it_where_it_is_gone(world: CoordinatorWorld, lake: PaimonLakeStorage) -> None:
+    world.set_options(lake_format=None)
+    world.create(pk=True)
+    world.set_options(lake_format="paimon")
+    with pytest.raises(InvalidTable, match="bucket_function"):
+        world.federation.restore_lake(PATH, anew=True)
+    assert not lake.catalog().exists(PATH)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("merge-engine", "first-row"), ("bucket", "-1"), ("deletion-vectors.enabled", "true")],
+)
+def test_options_that_rounds_cannot_keep_make_no_table(
+    world: CoordinatorWorld, lake: PaimonLakeStorage, key: str, value: str
+) -> None:
+    columns = (Column(name="id", type=Int64Type(nullable=False)),)
+    descriptor = TableDescriptor(
+        schema=Schema(columns=columns), primary_key=("id",), properties={f"paimon.{key}": value}
+    )
+    with pytest.raises(InvalidTable, match="rounds rely on"):
+        world.federation.create(CreateTable(path=PATH, descriptor=descriptor))
+    assert not lake.catalog().exists(PATH)
+    assert world.hot.load_tables() == []
+
+
+def test_a_table_of_others_with_another_shape_is_left_alone(world: CoordinatorWorld, lake: PaimonLakeStorage) -> None:
+    world.create(pk=True, buckets=2)
+    world.federation.drop(PATH)
+    with pytest.raises(LakeMismatch, match=r"primary keys: lake id, wanted none.*option bucket: lake 2, wanted -1"):
+        world.create()
+    assert world.hot.load_tables() == []
+    assert lake.connection.load(PATH).table_schema.primary_keys == ["id"]
+
+
+def test_a_bucket_count_that_others_changed_is_told(world: CoordinatorWorld, lake: PaimonLakeStorage) -> None:
+    table = world.create(pk=True, buckets=2).table
+    with pytest.raises(InvalidAlter, match=r"paimon.bucket.*rounds rely on it"):
+        world.federation.alter(PATH, AlterTable(properties={"paimon.bucket": "4"}))
+    lake.connection.catalog.alter_table("db.t", [SchemaChange.set_option("bucket", "4")], False)
+    with pytest.raises(LakeMismatch, match="option bucket: lake 4, wanted 2"):
+        lake.catalog().validate(table)
+
+
+def test_a_lake_that_is_away_makes_no_table(world: CoordinatorWorld, tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / "warehouse")
+    (tmp_path / "warehouse").write_text("somebody's file in its place")
+    with pytest.raises(LakeUnavailable, match="create table"):
+        world.create(pk=True)
+    assert world.hot.load_tables() == []
+    (tmp_path / "warehouse").unlink()
+    assert world.create(pk=True).created
