@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Java Iceberg reads what we wrote for Fluss tables: equality deletes of keys, positions of the same round,
+"""Java Iceberg reads what we wrote for Fluss tables: positions of replaced rows, of the same round too,
 every type.
 """
 
@@ -33,7 +33,7 @@ def java() -> Iterator[JavaIceberg]:
 
 
 @pytest.mark.parametrize("is_partitioned", [False, True])
-def test_deletes_by_key_and_by_position(
+def test_replaced_and_deleted_rows(
     world: FlussWorld, rounds: OnDemand, java: JavaIceberg, is_partitioned: bool
 ) -> None:
     name = "java_daily" if is_partitioned else "java_users"
@@ -64,7 +64,8 @@ def test_deletes_by_key_and_by_position(
         )
     head = world.lake(name).open_reader(world.table(name)).load_snapshot()
     assert head is not None
-    assert int(head.summary["total-equality-deletes"]) > 0
+    assert int(head.summary["total-equality-deletes"]) == 0
+    assert int(head.summary["total-position-deletes"]) > 0
 
 
 def test_every_type(world: FlussWorld, rounds: OnDemand, java: JavaIceberg) -> None:

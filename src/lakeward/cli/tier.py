@@ -20,6 +20,9 @@ def tier(
     fluss_user: Annotated[
         str | None, typer.Option(help="User at the Fluss cluster; password from LAKEWARD_FLUSS_PASSWORD.")
     ] = None,
+    deletes: Annotated[
+        str | None, typer.Option(help="With --fluss: replaced rows go by positions (default) or by equality.")
+    ] = None,
     name: Annotated[
         str | None, typer.Option(help="The job's name; a newer instance of the same name takes over.")
     ] = None,
@@ -40,6 +43,7 @@ def tier(
         server=server,
         fluss=fluss,
         fluss_user=fluss_user,
+        deletes=deletes,
         name=name,
         pool=pool,
         slots=slots,

@@ -6,6 +6,7 @@ checked.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from pyiceberg.table import Table
@@ -25,6 +26,7 @@ from lakeward.lake.iceberg.commit.change import FileChange, NewFile
 from lakeward.lake.iceberg.commit.equality import merge_hits
 from lakeward.lake.iceberg.commit.foreignrows import find_foreign_rows, may_insert
 from lakeward.lake.iceberg.commit.ground import CommitGround
+from lakeward.lake.iceberg.commit.keyindex import find_replaced
 from lakeward.lake.iceberg.commit.newfiles import data_candidates, key_files, same_round_hits
 from lakeward.lake.iceberg.commit.newsnapshot import SnapshotBuilder
 from lakeward.lake.iceberg.commit.replaced import plan_replacement
@@ -47,6 +49,7 @@ from lakeward.model.ids import RoundId, TableId
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.round import LakeBase
 from lakeward.model.table import TableInfo
+from lakeward.spi.capabilities import DeleteEncoding
 from lakeward.spi.commit import CommitProperties, Committable, Precondition, Renewal
 from lakeward.spi.foreignrows import removes_foreign_rows
 from lakeward.spi.lake import LakeCommitter
@@ -63,6 +66,7 @@ class IcebergLakeCommitter(LakeCommitter):
         self._builder = SnapshotBuilder(table, connection.clock)
         self._prepared_on: Table | None = None
         self._folder: str | None = None
+        self._spent: list[str] = []
 
     def begin(self, round_id: RoundId, base: LakeBase | None = None) -> bytes:
         loaded = None if base is None else base.loaded
@@ -95,10 +99,10 @@ class IcebergLakeCommitter(LakeCommitter):
             fault_point("lake.before-resolve", round_id=properties.round_id)
             files = data_candidates(ground.table, parsed)
             resolution = self._resolve(ground, files, replaced)
-            by_key = key_files(ground.table, parsed)
+            by_key, replaced_rows = self._by_key(ground, parsed)
             foreign = self._foreign_rows(ground, is_resync, renewal)
             renewed = self._resolve(ground, [], {} if renewal is None else renewal.offsets).hits
-            hits = [*resolution.hits, *renewed, *same_round_hits(ground.table, parsed), *foreign]
+            hits = [*resolution.hits, *renewed, *same_round_hits(ground.table, parsed), *replaced_rows, *foreign]
             resolution.hits = merge_hits(hits)
             missing = self._explain_missing(ground, resolution)
             fault_point("lake.before-deletes", round_id=properties.round_id)
@@ -189,6 +193,14 @@ class IcebergLakeCommitter(LakeCommitter):
         )
         return resolve(wanted, [*files, *older])
 
+    def _by_key(self, ground: CommitGround, results: Sequence[WriteResult]) -> tuple[list[NewFile], list[Hit]]:
+        """Rows that go by key: as equality deletes, or as the positions at which they lie. The files of keys have done
+        their duty then."""
+        if self._connection.deletes is DeleteEncoding.EQUALITY:
+            return key_files(ground.table, results), []
+        self._spent = [file.path for result in results for file in result.keys]
+        return [], find_replaced(ground, self._table.descriptor.partition_keys, results)
+
     def _foreign_rows(self, ground: CommitGround, is_resync: bool, renewal: Renewal | None) -> list[Hit]:
         """Rows that go because no changelog has them: a key would be there twice. Raises `ForeignRowsFound` where the
         table's option says so; a resync takes them out."""
@@ -227,6 +239,9 @@ class IcebergLakeCommitter(LakeCommitter):
             fault_point("lake.after-commit", round_id=request.round_id)
         except FaultInjected as error:  # a test's lost request or lost answer
             raise CommitUnknown(table=str(self._table.path), round_id=request.round_id, reason=str(error)) from error
+        for path in self._spent:
+            with suppress(OSError):  # left behind, it is an orphan
+                table.io.delete(path)
         summaries = self._reader.summaries(table)
         return replace(
             summaries.snapshot(request.snapshot, summaries.offsets(request.snapshot)), totals=totals_of(metadata)

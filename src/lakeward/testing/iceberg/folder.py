@@ -16,8 +16,8 @@ def folder_options(folder: Path, name: str = "catalog", **more: str) -> dict[str
 
 
 @contextmanager
-def folder_lake(folder: Path, name: str = "catalog") -> Iterator[IcebergLakeStorage]:
-    lake = load(folder_options(folder, name))
+def folder_lake(folder: Path, name: str = "catalog", **more: str) -> Iterator[IcebergLakeStorage]:
+    lake = load(folder_options(folder, name, **more))
     try:
         yield lake
     finally:

@@ -26,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             server=given.server,
             fluss=given.fluss,
             fluss_user=given.fluss_user,
+            deletes=given.deletes,
             name=given.name,
             pool=given.pool,
             slots=given.slots,
@@ -44,6 +45,7 @@ def run(
     server: str | None = None,
     fluss: str | None = None,
     fluss_user: str | None = None,
+    deletes: str | None = None,
     name: str | None = None,
     pool: str | None = None,
     slots: int | None = None,
@@ -69,7 +71,7 @@ def run(
     ).share()
     spark = {**{f"spark.{k}": v for k, v in config.below("spark.").items()}, **parse_conf(conf)}
     tiering_options = TieringOptions.from_config(config, spark)
-    run_job(tiering_options if fluss is None else tiering_options.with_fluss(fluss, fluss_user))
+    run_job(tiering_options if fluss is None else tiering_options.with_fluss(fluss, fluss_user, deletes))
 
 
 def _quiet() -> None:
@@ -108,6 +110,7 @@ HELP = {
     "server": "The server's HTTP address.",
     "fluss": "host:port of an Apache Fluss server, in place of --server: tiers the tables of that cluster.",
     "fluss-user": "User at the Fluss cluster (SASL PLAIN); the password comes from LAKEWARD_FLUSS_PASSWORD.",
+    "deletes": "With --fluss: how replaced rows go from Iceberg tables, by positions (default) or by equality.",
     "name": "The job's name; a newer instance of the same name takes over.",
     "pool": "The pool of tables this job serves.",
     "slots": "Rounds at the same time.",

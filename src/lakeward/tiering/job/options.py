@@ -46,10 +46,12 @@ class TieringOptions:
     compaction_bytes: int = 1 << 30
     quiet_after_s: float = 3600.0
 
-    def with_fluss(self, bootstrap: str, user: str | None = None) -> TieringOptions:
-        """The same job on the tables of an Apache Fluss cluster. A password travels in nobody's options."""
-        login = {} if user is None else {"user": user}
-        return replace(self, server=bootstrap, hot="fluss", hot_options={"bootstrap": bootstrap, **login})
+    def with_fluss(self, bootstrap: str, user: str | None = None, deletes: str | None = None) -> TieringOptions:
+        """The same job on the tables of an Apache Fluss cluster. A password travels in nobody's options. `deletes`: how
+        replaced rows go, `positions` or `equality`."""
+        given = {"bootstrap": bootstrap, "user": user, "lake.deletes": deletes}
+        hot_options = {k: v for k, v in given.items() if v is not None}
+        return replace(self, server=bootstrap, hot="fluss", hot_options=hot_options)
 
     @classmethod
     def from_config(cls, config: Config, spark: Mapping[str, str] | None = None) -> TieringOptions:

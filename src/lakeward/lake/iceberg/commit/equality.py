@@ -49,11 +49,11 @@ def find_same_round(io: FileIO, schema: Schema, keys: Sequence[WrittenFile], fil
     if not keys or not files:
         return
     ids = key_ids(schema)
-    deleted = pa.concat_tables([t for k in keys for t, _ in _read(io, k.path, ids)])
+    deleted = pa.concat_tables([t for k in keys for t, _ in read_keys(io, k.path, ids)])
     for file in files:
         row_positions = [
             np.flatnonzero(matching_rows(table, deleted)) + start
-            for table, start in _read(io, file.file.file_path, ids)
+            for table, start in read_keys(io, file.file.file_path, ids)
         ]
         positions: Offsets = np.concatenate(row_positions).astype(np.int64) if row_positions else np.empty(0, np.int64)
         if len(positions):
@@ -71,7 +71,7 @@ def merge_hits(hits: Sequence[Hit]) -> list[Hit]:
     ]
 
 
-def _read(io: FileIO, path: str, ids: Sequence[int]) -> Iterator[tuple[pa.Table, int]]:
+def read_keys(io: FileIO, path: str, ids: Sequence[int]) -> Iterator[tuple[pa.Table, int]]:
     """Key columns with the position of the first row, by field id."""
     with io.new_input(path).open() as source:
         file = pq.ParquetFile(source)

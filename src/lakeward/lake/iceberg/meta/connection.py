@@ -20,10 +20,12 @@ from lakeward.lake.iceberg.meta.failures import lake_errors
 from lakeward.model.clock import Clock, SystemClock
 from lakeward.model.table import TablePath
 from lakeward.protocol.token import TokenSource
+from lakeward.spi.capabilities import DeleteEncoding
 from lakeward.spi.lakeplugin import without_secrets
 
 NAME_OPTION = "name"
 TIMEOUT_OPTION = "request-timeout-s"
+DELETES_OPTION = "deletes"
 _TIMEOUT_S = 30.0
 
 
@@ -51,13 +53,15 @@ class _RenewedToken(AuthManager):
 
 
 class IcebergConnection:
-    """`options` are PyIceberg's catalog properties, plus `name` and `request-timeout-s`."""
+    """`options` are PyIceberg's catalog properties, plus `name`, `request-timeout-s` and `deletes`: how rows of hot
+    stores that know no offsets of replaced rows go, by `positions` or by `equality`."""
 
     def __init__(self, options: Mapping[str, str], clock: Clock | None = None, catalog: Catalog | None = None) -> None:
         self.options = dict(options)
         self.clock: Clock = clock or SystemClock()
         self.name = self.options.pop(NAME_OPTION, "lakeward")
         self._limit_s = float(self.options.pop(TIMEOUT_OPTION, _TIMEOUT_S))
+        self.deletes = _parse_deletes(self.options.pop(DELETES_OPTION, DeleteEncoding.POSITIONS))
         self._catalog = catalog
         self._storages: dict[tuple[Any, ...], FileIO] = {}
         self._lock = threading.Lock()
@@ -120,6 +124,12 @@ class IcebergConnection:
         region.
         """
         return self._shared(load_file_io({**properties, **self.options}, location))
+
+
+def _parse_deletes(text: str) -> DeleteEncoding:
+    if text not in (DeleteEncoding.POSITIONS, DeleteEncoding.EQUALITY):
+        raise InvalidConfig(where=DELETES_OPTION, reason=f"{text!r} is neither positions nor equality")
+    return DeleteEncoding(text)
 
 
 def _open(name: str, options: dict[str, str]) -> Catalog:

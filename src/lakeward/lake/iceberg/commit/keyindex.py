@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows by key (design-2.md 5): for changelogs that do not say where a replaced row lies, its key is looked up in the
+files of its bucket, and becomes a position.
+
+The keys of a file, sorted, with their positions, are kept from round to round; they are a cache, made anew from the key
+columns.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+
+from lakeward.lake.iceberg.commit.equality import key_ids, key_schema, read_keys
+from lakeward.lake.iceberg.commit.ground import CommitGround
+from lakeward.lake.iceberg.commit.resolve import Hit
+from lakeward.lake.iceberg.datafile.result import WriteResult
+from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
+from lakeward.lake.iceberg.scan.kept import Kept
+from lakeward.lake.iceberg.scan.snapshotfiles import PlannedFile, plan_files
+from lakeward.model.bucket import Bucket
+from lakeward.model.offsetset import Offsets
+
+KeyCodes = npt.NDArray[Any]
+"""A key as one value: itself where it is one number, else 16 bytes."""
+
+_KEPT_KEYS = 16_000_000
+"""128 to 320 MB of keys, kept between the rounds of one process."""
+
+
+@dataclass(frozen=True)
+class FileKeys:
+    """A file's keys in ascending order, with the position of each."""
+
+    codes: KeyCodes
+    positions: Offsets
+
+    def find(self, wanted: KeyCodes) -> Offsets:
+        """Positions of all rows with one of these keys. `wanted` ascends."""
+        low, high = (np.searchsorted(self.codes, wanted, side=side) for side in ("left", "right"))
+        count = high - low
+        several = [np.arange(a, b) for a, b in zip(low[count > 1], high[count > 1], strict=True)]
+        return np.sort(self.positions[np.concatenate([low[count == 1], *several])])
+
+
+def find_replaced(ground: CommitGround, partition_keys: tuple[str, ...], results: Sequence[WriteResult]) -> list[Hit]:
+    """Live rows of the head whose keys the results delete. Rows that a key deletes already are named once more: that
+    changes nothing."""
+    table, head = ground.table, ground.head
+    schema = table.metadata.schema()
+    wanted = _wanted(table.io, schema, results)
+    if head is None or not wanted:
+        return []
+    deletes, hits = DeleteFilter(table.io, schema), []
+    for planned in plan_files(table.metadata, table.io, head, partition_keys):
+        keys = _of_file(planned, wanted)
+        if keys is None or not _may_hold(planned.file, schema, keys):
+            continue
+        found = _load(table.io, schema, planned.file).find(keys)
+        if len(found):
+            alive = np.setdiff1d(found, deletes.positions(planned.describe()), assume_unique=True)
+            hits += [Hit(planned.file, planned.indexed.spec_id, alive)] if len(alive) else []
+    return hits
+
+
+def encode_keys(rows: pa.Table) -> KeyCodes:
+    """One value for each row, equal for equal keys alone: columns are in the lake's types, and none is null."""
+    columns = [column.combine_chunks() for column in rows.columns]
+    if len(columns) <= 2 and all(map(_is_number, columns)):
+        numbers = [_numbers(column) for column in columns]
+        if len(numbers) == 1:
+            return numbers[0]
+        return np.ascontiguousarray(np.stack(numbers, axis=1).astype(">i8")).view("S16").ravel()
+    texts = zip(*([_text(value) for value in column.to_pylist()] for column in columns), strict=True)
+    return np.array([blake2b(b"".join(parts), digest_size=16).digest() for parts in texts], "S16")
+
+
+def _wanted(io: FileIO, schema: Schema, results: Sequence[WriteResult]) -> dict[Bucket, KeyCodes]:
+    parts: dict[Bucket, list[KeyCodes]] = defaultdict(list)
+    for result in results:
+        parts[result.bucket] += [codes for file in result.keys for codes in _codes(io, schema, file.path)]
+    return {bucket: np.unique(np.concatenate(codes)) for bucket, codes in parts.items() if codes}
+
+
+def _of_file(planned: PlannedFile, wanted: dict[Bucket, KeyCodes]) -> KeyCodes | None:
+    """Those to look for in a file; in one that does not say its bucket, all."""
+    if planned.bucket is not None:
+        return wanted.get(planned.bucket)
+    return np.unique(np.concatenate(list(wanted.values())))
+
+
+def _may_hold(file: DataFile, schema: Schema, keys: KeyCodes) -> bool:
+    """By the bounds of a key that is one long."""
+    ids = key_ids(schema)
+    low, high = ((bounds or {}).get(ids[0]) for bounds in (file.lower_bounds, file.upper_bounds))
+    if len(ids) > 1 or keys.dtype != np.int64 or low is None or high is None or len(low) != 8 or len(high) != 8:
+        return True
+    return bool(struct.unpack("<q", low)[0] <= keys[-1] and keys[0] <= struct.unpack("<q", high)[0])
+
+
+def _load(io: FileIO, schema: Schema, file: DataFile) -> FileKeys:
+    def read() -> FileKeys:
+        codes = np.concatenate([*_codes(io, schema, file.file_path)])
+        order = np.argsort(codes, kind="stable")
+        return FileKeys(codes[order], order.astype(np.int64))
+
+    return _KEPT.load(file.file_path, read)
+
+
+def _codes(io: FileIO, schema: Schema, path: str) -> Iterator[KeyCodes]:
+    kinds = key_schema(schema)
+    for rows, _ in read_keys(io, path, key_ids(schema)):
+        yield encode_keys(
+            pa.Table.from_arrays([c.cast(f.type) for c, f in zip(rows.columns, kinds, strict=True)], kinds.names)
+        )
+
+
+def _is_number(column: pa.Array) -> bool:
+    kind = column.type
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_timestamp(kind) or pa.types.is_time64(kind)
+    )
+
+
+def _numbers(column: pa.Array) -> npt.NDArray[np.int64]:
+    width = pa.int32() if column.type.bit_width == 32 else pa.int64()
+    return np.asarray(column.view(width).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _text(value: object) -> bytes:
+    raw = value.encode() if isinstance(value, str) else value if isinstance(value, bytes) else repr(value).encode()
+    return b"%d:%b" % (len(raw), raw)
+
+
+_KEPT: Kept[FileKeys] = Kept(_KEPT_KEYS, lambda keys: len(keys.codes))
