@@ -213,8 +213,8 @@ class DeltaLakeCommitter(LakeCommitter):
         """Rows that go because no changelog has them. Raises `ForeignRowsFound` where the table's option says so."""
         if not self._info.is_pk:
             return {}
-        foreign, hits = find_foreign_rows(self._log, ground, self._rows(ground), renewal)
-        if not hits or is_resync or removes_foreign_rows(self._info):
+        foreign, hits, copies = find_foreign_rows(self._log, ground, self._rows(ground), renewal)
+        if not hits or is_resync or (removes_foreign_rows(self._info) and not copies):
             return hits
         raise ForeignRowsFound(
             table=self._log.table,

@@ -203,11 +203,11 @@ class IcebergLakeCommitter(LakeCommitter):
 
     def _foreign_rows(self, ground: CommitGround, is_resync: bool, renewal: Renewal | None) -> list[Hit]:
         """Rows that go because no changelog has them: a key would be there twice. Raises `ForeignRowsFound` where the
-        table's option says so; a resync takes them out."""
+        table's option says so, or nobody can tell which of two is ours; a resync, which compares, takes them out."""
         if not self._table.is_pk:
             return []
-        hits = find_foreign_rows(ground, self._table.descriptor.partition_keys, renewal)
-        if not hits or is_resync or removes_foreign_rows(self._table):
+        hits, copies = find_foreign_rows(ground, self._table.descriptor.partition_keys, renewal)
+        if not hits or is_resync or (removes_foreign_rows(self._table) and not copies):
             return hits
         snapshots = [str(s.snapshot_id) for s in ground.reconciled.foreign if may_insert(s)]
         raise ForeignRowsFound(

@@ -273,8 +273,8 @@ class MemoryLakeCommitter(LakeCommitter):
     ) -> Mapping[str, OffsetSet]:
         """As Iceberg's: rows that go because no changelog has them. Raises `ForeignRowsFound` where the table's option
         says so."""
-        foreign, hits = find_foreign_rows(table, head, renewal) if self._info.is_pk else ([], {})
-        if not hits or is_resync or removes_foreign_rows(self._info):
+        foreign, hits, copies = find_foreign_rows(table, head, renewal) if self._info.is_pk else ([], {}, 0)
+        if not hits or is_resync or (removes_foreign_rows(self._info) and not copies):
             return hits
         raise ForeignRowsFound(
             table=str(self._info.path),

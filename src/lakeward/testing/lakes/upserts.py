@@ -128,6 +128,20 @@ class UpsertContract(LakeSuite):
             assert lake_rows(lake, log.table) == log.expected(log.ends())
 
     @needs("upserts")
+    @pytest.mark.parametrize("policy", ["stop", "remove"])
+    def test_a_row_that_others_copied_and_moved_stops_the_round(self, lake: LakeStorage, policy: str) -> None:
+        """Its address with it: one of two equal addresses is ours, and nobody can tell which."""
+        log = self.make_log(lake, **PK, properties={"table.datalake.foreign-rows": policy})
+        log.upsert(B0, row(1), row(2))
+        LakeRound.plan(lake, log).run()
+        self.foreign_insert(lake, log.table, [{**row(1, "theirs"), "__offset": 0}])
+        self.foreign_rewrite(lake, log.table)
+        log.upsert(B0, row(2, "new"))
+        with pytest.raises(ForeignRowsFound) as stopped:
+            LakeRound.plan(lake, log).run()
+        assert stopped.value.rows == 1
+
+    @needs("upserts")
     def test_renewed_rows_go_from_the_head_and_stay_in_what_the_round_wrote(self, lake: LakeStorage) -> None:
         log = self.make_log(lake, **PK)
         log.upsert(B0, row(1), row(2))

@@ -6,7 +6,7 @@ that no changelog has.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from pyiceberg.table import Table
@@ -18,25 +18,27 @@ from lakeward.lake.iceberg.meta.layout import is_clean
 from lakeward.lake.iceberg.meta.summary import summary_of
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.snapshotfiles import PlannedFile, plan_files
+from lakeward.lake.movedrows import MovedRows, find_inserted
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsetset import Offsets
 from lakeward.model.schema import OFFSET
 from lakeward.spi.commit import Renewal
 
-Left = Mapping[Bucket | None, Sequence[Offsets]]
+Moved = Mapping[Bucket | None, MovedRows]
 
 
 def find_foreign_rows(
     ground: CommitGround, partition_keys: tuple[str, ...], renewal: Renewal | None = None
-) -> list[Hit]:
-    """Rows of files that others added whose (bucket, offset) left no other file meanwhile. Reads those files' offsets,
-    and those of the files that rows left; nothing where nobody else added a file. Files that the round compared row by
-    row are settled by that. Rows of a clean table do not say where they come from: there is nothing to tell them by."""
+) -> tuple[list[Hit], int]:
+    """Rows of files that others added whose (bucket, offset) left no other file meanwhile, or more of them than left;
+    and how many share the address of a row of ours that moved. Reads those files' offsets, and those of the files that
+    rows left; nothing where nobody else added a file. Files that the round compared row by row are settled by that.
+    Rows of a clean table do not say where they come from: there is nothing to tell them by."""
     reconciled = ground.reconciled
     if is_clean(ground.table.metadata.schema()):
-        return []
+        return [], 0
     if reconciled.newest is None or ground.head is None or not any(map(may_insert, reconciled.foreign)):
-        return []
+        return [], 0
     before, now = (_plan(ground.table, at, partition_keys) for at in (reconciled.newest, ground.head))
     rows = _Rows(ground.table)
     left: dict[Bucket | None, list[Offsets]] = defaultdict(list)
@@ -44,8 +46,10 @@ def find_foreign_rows(
         left[planned.bucket].append(rows.left(planned, now.get(path)))
     settled = _settled(ground, partition_keys, now, renewal)
     added = [planned for path, planned in now.items() if path not in before and path not in settled]
-    hits = [Hit(p.file, p.indexed.spec_id, rows.inserted(p, left)) for p in added]
-    return [hit for hit in hits if len(hit.positions)]
+    moved = {bucket: MovedRows(offsets) for bucket, offsets in left.items()}
+    found = [(p, *rows.inserted(p, moved)) for p in added]
+    hits = [Hit(p.file, p.indexed.spec_id, positions) for p, positions, _ in found if len(positions)]
+    return hits, sum(copies for _, _, copies in found)
 
 
 def _settled(
@@ -80,12 +84,12 @@ class _Rows:
         offsets = self._loader.load(before.file)
         return offsets[self._alive(before) if now is None else np.setdiff1d(self._alive(before), self._alive(now))]
 
-    def inserted(self, added: PlannedFile, left: Left) -> Offsets:
+    def inserted(self, added: PlannedFile, moved: Moved) -> tuple[Offsets, int]:
         """Positions of its rows that came from nowhere. A file without a bucket may hold rows of all of them."""
-        buckets = set(left) if added.bucket is None else {added.bucket, None}
-        moved = np.concatenate([np.empty(0, np.int64), *(part for b in buckets for part in left.get(b, ()))])
+        buckets = list(moved) if added.bucket is None else [added.bucket, None]
         alive, offsets = self._alive(added), self._loader.load(added.file)
-        return alive[~np.isin(offsets[alive], moved)]
+        inserted, copies = find_inserted(offsets[alive], [moved[b] for b in buckets if b in moved])
+        return alive[inserted], copies
 
     def _alive(self, planned: PlannedFile) -> Offsets:
         everything = np.arange(planned.file.record_count, dtype=np.int64)
