@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lakeward.errors import LakewardError
+from lakeward.errors import InvalidRequest, LakewardError
 
 UNNAMED = "?"
 
@@ -19,4 +19,6 @@ def of_table(path: str) -> Iterator[None]:
     except LakewardError as error:
         if path and getattr(error, "table", None) == UNNAMED:
             error.table = path  # type: ignore[attr-defined]
+        elif path and isinstance(error, InvalidRequest) and path not in error.message:
+            error.what = f"table {path}: {error.what}"
         raise

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from lakeward.errors import InvalidTable, LakeTampered
+from lakeward.client import Client
+from lakeward.errors import InvalidInput, InvalidRequest, InvalidTable, LakeTampered
 from lakeward.lake.iceberg.datafile.puffin import decode_vector
 from lakeward.lake.iceberg.meta.failures import lake_errors
 from lakeward.model.naming import of_table
@@ -25,7 +27,16 @@ def test_an_error_without_a_name_gets_one_and_keeps_its_kind() -> None:
         decode_vector(b"", "v.puffin")
 
 
+@pytest.mark.parametrize("columns", ["", "id bigintt", {"id": "nothing"}, 7], ids=repr)
+def test_columns_that_are_none_are_told_with_their_table(columns: Any) -> None:
+    with Client("http://127.0.0.1:9") as client, pytest.raises(InvalidInput, match=r"^table db\.t: .*\S: \S"):
+        client.create_table("db.t", columns)
+
+
 def test_an_error_with_a_name_keeps_it() -> None:
+    of_request = InvalidRequest(what="table db.t, column a", reason="r")
+    with pytest.raises(InvalidRequest, match=r"^table db\.t, column a: r$"), of_table("db.t"):
+        raise of_request
     known = InvalidTable(table="db.a", field="column", value="x", reason="r")
     with pytest.raises(InvalidTable, match=r"db\.a"), of_table("db.b"):
         raise known
