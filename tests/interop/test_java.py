@@ -7,6 +7,7 @@ import random
 import threading
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,35 @@ def test_upserts_and_deletes_over_rounds(java: JavaIceberg, near: IcebergLakeSto
         change_randomly(log, chance, 20)
         LakeRound.plan(near, log).run()
     check(java, near, log)
+
+
+@pytest.mark.parametrize("version", ["2", "3"])
+def test_our_rewrites_before_and_after_with_deletes_that_were_carried_over(
+    java: JavaIceberg, near: IcebergLakeStorage, version: str
+) -> None:
+    log = make_log(near, primary_key=("id",), properties={"iceberg.format-version": version})
+    chance = random.Random(9)
+    for _ in range(4):
+        change_randomly(log, chance, 40)
+        LakeRound.plan(near, log).run()
+    own = LakeRewrite(lake=near, table=log.table)
+    own.groups = [replace(g, files=g.files[1:3]) for g in own.groups]
+    own.write()
+    change_randomly(log, chance, 40)
+    LakeRound.plan(near, log).run()
+    check(java, near, log)
+    prepared = own.prepare()
+    assert prepared.carried > 0
+    own.commit(prepared)
+    check(java, near, log)
+    change_randomly(log, chance, 40)
+    LakeRound.plan(near, log).run()
+    check(java, near, log)
+    LakeRewrite(lake=near, table=log.table).run()
+    check(java, near, log)
+    if version == "3":
+        ids = [r["_row_id"] for r in java.sql(f"SELECT _row_id FROM lake.{log.table.path}")]
+        assert len(set(ids)) == len(ids) == len(expected(log))
 
 
 def rewrite(java: JavaIceberg, log: ScriptedLog, order: str) -> None:

@@ -68,7 +68,7 @@ def test_rows_are_rewritten_at_most_once_per_class_and_files_stay_few(fan_in: in
         lake.add(random.randint(1, most))
         lake.compact()
         assert not lake.compact(), "what was planned once needs no second plan"
-        classes = math.floor(math.log(min(lake.end, 5_000), fan_in)) + 1
+        classes = math.floor(math.log(min(lake.end, 5_000), lake.policy.growth)) + 1
         assert max(lake.rewritten[f.path] for f in lake.files) <= classes
         still_open = [f for f in lake.files if f.size_bytes * 2 < lake.policy.target_bytes]
         assert len(still_open) <= fan_in * classes

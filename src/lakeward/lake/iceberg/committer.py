@@ -126,7 +126,7 @@ class IcebergLakeCommitter(LakeCommitter):
             if base.token is None or not plan.groups:
                 return PreparedRewrite(committable=None, left_out=left_out)
             fault_point("lake.before-deletes", round_id=round_id)
-            deletes = delete_rows(ground, round_prefix(round_id), plan.hits)
+            deletes = delete_rows(ground, round_prefix(round_id), [*plan.hits, *plan.merged])
             change = FileChange(
                 data=tuple(plan.data),
                 deletes=deletes.files,

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,6 +17,7 @@ from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.bucket import Bucket, partition_values
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsets import OffsetRange
+from lakeward.model.offsetset import Offsets, OffsetSet
 from lakeward.model.round import LakeBase
 from lakeward.model.schema import OFFSET
 from lakeward.model.systemcolumns import LAKE_FIELDS
@@ -75,6 +77,12 @@ class MemoryLakeReader(LakeReader):
             schema = pa.schema([*to_arrow_schema(table.columns), *LAKE_FIELDS])
             names = list(columns) if columns is not None else [c.name for c in table.columns]
         return _project(tables, schema, names, filter)
+
+    def deleted_rows(self, file: LakeFile) -> Offsets:
+        with self._lake.lock:
+            named = [self._table().files[d.path] for d in file.deletes]
+            parts = [d.positions.values for d in named if isinstance(d, PositionDeletes)]
+            return OffsetSet(np.concatenate([np.empty(0, np.int64), *parts])).values
 
     def totals(self) -> LakeTotals:
         with self._lake.lock:

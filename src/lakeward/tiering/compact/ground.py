@@ -10,7 +10,7 @@ from lakeward.model.clock import Clock
 from lakeward.model.round import LakeBase
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import LakeFile, LakeStorage, RewriteGroup
-from lakeward.tiering.compact.plan import CompactionPlan, plan_compaction
+from lakeward.tiering.compact.plan import CompactionPlan, may_be_worn, plan_compaction
 from lakeward.tiering.job.options import TieringOptions
 
 
@@ -38,7 +38,8 @@ def load_compaction(table: TableInfo, lake: LakeStorage, options: TieringOptions
     committed_at_ms = {s.sequence: s.committed_at_ms for s in reader.snapshots()}
     policy = replace(options.compaction, quiet_sequence=_quiet_sequence(committed_at_ms, quiet_at_ms))
     files = tuple(reader.files(snapshot.snapshot_id))
-    plan = plan_compaction(files, policy)
+    deleted = {f.path: len(reader.deleted_rows(f)) for f in files if may_be_worn(f, policy)}
+    plan = plan_compaction(files, policy, deleted)
     groups = tuple(
         RewriteGroup(bucket=g.bucket, files=tuple(f.file for f in g.files), sequence=snapshot.sequence, index=index)
         for index, g in enumerate(plan.within(options.compaction_bytes))

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which data files a compaction rewrites, and why: pure, printable (design.md 13.1).
 
-A file's class is the power of the fan-in that its live rows reach. Neighbours in offset order are merged when together
-they reach a class above each of them, so every merge lifts every row it writes by a class at least: a row is rewritten
-at most log_fan-in(rows of a full file / rows of a round) times, whatever sizes come in whatever order. Rows, not bytes,
-are counted: they add up exactly, while eight files of one row are hardly larger as one.
+A file's class is the power of half the fan-in that its live rows reach. Neighbours in offset order, the fan-in of them
+at least, are merged when together they reach a class above each of them: every merge lifts every row it writes by a
+class at least, whatever sizes come in whatever order. Half, because a merge of so many new files may as well take older
+ones along: with rounds of like size a row is rewritten about log_fan-in(rows of a full file / rows of a round) times,
+and a quarter fewer files are left than by whole classes. Rows, not bytes, are counted: they add up exactly, while eight
+files of one row are hardly larger as one.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import groupby
@@ -22,6 +24,9 @@ from lakeward.spi.lake import LakeFile
 
 OPEN_BYTES = 1_000_000
 """What opening a file costs a reader, in bytes that it could have scanned: 10 ms at 100 MB/s."""
+
+_DELETE_FILES = 4
+"""Times the fan-in: so many delete files of a bucket are too many, where nothing else is to be done."""
 
 DELETED_ROW_BYTES = 100
 """What a deleted row costs a reader: it is read, looked up and dropped."""
@@ -47,10 +52,15 @@ class CompactionPolicy:
     max_deleted: float = 0.2
     quiet_sequence: int = -1
 
+    @property
+    def growth(self) -> int:
+        """What a merge multiplies the rows of each of its files by, at the least: the base of the classes."""
+        return max(2, self.fan_in // 2)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SizedFile:
-    """A data file with what of it is alive. A delete file that names several data files counts for each by its rows."""
+    """A data file with what of it is alive."""
 
     file: LakeFile
     deleted: int
@@ -130,13 +140,18 @@ class CompactionPlan:
         return tuple(chosen)
 
 
-def plan_compaction(files: Iterable[LakeFile], policy: CompactionPolicy) -> CompactionPlan:
-    """`files` are those of one snapshot. Files that tell no bucket (others wrote them under another spec) are left."""
+def plan_compaction(
+    files: Iterable[LakeFile], policy: CompactionPolicy, deleted: Mapping[str, int] | None = None
+) -> CompactionPlan:
+    """`files` are those of one snapshot, `deleted` the deleted rows of those (by path) whose deletes do not tell. Files
+    that tell no bucket (others wrote them under another spec) are left."""
+    known = deleted or {}
     buckets: dict[Bucket, list[LakeFile]] = defaultdict(list)
     for file in files:
         if file.bucket is not None:
             buckets[file.bucket].append(file)
-    groups = [g for bucket, bucket_files in buckets.items() for g in _plan_bucket(bucket, _sized(bucket_files), policy)]
+    sized = {bucket: _sized(bucket_files, known) for bucket, bucket_files in buckets.items()}
+    groups = [g for bucket, bucket_files in sized.items() for g in _plan_bucket(bucket, bucket_files, policy)]
     groups.sort(key=lambda g: (-g.worth, g.bucket, g.files[0].file.path))
     sizes = [len(bucket_files) for bucket_files in buckets.values()]
     return CompactionPlan(groups=tuple(groups), files=sum(sizes), most_files=max(sizes, default=0))
@@ -158,20 +173,28 @@ def describe_compaction(plan: CompactionPlan) -> list[dict[str, Any]]:
     ]
 
 
-def _sized(files: Sequence[LakeFile]) -> list[SizedFile]:
+def may_be_worn(file: LakeFile, policy: CompactionPolicy) -> bool:
+    """Whether its deleted rows must be counted: delete files say how many rows they name, of all files together."""
+    named = [d.record_count for d in file.deletes if d.content == "positions"]
+    return len(named) > 0 and sum(named) > policy.max_deleted * file.record_count
+
+
+def _sized(files: Sequence[LakeFile], deleted: Mapping[str, int]) -> list[SizedFile]:
     """In offset order; files whose offsets nobody knows come last."""
     named: dict[str, int] = defaultdict(int)
     for file in files:
         for delete in file.deletes:
             named[delete.path] += file.record_count
-    sized = [SizedFile(file=f, deleted=_deleted(f, named)) for f in files]
+    sized = [SizedFile(file=f, deleted=deleted.get(f.path, _guess(f, named))) for f in files]
     return sorted(sized, key=lambda s: (s.file.offsets is None, s.file.offsets and s.file.offsets.start, s.file.path))
 
 
-def _deleted(file: LakeFile, named: dict[str, int]) -> int:
-    by_position = [d for d in file.deletes if d.content != "equality"]
-    shares = (d.record_count * file.record_count / max(1, named[d.path]) for d in by_position)
-    return min(file.record_count, round(sum(shares)))
+def _guess(file: LakeFile, named: dict[str, int]) -> int:
+    """A vector is of one data file; a delete file that names several counts for each by its rows."""
+    vectors = [d.record_count for d in file.deletes if d.content == "vector"]
+    positions = [d for d in file.deletes if d.content == "positions"]
+    shares = [d.record_count * file.record_count / max(1, named[d.path]) for d in positions]
+    return min(file.record_count, round(sum([*vectors, *shares])))
 
 
 def _plan_bucket(bucket: Bucket, files: list[SizedFile], policy: CompactionPolicy) -> Iterator[PlannedGroup]:
@@ -182,12 +205,12 @@ def _plan_bucket(bucket: Bucket, files: list[SizedFile], policy: CompactionPolic
     is_quiet = max(n for f in files for n in _sequences(f.file)) <= policy.quiet_sequence
     taken: set[str] = set()
     for run in _runs(files, lambda f: _is_open(f, policy)):
-        for part in _packs(run, policy) if is_quiet else _merges(run, _top_class(run, policy.fan_in), policy):
+        for part in _packs(run, policy) if is_quiet else _merges(run, _top_class(run, policy.growth), policy):
             taken.update(f.file.path for f in part)
             yield PlannedGroup(bucket=bucket, files=tuple(part), why=Why.PACK if is_quiet else Why.MERGE)
-    for f in files:
-        if f.file.path not in taken and _is_worn(f, policy):
-            yield PlannedGroup(bucket=bucket, files=(f,), why=Why.PURGE)
+    worn = [f for f in files if f.file.path not in taken and _is_worn(f, policy)]
+    for f in worn or ([] if taken else _most_named(files, policy)):
+        yield PlannedGroup(bucket=bucket, files=(f,), why=Why.PURGE)
 
 
 def _sequences(file: LakeFile) -> Iterator[int]:
@@ -206,6 +229,15 @@ def _is_worn(f: SizedFile, policy: CompactionPolicy) -> bool:
     return f.deleted > policy.max_deleted * f.file.record_count or f.keyed >= policy.fan_in
 
 
+def _most_named(files: list[SizedFile], policy: CompactionPolicy) -> list[SizedFile]:
+    """Rounds that only delete leave a delete file each and nothing to merge. The commit of any rewrite merges those of
+    its bucket, so once there are many the smallest file that they name is rewritten."""
+    named = [f for f in files if any(d.content == "positions" for d in f.file.deletes)]
+    delete_files = {d.path for f in named for d in f.file.deletes if d.content == "positions"}
+    many = len(delete_files) >= policy.fan_in * _DELETE_FILES
+    return [min(named, key=lambda f: (f.file.size_bytes, f.file.path))] if many else []
+
+
 def _packs(run: list[SizedFile], policy: CompactionPolicy) -> Iterator[list[SizedFile]]:
     return (part for part in _cut(run, policy.target_bytes) if len(part) > 1 or part[0].file.deletes)
 
@@ -214,19 +246,19 @@ def _merges(run: list[SizedFile], power: int, policy: CompactionPolicy) -> Itera
     """Neighbours below a class that reach it together; the highest class first, as what it takes is merged once."""
     if power < 1:
         return
-    floor = policy.fan_in**power
+    floor = policy.growth**power
     for window in _runs(run, lambda f: f.rows < floor):
         *full, last = _cut(window, policy.target_bytes)
         yield from full
-        if _rows(last) >= floor:
+        if _rows(last) >= floor and len(last) >= policy.fan_in:
             yield last
         else:
             yield from _merges(last, power - 1, policy)
 
 
-def _top_class(run: list[SizedFile], fan_in: int) -> int:
+def _top_class(run: list[SizedFile], growth: int) -> int:
     power = 0
-    while fan_in ** (power + 1) <= _rows(run):
+    while growth ** (power + 1) <= _rows(run):
         power += 1
     return power
 

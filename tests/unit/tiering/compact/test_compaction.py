@@ -137,7 +137,7 @@ def test_deleted_rows_are_left_out_of_the_new_file(pk: World) -> None:
     head = pk.reader.load_base().head
     assert head is not None
     left = pk.reader.files(head)
-    assert (len(left), sum(f.record_count for f in left)) == (2, len(pk.store.rows()))
+    assert (len(left), sum(f.record_count for f in left)) == (1, len(pk.store.rows()))
     assert not any(f.deletes for f in left)
     assert pk.lake_rows() == pk.store.rows()
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetRange
 from lakeward.spi.lake import LakeDelete, LakeFile
-from lakeward.tiering.compact.plan import CompactionPolicy, Why, describe_compaction, plan_compaction
+from lakeward.tiering.compact.plan import CompactionPolicy, Why, describe_compaction, may_be_worn, plan_compaction
 
 ROW_BYTES = 100
 POLICY = CompactionPolicy(fan_in=4, target_bytes=100_000)
@@ -84,6 +84,36 @@ def test_a_file_with_many_deleted_rows_is_rewritten_alone() -> None:
 def test_a_delete_file_counts_for_each_file_it_names_by_its_rows() -> None:
     shared = positions(30)
     assert names([file(0, 600, deletes=(shared,)), file(600, 600, deletes=(shared,))]) == []
+
+
+def test_counted_rows_go_before_guessed_ones() -> None:
+    shared = positions(200)
+    files = [file(0, 600, deletes=(shared,)), file(600, 600, deletes=(shared,))]
+    assert [may_be_worn(f, POLICY) for f in (*files, file(0, 600), file(0, 600, deletes=(positions(120),)))] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    plan = plan_compaction(files, POLICY, {"0/0": 200, "0/600": 0})
+    assert [(g.why, g.files[0].file.path, g.deleted) for g in plan.groups] == [(Why.PURGE, "0/0", 200)]
+
+
+def test_a_vector_counts_for_its_file_alone_though_several_lie_in_one_place() -> None:
+    vector = LakeDelete(path="v.puffin", content="vector", record_count=150, sequence=10)
+    few = replace(vector, record_count=10)
+    files = [file(0, 600, deletes=(vector,)), file(600, 600, deletes=(few,)), file(1200, 600, deletes=(few,))]
+    assert names(files) == [(Why.PURGE, ["0/0"])]
+
+
+def test_rounds_that_only_delete_have_their_delete_files_merged_by_a_rewrite_of_the_smallest_file() -> None:
+    deletes = tuple(positions(1, f"d{n}") for n in range(16))
+    assert names([file(0, 900, deletes=deletes[1:]), file(900, 600, deletes=deletes[1:])]) == []
+    assert names([file(0, 900, deletes=deletes), file(900, 600, deletes=deletes)]) == [(Why.PURGE, ["0/900"])]
+
+
+def test_fewer_neighbours_than_the_fan_in_are_left_though_they_reach_a_class() -> None:
+    assert names([file(0, 7), file(7, 7), file(14, 7)]) == []
 
 
 def test_deletes_by_key_are_waited_for_until_they_are_many() -> None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The manifests of a commit: one per spec and content for new files, one for those that name a dropped file, without
-it, the others merged by size tiers.
+"""The manifests of a commit: one per spec and content, for new files, for what is left beside dropped ones and for the
+entries of small manifests; the others merged by size tiers.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestFile
 
 from lakeward.errors import LakeTampered
-from lakeward.lake.iceberg.commit.change import FileChange, NewFile
+from lakeward.lake.iceberg.commit.change import FileChange
 from lakeward.lake.iceberg.commit.ground import CommitGround
 from lakeward.lake.iceberg.meta.manifests import (
-    CACHE,
     FileKey,
     ManifestTarget,
     added,
     existing,
     file_key,
+    is_small,
     load_entries,
     load_manifests,
     merge_manifests,
@@ -39,54 +39,61 @@ class NewManifests:
 
 def write_manifests(target: ManifestTarget, ground: CommitGround, change: FileChange) -> NewManifests:
     """Raises `LakeTampered` when a file to be dropped is not live: the caller looked at the same head."""
-    specs, head = ground.table.metadata.specs(), load_manifests(target.io, ground.head)
-    new = _write_new(target, ground, change)
-    kept, left = list[ManifestFile](), set(change.drop)
-    broken: dict[tuple[ManifestContent, int], _Broken] = defaultdict(_Broken)
-    for manifest in head:
-        entries = load_entries(target.io, manifest) if left else ()
-        gone = [e for e in entries if file_key(e.data_file) in left]
-        if not gone:
-            kept.append(manifest)
-            continue
-        keys = {file_key(e.data_file) for e in gone}
-        group = broken[manifest.content, manifest.partition_spec_id]
-        group.gone += gone
-        group.stay += existing(e for e in entries if file_key(e.data_file) not in keys)
-        left -= keys
-    if left:
-        raise _not_live(ground, min(left, key=str))
-    rewritten = []
-    for (content, spec_id), group in broken.items():
-        listed = [*group.stay, *removed(group.gone, target.snapshot_id)]
-        rewritten.append(write_manifest(target, specs[spec_id], content, listed))
-        CACHE.put(rewritten[-1].manifest_path, tuple(group.stay))
-    dropped = [e.data_file for group in broken.values() for e in group.gone]
-    # New manifests are merged by a later commit: until this one lands they have no sequence number.
-    return NewManifests([*new, *rewritten, *merge_manifests(target, kept, specs)], dropped)
+    metadata, head = ground.table.metadata, load_manifests(target.io, ground.head)
+    kept, parts = _take_apart(target, ground, head, change)
+    for manifest in [m for m in kept if is_small(m) and _key(m) in parts]:
+        parts[_key(manifest)].stay += existing(load_entries(target.io, manifest))
+        kept.remove(manifest)
+    specs, sequence = metadata.specs(), metadata.next_sequence_number()
+    written = []
+    for (content, spec_id), part in sorted(parts.items(), key=lambda item: item[0]):
+        entries = [*part.new, *part.stay, *removed(part.gone, target.snapshot_id)]
+        written.append(write_manifest(target, specs[spec_id], content, entries))
+        remember(written[-1], part.new, part.stay, sequence)
+    dropped = [e.data_file for part in parts.values() for e in part.gone]
+    return NewManifests([*written, *merge_manifests(target, kept, specs)], dropped)
+
+
+_Key = tuple[ManifestContent, int]
+"""Content and partition spec: what all entries of a manifest share."""
 
 
 @dataclass
-class _Broken:
-    """Entries of manifests that name a dropped file: written anew as one, as each costs readers an open."""
+class _Part:
+    """Entries of one new manifest: new files, what is left of manifests that name a dropped file, and of small ones, as
+    each manifest costs readers an open; and the dropped files."""
 
+    new: list[ManifestEntry] = field(default_factory=list)
     stay: list[ManifestEntry] = field(default_factory=list)
     gone: list[ManifestEntry] = field(default_factory=list)
 
 
-def _write_new(target: ManifestTarget, ground: CommitGround, change: FileChange) -> list[ManifestFile]:
-    metadata = ground.table.metadata
-    specs, sequence = metadata.specs(), metadata.next_sequence_number()
-    groups: dict[tuple[ManifestContent, int], list[NewFile]] = defaultdict(list)
+def _take_apart(
+    target: ManifestTarget, ground: CommitGround, head: list[ManifestFile], change: FileChange
+) -> tuple[list[ManifestFile], dict[_Key, _Part]]:
+    """The manifests that name no dropped file, and what is to be written."""
+    parts: dict[_Key, _Part] = defaultdict(_Part)
     for content, files in ((ManifestContent.DATA, change.data), (ManifestContent.DELETES, change.deletes)):
-        for new_file in files:
-            groups[(content, new_file.spec_id)].append(new_file)
-    manifests = []
-    for (content, spec_id), group in sorted(groups.items(), key=lambda item: item[0]):
-        entries = added(((n.file, n.sequence) for n in group), target.snapshot_id)
-        manifests.append(write_manifest(target, specs[spec_id], content, entries))
-        remember(manifests[-1], entries, sequence)
-    return manifests
+        for n in files:
+            parts[content, n.spec_id].new += added([(n.file, n.sequence)], target.snapshot_id)
+    kept, left = list[ManifestFile](), set(change.drop)
+    for manifest in head:
+        entries = load_entries(target.io, manifest) if left else ()
+        gone = {file_key(e.data_file) for e in entries} & left
+        if not gone:
+            kept.append(manifest)
+            continue
+        part = parts[_key(manifest)]
+        part.gone += [e for e in entries if file_key(e.data_file) in gone]
+        part.stay += existing(e for e in entries if file_key(e.data_file) not in gone)
+        left -= gone
+    if left:
+        raise _not_live(ground, min(left, key=str))
+    return kept, parts
+
+
+def _key(manifest: ManifestFile) -> _Key:
+    return manifest.content, manifest.partition_spec_id
 
 
 def _not_live(ground: CommitGround, key: FileKey) -> LakeTampered:

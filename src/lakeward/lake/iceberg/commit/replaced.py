@@ -5,11 +5,13 @@ delete files touch no live file any more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from pyiceberg.manifest import DataFile
+from pyiceberg.typedef import Record
 
 from lakeward.lake.iceberg.commit.change import NewFile
 from lakeward.lake.iceberg.commit.ground import CommitGround
@@ -17,19 +19,24 @@ from lakeward.lake.iceberg.commit.newfiles import data_candidates
 from lakeward.lake.iceberg.commit.resolve import Hit
 from lakeward.lake.iceberg.datafile.location import canonical
 from lakeward.lake.iceberg.meta.manifests import FileKey, file_key, first_row_id
+from lakeward.lake.iceberg.meta.version import table_version
 from lakeward.lake.iceberg.rewrite import RewrittenGroup
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.snapshotfiles import DeleteEntry, PlannedFile, plan_files
-from lakeward.model.offsetset import Offsets
+from lakeward.model.offsetset import Offsets, OffsetSet
 from lakeward.spi.rewrite import RewriteGroup, RewriteResult
+
+_MERGED_BELOW = 4
 
 
 @dataclass
 class Replacement:
-    """`hits`: rows of new files that were deleted since the plan. `left_out`: indexes of groups that lost an input."""
+    """`hits`: rows of new files that were deleted since the plan. `merged`: rows of files that stay, whose delete files
+    become one. `left_out`: indexes of groups that lost an input."""
 
     data: list[NewFile] = field(default_factory=list)
     hits: list[Hit] = field(default_factory=list)
+    merged: list[Hit] = field(default_factory=list)
     drop: set[FileKey] = field(default_factory=set)
     left_out: list[int] = field(default_factory=list)
     groups: list[RewriteGroup] = field(default_factory=list)
@@ -52,7 +59,38 @@ def plan_replacement(
     dropped = [live[f.path] for g in plan.groups for f in g.files]
     remaining = [p for path, p in live.items() if (path, None) not in plan.drop]
     plan.drop |= _dangling(plan.groups, dropped, remaining, deletes)
+    if table_version(table.metadata) == 2:
+        partitions = {(p.indexed.spec_id, p.file.partition) for p in dropped}
+        near = [p for p in remaining if (p.indexed.spec_id, p.file.partition) in partitions]
+        _merge_deletes(plan, near, deletes)
     return plan
+
+
+def _merge_deletes(plan: Replacement, remaining: Sequence[PlannedFile], deletes: DeleteFilter) -> None:
+    """Positions on the files that stay, out of many small delete files into one for each partition: every round leaves
+    one, and every reader of a file opens all that may name it."""
+    touching: dict[tuple[int, Record], dict[FileKey, DeleteEntry]] = defaultdict(dict)
+    for p in remaining:
+        entries = (d for d in p.deletes if d.content == "positions")
+        touching[p.indexed.spec_id, p.file.partition].update((file_key(d.file), d) for d in entries)
+    small = {key for entries in touching.values() for key in _small(entries) if key not in plan.drop}
+    for p in remaining:
+        parts = [deletes.positions_in(d, p.file.file_path) for d in p.deletes if file_key(d.file) in small]
+        if any(map(len, parts)):
+            plan.merged.append(Hit(p.file, p.indexed.spec_id, OffsetSet(np.concatenate(parts)).values))
+    plan.drop |= small
+
+
+def _small(entries: Mapping[FileKey, DeleteEntry]) -> list[FileKey]:
+    """Delete files that are merged: the smallest, as long as the next holds at most so many times their rows. Few are
+    left, and a position is written again only when smaller files hold a quarter of its file's rows."""
+    chosen, rows = list[FileKey](), 0
+    for key, entry in sorted(entries.items(), key=lambda item: (item[1].file.record_count, str(item[0]))):
+        if chosen and entry.file.record_count > _MERGED_BELOW * rows:
+            break
+        chosen.append(key)
+        rows += entry.file.record_count
+    return chosen if len(chosen) > 1 else []
 
 
 def _by_path(files: Iterable[PlannedFile]) -> dict[str, PlannedFile]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -58,7 +59,7 @@ def encode_puffin(vectors: Iterable[tuple[str, Offsets]]) -> tuple[bytes, list[B
 
 def encode_vector(positions: Offsets) -> bytes:
     """Length, magic and a 64-bit Roaring bitmap, then the checksum of both."""
-    bitmap = BitMap64(positions.astype(np.uint64))
+    bitmap = BitMap64(array("Q", positions.astype(np.uint64).tobytes()))  # numpy's own is taken number by number
     bitmap.run_optimize()
     payload = _VECTOR_MAGIC + bitmap.serialize()
     return struct.pack(">i", len(payload)) + payload + struct.pack(">I", zlib.crc32(payload))
@@ -72,4 +73,4 @@ def decode_vector(blob: bytes, path: str) -> Offsets:
         raise LakeTampered(
             table=UNNAMED, snapshot="that names it", what=f"deletion vector in {path}", reason="it is not whole"
         )
-    return np.fromiter(BitMap64.deserialize(payload[4:]), np.int64)
+    return np.frombuffer(BitMap64.deserialize(payload[4:]).to_array(), np.uint64).astype(np.int64)

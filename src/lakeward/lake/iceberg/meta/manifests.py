@@ -291,16 +291,18 @@ def added(files: Iterable[tuple[DataFile, int | None]], snapshot_id: int) -> lis
     return [ManifestEntry(ManifestEntryStatus.ADDED, snapshot_id, sequence, None, f) for f, sequence in files]
 
 
-def remember(manifest: ManifestFile, entries: Sequence[ManifestEntry], sequence: int) -> None:
-    """Keeps the entries of a manifest just written, with what they will inherit. If its snapshot never lands, nobody
-    asks.
+def remember(
+    manifest: ManifestFile, new: Sequence[ManifestEntry], stay: Sequence[ManifestEntry], sequence: int
+) -> None:
+    """Keeps the live entries of a manifest just written, new ones with what they will inherit. If its snapshot never
+    lands, nobody asks.
     """
     inherited = []
-    for entry in entries:
+    for entry in new:
         entry.data_file.spec_id = manifest.partition_spec_id
         own = sequence if entry.sequence_number is None else entry.sequence_number
         inherited.append(ManifestEntry(entry.status, manifest.added_snapshot_id, own, sequence, entry.data_file))
-    CACHE.put(manifest.manifest_path, tuple(inherited))
+    CACHE.put(manifest.manifest_path, (*inherited, *stay))
 
 
 def removed(entries: Iterable[ManifestEntry], snapshot_id: int) -> list[ManifestEntry]:
@@ -332,6 +334,12 @@ def plan_merges(manifests: Sequence[ManifestFile], fanout: int = _FANOUT) -> lis
 
 def live_count(manifest: ManifestFile) -> int:
     return (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+
+
+def is_small(manifest: ManifestFile) -> bool:
+    """Of the lowest tier: its entries are written again with those of the next commit, which costs less than an open
+    costs every reader."""
+    return live_count(manifest) < _FANOUT
 
 
 def _tier(count: int, fanout: int) -> int:
