@@ -46,7 +46,7 @@ lint: $(STAMP)
 
 types: $(STAMP)
 	@$(BIN)/mypy
-	@$(BIN)/mypy .ci/generate.py .ci/skips.py
+	@$(BIN)/mypy .ci/generate.py .ci/pythonapi.py .ci/skips.py
 
 imports: $(STAMP)
 	@$(BIN)/lint-imports

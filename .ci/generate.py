@@ -10,6 +10,7 @@ from pathlib import Path
 PAGES = {
     "docs/reference/config.md": "lakeward.config.reference:render",
     "docs/reference/http.md": "lakeward.server.reference:render",
+    "docs/reference/python.md": "pythonapi:render",
     "docs/states.md": "lakeward.model.state:render_page",
 }
 """Page -> the function that renders it. A generated page is never edited by hand."""

@@ -48,7 +48,11 @@ def request_of(
     at_least: object | None = None,
     system_columns: bool = False,
 ) -> ReadRequest:
-    """The request from what people write: texts are parsed, and a wrong one is an error that names it."""
+    """A read's options, as people write them: texts are parsed, and a wrong one is an error that names it.
+
+    `mode`: `"union"`, `"lake"` (history alone) or `"hot"` (what the hot store holds). `as_of`: a lake snapshot id or a
+    moment, for history. `at_least`: a write's token, to see that write. `filter`: tuples such as `[("id", "=", 5)]`;
+    files that cannot have such rows are not opened. `system_columns`: with `__bucket`, `__offset`, `__timestamp`."""
     if isinstance(columns, str):
         raise InvalidRequest(what=f"columns {columns!r}", reason="give a list of names")
     return ReadRequest(

@@ -95,7 +95,24 @@ class ReadResult:
         return pa.RecordBatchReader.from_batches(self.schema, iter(self))
 
     def to_table(self) -> pa.Table:
+        """All rows in memory."""
         return pa.Table.from_batches(list(self), schema=self.schema)
+
+    def to_pandas(self) -> Any:
+        """A pandas data frame."""
+        return self.to_table().to_pandas()
+
+    def to_polars(self) -> Any:
+        """A polars data frame; pip install polars."""
+        import polars
+
+        return polars.from_arrow(self.to_table())
+
+    def to_duckdb(self, connection: Any = None) -> Any:
+        """A DuckDB relation over the rows, of `connection` or DuckDB's default one; pip install duckdb."""
+        import duckdb
+
+        return duckdb.from_arrow(self.to_table(), connection=connection or duckdb.default_connection())
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.reader().__arrow_c_stream__(requested_schema)

@@ -286,3 +286,12 @@ def test_a_log_table_streams_with_constant_memory(tmp_path: Path) -> None:
         assert most < 4_000_000 * 40 / 3
     finally:
         world.close()
+
+
+def test_rows_as_other_libraries_have_them(world: InProcessLakeward) -> None:
+    world.create("db.t", "id bigint not null, v string", buckets=1, **OFF)
+    rows = [{"id": 1, "v": "x"}, {"id": 2, "v": None}]
+    world.append("db.t", rows)
+    assert world.read("db.t").to_polars().to_dicts() == rows
+    assert world.read("db.t").to_duckdb().fetchall() == [(1, "x"), (2, None)]
+    assert world.read("db.t").to_pandas()["id"].tolist() == [1, 2]

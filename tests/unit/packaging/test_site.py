@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The documentation's site: every page once in its navigation, every diagram as a picture of its own text."""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from pathlib import Path
+
+import yaml
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def pages(part: object) -> list[str]:
+    if isinstance(part, str):
+        return [part]
+    inside = part.values() if isinstance(part, dict) else part
+    assert not isinstance(inside, str)
+    return [page for one in inside for page in pages(one)]  # type: ignore[attr-defined]
+
+
+def test_every_page_stands_once_in_the_navigation() -> None:
+    shown = pages(yaml.safe_load((DOCS.parent / "mkdocs.yml").read_text())["nav"])
+    assert sorted(shown) == sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
+
+
+def test_every_diagram_has_a_picture_and_no_picture_is_left_over() -> None:
+    """Site and readers ask no foreign host for the script that would draw them."""
+    texts = [
+        text for page in DOCS.rglob("*.md") for text in re.findall(r"```mermaid\n(.*?)```", page.read_text(), re.S)
+    ]
+    drawn = {picture.stem for picture in (DOCS / "pictures/diagrams").glob("*.svg")}
+    assert {sha256(text.encode()).hexdigest()[:16] for text in texts} == drawn, "run docs/pictures/diagrams.py"
