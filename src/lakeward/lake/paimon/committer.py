@@ -19,7 +19,16 @@ from lakeward.lake.paimon.foreignrows import find_foreign_rows, foreign_files
 from lakeward.lake.paimon.history import PaimonHistory, PaimonSnapshot, snapshot_path, table_folder
 from lakeward.lake.paimon.manifests import ADD, Manifests
 from lakeward.lake.paimon.names import round_prefix
-from lakeward.lake.paimon.newsnapshot import APPEND, COMPACT, OVERWRITE, FileChange, NewSnapshot, added, beside, removed
+from lakeward.lake.paimon.newsnapshot import (
+    APPEND,
+    COMPACT,
+    OVERWRITE,
+    ManifestChange,
+    NewSnapshot,
+    added,
+    beside,
+    removed,
+)
 from lakeward.lake.paimon.rewrite import REWRITE_KIND
 from lakeward.lake.paimon.snapshotfile import create
 from lakeward.lake.paimon.writer import HANDLE_KIND, RESULT_KIND, VERSION
@@ -76,7 +85,7 @@ class PaimonLakeCommitter(LakeCommitter):
         }
         new = [added(manifests.table, m, f) for m in messages for f in m.new_files]
         changelog = [added(manifests.table, m, f) for m in messages for f in m.changelog_files]
-        change = FileChange(OVERWRITE if gone else APPEND, [*new, *map(removed, gone)], changelog)
+        change = ManifestChange(OVERWRITE if gone else APPEND, [*new, *map(removed, gone)], changelog)
         with lake_errors(self._where, "prepare a commit of"):
             payload = self._payload(history, manifests, properties.round_id, change, keys)
         options = manifests.table.table_schema.options
@@ -114,7 +123,7 @@ class PaimonLakeCommitter(LakeCommitter):
             OFFSETS_KEY: json.dumps(base.offsets.to_json()),
         }
         with lake_errors(self._where, "prepare a commit of"):
-            payload = self._payload(history, manifests, round_id, FileChange(COMPACT, entries), keys)
+            payload = self._payload(history, manifests, round_id, ManifestChange(COMPACT, entries), keys)
         committable = Committable(
             base=base,
             payload=payload,
@@ -164,7 +173,12 @@ class PaimonLakeCommitter(LakeCommitter):
         return history, Manifests(lake_table)
 
     def _payload(
-        self, history: PaimonHistory, manifests: Manifests, round_id: RoundId, change: FileChange, keys: dict[str, str]
+        self,
+        history: PaimonHistory,
+        manifests: Manifests,
+        round_id: RoundId,
+        change: ManifestChange,
+        keys: dict[str, str],
     ) -> bytes:
         is_counted = not self._info.is_pk and change.kind != COMPACT
         body = NewSnapshot(manifests, history.head, round_id).build(change, keys, count_rows=is_counted)

@@ -29,7 +29,7 @@ APPEND, OVERWRITE, COMPACT = "APPEND", "OVERWRITE", "COMPACT"
 
 
 @dataclass(frozen=True)
-class FileChange:
+class ManifestChange:
     """What a snapshot does to the table: manifest entries, and those of changelog files beside them."""
 
     kind: str
@@ -48,7 +48,7 @@ class NewSnapshot:
         self._manifests, self._head, self._round_id = manifests, head, round_id
         self._unique = uuid.uuid4().hex
 
-    def build(self, change: FileChange, properties: dict[str, str], *, count_rows: bool = False) -> dict[str, Any]:
+    def build(self, change: ManifestChange, properties: dict[str, str], *, count_rows: bool = False) -> dict[str, Any]:
         fault_point("lake.before-manifests", path=self._manifests.folder)
         base_name, base_size = self._list("base", self._base())
         delta_name, delta_size = self._list("delta", self._manifest("manifest", change.entries))
