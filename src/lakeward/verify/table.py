@@ -12,7 +12,7 @@ from lakeward.model.clock import Clock, SystemClock
 from lakeward.model.ids import SnapshotId
 from lakeward.model.ledger import LedgerEntry
 from lakeward.model.offsets import OffsetMap
-from lakeward.model.schema import BUCKET
+from lakeward.model.schema import BUCKET, OFFSET
 from lakeward.model.table import TablePath
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.read.arrow import OpenRead, ReadRequest, open_read
@@ -149,7 +149,7 @@ def _attempt(
 def _certify(ground: _Ground, run: BucketRunner, clock: Clock, tell: Callable[[Checked], None]) -> Certificate:
     retained = ground.lake.snapshots()
     findings = [*_check_head(ground.lake), *_check_ledger(ground, retained)]
-    tasks, foreign = _tasks(ground)
+    tasks, foreign, counted = _tasks(ground)
     reports = tuple(_told(run(tasks), len(tasks), tell))
     orphans = _orphans(ground)
     ground.opened.lease.check()
@@ -165,7 +165,7 @@ def _certify(ground: _Ground, run: BucketRunner, clock: Clock, tell: Callable[[C
         orphan_files=orphans[0],
         orphan_bytes=orphans[1],
         checked_at_ms=clock.now_ms(),
-        notes=tuple(_notes(ground, retained)),
+        notes=(*_notes(ground, retained), *counted),
     )
 
 
@@ -193,11 +193,11 @@ def _told(reports: Iterable[BucketReport], count: int, tell: Callable[[Checked],
         yield report
 
 
-def _tasks(ground: _Ground) -> tuple[list[BucketTask], list[Finding]]:
+def _tasks(ground: _Ground) -> tuple[list[BucketTask], list[Finding], list[str]]:
     """A bucket is checked up to where the ledger or the lake says it was committed, whichever is higher; one that only
-    the lake's files name, up to nothing. Beside them what rows of no bucket tell."""
+    the lake's files name, up to nothing. Beside them what rows of no bucket tell, and what could only be counted."""
     if ground.snapshot_id is None or ground.opened.pinned is None:
-        return [], []
+        return [], [], []
     table, depth = ground.opened.table, ground.depth
     bounds = ground.opened.hot.freeze(table)
     try:
@@ -222,7 +222,32 @@ def _tasks(ground: _Ground) -> tuple[list[BucketTask], list[Finding]]:
         )
         for bucket, stop in (*committed.items(), *((b, 0) for b in sorted(unknown)))
     ]
-    return tasks, _homeless(ground, mixed, [t.bucket for t in tasks]) if mixed else []
+    unplaced = [f for f in files if f.offsets is None]
+    if unplaced and not table.is_pk and not ground.opened.pinned.has_offsets:
+        return [], *_count_all(ground, tasks, unplaced)
+    return tasks, _homeless(ground, mixed, [t.bucket for t in tasks]) if mixed else [], []
+
+
+def _count_all(
+    ground: _Ground, tasks: Sequence[BucketTask], unplaced: Sequence[LakeFile]
+) -> tuple[list[Finding], list[str]]:
+    """A log table whose rows do not say their offsets, after another engine rewrote files of it: its rows are counted
+    as a whole."""
+    assert ground.snapshot_id is not None
+    assert ground.opened.pinned is not None
+    expected = sum(len(r) for task in tasks for r in task.expected)
+    try:
+        rows = sum(b.num_rows for b in ground.opened.pinned.scan(ground.snapshot_id, columns=[OFFSET]))
+    except LakeError as error:
+        return [Finding(kind=FindingKind.UNREADABLE, words=str(error))], []
+    told = f"another engine wrote {len(unplaced)} of its files, and rows of this lake table do not say their offsets"
+    note = f"{rows} rows were counted and none compared: {told}"
+    if rows == expected:
+        return [], [note]
+    kind = FindingKind.MISSING if rows < expected else FindingKind.STRAY
+    words = f"{rows} rows are in the lake where {expected} should be"
+    files = tuple(f.path for f in unplaced)[:SHOWN]
+    return [Finding(kind=kind, words=words, count=abs(rows - expected), files=files)], [note]
 
 
 def _homeless(ground: _Ground, mixed: Sequence[LakeFile], buckets: Sequence[Bucket]) -> list[Finding]:

@@ -24,6 +24,7 @@ from lakeward.lake.iceberg.datafile.offsetcache import load_column
 from lakeward.lake.iceberg.datafile.result import WriteResult
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.failures import lake_errors
+from lakeward.lake.iceberg.meta.layout import fill_address, is_clean, with_address
 from lakeward.lake.iceberg.meta.types import to_arrow_type
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.project import physical_names, project
@@ -66,7 +67,9 @@ class _GroupRewriter:
         self._task, self._is_due = task, is_due
         handle = WriteHandle.from_bytes(task.handle)
         self._has_lineage = handle.version >= 3
-        self._schema = with_lineage(handle.schema) if self._has_lineage else handle.schema
+        self._is_clean = is_clean(handle.schema)
+        written = with_lineage(handle.schema) if self._has_lineage else handle.schema
+        self._schema = with_address(written)
         self._io: FileIO = connection.file_io(handle.storage, handle.folder)
         self._types = {f.name: to_arrow_type(f.field_type) for f in self._schema.fields}
         self._names = [n for n in self._types if n != BUCKET]
@@ -79,7 +82,7 @@ class _GroupRewriter:
         self._writer = IcebergLakeWriter(
             connection,
             WriteTask(round_id=task.round_id, table=task.table, split=split, attempt=task.attempt, handle=task.handle),
-            self._schema,
+            written,
         )
 
     def run(self) -> RewriteResult | None:
@@ -109,6 +112,8 @@ class _GroupRewriter:
         known = [r for r in ranges if r is not None]
         if len(known) < len(ranges) or any(a.stop > b.start for a, b in pairwise(known)):
             return False
+        if self._is_clean:
+            return True
         offset_id = self._schema.find_field(OFFSET).field_id
         return all(is_ours(f.path) or _ascends(load_column(self._io, f.path, offset_id)) for f in files)
 
@@ -159,6 +164,7 @@ class _GroupRewriter:
             for batch in parquet.iter_batches(_BATCH_ROWS, columns=columns, use_threads=False):
                 table = project(batch, names, physical, self._types)
                 table = fill_lineage(table, file, start) if self._has_lineage else table
+                table = fill_address(table, file.bucket, _first_offset(file), start) if self._is_clean else table
                 keep = keeper.mask(table, start)
                 if keep is not None:
                     gone.append((np.flatnonzero(~keep) + start).astype(np.int64))
@@ -170,6 +176,11 @@ class _GroupRewriter:
     def _gone_of(self, file: LakeFile) -> OffsetSet:
         parts = self._gone[file.path]
         return OffsetSet.from_sorted(np.concatenate(parts)) if parts else OffsetSet()
+
+
+def _first_offset(file: LakeFile) -> int | None:
+    """None: its rows' offsets do not follow each other, or are not known."""
+    return file.offsets.start if file.offsets is not None and len(file.offsets) == file.record_count else None
 
 
 def _ascends(offsets: Offsets) -> bool:

@@ -26,6 +26,7 @@ from lakeward.spi.lake import LakeSnapshot
 from lakeward.spi.snapshotkeys import OFFSETS_KEY
 from lakeward.testing.iceberg.engines import read_duckdb
 from lakeward.testing.iceberg.flink import FlinkJob
+from lakeward.testing.lakes.rewriting import LakeRewrite
 from lakeward.testing.lakes.rounds import LakeRound, lake_rows
 from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
 from lakeward.testing.scripted_log import ScriptedLog
@@ -118,6 +119,25 @@ def test_rows_of_another_engine_have_no_offset(lake: IcebergLakeStorage) -> None
     assert snapshot is not None
     found = reader.scan(snapshot.snapshot_id, columns=["__bucket", "__offset"])
     assert sorted(tuple(r.values()) for b in found for r in b.to_pylist()) == [(-1, -1), (0, 0)]
+
+
+def test_a_rewrite_keeps_every_row_where_it_was(lake: IcebergLakeStorage) -> None:
+    log = make_log(lake)
+    for number in range(3):
+        log.append(B0, row(2 * number), row(2 * number + 1))
+        log.append(B1, row(100 + number))
+        run(lake, log)
+    log.append(B0, row(50))
+    flink(lake, log).commit_clean({0: rows_of(log, B0, 6)}, [7, 3])
+    log.append(B1, row(103))
+    run(lake, log)
+    landed = LakeRewrite(lake=lake, table=log.table).run()
+    files = lake.open_reader(log.table).files(landed.snapshot_id)
+    assert sorted((f.bucket, f.record_count, f.offsets) for f in files if f.bucket) == [
+        (B0, 7, OffsetRange(0, 7)),
+        (B1, 4, OffsetRange(0, 4)),
+    ]
+    assert lake_rows(lake, log.table) == log.expected(log.ends())
 
 
 def test_a_pk_table_after_the_flink_job(lake: IcebergLakeStorage) -> None:
