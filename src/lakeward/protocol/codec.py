@@ -11,7 +11,7 @@ import dataclasses
 import json
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import cache
 from typing import Any
@@ -29,111 +29,218 @@ T = typing.TypeVar("T")
 
 _TEXT = (Bucket, SideName, TablePath)
 _OWN_JSON = (OffsetMap, TableInfo, TableDescriptor)
-_PLAIN = (str, int, bool, float, bytes)
 
 _MOST = 2**63
 _DEEPEST = 64
 """Levels of JSON: a nested type of a dozen levels has some thirty."""
 
 
+Where = Any
+"""Which field a value is of: a text, or a pair of what it is inside and its own part; spelled where an error names it.
+"""
+
+Decoder = Callable[[Any, Where, Sequence[bytes]], Any]
+
+
+# ---- to JSON ---------------------------------------------------------------------------------------------------------
 def encode(value: Any) -> Any:
     """Plain JSON values of a message; bytes stay bytes."""
-    if value is None or type(value) in _PLAIN:
-        return value
-    if isinstance(value, _TEXT):
-        return str(value)
-    if isinstance(value, (*_OWN_JSON, LogSplit, SnapshotSplit)):
-        return value.to_json()
-    if isinstance(value, OwnBytes):
-        return value.to_bytes()
-    if isinstance(value, LakewardError):
-        return to_wire(value)
-    if isinstance(value, OffsetRange):
-        return [value.start, value.stop]
-    if isinstance(value, Enum):
-        return value.value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return encode_fields(value)
-    if hasattr(value, "model_dump_json"):  # of another library's models, which say themselves what they are in JSON
-        return value.model_dump_json()
-    if isinstance(value, Mapping):
-        return {str(k): encode(v) for k, v in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [encode(v) for v in value]
-    return value
+    return _encoder(type(value))(value)
 
 
 def encode_fields(message: Any) -> dict[str, Any]:
     """A dataclass by its fields, whatever else it could be."""
-    return {name: encode(getattr(message, f.name)) for f in dataclasses.fields(message) for name in _names(f)}
+    return {name: encode(getattr(message, attribute)) for attribute, name in _sent(type(message))}
 
 
+@cache
+def _encoder(kind: type) -> Callable[[Any], Any]:
+    """Found once for each type: messages are many, and of few types."""
+    if issubclass(kind, _TEXT):
+        return str
+    if issubclass(kind, (*_OWN_JSON, LogSplit, SnapshotSplit)):
+        return lambda value: value.to_json()
+    if issubclass(kind, OwnBytes):
+        return lambda value: value.to_bytes()
+    if issubclass(kind, LakewardError):
+        return to_wire
+    if issubclass(kind, OffsetRange):
+        return lambda value: [value.start, value.stop]
+    if issubclass(kind, Enum):
+        return lambda value: value.value
+    if dataclasses.is_dataclass(kind):
+        return encode_fields
+    if hasattr(kind, "model_dump_json"):  # of another library's models, which say themselves what they are in JSON
+        return lambda value: value.model_dump_json()
+    if issubclass(kind, Mapping):
+        return lambda value: {str(k): encode(v) for k, v in value.items()}
+    if issubclass(kind, list | tuple | set | frozenset):
+        return lambda value: [encode(v) for v in value]
+    return lambda value: value
+
+
+@cache
+def _sent(kind: type) -> tuple[tuple[str, str], ...]:
+    """(attribute, name in JSON)"""
+    return tuple((f.name, name) for f in dataclasses.fields(kind) for name in _names(f))
+
+
+# ---- and back --------------------------------------------------------------------------------------------------------
 def decode(kind: type[T], body: Any, blobs: Sequence[bytes] = ()) -> T:
     """The message again; a field of bytes has the number of one of `blobs`. Raises `InvalidRequest` naming the field
     that does not fit.
     """
+    read = _dataclass_decoder(kind) if issubclass(kind, OwnBytes) else _decoder(kind)
     try:
-        if issubclass(kind, OwnBytes):
-            return typing.cast(T, _decode_dataclass(kind, body, kind.__name__, blobs))
-        return typing.cast(T, _decode(kind, body, kind.__name__, blobs))
+        return typing.cast(T, read(body, kind.__name__, blobs))
     except InvalidInput:
         raise
     except (TypeError, ValueError, LookupError, AttributeError, RecursionError, OverflowError) as error:
         raise InvalidRequest(what=kind.__name__, reason=f"{type(error).__name__}: {error}") from error
 
 
-def _decode(kind: Any, body: Any, where: str, blobs: Sequence[bytes]) -> Any:
+@cache
+def _decoder(kind: Any) -> Decoder:
+    """How a value of this type is read; found once for each."""
     kind = getattr(kind, "__supertype__", kind)
     if kind is float:
-        return _finite(_expect((int, float), body, where), where)
+        return lambda body, where, blobs: _finite(_expect((int, float), body, where), where)
     if kind is int:
-        return _bounded(_expect(int, body, where), where)
-    if kind is str or kind is bool:
-        return _expect(kind, body, where)
+        return lambda body, where, blobs: _bounded(_expect(int, body, where), where)
     if kind is bytes:
-        return blobs[_expect(int, body, where)]
+        return lambda body, where, blobs: blobs[_expect(int, body, where)]
+    if kind is Any:
+        return lambda body, where, blobs: body
     origin = typing.get_origin(kind)
     if origin in (typing.Union, types.UnionType):
-        return _decode_union(kind, body, where, blobs)
+        return _union_decoder(kind)
     if origin is tuple or origin is list:
-        return _decode_sequence(kind, origin, body, where, blobs)
+        return _sequence_decoder(kind, origin)
     if origin in (dict, Mapping) or (isinstance(origin, type) and issubclass(origin, Mapping)):
-        key, value = typing.get_args(kind)
-        pairs = _expect(dict, body, where).items()
-        return {_decode_key(key, k): _decode(value, v, f"{where}.{k}", blobs) for k, v in pairs}
-    if kind is Any:
-        return body
+        return _mapping_decoder(kind)
     if kind in _TEXT:
-        return kind.parse(_expect(str, body, where))
+        return lambda body, where, blobs: kind.parse(_expect(str, body, where))
     if kind in _OWN_JSON:
-        return kind.from_json(_expect(dict, body, where))
+        return lambda body, where, blobs: kind.from_json(_expect(dict, body, where))
     if kind is OffsetRange:
-        start, stop = _expect(list, body, where)
-        return OffsetRange(start, stop)
+        return lambda body, where, blobs: OffsetRange(*_pair(_expect(list, body, where)))
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return kind(body)
+        return lambda body, where, blobs: kind(body)
     if isinstance(kind, type) and issubclass(kind, Id):
-        return kind(_expect(str, body, where))
+        return lambda body, where, blobs: kind(_expect(str, body, where))
     if issubclass(kind, OwnBytes):
-        return kind.from_bytes(blobs[_expect(int, body, where)])
+        return lambda body, where, blobs: kind.from_bytes(blobs[_expect(int, body, where)])
     if issubclass(kind, LakewardError):
-        return from_wire(_expect(dict, body, where))
+        return lambda body, where, blobs: from_wire(_expect(dict, body, where))
     if dataclasses.is_dataclass(kind):
-        return _decode_dataclass(typing.cast(type, kind), body, where, blobs)
+        return _dataclass_decoder(typing.cast(type, kind))
     if hasattr(kind, "model_validate_json"):
-        return kind.model_validate_json(_expect(str, body, where))
-    return _expect(kind, body, where)
+        return lambda body, where, blobs: kind.model_validate_json(_expect(str, body, where))
+    return lambda body, where, blobs: _expect(kind, body, where)
 
 
-def _finite(number: float, where: str) -> float:
+def _pair(body: list[Any]) -> tuple[Any, Any]:
+    start, stop = body
+    return start, stop
+
+
+def _union_decoder(kind: Any) -> Decoder:
+    if kind == Split:
+        return lambda body, where, blobs: split_from_json(_expect(dict, body, where))
+    arms = [a for a in typing.get_args(kind) if a is not type(None)]
+    may_be_null = len(arms) < len(typing.get_args(kind))
+    read = _decoder(arms[0]) if len(arms) == 1 else None
+
+    def decode_union(body: Any, where: Where, blobs: Sequence[bytes]) -> Any:
+        if body is None:
+            if may_be_null:
+                return None
+            raise InvalidRequest(what=_spelled(where), reason="null is not allowed")
+        if read is None:
+            raise InvalidRequest(what=_spelled(where), reason="a message field has one type, or one type and null")
+        return read(body, where, blobs)
+
+    return decode_union
+
+
+def _sequence_decoder(kind: Any, origin: Any) -> Decoder:
+    read = _decoder(typing.get_args(kind)[0])
+    return lambda body, where, blobs: origin(
+        [read(v, (where, f"[{i}]"), blobs) for i, v in enumerate(_expect(list, body, where))]
+    )
+
+
+def _mapping_decoder(kind: Any) -> Decoder:
+    key, value = typing.get_args(kind)
+    read = _decoder(value)
+    return lambda body, where, blobs: {
+        _decode_key(key, k): read(v, (where, f".{k}"), blobs) for k, v in _expect(dict, body, where).items()
+    }
+
+
+def _decode_key(kind: Any, key: str) -> Any:
+    kind = getattr(kind, "__supertype__", kind)
+    if kind in _TEXT:
+        return kind.parse(key)
+    if isinstance(kind, type) and issubclass(kind, Id):
+        return kind(key)
+    return int(key) if kind is int else key
+
+
+@cache
+def _dataclass_decoder(kind: type) -> Decoder:
+    def decode_dataclass(body: Any, where: Where, blobs: Sequence[bytes]) -> Any:
+        values, given = _expect(dict, body, where), {}
+        for attribute, names, read, is_needed in _read(kind):
+            for name in names:
+                if name in values:
+                    given[attribute] = read(values[name], (where, "." + name), blobs)
+                    break
+            else:
+                if is_needed:
+                    raise InvalidRequest(what=f"{_spelled(where)}.{attribute}", reason="the field is missing")
+        return kind(**given)
+
+    return decode_dataclass
+
+
+@cache
+def _read(kind: type) -> tuple[tuple[str, tuple[str, ...], Decoder, bool], ...]:
+    """(attribute, names in JSON, how it is read, whether it must be there) of each field. Found when a message of the
+    type is first read, as a type may be inside itself."""
+    hints, missing = typing.get_type_hints(kind), dataclasses.MISSING
+    return tuple(
+        (f.name, _names(f), _decoder(hints[f.name]), f.default is missing and f.default_factory is missing)
+        for f in dataclasses.fields(kind)
+    )
+
+
+def _names(f: dataclasses.Field[Any]) -> tuple[str, ...]:
+    """As the field is called, and as older peers call it (`metadata={"was": ...}`): both are sent, either is read."""
+    was = f.metadata.get("was")
+    return (f.name,) if was is None else (f.name, was)
+
+
+def _spelled(where: Where) -> str:
+    return where if isinstance(where, str) else _spelled(where[0]) + str(where[1])
+
+
+def _expect(kind: Any, body: Any, where: Where) -> Any:
+    if not isinstance(body, kind) or (isinstance(body, bool) and kind is not bool):
+        wanted = getattr(kind, "__name__", "number")
+        raise InvalidRequest(what=_spelled(where), reason=f"expected {wanted}, got {type(body).__name__}")
+    return body
+
+
+def _finite(number: float, where: Where) -> float:
     if not -_MOST < number < _MOST:
-        raise InvalidRequest(what=where, reason="a finite number of some size is expected")
+        raise InvalidRequest(what=_spelled(where), reason="a finite number of some size is expected")
     return float(number)
 
 
-def _bounded(number: int, where: str) -> int:
+def _bounded(number: int, where: Where) -> int:
     if not -_MOST <= number < _MOST:
-        raise InvalidRequest(what=where, reason="an integer of 64 bits is expected")
+        raise InvalidRequest(what=_spelled(where), reason="an integer of 64 bits is expected")
     return number
 
 
@@ -144,7 +251,9 @@ def load_json(raw: bytes | str, what: str) -> Any:
         body = json.loads(raw, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(what=what, reason=f"no JSON: {str(error)[:200]}") from error
-    _check_depth(body, what)
+    opened = raw.count("{") + raw.count("[") if isinstance(raw, str) else raw.count(b"{") + raw.count(b"[")
+    if opened > _DEEPEST:
+        _check_depth(body, what)
     return body
 
 
@@ -159,60 +268,3 @@ def _check_depth(body: Any, what: str) -> None:
         if not level:
             return
     raise InvalidRequest(what=what, reason=f"nested more than {_DEEPEST} levels deep")
-
-
-def _decode_union(kind: Any, body: Any, where: str, blobs: Sequence[bytes]) -> Any:
-    if kind == Split:
-        return split_from_json(_expect(dict, body, where))
-    arms = [a for a in typing.get_args(kind) if a is not type(None)]
-    if body is None:
-        if len(arms) == len(typing.get_args(kind)):
-            raise InvalidRequest(what=where, reason="null is not allowed")
-        return None
-    if len(arms) != 1:
-        raise InvalidRequest(what=where, reason="a message field has one type, or one type and null")
-    return _decode(arms[0], body, where, blobs)
-
-
-def _decode_sequence(kind: Any, origin: Any, body: Any, where: str, blobs: Sequence[bytes]) -> Any:
-    element = typing.get_args(kind)[0]
-    return origin(_decode(element, v, f"{where}[{i}]", blobs) for i, v in enumerate(_expect(list, body, where)))
-
-
-def _decode_key(kind: Any, key: str) -> Any:
-    kind = getattr(kind, "__supertype__", kind)
-    if kind in _TEXT:
-        return kind.parse(key)
-    if isinstance(kind, type) and issubclass(kind, Id):
-        return kind(key)
-    return int(key) if kind is int else key
-
-
-def _decode_dataclass(kind: type, body: Any, where: str, blobs: Sequence[bytes]) -> Any:
-    values = _expect(dict, body, where)
-    hints, given = _hints(kind), {}
-    for f in dataclasses.fields(kind):
-        name = next((n for n in _names(f) if n in values), None)
-        if name is not None:
-            given[f.name] = _decode(hints[f.name], values[name], f"{where}.{name}", blobs)
-        elif f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
-            raise InvalidRequest(what=f"{where}.{f.name}", reason="the field is missing")
-    return kind(**given)
-
-
-def _names(f: dataclasses.Field[Any]) -> tuple[str, ...]:
-    """As the field is called, and as older peers call it (`metadata={"was": ...}`): both are sent, either is read."""
-    was = f.metadata.get("was")
-    return (f.name,) if was is None else (f.name, was)
-
-
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
-
-
-def _expect(kind: Any, body: Any, where: str) -> Any:
-    if not isinstance(body, kind) or (isinstance(body, bool) and kind is not bool):
-        wanted = getattr(kind, "__name__", "number")
-        raise InvalidRequest(what=where, reason=f"expected {wanted}, got {type(body).__name__}")
-    return body

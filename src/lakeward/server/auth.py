@@ -27,7 +27,7 @@ def require(tokens: TokenSet, role: Role, *, all_tables: bool = False) -> Any:
     """A FastAPI dependency: the caller's token, or `Unauthorized` / `Forbidden`. A table in the path must be one of
     the token's; `all_tables`: the call is for tokens that are good for every table."""
 
-    def check(request: Request) -> Token:
+    async def check(request: Request) -> Token:  # in the loop: a thread would cost more than all of it
         what = f"{request.method} {request.url.path}"
         token = tokens.authorize(secret_of(request.headers.get("authorization")), role, what)
         if all_tables:

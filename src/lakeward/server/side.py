@@ -11,7 +11,7 @@ from lakeward.errors import InvalidRequest
 from lakeward.model.side import SideName
 
 
-def read_side(
+async def read_side(
     side: Annotated[
         str | None, Query(description="`lake` or `lake:changelog`; the table's first side if absent")
     ] = None,

@@ -13,6 +13,11 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, table: str) -> pa.RecordBa
     """`batch` with exactly the columns of `schema`: in its order, missing nullable ones as nulls. Raises
     `InvalidRows`.
     """
+    if batch.schema.equals(schema):
+        for at, field in enumerate(schema):
+            if not field.nullable or field.type.num_fields:
+                check_not_null(table, field, batch.column(at))
+        return batch
     if unknown := [n for n in batch.schema.names if schema.get_field_index(n) < 0]:
         raise InvalidRows(
             table=table, row=0, column=unknown[0], reason=f"no such column; there are {', '.join(schema.names)}"
@@ -23,7 +28,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, table: str) -> pa.RecordBa
 def _column(batch: pa.RecordBatch, field: pa.Field, table: str) -> pa.Array:
     at = batch.schema.get_field_index(field.name)
     if at < 0:
-        if not field.nullable:
+        if not field.nullable or field.type.num_fields:
             raise InvalidRows(
                 table=table, row=0, column=field.name, reason="the column is missing and must not be null"
             )

@@ -209,7 +209,8 @@ class Passage:
         self._said += self.inward.back
         self.inward.back = []
         try:
-            self.up.send(pieces)
+            if pieces:
+                self.up.send(pieces)
             self._say()
         except OSError:
             self.close()

@@ -21,6 +21,7 @@ from lakeward.hot.embedded.serve.actions import ACTIONS, answer, find_action
 from lakeward.hot.embedded.serve.budget import MemoryBudget
 from lakeward.hot.embedded.serve.gate import CallGate
 from lakeward.hot.embedded.serve.get import open_read
+from lakeward.hot.embedded.serve.outlet import widen_outlets
 from lakeward.hot.embedded.serve.put import PutStream
 from lakeward.hot.embedded.serve.quota import SnapshotQuotas, StreamQuotas, WriterQuotas
 from lakeward.hot.embedded.store import EmbeddedStore
@@ -31,6 +32,8 @@ from lakeward.protocol.flight import Act, ActionRequest, PutCommand, Ticket, fro
 log = logging.getLogger(__name__)
 
 BEARER = "bearer "
+_MOST_READERS = 10_000
+"""Connections that are known to have read; beyond that all of them are new again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +64,10 @@ class _Caller(flight.ServerMiddleware):  # type: ignore[misc]
 class _Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     """Looks at a call's headers before any of its messages: without a valid token nothing of a stream is read."""
 
-    def __init__(self, tokens: TokenSet, quotas: StreamQuotas, *, is_gated: bool) -> None:
+    def __init__(self, tokens: TokenSet, quotas: StreamQuotas, behind: Path | None) -> None:
         super().__init__()
-        self._tokens, self._quotas, self._is_gated = tokens, quotas, is_gated
+        self._tokens, self._quotas, self._behind = tokens, quotas, behind
+        self._readers: set[str] = set()
 
     def start_call(self, info: flight.CallInfo, headers: dict[str, list[str]]) -> _Caller:
         method = str(info.method)
@@ -74,11 +78,18 @@ class _Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
                 log.warning("refused a Flight call (%s): no valid token", method)
                 raise
             self._quotas.enter(token.name)
-            return _Caller(token, self._quotas, self._peer(headers))
+            peer = None if self._behind is None else headers.get(PEER.decode(), [None])[0]
+            if peer is not None and self._behind is not None and info.method is flight.FlightMethod.DO_GET:
+                self._widen(peer, self._behind)
+            return _Caller(token, self._quotas, peer)
 
-    def _peer(self, headers: dict[str, list[str]]) -> str | None:
-        """Told by the gate alone: nobody else reaches the socket that a gated service listens on."""
-        return headers.get(PEER.decode(), [None])[0] if self._is_gated else None
+    def _widen(self, peer: str, behind: Path) -> None:
+        """At a connection's first read. Its address is told by the gate alone: nobody else reaches the socket."""
+        if peer not in self._readers:
+            if len(self._readers) >= _MOST_READERS:
+                self._readers.clear()
+            self._readers.add(peer)
+            widen_outlets(behind)
 
 
 def _secret(headers: dict[str, list[str]]) -> str | None:
@@ -119,7 +130,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         super().__init__(
             f"grpc+unix://{behind}" if behind else f"{scheme}://{name}:{port}",
             tls_certificates=certificates,
-            middleware={"caller": _Callers(tokens, quotas or StreamQuotas(), is_gated=behind is not None)},
+            middleware={"caller": _Callers(tokens, quotas or StreamQuotas(), behind)},
         )
 
     def _authorize(self, context: flight.ServerCallContext, role: Role, what: str) -> Token:

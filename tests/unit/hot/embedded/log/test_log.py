@@ -15,6 +15,7 @@ from lakeward.hot.embedded.log.log import BucketLog
 from lakeward.hot.embedded.log.rowshape import READ_ROWS
 from lakeward.hot.embedded.log.segment import index_path, list_bases
 from lakeward.hot.embedded.store import MAX_PUT_ROWS, EmbeddedStore
+from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.change import ChangeType
 from lakeward.model.schema import CHANGE_TYPE, OFFSET, TIMESTAMP
 from lakeward.model.table import TableInfo
@@ -318,3 +319,15 @@ def test_a_slice_never_ends_between_the_two_records_of_an_update(yard: Yard, sto
     batches = list(store.read_log(table, B0, len(keys), end))
     assert [b.num_rows for b in batches] == [READ_ROWS, 2]
     assert {int(b.column(CHANGE_TYPE)[-1].as_py()) for b in batches} == {ChangeType.UPDATE_AFTER}
+
+
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_a_null_inside_a_value_that_forbids_it_is_refused(yard: Yard, store: EmbeddedStore, is_exact: bool) -> None:
+    """Also in a batch that has the stored schema to the letter."""
+    table = yard.table(columns={"id": "BIGINT", "tags": "ARRAY<INT NOT NULL>"})
+    store.create_table(table)
+    schema = to_arrow_schema(table.schema)
+    tags = pa.array([[1], [2, None]], schema.field("tags").type)
+    batch = pa.RecordBatch.from_arrays([pa.array([1, 2], pa.int64()), tags], schema=schema)
+    with pytest.raises(InvalidRows, match=r"row 1.*a null inside"):
+        store.append(table, B0, batch if is_exact else batch.select(["tags", "id"]))
