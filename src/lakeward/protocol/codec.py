@@ -45,12 +45,14 @@ Decoder = Callable[[Any, Where, Sequence[bytes]], Any]
 # ---- to JSON ---------------------------------------------------------------------------------------------------------
 def encode(value: Any) -> Any:
     """Plain JSON values of a message; bytes stay bytes."""
-    return _encoder(type(value))(value)
+    kind: type = type(value)
+    return _encoder(kind)(value)
 
 
 def encode_fields(message: Any) -> dict[str, Any]:
     """A dataclass by its fields, whatever else it could be."""
-    return {name: encode(getattr(message, attribute)) for attribute, name in _sent(type(message))}
+    kind: type = type(message)
+    return {name: encode(getattr(message, attribute)) for attribute, name in _sent(kind)}
 
 
 @cache
@@ -90,13 +92,19 @@ def decode(kind: type[T], body: Any, blobs: Sequence[bytes] = ()) -> T:
     """The message again; a field of bytes has the number of one of `blobs`. Raises `InvalidRequest` naming the field
     that does not fit.
     """
-    read = _dataclass_decoder(kind) if issubclass(kind, OwnBytes) else _decoder(kind)
+    read = _top_decoder(typing.cast(Any, kind))
     try:
         return typing.cast(T, read(body, kind.__name__, blobs))
     except InvalidInput:
         raise
     except (TypeError, ValueError, LookupError, AttributeError, RecursionError, OverflowError) as error:
         raise InvalidRequest(what=kind.__name__, reason=f"{type(error).__name__}: {error}") from error
+
+
+@cache
+def _top_decoder(kind: Any) -> Decoder:
+    """A message that has its own bytes inside others is read by its fields where it is the whole."""
+    return _dataclass_decoder(kind) if issubclass(kind, OwnBytes) else _decoder(kind)
 
 
 @cache

@@ -90,6 +90,8 @@ class HeaderReader:
                 number, at = _number(block, at, 7)
                 field = self._at(number)
             elif first & 0xE0 == 0x20:
+                if fields:
+                    raise Misbehaved(PROTOCOL_ERROR, "the header table is resized behind a field")
                 limit, at = _number(block, at, 5)
                 self._resize(limit)
                 continue

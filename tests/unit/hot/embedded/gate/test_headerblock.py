@@ -70,6 +70,7 @@ def test_any_bytes_are_fields_or_misbehaviour(block: bytes) -> None:
     [
         (b"\x40\x01a\x7f\x81\x1e" + bytes(3968) + b"\xbe" * 5, "over"),  # a long value, then a byte for each copy
         (b"\x3f\xe2\x1f", "table of 4097"),
+        (b"\x82\x20", "behind a field"),
         (b"\xff\xff\xff\xff\xff\xff", "too large"),
         (b"\x80", "not there"),
         (b"\x00\x05ab", "ends early"),
