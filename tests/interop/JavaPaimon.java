@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Java Paimon on a warehouse folder: `read`, `compact` or `expire` of one table. Rows go out one a line.
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.StringJoiner;
+import org.apache.paimon.catalog.Catalog;
+import org.apache.paimon.catalog.CatalogContext;
+import org.apache.paimon.catalog.CatalogFactory;
+import org.apache.paimon.catalog.Identifier;
+import org.apache.paimon.data.InternalRow;
+import org.apache.paimon.disk.IOManager;
+import org.apache.paimon.manifest.BucketEntry;
+import org.apache.paimon.options.ExpireConfig;
+import org.apache.paimon.options.Options;
+import org.apache.paimon.reader.RecordReader;
+import org.apache.paimon.table.FileStoreTable;
+import org.apache.paimon.table.sink.BatchTableCommit;
+import org.apache.paimon.table.sink.BatchTableWrite;
+import org.apache.paimon.table.sink.BatchWriteBuilder;
+import org.apache.paimon.table.source.ReadBuilder;
+import org.apache.paimon.table.source.Split;
+import org.apache.paimon.types.RowType;
+
+public class JavaPaimon {
+    public static void main(String[] args) throws Exception {
+        Options options = new Options();
+        options.set("warehouse", args[0]);
+        try (Catalog catalog = CatalogFactory.createCatalog(CatalogContext.create(options))) {
+            FileStoreTable table = (FileStoreTable) catalog.getTable(Identifier.create(args[2], args[3]));
+            switch (args[1]) {
+                case "read" -> read(table);
+                case "compact" -> compact(table);
+                case "expire" -> expire(table);
+                default -> throw new IllegalArgumentException(args[1]);
+            }
+        }
+        System.out.println("done");
+    }
+
+    static void read(FileStoreTable table) throws Exception {
+        ReadBuilder builder = table.newReadBuilder();
+        for (Split split : builder.newScan().plan().splits()) {
+            try (RecordReader<InternalRow> reader = builder.newRead().createReader(split)) {
+                reader.forEachRemaining(row -> System.out.println("row " + text(row, table.rowType())));
+            }
+        }
+    }
+
+    static String text(InternalRow row, RowType type) {
+        StringJoiner joined = new StringJoiner("|");
+        for (int at = 0; at < type.getFieldCount(); at++) {
+            joined.add(String.valueOf(InternalRow.createFieldGetter(type.getTypeAt(at), at).getFieldOrNull(row)));
+        }
+        return joined.toString();
+    }
+
+    static void compact(FileStoreTable table) throws Exception {
+        BatchWriteBuilder builder = table.copy(Map.of("write-only", "false")).newBatchWriteBuilder();
+        List<BucketEntry> buckets = new ArrayList<>(table.newSnapshotReader().bucketEntries());
+        try (BatchTableWrite write = builder.newWrite(); BatchTableCommit commit = builder.newCommit()) {
+            write.withIOManager(IOManager.create(System.getProperty("java.io.tmpdir")));
+            for (BucketEntry entry : buckets) {
+                write.compact(entry.partition(), entry.bucket(), true);
+            }
+            commit.commit(write.prepareCommit());
+        }
+    }
+
+    static void expire(FileStoreTable table) {
+        ExpireConfig one = ExpireConfig.builder()
+                .snapshotRetainMax(1).snapshotRetainMin(1).snapshotTimeRetain(Duration.ofMillis(1)).build();
+        table.newExpireSnapshots().config(one).expire();
+    }
+}

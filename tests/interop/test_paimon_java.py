@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Java Paimon reads what we write, and the other way round: kinds of change, types, partitions, old and new columns;
+after our compaction and its own, after its expiry."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import subprocess
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+
+from lakeward.config.cache import cache_folder
+from lakeward.config.java import load_java
+from lakeward.errors import LakewardError
+from lakeward.lake.paimon.plugin import load
+from lakeward.lake.paimon.storage import PaimonLakeStorage
+from lakeward.model.bucket import Bucket
+from lakeward.model.schema import Column
+from lakeward.model.types import StringType
+from lakeward.testing.fluss.jars import load_jars
+from lakeward.testing.lakes.rewriting import LakeRewrite
+from lakeward.testing.lakes.rounds import LakeRound, lake_rows
+from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
+from lakeward.testing.scripted_log import ScriptedLog
+
+pytestmark = pytest.mark.soak
+
+SUITE = LakeSuite()
+VERSIONS = ("org.apache.paimon:paimon-bundle:1.4.2", "org.apache.paimon:paimon-flink-2.0:2.0.0")
+HADOOP = (
+    "hadoop-client-api",
+    "hadoop-client-runtime",
+    "slf4j-api",
+    "commons-logging",
+    "log4j-",
+    "zstd-jni",
+    "commons-",
+)
+LIMIT_S = 180
+
+
+class JavaPaimon:
+    """A process for each call."""
+
+    def __init__(self, jar: Path, warehouse: Path) -> None:
+        jars = Path(pyspark.__file__).parent / "jars"
+        beside = [str(j) for j in sorted(jars.glob("*.jar")) if j.name.startswith(HADOOP)]
+        self._classpath, self._warehouse = os.pathsep.join([str(jar), *beside]), warehouse
+
+    def __call__(self, deed: str, log: ScriptedLog) -> list[str]:
+        source = Path(__file__).with_name("JavaPaimon.java")
+        path = log.table.path
+        opened = [f"--add-opens=java.base/{p}=ALL-UNNAMED" for p in ("java.lang", "java.nio", "sun.nio.ch")]
+        command = [str(load_java().home / "bin" / "java"), *opened, "-cp", self._classpath, str(source)]
+        command += [f"file:{self._warehouse}", deed, path.database, path.table]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        assert ended.stdout.splitlines()[-1:] == ["done"], ended.stderr[-3000:]
+        return [line.removeprefix("row ") for line in ended.stdout.splitlines() if line.startswith("row ")]
+
+    def rows(self, log: ScriptedLog) -> list[str]:
+        """The user's columns."""
+        count = len(log.table.schema.names)
+        return sorted("|".join(line.split("|")[:count]) for line in self("read", log))
+
+
+@pytest.fixture(params=VERSIONS, ids=["1.4", "2.0"])
+def java(request: pytest.FixtureRequest, tmp_path: Path) -> JavaPaimon:
+    try:
+        (jar,) = load_jars([request.param], cache_folder() / "java-paimon", limit_s=LIMIT_S)
+    except LakewardError as error:
+        pytest.skip(f"no jar of Java Paimon can be had on this machine (it comes through mvn): {error}")
+    return JavaPaimon(jar, tmp_path / "warehouse")
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> PaimonLakeStorage:
+    storage = load({"warehouse": str(tmp_path / "warehouse")})
+    assert isinstance(storage, PaimonLakeStorage)
+    return storage
+
+
+def expected(log: ScriptedLog) -> list[str]:
+    """As Java shows the suite's columns: id, name, amount."""
+    rows = (r for _, _, r in log.expected(log.ends()))
+    return sorted(f"{r['id']}|{r['name']}|{r['amount']:.2f}" for r in rows)
+
+
+def run_round(lake: PaimonLakeStorage, log: ScriptedLog) -> None:
+    LakeRound.plan(lake, log).run()
+
+
+def test_java_reads_our_changes_before_and_after_compactions_and_we_its(
+    lake: PaimonLakeStorage, java: JavaPaimon
+) -> None:
+    log = SUITE.make_log(lake, primary_key=("id",), bucket_keys=("id",))
+    own = {n: (B0, B1)[n % 2] for n in range(20)}
+    for name in ("a", "b", "c"):
+        for n, bucket in own.items():
+            if name == "a" or n % 3:
+                log.upsert(bucket, row(n, name))
+        if name == "c":
+            log.delete(own[5], row(5))
+        run_round(lake, log)
+    assert java.rows(log) == expected(log)
+    LakeRewrite(lake=lake, table=log.table).run()
+    assert java.rows(log) == expected(log)
+    log.upsert(B0, row(2, "later"))
+    run_round(lake, log)
+    java("compact", log)
+    assert lake_rows(lake, log.table) == log.expected(log.ends())
+    log.upsert(B1, row(3, "after Java's compaction"))
+    log.delete(B0, row(2))
+    run_round(lake, log)
+    java("expire", log)
+    assert lake_rows(lake, log.table) == log.expected(log.ends())
+    assert java.rows(log) == expected(log)
+    LakeRewrite(lake=lake, table=log.table).run()
+    assert java.rows(log) == expected(log)
+
+
+def test_java_reads_a_partitioned_log_table_with_old_and_new_columns(lake: PaimonLakeStorage, java: JavaPaimon) -> None:
+    columns = {"id": "BIGINT NOT NULL", "day": "DATE NOT NULL", "shop": "INT NOT NULL"}
+    log = SUITE.make_log(lake, columns=columns, partition_keys=("day", "shop"))
+    first, second = Bucket("2024-02-29$7", 0), Bucket("1969-12-31$-1", 1)
+    log.append(first, {"id": 1, "day": dt.date(2024, 2, 29), "shop": 7})
+    run_round(lake, log)
+    lake.catalog().add_columns(log.table, [Column(name="more", type=StringType())])
+    log.append(second, {"id": 2, "day": dt.date(1969, 12, 31), "shop": -1})
+    run_round(lake, log)
+    days = {
+        (line.split("|")[0], line.split("|")[1], line.split("|")[2], line.split("|")[3]) for line in java("read", log)
+    }
+    assert days == {("1", "19782", "7", "null"), ("2", "-1", "-1", "null")}
+    LakeRewrite(lake=lake, table=log.table).run()
+    assert len(java("read", log)) == 2
+
+
+TYPES: dict[str, tuple[str, Any, str]] = {
+    "b": ("BOOLEAN", True, "true"),
+    "i8": ("TINYINT", -5, "-5"),
+    "i16": ("SMALLINT", 300, "300"),
+    "i32": ("INT", 70_000, "70000"),
+    "f32": ("FLOAT", 1.5, "1.5"),
+    "f64": ("DOUBLE", 2.25, "2.25"),
+    "c": ("CHAR(4)", "abcd", "abcd"),
+    "s": ("STRING", "ünï", "ünï"),
+    "dec": ("DECIMAL(20, 4)", Decimal("12345.6789"), "12345.6789"),
+    "d": ("DATE", dt.date(2024, 2, 29), "19782"),
+    "t": ("TIME(3)", dt.time(1, 2, 3, 4000), "3723004"),
+    "ts": ("TIMESTAMP(6)", dt.datetime(2024, 2, 29, 12, 30, 15, 123456), "2024-02-29T12:30:15.123456"),
+    "tz": ("TIMESTAMP_LTZ(3)", dt.datetime(2024, 2, 29, 12, 30, tzinfo=dt.UTC), "2024-02-29T12:30"),
+}
+
+
+def test_java_reads_every_flat_type(lake: PaimonLakeStorage, java: JavaPaimon) -> None:
+    columns = {"id": "BIGINT NOT NULL", **{name: sql for name, (sql, _, _) in TYPES.items()}}
+    log = SUITE.make_log(lake, columns=columns, primary_key=("id",), bucket_keys=("id",))
+    log.upsert(
+        B0, {"id": 1, **{name: value for name, (_, value, _) in TYPES.items()}}, {"id": 2, **dict.fromkeys(TYPES)}
+    )
+    run_round(lake, log)
+    wanted = [["1", *(text for _, _, text in TYPES.values())], ["2", *["null"] * len(TYPES)]]
+    assert [line.split("|") for line in java.rows(log)] == wanted
+    LakeRewrite(lake=lake, table=log.table).run()
+    assert [line.split("|") for line in java.rows(log)] == wanted
