@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Paimon lake keeps the lake contract, on a filesystem catalog in a folder."""
+"""The Paimon lake keeps the lake contract, on a filesystem catalog: in a folder, and in an S3 bucket."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,16 +14,13 @@ from lakeward.model.ids import SnapshotId
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
+from lakeward.testing.iceberg.s3 import S3Store, s3_store
 from lakeward.testing.lakes import LakeContract
 from lakeward.testing.paimonforeign import PaimonForeignEngine
 from lakeward.testing.scripted_log import Row
 
 
-class TestPaimonLake(LakeContract):
-    @pytest.fixture
-    def lake(self, tmp_path: Path) -> LakeStorage:
-        return load_lake("paimon", {"warehouse": str(tmp_path / "warehouse")})
-
+class PaimonContract(LakeContract):
     def foreign_commit(self, lake: LakeStorage, table: TableInfo) -> None:
         foreign(lake, table).touch()
 
@@ -39,6 +36,27 @@ class TestPaimonLake(LakeContract):
 
     def roll_back(self, lake: LakeStorage, table: TableInfo, snapshot_id: SnapshotId) -> None:
         foreign(lake, table).roll_back(snapshot_id)
+
+
+class TestPaimonLake(PaimonContract):
+    @pytest.fixture
+    def lake(self, tmp_path: Path) -> LakeStorage:
+        return load_lake("paimon", {"warehouse": str(tmp_path / "warehouse")})
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[S3Store]:
+    with s3_store() as store:
+        yield store
+
+
+@pytest.mark.soak
+class TestPaimonOnS3(PaimonContract):
+    @pytest.fixture
+    def lake(self, store: S3Store, monkeypatch: pytest.MonkeyPatch) -> LakeStorage:
+        for name, value in store.environment.items():
+            monkeypatch.setenv(name, value)
+        return load_lake("paimon", {"warehouse": f"{store.new_bucket()}/warehouse", **store.options})
 
 
 def foreign(lake: LakeStorage, table: TableInfo) -> PaimonForeignEngine:

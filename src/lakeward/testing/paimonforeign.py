@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from typing import Any
 
 import pyarrow as pa
@@ -70,18 +69,18 @@ class PaimonForeignEngine:
         history, manifests = PaimonHistory.load(table, str(self._path)), Manifests(table)
         gone = [s for s in map(history.find, history.numbers[:-1]) if s is not None]
         for snapshot in gone:
-            os.unlink(snapshot_path(history.folder, snapshot.number))
+            history.files.delete(snapshot_path(history.folder, snapshot.number))
         left = PaimonHistory.load(table, str(self._path))
         kept = manifests.reach(name for s in [*left.newest_first(), *left.tags()] for name in s.lists).all
         for path in manifests.reach(name for s in gone for name in s.lists).deletion_order(kept):
-            os.unlink(path)
+            history.files.delete(path)
 
     def roll_back(self, snapshot_id: SnapshotId) -> None:
         self.table().rollback_to(int(snapshot_id))
 
     def _compacted(self, table: Any, group: list[Entry]) -> list[Any]:
         raw, is_pk = group[0].raw, bool(table.table_schema.primary_keys)
-        rows = pa.concat_tables([pq.ParquetFile(e.path).read() for e in group], promote_options="default")
+        rows = pa.concat_tables([_read(table, e.path) for e in group], promote_options="default")
         rows = rows.sort_by([(OFFSET, "descending")])
         if is_pk:
             rows = _merged(rows, list(table.trimmed_primary_keys))
@@ -102,6 +101,11 @@ class PaimonForeignEngine:
             latest_snapshot=table.snapshot_manager().get_latest_snapshot(),
         )
         assert isinstance(result, SuccessResult), result
+
+
+def _read(table: Any, path: str) -> pa.Table:
+    with table.file_io.new_input_stream(path) as source:
+        return pq.ParquetFile(source).read()
 
 
 def _merged(rows: pa.Table, keys: list[str]) -> pa.Table:

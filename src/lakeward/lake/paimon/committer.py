@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -30,6 +29,7 @@ from lakeward.lake.paimon.newsnapshot import (
     removed,
 )
 from lakeward.lake.paimon.rewrite import REWRITE_KIND
+from lakeward.lake.paimon.s3files import files_of
 from lakeward.lake.paimon.snapshotfile import create
 from lakeward.lake.paimon.writer import HANDLE_KIND, RESULT_KIND, VERSION
 from lakeward.model.bucket import Bucket
@@ -51,7 +51,8 @@ PAYLOAD_KIND = "paimon-committable"
 class PaimonLakeCommitter(LakeCommitter):
     def __init__(self, connection: PaimonConnection, table: TableInfo) -> None:
         self._connection, self._info, self._where = connection, table, str(table.path)
-        self._folder = table_folder(connection.load(table.path))
+        lake_table = connection.load(table.path)
+        self._files, self._folder = files_of(lake_table), table_folder(lake_table)
 
     def begin(self, round_id: RoundId, base: LakeBase | None = None) -> bytes:
         return pack(HANDLE_KIND, VERSION, {"prefix": self.prefix(round_id)})
@@ -144,7 +145,7 @@ class PaimonLakeCommitter(LakeCommitter):
             raise self._conflict(round_id, "the head moved since the base was read", precondition)
         try:
             fault_point("lake.before-commit", round_id=round_id)
-            landed = create(self._folder, new)
+            landed = create(self._files, self._folder, new)
             fault_point("lake.after-commit", round_id=round_id)
         except (FaultInjected, OSError) as error:
             raise CommitUnknown(table=self._where, round_id=round_id, reason=str(error)) from error
@@ -188,8 +189,8 @@ class PaimonLakeCommitter(LakeCommitter):
     def _forget(self, committable: Committable, new: PaimonSnapshot) -> None:
         """Takes expired snapshots out of the table; their files stay for `delete_expired`."""
         for number in {int(s) for s in committable.expire} - {new.number}:
-            with suppress(FileNotFoundError):
-                os.unlink(snapshot_path(self._folder, number))
+            with suppress(OSError):  # upkeep's own expiry takes what is left
+                self._files.delete(snapshot_path(self._folder, number))
 
     def _message(self, lake_table: Any, blob: bytes) -> Any:
         schema = lake_table.table_schema

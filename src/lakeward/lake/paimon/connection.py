@@ -16,9 +16,21 @@ from pypaimon import CatalogFactory
 from pypaimon.catalog.catalog_exception import DatabaseNotExistException, TableNotExistException
 
 from lakeward.errors import InvalidConfig, LakeTableGone, LakeUnavailable
+from lakeward.lake.paimon.s3files import files_at
 from lakeward.model.table import TablePath
 
 _WHERE = "datalake.paimon.warehouse"
+_S3 = "s3://"
+_S3_KEYS = (
+    ("endpoint", "s3.endpoint", "AWS_ENDPOINT_URL_S3"),
+    ("region", "s3.region", "AWS_REGION"),
+    ("access-key", "s3.access-key", "AWS_ACCESS_KEY_ID"),
+    ("secret-key", "s3.secret-key", "AWS_SECRET_ACCESS_KEY"),
+    ("security-token", "s3.security-token", "AWS_SESSION_TOKEN"),
+)
+"""Name, our option, environment."""
+
+_LEGACY = {"access-key": "fs.s3.accessKeyId", "secret-key": "fs.s3.accessKeySecret"}
 
 
 class PaimonConnection:
@@ -29,12 +41,25 @@ class PaimonConnection:
         if options.get("metastore", "filesystem") != "filesystem":
             reason = f"{options['metastore']!r} is not served yet; a catalog on a folder is: filesystem"
             raise InvalidConfig(where="datalake.paimon.metastore", reason=reason)
-        self.warehouse = _local_folder(options.get("warehouse"))
+        self.warehouse = _warehouse(options.get("warehouse"))
+        self.is_local = not self.warehouse.startswith(_S3)
 
     @cached_property
     def catalog(self) -> Any:
         with lake_errors("", "open"):
-            return CatalogFactory.create({**self.options, "warehouse": self.warehouse})
+            return CatalogFactory.create(self.catalog_options)
+
+    @property
+    def catalog_options(self) -> dict[str, str]:
+        """Paimon's own, under the names that its libraries look for. Keys of S3 may come from the environment."""
+        options = {**self.options, "warehouse": self.warehouse}
+        if self.is_local:
+            return options
+        found = {name: options.get(key) or os.environ.get(variable, "") for name, key, variable in _S3_KEYS}
+        both = {f"{prefix}{name}": value for prefix in ("s3.", "fs.s3.") for name, value in found.items() if value}
+        legacy = {_LEGACY[name]: value for name, value in found.items() if name in _LEGACY and value}
+        style = {"s3.path-style-access": "true"} if found["endpoint"] else {}
+        return {**style, **both, **legacy, **options}
 
     def load(self, path: TablePath) -> Any:
         """The table with its newest schema. Raises `LakeTableGone`, `LakeUnavailable`."""
@@ -42,13 +67,12 @@ class PaimonConnection:
             return self.catalog.get_table(identifier(path))
 
     def check_writable(self) -> None:
-        """Raises `InvalidConfig`: a folder that cannot be written to does not heal by itself."""
-        probe = os.path.join(self.warehouse, f".lakeward-check-{uuid.uuid4().hex}")
+        """Raises `InvalidConfig`: a warehouse that cannot be written to does not heal by itself."""
+        probe = f"{self.warehouse}/.lakeward-check-{uuid.uuid4().hex}"
         try:
-            os.makedirs(self.warehouse, exist_ok=True)
-            with open(probe, "wb") as out:
-                out.write(b"lakeward")
-            os.unlink(probe)
+            files = files_at(self.warehouse, self.catalog_options)
+            files.put(probe, "lakeward")
+            files.delete(probe)
         except OSError as error:
             raise InvalidConfig(where=_WHERE, reason=f"{self.warehouse} cannot be written to: {error}") from error
 
@@ -57,13 +81,15 @@ def identifier(path: TablePath) -> str:
     return f"{path.database}.{path.table}"
 
 
-def _local_folder(warehouse: str | None) -> str:
-    if not warehouse:
+def _warehouse(given: str | None) -> str:
+    if not given:
         raise InvalidConfig(where=_WHERE, reason="it is missing; name the folder that holds the tables")
-    url = urlparse(warehouse)
+    url = urlparse(given)
+    if url.scheme in ("s3", "s3a"):
+        return f"{_S3}{url.netloc}{url.path.rstrip('/')}"
     if url.scheme not in ("", "file"):
-        raise InvalidConfig(where=_WHERE, reason=f"{warehouse}: only folders (a path, or file:) are written to")
-    return os.path.abspath(unquote(url.path) if url.scheme else warehouse)
+        raise InvalidConfig(where=_WHERE, reason=f"{given}: only folders (a path, or file:) and s3:// are written to")
+    return os.path.abspath(unquote(url.path) if url.scheme else given)
 
 
 @contextmanager

@@ -21,6 +21,8 @@ from lakeward.errors import (
     LakeUnavailable,
     SnapshotGone,
 )
+from lakeward.lake.paimon.files import TableFiles
+from lakeward.lake.paimon.s3files import files_of
 from lakeward.model.ids import SnapshotId, TableId
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.round import LakeBase
@@ -81,6 +83,7 @@ class PaimonSnapshot:
 class PaimonHistory:
     """As it was when it was loaded: the numbers there were. Snapshots are read when they are asked for."""
 
+    files: TableFiles
     folder: str
     table: str
     numbers: tuple[int, ...]
@@ -90,10 +93,13 @@ class PaimonHistory:
 
     @classmethod
     def load(cls, lake_table: Any, table: str) -> PaimonHistory:
-        folder = table_folder(lake_table)
-        if not os.path.isdir(folder):
-            raise LakeTableGone(table=table)
-        return cls(folder, table, snapshot_numbers(folder))
+        files, folder = files_of(lake_table), table_folder(lake_table)
+        try:
+            if not files.names(os.path.join(folder, "schema")):
+                raise LakeTableGone(table=table)
+            return cls(files, folder, table, snapshot_numbers(files, folder))
+        except OSError as error:
+            raise LakeUnavailable(lake="paimon", what=f"list {folder}", reason=str(error)) from error
 
     @cached_property
     def head(self) -> PaimonSnapshot | None:
@@ -146,7 +152,7 @@ class PaimonHistory:
     def tags(self) -> list[PaimonSnapshot]:
         """Every tag, ours and others'."""
         folder = os.path.dirname(tag_path(self.folder))
-        names = os.listdir(folder) if os.path.isdir(folder) else []
+        names = self.files.names(folder)
         found = (self._load(os.path.join(folder, name)) for name in names if name.startswith("tag-"))
         return [tag for tag in found if tag is not None]
 
@@ -212,10 +218,8 @@ class PaimonHistory:
 
     def _load(self, path: str) -> PaimonSnapshot | None:
         try:
-            with open(path, encoding="utf-8") as text:
-                return PaimonSnapshot(json.load(text))
-        except FileNotFoundError:
-            return None
+            text = self.files.read(path)
+            return None if text is None else PaimonSnapshot(json.loads(text))
         except (OSError, ValueError) as error:
             raise LakeUnavailable(lake="paimon", what=f"read {path}", reason=str(error)) from error
 
@@ -224,12 +228,9 @@ def table_folder(lake_table: Any) -> str:
     return str(lake_table.table_path).removeprefix("file://").removeprefix("file:")
 
 
-def snapshot_numbers(folder: str) -> tuple[int, ...]:
+def snapshot_numbers(files: TableFiles, folder: str) -> tuple[int, ...]:
     """Ascending. By listing: the hint `LATEST` may lag."""
-    try:
-        names = os.listdir(os.path.join(folder, "snapshot"))
-    except FileNotFoundError:
-        return ()
+    names = files.names(os.path.join(folder, "snapshot"))
     return tuple(sorted(int(m[1]) for m in map(_NAME.match, names) if m))
 
 

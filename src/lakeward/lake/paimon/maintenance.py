@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 
 from lakeward.lake.paimon.committer import PaimonLakeCommitter
 from lakeward.lake.paimon.connection import PaimonConnection, lake_errors
@@ -14,6 +12,7 @@ from lakeward.lake.paimon.expiry import expiring, plan_expiry, protected
 from lakeward.lake.paimon.history import PaimonHistory, snapshot_path, table_folder
 from lakeward.lake.paimon.manifests import Manifests
 from lakeward.lake.paimon.names import has_prefix, is_ours
+from lakeward.lake.paimon.s3files import files_of
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import RoundId, SnapshotId
@@ -50,13 +49,11 @@ class PaimonLakeMaintenance(LakeMaintenance):
         return committer.commit(committable, Precondition.on(self._info.table_id, base))
 
     def delete(self, paths: Iterable[str]) -> int:
-        freed = 0
+        freed, files = 0, files_of(self._connection.load(self._info.path))
         for path in paths:
             fault_point("lake.before-delete", path=path)
-            with lake_errors(self._where, "delete files of"), suppress(FileNotFoundError):
-                size = os.path.getsize(path)
-                os.unlink(path)
-                freed += size
+            with lake_errors(self._where, "delete files of"):
+                freed += files.delete(path)
         return freed
 
     def expirable(self, now_ms: int) -> Sequence[ExpiringSnapshot]:
@@ -68,7 +65,8 @@ class PaimonLakeMaintenance(LakeMaintenance):
         numbers = sorted({int(s) for s in snapshots} & set(history.numbers) - protected(history))
         going = [s for s in map(history.find, numbers) if s is not None]
         for snapshot in going:
-            os.unlink(snapshot_path(history.folder, snapshot.number))
+            with lake_errors(self._where, "expire snapshots of"):
+                history.files.delete(snapshot_path(history.folder, snapshot.number))
         fault_point("lake.expired-metadata", snapshots=[s.id for s in going])
         return self.delete_expired([expiring(s) for s in going]).bytes
 
@@ -92,13 +90,6 @@ class PaimonLakeMaintenance(LakeMaintenance):
         return PaimonHistory.load(self._connection.load(self._info.path), self._where)
 
     def _listed(self) -> Iterator[StoredFile]:
-        root = table_folder(self._connection.load(self._info.path))
-        for folder, _, names in os.walk(root):
-            for name in filter(is_ours, sorted(names)):
-                path = os.path.join(folder, name)
-                try:
-                    status = os.stat(path)
-                except FileNotFoundError:
-                    continue
-                modified = status.st_mtime_ns // 1_000_000
-                yield StoredFile(path=path, size_bytes=status.st_size, modified_at_ms=modified)
+        lake_table = self._connection.load(self._info.path)
+        with lake_errors(self._where, "list files of"):
+            yield from (f for f in files_of(lake_table).walk(table_folder(lake_table)) if is_ours(f.name))

@@ -28,8 +28,10 @@ def is_ours(name: str) -> bool:
 
 
 def sync(paths: list[str]) -> None:
-    """On stable storage, with the folders that name them: a commit must not outlive its files."""
-    for path in [*paths, *{os.path.dirname(p) for p in paths}]:
+    """On stable storage, with the folders that name them: a commit must not outlive its files. An object store
+    answers when they are."""
+    local = [p for p in paths if "://" not in p]
+    for path in [*local, *{os.path.dirname(p) for p in local}]:
         handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)

@@ -14,7 +14,7 @@ from pypaimon.write.file_store_commit import FileStoreCommit
 
 from lakeward.errors import LakewardError
 from lakeward.lake.paimon.connection import PaimonConnection
-from lakeward.lake.paimon.snapshotfile import put_exclusively
+from lakeward.lake.paimon.files import LocalFiles
 from lakeward.model.table import TablePath
 from lakeward.testing.paimonforeign import PaimonForeignEngine
 
@@ -40,7 +40,7 @@ class _Exclusive(SnapshotCommit):  # type: ignore[misc]
 
     def commit(self, base_snapshot_uuid: Any, snapshot: Any, statistics: Any) -> bool:
         path = str(self._snapshots.get_snapshot_path(snapshot.id)).removeprefix("file:")
-        return put_exclusively(os.path.abspath(path), JSON.to_json(snapshot, indent=2))
+        return LocalFiles().put_exclusively(os.path.abspath(path), JSON.to_json(snapshot, indent=2))
 
     def close(self) -> None:
         pass

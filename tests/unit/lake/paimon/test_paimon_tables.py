@@ -154,7 +154,7 @@ def test_times_with_more_digits_than_paimon_keeps_are_refused(lake: PaimonLakeSt
 
 @pytest.mark.parametrize(
     ("options", "named"),
-    [({}, "missing"), ({"warehouse": "s3://b/w"}, "s3://b/w"), ({"warehouse": "/w", "metastore": "hive"}, "hive")],
+    [({}, "missing"), ({"warehouse": "oss://b/w"}, "oss://b/w"), ({"warehouse": "/w", "metastore": "hive"}, "hive")],
 )
 def test_settings_that_cannot_work_are_refused_in_words(options: dict[str, str], named: str) -> None:
     with pytest.raises(InvalidConfig, match=named):

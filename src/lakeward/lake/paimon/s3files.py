@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A table's own files in an object store with conditional puts: nobody's commit can replace another's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from typing import Any
+
+from lakeward.errors import InvalidConfig
+from lakeward.lake.paimon.files import LocalFiles, TableFiles
+from lakeward.spi.lakefile import StoredFile
+
+_TAKEN = (409, 412)
+"""What a store answers where somebody was first."""
+
+
+class S3Files(TableFiles):
+    def __init__(self, options: Mapping[str, str]) -> None:
+        try:
+            import boto3
+        except ModuleNotFoundError as error:
+            reason = "a Paimon lake on S3 needs boto3 for its commits: pip install boto3"
+            raise InvalidConfig(where="datalake.paimon.warehouse", reason=reason) from error
+        self._client: Any = boto3.client(
+            "s3",
+            endpoint_url=options.get("s3.endpoint"),
+            region_name=options.get("s3.region"),
+            aws_access_key_id=options.get("s3.access-key"),
+            aws_secret_access_key=options.get("s3.secret-key"),
+        )
+
+    def read(self, path: str) -> str | None:
+        bucket, key = _parts(path)
+        with _os_errors(), suppress(self._client.exceptions.NoSuchKey):
+            return str(self._client.get_object(Bucket=bucket, Key=key)["Body"].read(), "utf-8")
+        return None
+
+    def names(self, folder: str) -> list[str]:
+        bucket, key = _parts(f"{folder}/")
+        pages = self._pages(Bucket=bucket, Prefix=key, Delimiter="/")
+        return [o["Key"].removeprefix(key) for page in pages for o in page.get("Contents", ())]
+
+    def put_exclusively(self, path: str, text: str) -> bool:
+        """A put whose answer was lost is sent again by the client, and finds itself."""
+        from botocore.exceptions import ClientError
+
+        bucket, key = _parts(path)
+        with _os_errors():
+            try:
+                self._client.put_object(Bucket=bucket, Key=key, Body=text.encode(), IfNoneMatch="*")
+            except ClientError as error:
+                if error.response["ResponseMetadata"]["HTTPStatusCode"] not in _TAKEN:
+                    raise
+                return self.read(path) == text
+        return True
+
+    def put(self, path: str, text: str) -> None:
+        bucket, key = _parts(path)
+        with _os_errors():
+            self._client.put_object(Bucket=bucket, Key=key, Body=text.encode())
+
+    def delete(self, path: str) -> int:
+        bucket, key = _parts(path)
+        size = self._head(path, "ContentLength") or 0
+        with _os_errors():
+            self._client.delete_object(Bucket=bucket, Key=key)
+        return int(size)
+
+    def made_at(self, path: str) -> int | None:
+        at = self._head(path, "LastModified")
+        return None if at is None else int(at.timestamp())
+
+    def walk(self, folder: str) -> Iterator[StoredFile]:
+        bucket, key = _parts(f"{folder}/")
+        for page in self._pages(Bucket=bucket, Prefix=key):
+            for found in page.get("Contents", ()):
+                path, modified = f"s3://{bucket}/{found['Key']}", int(found["LastModified"].timestamp() * 1_000)
+                yield StoredFile(path=path, size_bytes=int(found["Size"]), modified_at_ms=modified)
+
+    def _head(self, path: str, what: str) -> Any:
+        from botocore.exceptions import ClientError
+
+        bucket, key = _parts(path)
+        with _os_errors():
+            try:
+                return self._client.head_object(Bucket=bucket, Key=key)[what]
+            except ClientError as error:
+                if error.response["ResponseMetadata"]["HTTPStatusCode"] != 404:
+                    raise
+        return None
+
+    def _pages(self, **query: str) -> Iterator[Any]:
+        with _os_errors():
+            yield from self._client.get_paginator("list_objects_v2").paginate(**query)
+
+
+@contextmanager
+def _os_errors() -> Iterator[None]:
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except (BotoCoreError, ClientError) as error:
+        raise OSError(f"{type(error).__name__}: {error}") from error
+
+
+def _parts(path: str) -> tuple[str, str]:
+    bucket, _, key = path.removeprefix("s3://").partition("/")
+    return bucket, key
+
+
+@lru_cache(maxsize=16)
+def _s3(options: tuple[tuple[str, str], ...]) -> S3Files:
+    return S3Files(dict(options))
+
+
+def files_of(lake_table: Any) -> TableFiles:
+    return files_at(str(lake_table.table_path), lake_table.file_io.properties.to_map())
+
+
+def files_at(path: str, options: Mapping[str, Any]) -> TableFiles:
+    if not path.startswith("s3://"):
+        return LocalFiles()
+    return _s3(tuple(sorted((k, str(v)) for k, v in options.items() if k.startswith("s3."))))
