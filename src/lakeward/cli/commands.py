@@ -16,6 +16,7 @@ class Command:
 
 
 COMMANDS = (
+    Command("backup", "lakeward.cli.backup", "The server's folder: copied while it runs, and put back."),
     Command("catalog", "lakeward.cli.catalog", "The lake's catalog: register its tables elsewhere."),
     Command("chaos", "lakeward.cli.chaos", "Hurts a real Lakeward at every step, and says which invariants held."),
     Command("config", "lakeward.cli.config", "Settings now in force, and where each came from."),

@@ -36,6 +36,14 @@ class HotBucket:
         self._oldest: tuple[int, int | None] = (-1, None)
         self.retry()
 
+    @property
+    def folder(self) -> Path:
+        return self._folder
+
+    @property
+    def table(self) -> TableInfo:
+        return self._table
+
     def retry(self) -> None:
         """Opens the log unless it is open or damaged. Tells of a failure once."""
         with self._open_lock:

@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from datetime import timedelta
 from functools import partial
 
@@ -28,6 +29,7 @@ from lakeward.spi.hotadmin import RetentionGuard
 _log = logging.getLogger(__name__)
 
 _AFTER_FAILURE_S = 1.0
+_FSYNC = "fsync"
 
 
 class StoreUpkeep:
@@ -38,6 +40,9 @@ class StoreUpkeep:
         self.guard: RetentionGuard | None = None
         self.failures: dict[str, str] = {}
         self._dropping = threading.Lock()
+        self.standing = threading.RLock()
+        """Whoever holds it keeps every file where it is: nothing is uploaded, let go of or removed. Fsyncs go on."""
+
         self.threads: list[BackgroundThread] = []
 
     # ---- running -------------------------------------------------------------------------------------------------
@@ -79,7 +84,8 @@ class StoreUpkeep:
             if thread.is_current():
                 thread.beat()
         try:
-            run()
+            with nullcontext() if name.startswith(_FSYNC) else self.standing:
+                run()
             self.failures.pop(name, None)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this table's alone
             if self.failures.get(name) != str(error):
@@ -91,7 +97,7 @@ class StoreUpkeep:
         """Tables with fsync `interval`."""
         for table in self._tables():
             if table.options.fsync is Fsync.INTERVAL:
-                self._each_bucket("fsync", table, lambda _, bucket: None if _is_synced(bucket) else _sync(bucket))
+                self._each_bucket(_FSYNC, table, lambda _, bucket: None if _is_synced(bucket) else _sync(bucket))
 
     def upload(self) -> None:
         """Copies closed segments to the remote tier, then lets go of local copies beyond the newest."""

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import chain
 
 import pyarrow as pa
@@ -33,7 +33,7 @@ from lakeward.hot.embedded.log.listed import find_listed, list_path, save_listed
 from lakeward.hot.embedded.log.recovery import CLEAN, RecoveredLog, recover, save_clean, save_writers
 from lakeward.hot.embedded.log.remote import RemoteLog
 from lakeward.hot.embedded.log.rowshape import RowShape
-from lakeward.hot.embedded.log.segment import index_path, pack_index, remove_files, writers_path
+from lakeward.hot.embedded.log.segment import Segment, index_path, pack_index, remove_files, writers_path
 from lakeward.hot.embedded.log.stored import LocalBytes, iter_batches
 from lakeward.hot.embedded.logoptions import LogOptions
 from lakeward.hot.embedded.openfiles import OpenFiles, default_budget
@@ -129,6 +129,13 @@ class BucketLog:
         rows = self.end - files.local_start
         at_ms = self._last_at_ms if end > start else 0
         return LogBounds(start=start, end=end, end_at_ms=at_ms, bytes_per_row=files.local_bytes / rows if rows else 0.0)
+
+    @contextmanager
+    def held(self) -> Iterator[tuple[tuple[Segment, ...], Segment]]:
+        """The closed segments and the active one as they are; nothing is appended and nothing rolls while it lasts."""
+        with self._lock:
+            view = self.files.view
+            yield view.closed, view.active.facts()
 
     # ---- appending -----------------------------------------------------------------------------------------------
     def find_duplicate(self, writer: WriterSequence | None) -> Appended | None:

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakeward backup create|list|restore`: the server's folder, copied while it runs, and put back."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lakeward.cli.connection import open_server
+from lakeward.cli.output import Json, Server, duration, moment, note, print_json, print_rows, size
+
+WAIT_S = 4 * 3600.0
+"""A backup of some hundred gigabytes ends within that."""
+
+Target = Annotated[str, typer.Argument(help="A folder, or s3://bucket/prefix; backups lie below it by their names.")]
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="The server's folder: copied while it runs, and put back.", no_args_is_help=True)
+    group.command("create")(create)
+    group.command("list")(list_found)
+    group.command("restore")(restore)
+    app.add_typer(group, name="backup")
+
+
+def create(target: Target, server: Server = None, as_json: Json = False) -> None:
+    """Makes a backup; the server writes it. All that was acknowledged before the call is in it or in the lake. The lake
+    itself is not.
+
+    Example: lakeward backup create /backups"""
+    from lakeward.protocol import routes
+    from lakeward.protocol.backup import BackupMade, MakeBackup
+    from lakeward.protocol.codec import encode
+
+    with closing(open_server(server)) as door:
+        message = encode(MakeBackup(target=_absolute(target)))
+        body = door.ask("POST", routes.BACKUPS, message, repeatable=False, timeout_s=WAIT_S)
+    made = BackupMade(**body)
+    if as_json:
+        print_json(body)
+    else:
+        print(f"{made.name}: {made.files:,} files, {size(made.bytes)}, {duration(made.took_ms)}")
+
+
+def list_found(target: Target, as_json: Json = False) -> None:
+    """Whole backups, oldest first.
+
+    Example: lakeward backup list /backups"""
+    from lakeward.server.backups import list_backups
+
+    found = list_backups(_absolute(target))
+    if as_json:
+        print_json(
+            [{"name": m.name, "begun_at_ms": m.begun_at_ms, "version": m.version, "bytes": m.bytes} for m in found]
+        )
+        return
+    rows = [(m.name, moment(m.begun_at_ms), size(m.bytes), len(m.files), m.version) for m in found]
+    print_rows(("backup", "begun (UTC)", "size", "files", "version"), rows, empty="no whole backup is there")
+
+
+def restore(
+    target: Target,
+    data: Annotated[Path, typer.Option("--data", help="The folder to make; it must not be there, or be empty.")],
+    name: Annotated[str | None, typer.Option("--name", help="Which one; else the newest.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Puts a backup back as a data folder, every file checked. The server that had it must not run any more.
+
+    Example: lakeward backup restore /backups --data ./lakeward-data"""
+    from lakeward.server.backups import restore_backup
+
+    restored = restore_backup(_absolute(target), data.absolute(), name)
+    if as_json:
+        print_json({"name": restored.name, "data": str(data), "files": len(restored.files)})
+        return
+    print(f"{restored.name} is in {data}: {len(restored.files):,} files, {size(restored.bytes)}")
+    note(f"start it with: lakeward server --data {data} --restored")
+
+
+def _absolute(target: str) -> str:
+    return target if "://" in target else str(Path(target).absolute())

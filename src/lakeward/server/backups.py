@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Backups of a server's folder: made while it runs, listed, put back. The lake is not in them.
+
+A backup is a folder below its target, or a prefix in S3: `files/` as they were, and `backup.json`, which is written
+last and names each of them with size and checksum. Without it there is no backup.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+import uuid
+import zlib
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakeward import __version__
+from lakeward.errors import InvalidRequest
+from lakeward.hot.embedded.backup import copy_database, stage_store
+from lakeward.hot.embedded.log.durable import sync_folder
+from lakeward.model.faults import fault_point
+from lakeward.protocol.backup import BackupMade
+from lakeward.protocol.codec import decode, encode
+from lakeward.server.facts import BACKED_UP
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+    from lakeward.server.services import Services
+
+PREFIX, MANIFEST, FILES, STAGED = "lakeward-", "backup.json", "files", "backup-staged"
+_PART_BYTES = 8 << 20
+_one_at_a_time = threading.Lock()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackupManifest:
+    """`files`: path -> (bytes, CRC-32). `ends`: table -> bucket -> where its log ends."""
+
+    name: str
+    version: str
+    begun_at_ms: int
+    files: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    ends: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        return sum(size for size, _ in self.files.values())
+
+
+def make_backup(services: Services, target: str) -> BackupMade:
+    """Everything that was acknowledged before the call is in it, or in the lake. Raises `InvalidRequest`."""
+    if not _one_at_a_time.acquire(blocking=False):
+        raise InvalidRequest(what="backup", reason="another one is under way; wait for its end")
+    with ExitStack() as stack:
+        stack.callback(_one_at_a_time.release)
+        begun_at_ms, began = services.clock.now_ms(), time.monotonic()
+        storage, root = open_target(target)
+        data = services.data.resolve()
+        if data in Path(root).parents or Path(root) == data:
+            raise InvalidRequest(what=f"target {target}", reason=f"it lies in the data folder {data}")
+        staged = data / STAGED
+        shutil.rmtree(staged, ignore_errors=True)
+        stack.callback(shutil.rmtree, staged, ignore_errors=True)
+        staged.mkdir(mode=0o700)
+        ends = _stage(services, data, staged)
+        name = f"{PREFIX}{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(begun_at_ms / 1000))}-{uuid.uuid4().hex[:8]}"
+        files = _send(staged, storage, f"{root}/{name}/{FILES}")
+        manifest = BackupManifest(name=name, version=__version__, begun_at_ms=begun_at_ms, files=files, ends=ends)
+        fault_point("backup.before-manifest")
+        with storage.open_output_stream(f"{root}/{name}/{MANIFEST}") as out:
+            out.write(json.dumps(encode(manifest)).encode())
+        (data / BACKED_UP).touch()
+    took_ms = round((time.monotonic() - began) * 1000)
+    return BackupMade(name=name, files=len(files), bytes=manifest.bytes, took_ms=took_ms)
+
+
+def _stage(services: Services, data: Path, staged: Path) -> Mapping[str, Mapping[str, int]]:
+    """What says how far the lake is comes before the logs: they hold all that it counts on."""
+    for database in (Path("coordinator.db"), Path("iceberg") / "catalog.db"):
+        if (data / database).is_file():
+            copy_database(data / database, staged / database)
+    return stage_store(services.store, data, staged)
+
+
+def _send(staged: Path, storage: FileSystem, root: str) -> dict[str, tuple[int, int]]:
+    files = {}
+    for file in sorted(p for p in staged.rglob("*") if p.is_file()):
+        name = file.relative_to(staged).as_posix()
+        if storage.type_name == "local":
+            storage.create_dir(f"{root}/{name}".rpartition("/")[0], recursive=True)
+        with file.open("rb") as source, storage.open_output_stream(f"{root}/{name}") as out:
+            files[name] = _copy(source, out)
+    return files
+
+
+def list_backups(target: str) -> list[BackupManifest]:
+    """Whole ones, oldest first."""
+    from pyarrow.fs import FileSelector, FileType
+
+    storage, root = open_target(target)
+    found = []
+    for info in storage.get_file_info(FileSelector(root, allow_not_found=True)):
+        path = f"{root}/{info.base_name}/{MANIFEST}"
+        if info.base_name.startswith(PREFIX) and storage.get_file_info(path).type == FileType.File:
+            found.append(_load(storage, path))
+    return sorted(found, key=lambda m: m.begun_at_ms)
+
+
+def restore_backup(target: str, data: Path, name: str | None = None) -> BackupManifest:
+    """The newest, or the one of that name, as a data folder that was not there or is empty. Whole or not at all. Raises
+    `InvalidRequest`."""
+    if data.exists() and any(data.iterdir()):
+        raise InvalidRequest(what=f"folder {data}", reason="it is not empty; restore into a new one")
+    manifest = _choose(list_backups(target), target, name)
+    storage, root = open_target(target)
+    aside = data.with_name(f"{data.name}.restoring")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(mode=0o700, parents=True)
+    for path, (size, checksum) in manifest.files.items():
+        file = aside / path
+        if ".." in Path(path).parts or Path(path).is_absolute():
+            raise InvalidRequest(what=f"backup {manifest.name}", reason=f"its file {path} lies elsewhere")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with storage.open_input_stream(f"{root}/{manifest.name}/{FILES}/{path}") as source, file.open("wb") as out:
+                copied = _copy(source, out)
+        except FileNotFoundError:
+            copied = (0, -1)
+        if copied != (size, checksum):
+            reason = f"its file {path} is not what was written ({copied[0]:,} bytes of {size:,}); take another backup"
+            raise InvalidRequest(what=f"backup {manifest.name}", reason=reason)
+    if data.exists():
+        data.rmdir()
+    aside.rename(data)
+    sync_folder(data.parent)
+    return manifest
+
+
+def open_target(target: str) -> tuple[FileSystem, str]:
+    """A folder by its absolute path, or `s3://bucket/prefix` with Arrow's options behind a question mark. Raises
+    `InvalidRequest`."""
+    import pyarrow as pa
+    from pyarrow.fs import FileSystem, LocalFileSystem
+
+    if "://" not in target:
+        if not Path(target).is_absolute():
+            raise InvalidRequest(what=f"target {target}", reason="give an absolute path, or s3://bucket/prefix")
+        return LocalFileSystem(), str(Path(target).resolve())
+    try:
+        storage, root = FileSystem.from_uri(target)
+    except (pa.ArrowException, ValueError) as error:
+        raise InvalidRequest(what=f"target {target.partition('?')[0]}", reason=str(error)) from error
+    return storage, root.rstrip("/")
+
+
+def _load(storage: FileSystem, path: str) -> BackupManifest:
+    with storage.open_input_stream(path) as source:
+        return decode(BackupManifest, json.loads(source.read()))
+
+
+def _choose(found: list[BackupManifest], target: str, name: str | None) -> BackupManifest:
+    chosen = [m for m in found if name in (None, m.name)]
+    if not chosen:
+        there = ", ".join(m.name for m in found) or "no whole backup"
+        raise InvalidRequest(what=f"backup {name or 'in ' + target}", reason=f"there is {there}")
+    return chosen[-1]
+
+
+def _copy(source: Any, out: Any) -> tuple[int, int]:
+    size = checksum = 0
+    while part := source.read(_PART_BYTES):
+        out.write(part)
+        size, checksum = size + len(part), zlib.crc32(part, checksum)
+    return size, checksum
