@@ -12,11 +12,11 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from lakeward.config import options
-from lakeward.errors import LakewardError, NotFound, TableNotFound
+from lakeward.errors import InvalidInput, LakewardError, NotFound, TableNotFound
 from lakeward.hot.fluss.beats import HeldBack, beat_entry, beat_message, read_lease, read_verdicts
 from lakeward.hot.fluss.epochs import join_epoch
 from lakeward.hot.fluss.failures import Code, fluss_code_of, to_error
@@ -38,6 +38,7 @@ from lakeward.hot.fluss.readplan import LakeOf, load_head, plan_read
 from lakeward.hot.fluss.servers import FlussServers, path_message
 from lakeward.hot.fluss.slack import Slack
 from lakeward.hot.fluss.store import FlussStore
+from lakeward.hot.fluss.supported import check_supported
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock, SystemClock
 from lakeward.model.faults import fault_point
@@ -56,6 +57,10 @@ log = logging.getLogger("lakeward.fluss")
 
 BEAT_MS = 500
 """Fluss's timers tick once a second and its lease is 120 s: this is about being handed tables soon."""
+
+_LEFT_TO_OTHERS_S = 1.0
+"""A job cannot tell Fluss which tables it takes: after some that it cannot it asks for none for so long. Another job
+that asks in that time gets them, and this one's tables wait no longer than that."""
 
 _KEPT = 1_000
 _KEEP_ALL = -1
@@ -94,6 +99,8 @@ class FlussCoordinatorClient(CoordinatorClient):
         self._intents: OrderedDict[RoundId, TableInfo] = OrderedDict()
         self._looked_at: OrderedDict[SnapshotId, None] = OrderedDict()
         self._lock = threading.Lock()
+        self._looked_up: dict[TableId, bool] = {}
+        self._ask_at = 0.0
 
     # ---- heartbeat -------------------------------------------------------------------------------------------------
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
@@ -101,6 +108,8 @@ class FlussCoordinatorClient(CoordinatorClient):
         something comes.
         """
         now = self._clock.monotonic()
+        if now < self._ask_at:
+            request = replace(request, room=0)
         with self._lock:
             self._held.note(request, now)
             self._slack.note(request, now)
@@ -112,28 +121,55 @@ class FlussCoordinatorClient(CoordinatorClient):
             self._held.refused(answer)
         self._warn(answer)
         self._store.renew_snapshots()
-        verdicts, handed = read_verdicts(request, answer), self._handed(answer)
-        if handed:
-            handed += self._hand_more(request.room - len(handed))
+        verdicts, handed = read_verdicts(request, answer), self._collect(answer, request.room)
         with self._lock:
             tables = tuple(self._slack.order(handed, self._clock.monotonic()))
         return HeartbeatAnswer(
             coordinator_epoch=answer.get("coordinator_epoch", 0), verdicts=verdicts, tables=tables, next_beat_ms=BEAT_MS
         )
 
-    def _hand_more(self, room: int) -> list[HandedOut]:
-        """A server that is away from here on takes nothing back: what was handed out so far is the job's."""
+    def _collect(self, answer: Message, room: int) -> list[HandedOut]:
+        """Asks on until there is no room or nothing comes. A server that is away from here on takes nothing back: what
+        was handed out so far is the job's."""
         handed: list[HandedOut] = []
-        while len(handed) < room:
+        refused: list[HandedOut] = []
+        while (table := self._handed(answer)) is not None:
+            (refused if self._is_refused(table) else handed).append(table)
+            if len(handed) >= room:
+                break
             try:
-                more = self._handed(self._beat({"request_table": 1}))
+                answer = self._beat({"request_table": 1})
             except LakewardError as error:
-                log.info("%d tables were handed out, then: %s", len(handed) + 1, error)
+                log.info("%d tables were handed out, then: %s", len(handed) + len(refused), error)
                 break
-            if not more:
-                break
-            handed += more
+        if refused:
+            self._give_back(refused)
         return handed
+
+    def _is_refused(self, handed: HandedOut) -> bool:
+        """Tables that this job cannot tier, said once for each. Trouble that may pass is the round's to tell."""
+        if handed.table_id in self._looked_up:
+            return self._looked_up[handed.table_id]
+        try:
+            table = self._store.load_table(handed.path)
+            check_supported(table)
+            self._lake_of(table)
+        except InvalidInput as error:
+            self._looked_up[handed.table_id] = True
+            log.warning("%s is left to other jobs: %s", handed.path, error)
+            return True
+        except Exception:  # noqa: BLE001 - the round will say what is wrong with the table
+            return False
+        self._looked_up[handed.table_id] = False
+        return False
+
+    def _give_back(self, refused: Sequence[HandedOut]) -> None:
+        """At once and all together: until the job asks again they wait for whoever can tier them."""
+        self._ask_at = self._clock.monotonic() + _LEFT_TO_OTHERS_S
+        try:
+            self._beat({"failed": [beat_entry(t.table_id, t.epoch) for t in refused]})
+        except LakewardError as error:
+            log.info("%d tables could not be given back, Fluss takes them after its lease: %s", len(refused), error)
 
     def check_lease(self, check: LeaseCheck) -> LeaseVerdict:
         """Fluss has no question of its own for that: a heartbeat that renews the table is refused when it is
@@ -144,10 +180,10 @@ class FlussCoordinatorClient(CoordinatorClient):
     def _beat(self, message: Message) -> Message:
         return self.servers.call_coordinator(HEARTBEAT, message)
 
-    def _handed(self, answer: Message) -> list[HandedOut]:
+    def _handed(self, answer: Message) -> HandedOut | None:
         table = answer.get("table")
         if table is None:
-            return []
+            return None
         path, epoch = TablePath(table["path"]["database"], table["path"]["table"]), table.get("tiering_epoch", 0)
         table_id = TableId(str(table.get("table_id", 0)))
         with self._lock:
@@ -155,7 +191,7 @@ class FlussCoordinatorClient(CoordinatorClient):
         freshness_ms = self._freshness_ms(path)
         epoch = join_epoch(answer.get("coordinator_epoch", 0), epoch)
         # Fluss lets a round take as long as the freshness before it must make room for others.
-        return [HandedOut(table_id=table_id, path=path, epoch=epoch, freshness_ms=freshness_ms, limit_ms=freshness_ms)]
+        return HandedOut(table_id=table_id, path=path, epoch=epoch, freshness_ms=freshness_ms, limit_ms=freshness_ms)
 
     def _freshness_ms(self, path: TablePath) -> int:
         try:

@@ -90,7 +90,7 @@ TABLE_SCHEMA = Api(
     Shape("GetTableSchemaResponse", (integer("schema_id", 1), raw("json", 2))),
 )
 _SPEC = Shape("PbPartitionSpec", (many("values", 1, _KEY_VALUE),))
-_PARTITION = Shape("PbPartitionInfo", (integer("partition_id", 1), one("spec", 2, _SPEC)))
+_PARTITION = Shape("PbPartitionInfo", (integer("partition_id", 1), one("spec", 2, _SPEC), integer("bucket_count", 4)))
 LIST_PARTITIONS = Api(
     1009,
     "ListPartitionInfos",

@@ -29,7 +29,8 @@ from lakeward.hot.fluss.messages import (
 )
 from lakeward.hot.fluss.protobuf import Message
 from lakeward.hot.fluss.servers import FlussServers, LogBucket, path_message
-from lakeward.hot.fluss.tables import check_log_format, parse_columns, parse_partitions, parse_table, partition_ids
+from lakeward.hot.fluss.supported import check_supported
+from lakeward.hot.fluss.tables import check_bucket_counts, parse_columns, parse_partitions, parse_table, partition_ids
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import TableId
 from lakeward.model.schema import Column
@@ -59,10 +60,12 @@ class FlussStore(HotStore):
         except LakewardError as error:
             raise _not_found(error, path) from error
         keys = json.loads(bytes(answer["json"])).get("partition_key", [])
-        partitions = (
-            None if not keys else parse_partitions(self.servers.call_any(LIST_PARTITIONS, {"path": _path(path)}), keys)
-        )
-        return parse_table(path, answer, partitions)
+        if not keys:
+            return parse_table(path, answer, None)
+        partitions = self.servers.call_any(LIST_PARTITIONS, {"path": _path(path)})
+        table = parse_table(path, answer, parse_partitions(partitions, keys))
+        check_bucket_counts(table, partitions)
+        return table
 
     def list_tables(self) -> Sequence[TablePath]:
         paths = []
@@ -88,7 +91,7 @@ class FlussStore(HotStore):
         """Up to Fluss's high watermark. Partitions: those of when the table was loaded. The log's marks at these ends
         are kept: taken before anything is read, they tell whether a round read what was there then. Raises
         `InvalidTable` for a log that is not read."""
-        check_log_format(table)
+        check_supported(table)
         starts, ends = self._offsets(table, EARLIEST), self._offsets(table, LATEST)
         last = self._last_now(table, ends)
         with self._lock:

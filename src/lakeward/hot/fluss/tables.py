@@ -23,7 +23,6 @@ from lakeward.model.typetable import TYPES
 log = logging.getLogger("lakeward.fluss")
 
 FORMAT_PROPERTY = "table.datalake.format"
-LOG_FORMAT_PROPERTY = "table.log.format"
 KV_FORMAT_PROPERTY = "table.kv.format"
 MICROS = 6
 """Fractional digits of the lake's times. Fluss's own job cuts finer ones off too."""
@@ -70,6 +69,19 @@ def parse_partitions(answer: Message, keys: Sequence[str]) -> dict[int, str]:
         values = {v["key"]: v["value"] for v in partition["spec"]["values"]}
         names[partition["partition_id"]] = PARTITION_SEPARATOR.join(values[k] for k in keys)
     return names
+
+
+def check_bucket_counts(table: TableInfo, answer: Message) -> None:
+    """Raises `InvalidTable` where a partition has another number of buckets than its table (Fluss 1.0)."""
+    for partition in answer.get("partitions", []):
+        count = partition.get("bucket_count", table.descriptor.bucket_count)
+        if count != table.descriptor.bucket_count:
+            raise InvalidTable(
+                table=str(table.path),
+                field="buckets of a partition",
+                value=str(count),
+                reason=f"the table has {table.descriptor.bucket_count}, and all its partitions must have as many",
+            )
 
 
 def parse_columns(schema: Mapping[str, Any]) -> tuple[Column, ...]:
@@ -144,11 +156,3 @@ def _coarse_type(kind: model.DataType) -> model.DataType:
 def _bucket_function(properties: Mapping[str, str]) -> BucketFunction:
     name = properties.get(FORMAT_PROPERTY, "").lower()
     return BucketFunction(name) if name in set(BucketFunction) else BucketFunction.FLUSS
-
-
-def check_log_format(table: TableInfo) -> None:
-    """Raises `InvalidTable`."""
-    form = table.descriptor.properties.get(LOG_FORMAT_PROPERTY, "arrow").lower()
-    if form != "arrow":
-        reason = "only logs in Arrow format are read; Fluss's default, set when the table is created"
-        raise InvalidTable(table=str(table.path), field=LOG_FORMAT_PROPERTY, value=form, reason=reason)

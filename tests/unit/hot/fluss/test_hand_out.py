@@ -3,11 +3,22 @@
 
 from __future__ import annotations
 
+import json
+import logging
+
+import pytest
+
+from lakeward.errors import InvalidTable
 from lakeward.hot.fluss.coordinatorclient import FlussCoordinatorClient
+from lakeward.hot.fluss.lakeoptions import lake_of
 from lakeward.hot.fluss.messages import HEARTBEAT, METADATA, TABLE_INFO
+from lakeward.hot.fluss.protobuf import decode
 from lakeward.hot.fluss.servers import FlussServers
 from lakeward.hot.fluss.store import FlussStore
+from lakeward.hot.fluss.supported import check_supported
+from lakeward.hot.fluss.tables import check_bucket_counts, parse_partitions, parse_table
 from lakeward.model.ids import InstanceId, JobName
+from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.heartbeat import HeartbeatRequest
 from tests.unit.hot.fluss.scripted_server import Call, scripted
 
@@ -41,3 +52,82 @@ def test_tables_that_were_handed_out_are_kept_when_the_next_beat_fails() -> None
         servers.close()
     assert [h.path.table for h in found.tables] == ["t1", "t2"]
     assert found.coordinator_epoch == 4
+
+
+def description(**properties: str) -> bytes:
+    columns = [{"name": "id", "data_type": {"type": "BIGINT", "nullable": False}}]
+    body = {"schema": {"columns": columns, "primary_key": ["id"]}, "bucket_count": 2}
+    return json.dumps({**body, "properties": properties}).encode()
+
+
+def parse(**properties: str) -> TableInfo:
+    answer = {"table_id": 1, "schema_id": 1, "json": description(**properties)}
+    return parse_table(TablePath("shop", "t"), answer, {})
+
+
+def test_tables_that_this_job_cannot_tier_wait_for_others(caplog: pytest.LogCaptureFixture) -> None:
+    """They are given back in the same breath, all together, and the job's own table behind them is reached; then the
+    job asks for none for a while."""
+    waiting, beats = ["lance", "lance", "iceberg"], list[dict[str, object]]()
+
+    def answer(call: Call) -> None:
+        if call.key == METADATA.key:
+            call.done(METADATA, {"coordinator": {"id": 0, "host": "127.0.0.1", "port": server.port}})
+        elif call.key == HEARTBEAT.key:
+            beat = decode(HEARTBEAT.request, call.body)
+            beats.append(beat)
+            number = 4 - len(waiting)
+            table = {"table_id": number, "path": {"database": "shop", "table": f"t{number}"}, "tiering_epoch": 1}
+            given = {"table": table} if beat.get("request_table") and waiting else {}
+            call.done(HEARTBEAT, {"coordinator_epoch": 4, **given})
+            asked.append(waiting.pop(0) if given else "")
+        elif call.key == TABLE_INFO.key:
+            body = json.loads(description(**{"table.datalake.format": asked[-1]}))
+            call.done(
+                TABLE_INFO, {"table_id": 1, "schema_id": 1, "json": json.dumps({**body, "partition_key": []}).encode()}
+            )
+        else:
+            call.fail(7, "not asked for here")
+
+    asked: list[str] = []
+    caplog.set_level(logging.WARNING)
+    with scripted(answer) as server:
+        servers = FlussServers(f"127.0.0.1:{server.port}", timeout_s=5.0)
+        client = FlussCoordinatorClient(servers, FlussStore(servers), lambda table: (*lake_of(table, {}), None))  # type: ignore[arg-type, return-value]
+        request = HeartbeatRequest(job=JobName("j"), instance=InstanceId("i"), room=4)
+        handed = client.heartbeat(request)
+        again = client.heartbeat(request)
+        servers.close()
+    assert [h.path.table for h in handed.tables] == ["t3"]
+    assert again.tables == ()
+    failed = [[e["table_id"] for e in beat.get("failed", [])] for beat in beats]  # type: ignore[attr-defined]
+    assert failed == [[], [], [], [], [1, 2], []]
+    assert [beat.get("request_table") for beat in beats] == [1, 1, 1, 1, None, None]
+    assert [r.getMessage().partition(":")[0] for r in caplog.records] == [
+        "shop.t1 is left to other jobs",
+        "shop.t2 is left to other jobs",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("table.log.format", "INDEXED"),
+        ("table.kv.value-layout-version", "2"),
+        ("table.datalake.database-name", "elsewhere"),
+        ("table.datalake.table-name", "other"),
+    ],
+)
+def test_what_is_not_supported_is_refused_in_words(field: str, value: str) -> None:
+    check_supported(parse(**{"table.datalake.table-name": "t", "table.kv.value-layout-version": "1"}))
+    with pytest.raises(InvalidTable, match=f"table shop.t: {field} '{value.lower()}'"):
+        check_supported(parse(**{field: value}))
+
+
+def test_a_partition_with_buckets_of_its_own_is_refused() -> None:
+    answer = {"partitions": [{"partition_id": 3, "bucket_count": 2, "spec": {"values": [{"key": "id", "value": "1"}]}}]}
+    check_bucket_counts(parse(), answer)
+    assert parse_partitions(answer, ["id"]) == {3: "1"}
+    answer["partitions"][0]["bucket_count"] = 4
+    with pytest.raises(InvalidTable, match="the table has 2, and all its partitions must have as many"):
+        check_bucket_counts(parse(), answer)
