@@ -24,6 +24,7 @@ from pyiceberg.exceptions import (
     UnauthorizedError,
 )
 
+from lakeward.cli.duckdblake import connect_duckdb
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
 from lakeward.testing.iceberg.engines import duckdb_connection, read_duckdb_rest
 from lakeward.testing.lakes import LakeRound
@@ -135,6 +136,16 @@ def test_duckdb_lists_and_filters_through_the_catalog(served: Any) -> None:
             49,
         )
     lake.connection.close()
+
+
+@pytest.mark.parametrize("is_guarded", [False, True], ids=["open", "guarded"])
+def test_one_call_attaches_the_catalog(served: Any, guarded: Any, is_guarded: bool) -> None:
+    server, token = (guarded, "reader-secret") if is_guarded else (served, None)
+    catalog = as_role(guarded, "tiering") if is_guarded else RestCatalog("x", uri=served.url)
+    catalog.create_namespace_if_not_exists("attached")
+    catalog.create_table(("attached", "t"), ROWS.schema).append(ROWS)
+    with connect_duckdb(server.url.removesuffix("/iceberg"), token=token) as duck:
+        assert duck.execute("SELECT count(*) FROM lake.attached.t").fetchone() == (ROWS.num_rows,)
 
 
 def test_a_token_is_needed_and_its_role_counts(guarded: Any) -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakeward.errors import InvalidRequest
+from lakeward.protocol.token import TokenSource
 
 if TYPE_CHECKING:
     from lakeward.client import Client
 
-EXTENSIONS = ("avro", "iceberg")
+EXTENSIONS = ("avro", "httpfs", "iceberg")
 
 
 def query_lake(client: Client, table: str, query: str) -> list[dict[str, Any]]:
@@ -26,14 +27,26 @@ def query_lake(client: Client, table: str, query: str) -> list[dict[str, Any]]:
         return rows
 
 
-def connect_duckdb() -> Any:
-    """A connection with the Iceberg extension from the wheels: nothing is downloaded."""
+def connect_duckdb(server: str | None = None, *, token: str | None = None) -> Any:
+    """A connection with the Iceberg extension from the wheels: nothing is downloaded. With a server's URL its catalog
+    is there as `lake`: `SELECT * FROM lake.db.orders`. `token` None: what the process was started with."""
     import duckdb
 
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
     for name in EXTENSIONS:
         connection.execute(f"LOAD '{_quoted(str(extension_file(name)))}'")
+    if server is not None:
+        attach_lake(connection, server, token or TokenSource.of_process().current())
     return connection
+
+
+def attach_lake(connection: Any, server: str, token: str | None) -> None:
+    access = "AUTHORIZATION_TYPE 'none'"
+    if token is not None:
+        connection.execute(f"CREATE SECRET lake_token (TYPE iceberg, TOKEN '{_quoted(token)}')")
+        access = "SECRET lake_token"
+    endpoint = _quoted(f"{server.rstrip('/')}/iceberg")
+    connection.execute(f"ATTACH 'lake' AS lake (TYPE iceberg, ENDPOINT '{endpoint}', {access})")
 
 
 def extension_file(name: str) -> Path:
