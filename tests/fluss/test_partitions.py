@@ -18,7 +18,7 @@ from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.testing.faults import FaultAction, Faults
 from lakeward.testing.waiting import wait_until
 from tests.fluss.ondemand import OnDemand
-from tests.fluss.steps import DATABASE, Append, MakePartition, MakeTable
+from tests.fluss.steps import DATABASE, Append, MakePartition, MakeTable, Upsert
 from tests.fluss.world import FlussWorld
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
@@ -91,3 +91,24 @@ def test_offsets_of_partitions_that_are_gone_are_told_too_when_a_lake_that_is_ah
     drop(world, "gone", "one")
     assert isinstance(rounds.run("gone"), TableFinished)
     assert dict(world.committed("gone")) == {Bucket("two", 0): 50, Bucket(f"{GONE_PARTITION}{number}", 0): 50}
+
+
+def test_a_pk_partition_that_is_dropped_and_made_anew(world: FlussWorld, rounds: OnDemand) -> None:
+    """The old one's rows stay while it is gone, and leave with the first round of the new one."""
+    schema, one = pa.schema([DAILY.field("id").with_nullable(False), DAILY.field("day")]), {"day": "one"}
+    world.produce(
+        MakeTable(
+            name="anew", schema=schema, primary_key=("id", "day"), partition_keys=("day",), buckets=1, freshness="1h"
+        ),
+        *(MakePartition(table="anew", spec={"day": d}) for d in ("one", "two")),
+        Upsert(table="anew", rows=[{"id": n, "day": d} for d in ("one", "two") for n in range(50)]),
+    )
+    assert isinstance(rounds.run("anew"), TableFinished)
+    drop(world, "anew", "one")
+    world.produce(MakePartition(table="anew", spec=one), Upsert(table="anew", rows=[{"id": 99, "day": "two"}]))
+    assert isinstance(rounds.run("anew"), TableFinished)
+    assert world.rows("anew").num_rows == 101
+    world.produce(Upsert(table="anew", rows=[{"id": n, **one} for n in range(40, 60)]))
+    assert isinstance(rounds.run("anew"), TableFinished)
+    found = sorted((r["day"], r["id"]) for r in world.rows("anew").to_pylist())
+    assert found == [*(("one", n) for n in range(40, 60)), *(("two", n) for n in (*range(50), 99))]

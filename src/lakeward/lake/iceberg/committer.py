@@ -33,6 +33,7 @@ from lakeward.lake.iceberg.commit.replaced import plan_replacement
 from lakeward.lake.iceberg.commit.request import CommitRequest
 from lakeward.lake.iceberg.commit.resolve import Candidate, Hit, OffsetLoader, Resolution, resolve
 from lakeward.lake.iceberg.commit.send import CONFLICTS, send
+from lakeward.lake.iceberg.commit.stalefiles import find_stale
 from lakeward.lake.iceberg.commit.vectors import delete_rows
 from lakeward.lake.iceberg.datafile.handle import WriteHandle
 from lakeward.lake.iceberg.datafile.location import data_folder, round_prefix
@@ -103,15 +104,16 @@ class IcebergLakeCommitter(LakeCommitter):
             foreign = self._foreign_rows(ground, is_resync, renewal)
             renewed = self._resolve(ground, [], {} if renewal is None else renewal.offsets).hits
             hits = [*resolution.hits, *renewed, *same_round_hits(ground.table, parsed), *replaced_rows, *foreign]
-            resolution.hits = merge_hits(hits)
+            stale = find_stale(ground, self._table, properties.offsets)
+            resolution.hits = merge_hits([h for h in hits if h.file.file_path not in stale.paths])
             missing = self._explain_missing(ground, resolution)
             fault_point("lake.before-deletes", round_id=properties.round_id)
             deletes = delete_rows(ground, round_prefix(properties.round_id), resolution.hits)
             change = FileChange(
                 data=tuple(NewFile(c.spec_id, c.file) for c in files),
                 deletes=(*deletes.files, *by_key),
-                drop=deletes.drop,
-                rows_gone=None if by_key else deletes.rows,
+                drop=deletes.drop | stale.keys,
+                rows_gone=None if by_key else deletes.rows + stale.rows,
                 missing=missing,
             )
             committable = self.build(ground, properties, change)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -14,7 +16,9 @@ from hypothesis import strategies as st
 
 from lakeward.lake.iceberg.commit.keyindex import FileKeys, encode_keys
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
-from lakeward.model.table import BucketFunction
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import TableId
+from lakeward.model.table import FLUSS_PARTITIONS, BucketFunction
 from lakeward.testing.iceberg.engines import read_duckdb
 from lakeward.testing.iceberg.flink import FlinkJob
 from lakeward.testing.lakes.rounds import LakeRound
@@ -98,6 +102,35 @@ def test_rounds_by_key_leave_every_key_once(lake: IcebergLakeStorage, key: str) 
     assert snapshot.summary["total-equality-deletes"] == "0"
     assert snapshot.summary["total-position-deletes"] == "4"
     assert lake.open_reader(log.table).totals().rows == len(expected)
+
+
+def test_a_partition_that_fluss_made_anew_begins_without_the_old_ones_rows(lake: IcebergLakeStorage) -> None:
+    """Its keys would be there twice. The table's other partition, and one that is only gone, keep theirs."""
+    columns = {"id": "BIGINT NOT NULL", "name": "STRING NOT NULL", "day": "STRING NOT NULL"}
+    first = {FLUSS_PARTITIONS: json.dumps({"5": "mon", "6": "tue", "7": "wed"})}
+    keyed: dict[str, Any] = {"primary_key": ("id", "day"), "partition_keys": ("day",), "bucket_keys": ("id",)}
+    table = LakeSuite().table_info(columns=columns, properties=first, table_id=TableId("7"), **keyed)
+    lake.catalog().create(table)
+
+    def run_in(partitions: dict[str, str], **rows: list[int]) -> None:
+        properties = {**table.descriptor.properties, FLUSS_PARTITIONS: json.dumps(partitions)}
+        log = ScriptedLog(replace(table, descriptor=replace(table.descriptor, properties=properties)))
+        for day, ids in rows.items():
+            bucket = Bucket(day, 0)
+            log.skip(bucket, LakeRound.plan(lake, log).start(bucket))
+            log.upsert(bucket, *({"id": n, "name": f"{day} {n}", "day": day} for n in ids))
+        made = LakeRound.plan(lake, log)
+        for day in rows:
+            made.write(Bucket(day, 0))
+        made.commit()
+
+    run_in({"5": "mon", "6": "tue", "7": "wed"}, mon=[1, 2, 3], tue=[1], wed=[1])
+    run_in({"6": "tue", "9": "mon"}, tue=[2])
+    run_in({"6": "tue", "9": "mon"}, mon=[2, 4])
+    run_in({"6": "tue", "9": "mon"}, mon=[5])
+    found = read_duckdb(lake.connection.load(table.path).metadata_location).to_pylist()
+    assert sorted(r["name"] for r in found) == ["mon 2", "mon 4", "mon 5", "tue 1", "tue 2", "wed 1"]
+    assert lake.open_reader(table).totals().rows == 6
 
 
 def test_rows_of_the_flink_job_are_found_below_its_deletes(lake: IcebergLakeStorage) -> None:
