@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import socket
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import httpx
@@ -70,6 +70,20 @@ def test_headers_that_do_not_end_do_not_stay(start_server: StartServer) -> None:
         with peer, suppress(ConnectionResetError):
             assert peer.recv(100) == b"", "it was closed without an answer"
     assert httpx.get(f"{server.url}/healthz").status_code == 200
+
+
+def test_who_opens_many_and_says_nothing_keeps_nobody_out(start_server: StartServer) -> None:
+    """Who shares its address gets its turn at once: the oldest of those go."""
+    limits = {"server.http.max-connections-per-peer": "10", "server.flight.max-connections-per-peer": "10"}
+    server = start_server(settings=limits)
+    table = server.client().create_table("d.t", "id BIGINT")
+    flight_port = int(httpx.get(f"{server.url}{API}/info").json()["flight_uri"].rpartition(":")[2])
+    with ExitStack() as held:
+        for _ in range(30):
+            held.enter_context(half_sent(server))
+            held.enter_context(socket.create_connection(("127.0.0.1", flight_port), timeout=60))
+        assert httpx.get(f"{server.url}/healthz").status_code == 200
+        assert table.append([{"id": 1}]).offsets
 
 
 def test_what_the_server_writes_is_its_own(start_server: StartServer) -> None:

@@ -34,6 +34,9 @@ _MOST = 2**63
 _DEEPEST = 64
 """Levels of JSON: a nested type of a dozen levels has some thirty."""
 
+_MOST_VALUES = 500_000
+"""Each takes some fifty bytes or more of memory, and three of them on the wire will do."""
+
 
 Where = Any
 """Which field a value is of: a text, or a pair of what it is inside and its own part; spelled where an error names it.
@@ -254,12 +257,15 @@ def _bounded(number: int, where: Where) -> int:
 
 def load_json(raw: bytes | str, what: str) -> Any:
     """What a peer sent. Raises `InvalidRequest`, also for NaN, for integers of thousands of digits, and for nesting
-    that no message has."""
+    and numbers of values that no message has."""
+    text = raw.encode() if isinstance(raw, str) else raw
+    opened = text.count(b"{") + text.count(b"[")
+    if opened + text.count(b",") > _MOST_VALUES:
+        raise InvalidRequest(what=what, reason=f"more than {_MOST_VALUES} values")
     try:
         body = json.loads(raw, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(what=what, reason=f"no JSON: {str(error)[:200]}") from error
-    opened = raw.count("{") + raw.count("[") if isinstance(raw, str) else raw.count(b"{") + raw.count(b"[")
     if opened > _DEEPEST:
         _check_depth(body, what)
     return body

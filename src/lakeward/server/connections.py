@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
+from collections import OrderedDict
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -18,22 +18,34 @@ class ConnectionLimits:
 
     def __init__(self, *, total: int = 1000, per_peer: int = 250, header_s: float = 20.0) -> None:
         self.total, self.per_peer, self.header_s = total, per_peer, header_s
-        self._open: Counter[str] = Counter()
+        self._open: dict[str, OrderedDict[_Limited, None]] = {}
 
-    def enter(self, peer: str) -> bool:
-        if self._open.total() >= self.total or self._open[peer] >= self.per_peer:
-            log.warning("a connection from %s was refused: %d are open, %d of them its own", peer, *self.counts(peer))
-            return False
-        self._open[peer] += 1
+    def enter(self, peer: str, entering: _Limited) -> bool:
+        """At a limit the peer's oldest connection goes on which no request is under way; where all have one, the new
+        one is refused. So who opens many and says nothing on them keeps nobody out who shares its address."""
+        own = self._open.setdefault(peer, OrderedDict())
+        count = self.count()
+        if count >= self.total or len(own) >= self.per_peer:
+            idle = next((one for one in own if one.is_idle), None)
+            log.warning("too many connections from %s: %d are open, %d of them its own", peer, count, len(own))
+            if idle is None:
+                self._tidy(peer)
+                return False
+            del own[idle]
+            idle.transport.abort()
+        own[entering] = None
         return True
 
-    def leave(self, peer: str) -> None:
-        self._open[peer] -= 1
-        if self._open[peer] <= 0:
-            del self._open[peer]
+    def leave(self, peer: str, leaving: _Limited) -> None:
+        self._open.get(peer, OrderedDict()).pop(leaving, None)
+        self._tidy(peer)
 
-    def counts(self, peer: str) -> tuple[int, int]:
-        return self._open.total(), self._open[peer]
+    def count(self) -> int:
+        return sum(map(len, self._open.values()))
+
+    def _tidy(self, peer: str) -> None:
+        if not self._open.get(peer, True):
+            del self._open[peer]
 
     def protocol(self) -> type[H11Protocol]:
         """uvicorn's protocol with these limits."""
@@ -49,7 +61,7 @@ class _Limited(H11Protocol):
         super().connection_made(transport)
         name: Any = transport.get_extra_info("peername")
         self._peer = str(name[0]) if name else ""
-        self._counted = self.limits.enter(self._peer)
+        self._counted = self.limits.enter(self._peer, self)
         if not self._counted:
             transport.abort()
             return
@@ -61,14 +73,19 @@ class _Limited(H11Protocol):
         if self._counted:
             self._counted = False
             self._timer.cancel()
-            self.limits.leave(self._peer)
+            self.limits.leave(self._peer, self)
+
+    @property
+    def is_idle(self) -> bool:
+        """No request is under way."""
+        return self.cycle is None or self.cycle.response_complete
 
     def _look_again(self) -> None:
         self._timer = self.loop.call_later(self.limits.header_s, self._look)
 
     def _look(self) -> None:
         cycle = self.cycle
-        if cycle is self._before and (cycle is None or cycle.response_complete):
+        if cycle is self._before and self.is_idle:
             self.transport.close()
             return
         self._before = cycle

@@ -82,6 +82,7 @@ def _limits(config: Config) -> GateLimits:
         ticket_bytes=config.get(options.SERVER_FLIGHT_MAX_TICKET),
         connections=config.get(options.SERVER_FLIGHT_MAX_CONNECTIONS),
         connections_per_peer=config.get(options.SERVER_FLIGHT_MAX_CONNECTIONS_PER_PEER),
+        streams=config.get(options.SERVER_QUOTA_STREAMS),
         header_s=config.get(options.SERVER_FLIGHT_HEADER_TIME).total_seconds(),
         idle_s=config.get(options.SERVER_FLIGHT_IDLE_TIME).total_seconds(),
     )

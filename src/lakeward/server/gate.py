@@ -5,7 +5,6 @@ anything of the body is read. Writes the audit log.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
@@ -15,25 +14,22 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lakeward.errors import InvalidRequest, LakewardError, QuotaExceeded, Unauthorized, to_wire
+from lakeward.errors import LakewardError, QuotaExceeded, Unauthorized, to_wire
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.routes import API, ICEBERG
 from lakeward.protocol.version import PROTOCOL, PROTOCOL_HEADER, check_peer
 from lakeward.server.audit import AuditLog
 from lakeward.server.auth import secret_of
+from lakeward.server.body import PAUSE_S, BodyBudget, CountedBody
 from lakeward.server.callers import Callers
 
 log = logging.getLogger(__name__)
 
 BODY_TOO_LARGE = 413
-BODY_PAUSE_S = 30.0
-"""Between two pieces of a body: a peer that stops in the middle holds what it has sent in memory."""
 
 
 class RequestGate:
-    """ASGI middleware. The size is checked on what is announced and again on what arrives (chunked bodies announce
-    none).
-    """
+    """ASGI middleware. A body's size is checked on what is announced and again on what arrives."""
 
     def __init__(
         self,
@@ -42,12 +38,12 @@ class RequestGate:
         callers: Callers,
         tokens: TokenSet,
         audit: AuditLog | None = None,
-        body_pause_s: float = BODY_PAUSE_S,
+        body_pause_s: float = PAUSE_S,
         max_requests: int = 500,
         before_change: Callable[[], None] = lambda: None,
     ) -> None:
-        self.app, self.max_body_bytes, self.callers, self.tokens = app, max_body_bytes, callers, tokens
-        self.audit, self.body_pause_s, self.max_requests = audit, body_pause_s, max_requests
+        self.app, self.callers, self.tokens, self.audit = app, callers, tokens, audit
+        self.bodies, self.max_requests = BodyBudget(max_body_bytes, body_pause_s), max_requests
         self._under_way: Counter[str] = Counter()
         self._before_change = before_change
 
@@ -63,14 +59,16 @@ class RequestGate:
             return
         token = scope["state"].get("token")
         who = "" if token is None else token.name
+        body = CountedBody(receive, self.bodies)
         self._under_way[who] += 1
         try:
             if scope["method"] not in ("GET", "HEAD"):
                 with suppress(OSError):
                     self._before_change()
-            await self.app(scope, self._counted(receive), send)
+            await self.app(scope, body.receive, send)
         finally:
             self._under_way[who] -= 1
+            body.release()
 
     def _refusal(self, scope: Scope) -> JSONResponse | None:
         method, path, headers = scope["method"], scope["path"], Headers(scope=scope)
@@ -90,31 +88,9 @@ class RequestGate:
                 log.warning("refused %s %s from %s: no valid token", method, path[:200], peer_of(scope))
             return refuse(path, error)
         announced = headers.get("content-length", "")
-        if announced.isdigit() and int(announced[:20]) > self.max_body_bytes:
-            return refuse(path, self._too_large(f"{announced[:20]} bytes"), BODY_TOO_LARGE)
+        if announced.isdigit() and int(announced[:20]) > self.bodies.max_bytes:
+            return refuse(path, self.bodies.too_large(f"{announced[:20]} bytes"), BODY_TOO_LARGE)
         return None
-
-    def _too_large(self, size: str) -> InvalidRequest:
-        return InvalidRequest(what="request body", reason=f"{size}, at most {self.max_body_bytes} bytes are taken")
-
-    def _counted(self, receive: Receive) -> Receive:
-        seen, is_whole = 0, False
-
-        async def counted() -> Message:
-            nonlocal seen, is_whole
-            if is_whole:
-                return await receive()
-            try:
-                message = await asyncio.wait_for(receive(), self.body_pause_s)
-            except TimeoutError:
-                raise InvalidRequest(what="request body", reason=f"nothing came for {self.body_pause_s:g} s") from None
-            seen += len(message.get("body", b""))
-            is_whole = not message.get("more_body", False)
-            if seen > self.max_body_bytes:
-                raise self._too_large("too long")
-            return message
-
-        return counted
 
     def _recorded(self, scope: Scope, send: Send) -> Send:
         audit = self.audit

@@ -26,8 +26,18 @@ def test_floats_are_finite(number: float) -> None:
 
 @pytest.mark.parametrize(
     "raw",
-    [b"[" * 100_000, b"[" * 100 + b"]" * 100, b'{"a":' * 5000, b"NaN", b"Infinity", b"1" * 5000, b"\xff", b""],
-    ids=["deep", "too deep", "objects", "nan", "infinity", "digits", "bytes", "nothing"],
+    [
+        b"[" * 100_000,
+        b"[" * 100 + b"]" * 100,
+        b'{"a":' * 5000,
+        b"NaN",
+        b"Infinity",
+        b"1" * 5000,
+        b"\xff",
+        b"",
+        b"[" + b"[]," * 250_000 + b"[]]",
+    ],
+    ids=["deep", "too deep", "objects", "nan", "infinity", "digits", "bytes", "nothing", "many"],
 )
 def test_json_that_no_message_has(raw: bytes) -> None:
     with pytest.raises(InvalidRequest):

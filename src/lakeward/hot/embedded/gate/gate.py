@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+from lakeward.hot.embedded.gate.callcount import CallCount
 from lakeward.hot.embedded.gate.flow import BLOCKED, close_quietly
 from lakeward.hot.embedded.gate.passage import READ, WRITE, Passage
 from lakeward.hot.embedded.gate.pipes import IS_HERE, Pipes
@@ -47,6 +48,7 @@ class Gate:
         self._selector = selectors.DefaultSelector()
         self._buffer = memoryview(bytearray(_BUFFER))
         self._pipes = Pipes() if IS_HERE else None
+        self._calls = CallCount(limits.streams)
         self._passages: dict[Passage, tuple[int, int]] = {}
         self._peers: Counter[str] = Counter()
         self._again: set[Passage] = set()
@@ -90,9 +92,10 @@ class Gate:
     def _let_in(self, client: socket.socket, peer: tuple[str, int]) -> None:
         count, own = len(self._passages), self._peers[peer[0]]
         if count >= self._limits.connections or own >= self._limits.connections_per_peer:
-            close_quietly(client)
             self._tell("connections", peer[0], f"{count} connections are open, {own} of them its own")
-            return
+            if not self._make_room(peer[0]):
+                close_quietly(client)
+                return
         try:
             client.setblocking(False)
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -101,10 +104,21 @@ class Gate:
         except OSError:
             close_quietly(client)
             return
-        passage = Passage(client, peer, self._inner, self._rules, self._limits, self._pipes, time.monotonic)
+        passage = Passage(
+            client, peer, self._inner, self._rules, self._limits, self._pipes, time.monotonic, self._calls
+        )
         self._peers[peer[0]] += 1
         self._passages[passage] = (0, 0)
         self._watch(passage)
+
+    def _make_room(self, host: str) -> bool:
+        """Ends the oldest connection of this host on which no call is under way: who opens many and says nothing on
+        them keeps nobody out who shares its address."""
+        idle = next((p for p in self._passages if p.host == host and not p.inward.streams), None)
+        if idle is not None:
+            idle.close()
+            self._watch(idle)
+        return idle is not None
 
     def _step(self, passage: Passage, *, is_client: bool, mask: int) -> None:
         if passage not in self._passages:

@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lakeward.errors import InvalidRequest, LakewardError
+from lakeward.errors import InvalidRequest, LakewardError, QuotaExceeded
+from lakeward.hot.embedded.gate.callcount import CallCount
 from lakeward.hot.embedded.gate.frames import (
     CANCEL,
     CONTINUATION,
@@ -84,8 +85,12 @@ class Stream:
 class Inward:
     """`take` puts what goes on into `out` and what the client is told into `back`; `refusals` are for the log."""
 
-    def __init__(self, rules: Rules, peer: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, rules: Rules, peer: str, clock: Callable[[], float] = time.monotonic, calls: CallCount | None = None
+    ) -> None:
+        """`calls` counts those of all connections."""
         self._rules, self._peer, self._clock = rules, peer.encode(), clock
+        self._calls, self._host = calls or CallCount(clock=clock), peer.rpartition(":")[0]
         self.out: list[bytes | memoryview] = []
         self.back: list[bytes] = []
         self.refusals: list[tuple[str, LakewardError]] = []
@@ -178,13 +183,27 @@ class Inward:
 
     def end(self, stream: Stream, error: LakewardError) -> None:
         """Ends a call that is under way. Only when no `run` is left."""
-        self.streams.pop(stream.stream_id, None)
+        self._forget(stream.stream_id)
         self.out.append(reset(stream.stream_id, CANCEL))
         self.back.append(refuse(stream.stream_id, error))
 
     def finish(self, stream_id: int) -> None:
         """The server has ended the call."""
-        self.streams.pop(stream_id, None)
+        self._forget(stream_id)
+
+    def close(self) -> None:
+        """The connection has ended, and with it the calls that are under way."""
+        for stream_id in list(self.streams):
+            self._take_back(stream_id)
+
+    def _forget(self, stream_id: int) -> None:
+        stream = self.streams.pop(stream_id, None)
+        if stream is not None:
+            self._calls.end(stream.call.token_name)
+
+    def _take_back(self, stream_id: int) -> None:
+        self._forget(stream_id)
+        self._calls.take_back(self._host)
 
     def _greet(self, data: memoryview) -> int:
         seen = min(len(data), len(PREFACE))
@@ -324,9 +343,12 @@ class Inward:
         self.last_id = stream_id
         if len(self.streams) >= _MOST_STREAMS:
             raise Misbehaved(ENHANCE_YOUR_CALM, f"{_MOST_STREAMS} calls on one connection")
+        if self._calls.is_hasty(self._host):
+            raise Misbehaved(ENHANCE_YOUR_CALM, "many calls were taken back")
         fields = self._headers.read(block)
         try:
             call = self._rules.admit(fields)
+            self._calls.begin(call.token_name)
         except LakewardError as error:
             self.back.append(refuse(stream_id, error))
             self._count_refusal(_method(fields), error)
@@ -338,7 +360,7 @@ class Inward:
         self.out.append(frame(HEADERS, ended | END_HEADERS, stream_id, write_fields(passed)))
 
     def _count_refusal(self, method: str, error: LakewardError) -> None:
-        self._refused += 1
+        self._refused += not isinstance(error, QuotaExceeded)  # who has many calls under way keeps them
         if self._refused > _MOST_REFUSED:
             raise Misbehaved(ENHANCE_YOUR_CALM, f"{_MOST_REFUSED} calls were refused")
         self.refusals.append((method, error))
@@ -351,7 +373,7 @@ class Inward:
         if kind in (RST_STREAM, WINDOW_UPDATE, PRIORITY) and stream_id and stream_id not in self.streams:
             return False
         if kind == RST_STREAM:
-            self.streams.pop(stream_id, None)
+            self._take_back(stream_id)
         return True
 
 

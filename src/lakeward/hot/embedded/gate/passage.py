@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from lakeward.errors import ServerUnavailable
+from lakeward.hot.embedded.gate.callcount import CallCount
 from lakeward.hot.embedded.gate.flow import BLOCKED, Flow, close_quietly
 from lakeward.hot.embedded.gate.frames import NO_ERROR, Misbehaved, goaway
 from lakeward.hot.embedded.gate.inward import Inward
@@ -37,11 +38,12 @@ class Passage:
         limits: GateLimits,
         pipes: Pipes | None,
         clock: Callable[[], float],
+        calls: CallCount | None = None,
     ) -> None:
         self.client, self.host, self.limits, self._inner, self._clock = client, peer[0], limits, inner, clock
         self.server: socket.socket | None = None
         self.peer = f"[{peer[0]}]:{peer[1]}" if ":" in peer[0] else f"{peer[0]}:{peer[1]}"
-        self.inward = Inward(rules, self.peer, clock)
+        self.inward = Inward(rules, self.peer, clock, calls)
         self.outward = Outward(self.inward, clock)
         pipes = None if isinstance(client, ssl.SSLSocket) else pipes
         self.up = Flow(client, None, self.inward, pipes, clock)
@@ -129,6 +131,7 @@ class Passage:
     def close(self) -> None:
         """Over; the sockets themselves are closed once no selector knows them."""
         self.is_over = True
+        self.inward.close()
         self.up.close()
         if self.down is not None:
             self.down.close()

@@ -26,6 +26,7 @@ class Call:
     """`max_unpacked`: for calls whose messages are batches, the bytes of one once it is unpacked."""
 
     method: str
+    token_name: str
     max_bytes: int
     max_messages: int | None
     max_unpacked: int | None = None
@@ -48,10 +49,11 @@ class Rules:
             elif name == b"authorization" and secret is None and value[: len(BEARER)].lower() == BEARER:
                 secret = value[len(BEARER) :].strip().decode(errors="backslashreplace")
         method = path.removeprefix(_SERVICE).decode(errors="replace")[:60]
-        self.tokens.identify(secret, method)
+        token = self.tokens.identify(secret, method)
         is_put = path == _SERVICE + b"DoPut"
         return Call(
             method=method,
+            token_name=token.name,
             max_bytes=self.batch_bytes + BESIDE_BATCH if is_put else self.ticket_bytes,
             max_messages=None if path in _STREAMED else 1,
             max_unpacked=self.batch_bytes if is_put else None,

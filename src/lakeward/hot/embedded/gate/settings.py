@@ -10,13 +10,14 @@ from dataclasses import asdict, dataclass
 @dataclass(frozen=True, kw_only=True)
 class GateLimits:
     """`header_s` from a connection's begin to its first call that is let in, and between two pieces of a frame;
-    `idle_s` for a call whose client sends nothing more, and for a connection without calls.
+    `idle_s` for a call whose client sends nothing more, and for a connection without calls; `streams` of one token.
     """
 
     batch_bytes: int = 64 << 20
     ticket_bytes: int = 16 << 20
     connections: int = 1000
     connections_per_peer: int = 250
+    streams: int = 400
     header_s: float = 20.0
     idle_s: float = 600.0
 

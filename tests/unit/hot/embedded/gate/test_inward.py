@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeward.errors import InvalidRequest, LakewardError, Unauthorized, from_wire
+from lakeward.errors import InvalidRequest, LakewardError, QuotaExceeded, Unauthorized, from_wire
+from lakeward.hot.embedded.gate.callcount import CallCount
 from lakeward.hot.embedded.gate.frames import (
+    CANCEL,
     CONTINUATION,
     DATA,
     END_HEADERS,
@@ -24,6 +26,7 @@ from lakeward.hot.embedded.gate.frames import (
     RST_STREAM,
     SETTINGS,
     WINDOW_UPDATE,
+    Misbehaved,
     frame,
     reset,
 )
@@ -51,6 +54,13 @@ def new(*tokens: str) -> Inward:
     return Inward(rules(tokens), HERE)
 
 
+def more(inward: Inward, raw: bytes) -> list[int]:
+    """The kinds of frames that pass of what is said later."""
+    inward.take(memoryview(raw))
+    passed, inward.out, inward.back = b"".join(inward.out), [], []
+    return [kind for kind, *_ in frames(passed)]
+
+
 def said(told: Frame) -> LakewardError:
     fields = dict(HeaderReader().read(told[3]))
     assert (told[0], told[1]) == (HEADERS, END_STREAM | END_HEADERS)
@@ -66,6 +76,43 @@ def test_a_call_passes_with_its_peer_and_without_a_forged_one() -> None:
     assert HeaderReader().read(headers[3]) == [*call_fields("DoGet", "top"), (PEER, HERE.encode())]
     assert ticket == (DATA, END_STREAM, 1, message(20))
     assert heard.told == []
+
+
+def test_calls_of_a_token_are_counted_on_all_its_connections() -> None:
+    """What is too much is refused before the server has a thread of it; the connection and its calls stay."""
+    calls = CallCount(per_token=3)
+    first, second = (Inward(rules(TOKENS), HERE, calls=calls) for _ in range(2))
+    opened = hear(first, [GREETING + call(1, "DoPut", "top") + call(3, "DoPut", "top")])
+    assert [kind for kind, *_ in opened.passed] == [SETTINGS, HEADERS, HEADERS]
+    many = GREETING + b"".join(call(n, "DoPut", "top") for n in range(1, 401, 2))
+    heard = hear(second, [many])
+    assert [(kind, stream) for kind, _, stream, _ in heard.passed] == [(SETTINGS, 0), (HEADERS, 1)]
+    assert isinstance(said(heard.told[0]), QuotaExceeded)
+    first.close()
+    assert more(second, call(401, "DoPut", "top")) == [HEADERS]
+    second.finish(1)
+    second.finish(401)
+    assert more(second, b"".join(call(n, "DoPut", "top") for n in (403, 405, 407, 409))) == [HEADERS] * 3
+
+
+def test_calls_that_are_taken_back_at_once_are_not_taken_for_ever() -> None:
+    now = [0.0]
+    calls = CallCount(clock=lambda: now[0])
+
+    def rapid(first: int, count: int) -> bytes:
+        return b"".join(call(n, "DoGet", "top") + reset(n, CANCEL) for n in range(first, first + 2 * count, 2))
+
+    inward = Inward(rules(TOKENS), HERE, calls=calls)
+    assert len(hear(inward, [GREETING + rapid(1, 500)]).passed) == 1001
+    with pytest.raises(Misbehaved, match="taken back"):
+        inward.take(memoryview(rapid(1001, 5)))
+    with pytest.raises(Misbehaved, match="taken back"):  # the same host on another connection
+        Inward(rules(TOKENS), "192.0.2.7:4712", calls=calls).take(memoryview(GREETING + call(1, "DoGet", "top")))
+    other = Inward(rules(TOKENS), "192.0.2.8:1", calls=calls)
+    assert len(hear(other, [GREETING + rapid(1, 100)]).passed) == 201
+    now[0] = 1.0
+    again = Inward(rules(TOKENS), HERE, calls=calls)
+    assert len(hear(again, [GREETING + rapid(1, 40)]).passed) == 81, "a second is good for fifty"
 
 
 @pytest.mark.parametrize("secret", [None, "", "wrong"])
@@ -165,7 +212,7 @@ FLOOD = frame(CONTINUATION, 0, 1, b"x" * 100)
     ],
 )
 def test_who_misbehaves_is_let_go(raw: bytes, why: str) -> None:
-    fault = hear(new(), [raw]).fault
+    fault = hear(Inward(rules(), HERE, calls=CallCount(per_token=2000)), [raw]).fault
     assert fault is not None
     assert why in fault
 
