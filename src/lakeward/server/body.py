@@ -27,9 +27,7 @@ LARGE_AT_ONCE = 4
 class BodyBudget:
     """One per server, for its event loop. `held`: the bytes of large bodies under way."""
 
-    def __init__(
-        self, max_bytes: int, pause_s: float = PAUSE_S, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, max_bytes: int, pause_s: float = PAUSE_S, clock: Callable[[], float] = time.monotonic) -> None:
         self.max_bytes, self.pause_s, self.clock = max_bytes, pause_s, clock
         self.limit, self.held = LARGE_AT_ONCE * max_bytes, 0
 
