@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two processes commit on one head of a Paimon table in a folder, again and again: one wins, and no commit is lost."""
+"""Two processes commit on one head of a Paimon table, again and again, in a folder and in a bucket: one wins, and no
+commit is lost."""
 
 from __future__ import annotations
 
 import multiprocessing
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from lakeward.errors import CommitConflict
 from lakeward.model.ids import TableId, new_table_id
 from lakeward.spi.registry import load_lake
 from lakeward.testing.faults import Faults
+from lakeward.testing.iceberg.s3 import s3_store
 from lakeward.testing.lakes.rounds import LakeRound, lake_rows
 from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
 from lakeward.testing.scripted_log import ScriptedLog
@@ -21,9 +24,9 @@ from lakeward.testing.scripted_log import ScriptedLog
 SUITE, LIMIT_S = LakeSuite(), 120
 
 
-def race(folder: str, table_id: TableId, number: int, heads: int, lined_up: Any, told: Any) -> None:
+def race(options: dict[str, str], table_id: TableId, number: int, heads: int, lined_up: Any, told: Any) -> None:
     """Both plan on one head, and wait for each other once more when each has found it unmoved."""
-    lake, bucket = load_lake("paimon", {"warehouse": folder}), (B0, B1)[number]
+    lake, bucket = load_lake("paimon", options), (B0, B1)[number]
     log = ScriptedLog(SUITE.table_info(table_id=table_id))
     with Faults() as faults:
         faults.arm("lake.before-commit", times=None, when=lambda _: lined_up.wait(LIMIT_S) < 0)
@@ -37,12 +40,12 @@ def race(folder: str, table_id: TableId, number: int, heads: int, lined_up: Any,
                 continue
 
 
-def run(folder: Path, heads: int) -> None:
-    lake, table_id = load_lake("paimon", {"warehouse": str(folder)}), new_table_id()
+def run(options: dict[str, str], heads: int) -> None:
+    lake, table_id = load_lake("paimon", options), new_table_id()
     log = SUITE.make_log(lake, table_id=table_id)
     spawn = multiprocessing.get_context("spawn")
     lined_up, told = spawn.Barrier(2), spawn.Queue()
-    racers = [spawn.Process(target=race, args=(str(folder), table_id, n, heads, lined_up, told)) for n in (0, 1)]
+    racers = [spawn.Process(target=race, args=(options, table_id, n, heads, lined_up, told)) for n in (0, 1)]
     for racer in racers:
         racer.start()
     wins = Counter(told.get(timeout=LIMIT_S) for _ in range(heads))
@@ -59,10 +62,31 @@ def run(folder: Path, heads: int) -> None:
     assert lake_rows(lake, log.table) == log.expected(reader.load_base().offsets)
 
 
+def in_folder(path: Path) -> dict[str, str]:
+    return {"warehouse": str(path)}
+
+
+@pytest.fixture
+def bucket_options(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    with s3_store() as store:
+        for name, value in store.environment.items():
+            monkeypatch.setenv(name, value)
+        yield {"warehouse": f"{store.new_bucket()}/warehouse", **store.options}
+
+
 def test_of_two_processes_on_one_head_one_wins(tmp_path: Path) -> None:
-    run(tmp_path, 10)
+    run(in_folder(tmp_path), 10)
+
+
+def test_of_two_processes_on_one_head_in_a_bucket_one_wins(bucket_options: dict[str, str]) -> None:
+    run(bucket_options, 2)
 
 
 @pytest.mark.soak
 def test_of_two_processes_on_a_few_hundred_heads_one_wins_each(tmp_path: Path) -> None:
-    run(tmp_path, 300)
+    run(in_folder(tmp_path), 300)
+
+
+@pytest.mark.soak
+def test_of_two_processes_on_many_heads_in_a_bucket_one_wins_each(bucket_options: dict[str, str]) -> None:
+    run(bucket_options, 100)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -173,3 +174,36 @@ def test_a_merge_by_key_equals_a_dict(found: list[list[list[dict[str, int]]]]) -
         newest[key] = max(r, newest.get(key, r), key=lambda x: x[OFFSET])
     merged = merge_by_key([(pa.Table.from_pylist(b, schema) for b in file) for file in found], ["a", "b"])
     assert [r for rows in merged for r in rows.to_pylist()] == [newest[k] for k in sorted(newest)]
+
+
+def changelog(lake: PaimonLakeStorage, log: ScriptedLog) -> list[list[tuple[int, int, str]]]:
+    """Kind, id and name of each change, by snapshot; none where a snapshot has no changelog."""
+    table = lake.connection.load(log.table.path)
+    manifests, history = Manifests(table), PaimonHistory.load(table, "t")
+    found = []
+    for snapshot in reversed(list(history.newest_first())):
+        name = snapshot.body.get("changelogManifestList")
+        paths = sorted(manifests.reach([name]).content) if name else []
+        rows = [r for path in paths for r in pq.read_table(path, partitioning=None).to_pylist()]
+        found.append(sorted((r[KIND], r["id"], r["name"]) for r in rows))
+    return found
+
+
+def test_with_a_changelog_readers_get_every_change_and_no_rewrite_repeats_one(lake: PaimonLakeStorage) -> None:
+    log = SUITE.make_log(lake, **PK, properties={"paimon.changelog-producer": "input"})
+    log.upsert(B0, row(1, "a"), row(2, "b"))
+    LakeRound.plan(lake, log).run()
+    log.upsert(B0, row(1, "c"))
+    log.delete(B0, row(2, "b"))
+    LakeRound.plan(lake, log).run()
+    LakeRewrite(lake=lake, table=log.table).run()
+    assert changelog(lake, log) == [
+        [(0, 1, "a"), (0, 2, "b")],
+        [(1, 1, "a"), (2, 1, "c"), (3, 2, "b")],
+        [],
+    ]
+    assert lake_rows(lake, log.table) == log.expected(log.ends())
+    upkeep = lake.open_maintenance(log.table)
+    stored = {f.path for f in upkeep.list_files()}
+    assert len([p for p in stored if "/changelog-" in p]) == 2
+    assert stored <= upkeep.references()
