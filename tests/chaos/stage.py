@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from lakeward.errors import CommitConflict, LakewardError
 from lakeward.lake.iceberg.meta.types import to_arrow_schema
-from lakeward.lake.iceberg.plugin import load
+from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
 from lakeward.lake.orphans import OrphanOptions, OrphanRemoval
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import SystemClock
@@ -28,6 +28,7 @@ from lakeward.model.round import RoundOwner
 from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatRequest, TableFailed, TableFinished
+from lakeward.spi.lake import LakeStorage
 from lakeward.spi.plugins import PluginCache
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.faults import Fault, FaultAction, Faults
@@ -65,7 +66,7 @@ class Actor:
         self.control = (WeakControl if weak.off("resend_unknown") else RoundControl)(
             stage.folder / f"flag-{self.round_id}"
         )
-        self.lake = WeakStorage(stage.lake, weak)
+        self.lake = stage.weakened(weak)
         self.end: RoundEnd | None = None
         self.took_effect = False
         """Known from the step that was played: its snapshot may have been expired since."""
@@ -197,7 +198,7 @@ class Removal:
         record = board.find(TablePath.parse(TABLE))
         upkeep = stage.world.coordinator.upkeep
         removal = (WeakOrphanRemoval if weak.any else OrphanRemoval)(
-            WeakStorage(stage.lake, weak),
+            stage.weakened(weak),
             record.info,
             clock=SystemClock(),
             options=LONG_AGO,
@@ -278,11 +279,20 @@ class Flink:
 class Stage:
     """The table, its hot log, and everybody. `violations` says what is wrong once the play is over."""
 
-    def __init__(self, folder: Path, faults: Faults, weak: Iterable[str] = (), *, pk: bool = False) -> None:
-        lake = load(folder_options(folder))
-        self.lake, self.faults, self.pk, self.folder = lake, faults, pk, folder
+    def __init__(
+        self,
+        folder: Path,
+        faults: Faults,
+        weak: Iterable[str] = (),
+        *,
+        pk: bool = False,
+        lake: LakeStorage | None = None,
+    ) -> None:
+        """`lake`: another format than Iceberg, for plays without other engines."""
+        self.lake: Any = lake or load(folder_options(folder))
+        self.faults, self.pk, self.folder = faults, pk, folder
         self.weak = Weak(frozenset(weak))
-        self.world = InProcessLakeward(folder / "server", WeakStorage(lake, self.weak))
+        self.world = InProcessLakeward(folder / "server", self.weakened(self.weak))
         self.clock = self.world.clock
         columns = "id bigint not null, v string"
         self.world.create(
@@ -292,6 +302,10 @@ class Stage:
         self.removals: list[Removal] = []
         self.told: list[str] = []
         self._rows = 0
+
+    def weakened(self, weak: Weak) -> Any:
+        """The lake with some protection off; of other formats than Iceberg as it is."""
+        return WeakStorage(self.lake, weak) if isinstance(self.lake, IcebergLakeStorage) else self.lake
 
     # ---- the world's steps -----------------------------------------------------------------------------------------
     def grow(self, batches: int = 1) -> Stage:
@@ -426,7 +440,8 @@ class Stage:
 
     def close(self) -> None:
         self.world.close()
-        self.lake.connection.close()
+        if isinstance(self.lake, IcebergLakeStorage):
+            self.lake.connection.close()
 
 
 def _start_of(split: str) -> int:

@@ -333,7 +333,8 @@ def test_a_lost_database_leaves_orphans_to_a_sweep(tmp_path: Path, faults: Fault
 
         def left() -> set[str]:
             upkeep = stage.lake.open_maintenance(stage.world.store.load_tables()[0])
-            return {f.path for f in upkeep.list_files()} - upkeep.references()
+            found: set[str] = {f.path for f in upkeep.list_files()} - upkeep.references()
+            return found
 
         stage.orphans().finish()
         assert left()

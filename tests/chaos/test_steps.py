@@ -45,7 +45,10 @@ def reach(actor: Actor, point: str) -> None:
 
 @pytest.mark.parametrize(("point", "action", "pk"), sampled())
 def test_a_round_hurt_at(tmp_path: Path, faults: Faults, point: str, action: str, pk: bool) -> None:
-    stage = Stage(tmp_path, faults, pk=pk)
+    hurt_a_round(Stage(tmp_path, faults, pk=pk), faults, point, action)
+
+
+def hurt_a_round(stage: Stage, faults: Faults, point: str, action: str) -> None:
     try:
         stage.grow(3)
         stage.job("first").finish()
