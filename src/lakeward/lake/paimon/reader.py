@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from pypaimon.read.split import DataSplit
 from pypaimon.schema.data_types import PyarrowFieldParser
 
+from lakeward.lake.filtercolumns import filter_columns
 from lakeward.lake.paimon.connection import PaimonConnection, lake_errors
 from lakeward.lake.paimon.history import PaimonHistory
 from lakeward.lake.paimon.manifests import Entry, Manifests
@@ -32,6 +33,8 @@ _READ = {"read.native.enabled": "true"}
 class PaimonLakeReader(LakeReader):
     def __init__(self, connection: PaimonConnection, table: TableInfo) -> None:
         self._connection, self._info, self._where = connection, table, str(table.path)
+        self._newest: tuple[tuple[str, ...], list[Entry]] = ((), [])
+        """Live files by their snapshot's manifest lists: a union read asks bucket by bucket."""
 
     def load_base(self) -> LakeBase:
         return self._history().base(self._info.table_id)
@@ -102,8 +105,12 @@ class PaimonLakeReader(LakeReader):
     def _live(self, snapshot_id: SnapshotId) -> tuple[Any, list[Entry]]:
         lake_table = self._connection.load(self._info.path)
         snapshot = PaimonHistory.load(lake_table, self._where).get(snapshot_id)
-        with lake_errors(self._where, "read manifests of"):
-            return lake_table, Manifests(lake_table).live(snapshot)
+        lists, entries = self._newest
+        if lists != snapshot.lists:
+            with lake_errors(self._where, "read manifests of"):
+                entries = Manifests(lake_table).live(snapshot)
+            self._newest = (snapshot.lists, entries)
+        return lake_table, entries
 
     def _rows(
         self, lake_table: Any, splits: Sequence[Any], names: Sequence[str], condition: pc.Expression | None
@@ -111,7 +118,8 @@ class PaimonLakeReader(LakeReader):
         if not splits:
             return
         whole = self._schema(lake_table)
-        read = list(names) if condition is None else whole.names
+        types = {f.name: f.type for f in whole}
+        read = list(dict.fromkeys((*names, *filter_columns(condition, types))))
         # An empty projection reads no rows at all.
         builder = lake_table.copy(_READ).new_read_builder().with_projection(read or [BUCKET])
         schema = pa.schema([whole.field(name) for name in read])

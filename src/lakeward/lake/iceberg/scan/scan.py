@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
@@ -15,6 +14,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from lakeward.errors import InvalidRequest
+from lakeward.lake.filtercolumns import filter_columns
 from lakeward.lake.iceberg.datafile.location import is_local
 from lakeward.lake.iceberg.meta.layout import fill_address, is_clean, with_address
 from lakeward.lake.iceberg.meta.types import to_arrow_type
@@ -32,8 +32,6 @@ from lakeward.model.table import TableInfo
 _BATCH_ROWS = 65_536
 _FOOTERS: Kept[pq.FileMetaData] = Kept(64_000_000, lambda footer: footer.serialized_size)
 """Footers of data files, which never change: 64 MB of them."""
-
-_NO_MATCH = re.compile(r"No match for FieldRef\.Name\((.+?)\) in")
 
 
 class Scan:
@@ -58,7 +56,7 @@ class Scan:
             raise InvalidRequest(
                 what=f"columns {', '.join(unknown)}", reason=f"the lake table has {', '.join(self._types)}"
             )
-        filtered = _filter_columns(filter, self._types)
+        filtered = filter_columns(filter, self._types)
         self._read = (*self._names, *(n for n in filtered if n not in self._names))
         self._bounds = None if filter is None else FilterBounds(filter, filtered, self._types)
         self._filters = DeleteFilter(table.io, self._schema)
@@ -135,23 +133,6 @@ def _grouped(files: Iterable[PlannedFile]) -> Iterator[list[PlannedFile]]:
             group, rows = [], 0
     if group:
         yield group
-
-
-def _filter_columns(filter: pc.Expression | None, types: dict[str, pa.DataType]) -> tuple[str, ...]:
-    """The columns an expression names: it is bound to nothing first, and Arrow says which column it misses."""
-    if filter is None:
-        return ()
-    names: list[str] = []
-    while True:
-        empty = pa.schema([(n, types[n]) for n in names]).empty_table()
-        try:
-            empty.filter(filter)
-            return tuple(names)
-        except pa.ArrowInvalid as error:
-            missed = _NO_MATCH.search(str(error))
-            if missed is None or missed.group(1) in names or missed.group(1) not in types:
-                raise InvalidRequest(what=f"filter {filter}", reason=str(error).splitlines()[0]) from error
-            names.append(missed.group(1))
 
 
 def same_rows(table: Table, info: TableInfo, one: Snapshot, other: Snapshot) -> bool:
