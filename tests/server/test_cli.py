@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -18,10 +19,14 @@ import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
 from lakeward.cli import app
+from lakeward.cli.connection import open_client
 from lakeward.cli.filerows import FileShape, Rejects
 from lakeward.cli.filewrite import FileWrite
 from lakeward.cli.journal import WriteJournal
+from lakeward.cli.output import complete_table
 from lakeward.cli.rowfiles import WriteFormat, read_file
+from lakeward.cli.rowprint import ReadFormat
+from lakeward.cli.sqlshell import SqlShell
 from lakeward.cli.writefiles import WriteFiles
 from lakeward.client import Client
 from lakeward.protocol.flight import PutKind
@@ -366,6 +371,36 @@ def test_a_folder_is_followed_and_each_file_written_once(call: Calls, server: Se
 
 def _rows_are(client: Client, count: int) -> bool:
     return bool(client.read("cli.followed").to_table().num_rows == count)
+
+
+def test_sql_reads_statements_one_after_the_other(call: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    call("table", "create", "cli.shell", "id bigint not null", "--no-lake")
+    monkeypatch.setattr("sys.stdin", io.StringIO('{"id": 1}\n{"id": 2}\n'))
+    call("write", "cli.shell", "-")
+    statements = (
+        ".tables;\n.schema cli.shell;\nSELECT max(id) AS s\nFROM cli.shell;\nSELECT count(*) AS n FROM cli.shell"
+    )
+    monkeypatch.setattr("sys.stdin", io.StringIO(statements))
+    shown = call("sql", "--format", "json").splitlines()
+    assert (call.code, "cli.shell" in [s.strip() for s in shown], shown[-2:]) == (0, True, ['{"s": 2}', '{"n": 2}'])
+    assert any(line.startswith("id      BIGINT NOT NULL") for line in shown)
+    monkeypatch.setattr("sys.stdin", io.StringIO("SELECT nothing FROM cli.shell; SELECT 1"))
+    assert (call("sql"), call.code) == ("", 2)
+    with open_client(None) as client:
+        shell = SqlShell(client, "union", None, ReadFormat.JSON)
+        assert shell.complete("cli.she") == ["cli.shell"]
+        assert {"id", "SELECT"} <= {*shell.complete("i"), *shell.complete("sel")}
+        assert (shell.answer(".as-of 2026-01-01"), shell.as_of, shell.answer(".quit")) == (True, "2026-01-01", False)
+    assert complete_table("cli.she") == ["cli.shell"]
+    monkeypatch.setenv("LAKEWARD_SERVER", "http://127.0.0.1:1")
+    assert complete_table("cli.she") == []
+
+
+def test_top_shows_once_where_no_terminal_is(call: Calls) -> None:
+    call("table", "create", "cli.top", "id bigint not null", "--freshness", "1 h")
+    shown = call("top")
+    assert (call.code, "Jobs live / expected" in shown, "cli.top" in shown, "hand" in shown) == (0, True, True, True)
+    assert len(call.json("top", "--rows", "1")["tables"]) == 1
 
 
 def test_tier_now_from_python(server: Server, call: Calls) -> None:

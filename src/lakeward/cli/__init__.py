@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -15,6 +16,8 @@ def main() -> None:
     from lakeward.cli.app import run
     from lakeward.cli.interrupt import guard
 
+    # Rows that come over Flight are aligned as the wire has them, which Arrow would complain of to people.
+    os.environ.setdefault("ACERO_ALIGNMENT_HANDLING", "ignore")
     guard(sys.argv[1:])
     sys.exit(run(sys.argv[1:]))
 

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, MutableMapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -50,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         app = build(arguments)
         call = None if _is_completing() else find_call(app, arguments)
-        result = app(args=arguments, prog_name="lakeward", standalone_mode=True) if call is None else _result(call)
+        result = _run_app(app, arguments) if call is None else _result(call)
     except SystemExit as exit:
         return exit.code if isinstance(exit.code, int) else int(exit.code is not None)
     except LakewardError as error:
@@ -66,6 +66,21 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 - people get one paragraph, whatever broke
         return _report_unexpected(error)
     return result if isinstance(result, int) else 0
+
+
+def _run_app(app: typer.Typer, arguments: Sequence[str]) -> Any:
+    command = typer.main.get_command(app)
+    show_flags_plainly(command)
+    return command(args=list(arguments), prog_name="lakeward", standalone_mode=True)
+
+
+def show_flags_plainly(command: Any) -> None:
+    """A flag takes no value, and its help names no type for one."""
+    for param in (*command.params, command.get_help_option(command.context_class(command))):
+        if getattr(param, "is_flag", False) and param.metavar is None:
+            param.metavar = ""
+    for inner in getattr(command, "commands", {}).values():
+        show_flags_plainly(inner)
 
 
 def take_common(arguments: Sequence[str], environment: MutableMapping[str, str]) -> list[str]:

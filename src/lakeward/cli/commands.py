@@ -36,6 +36,7 @@ COMMANDS = (
     Command("table", "lakeward.cli.table", "Tables: create, alter, drop, list, show, adopt, resync."),
     Command("tier", "lakeward.cli.tier", "Runs a tiering job: rounds from the hot store into the lake."),
     Command("tier-now", "lakeward.cli.operate", "Returns when everything acknowledged before the call is in the lake."),
+    Command("top", "lakeward.cli.top", "A live view of tiles, tables and jobs in the terminal."),
     Command("up", "lakeward.cli.up", "Runs the server and one local job, supervised, for one machine."),
     Command("verify", "lakeward.cli.verify", "Checks that every row is in the lake exactly once."),
     Command("version", "lakeward.cli.version", "Versions of Lakeward and of what it works with."),

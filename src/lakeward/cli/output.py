@@ -15,7 +15,25 @@ Json = Annotated[bool, typer.Option("--json", help="For machines.")]
 Server = Annotated[
     str | None, typer.Option("--server", help="The server's HTTP address; else LAKEWARD_SERVER or lakeward.toml.")
 ]
-Table = Annotated[str, typer.Argument(help="The table, as database.table.")]
+
+
+def complete_table(incomplete: str) -> list[str]:
+    """For shells: tables of the server that a call without --server would ask. Nothing where it does not answer."""
+    from contextlib import closing
+
+    from lakeward.cli.connection import open_server
+    from lakeward.errors import LakewardError
+    from lakeward.protocol import routes
+
+    try:
+        with closing(open_server(None)) as door:
+            listed = door.ask("GET", routes.TABLES, timeout_s=2.0)["tables"]
+    except (LakewardError, OSError):
+        return []
+    return [name for t in listed if (name := str(t["path"])).startswith(incomplete)]
+
+
+Table = Annotated[str, typer.Argument(help="The table, as database.table.", autocompletion=complete_table)]
 
 
 def print_json(body: Any) -> None:

@@ -118,21 +118,31 @@ def read(
 
 
 def sql(
-    query: Annotated[str, typer.Argument(help="SQL over tables by name; a name with a dot is a Lakeward table.")],
+    query: Annotated[
+        str | None, typer.Argument(help="SQL over tables by name, as shop.orders; none: a shell, or standard input.")
+    ] = None,
     format: Annotated[
         ReadFormat, typer.Option(help="A table for people, JSON lines, CSV, or an Arrow stream.")
     ] = ReadFormat.TABLE,
     mode: Annotated[Mode, typer.Option(help="union: lake history plus hot tail; or one side alone.")] = Mode.UNION,
+    as_of: Annotated[
+        str | None, typer.Option(help="A lake snapshot id, or a date and time: every table's history alone.")
+    ] = None,
     server: Server = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
-    """Runs a query with DuckDB over union reads.
+    """Runs a query with DuckDB over union reads. Without one: a shell, with completion and history.
 
     Example: lakeward sql "SELECT count(*) FROM shop.orders" """
     from lakeward.cli.sqlquery import run_sql
+    from lakeward.cli.sqlshell import SqlShell
 
+    shown = ReadFormat.JSON if as_json else format
     with open_client(server) as client:
-        result, notes = run_sql(client, query, str(mode))
-        write_rows(result.schema, result.to_batches(), ReadFormat.JSON if as_json else format)
+        if query is None:
+            SqlShell(client, str(mode), as_of, shown).run()
+            return
+        result, notes = run_sql(client, query, str(mode), as_of)
+        write_rows(result.schema, result.to_batches(), shown)
     for words in notes:
         note(words)

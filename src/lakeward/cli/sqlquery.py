@@ -28,7 +28,7 @@ _CONFIG = {
 _NO_FILES = "a query here reads Lakeward tables alone, no files; `lakeward write` brings a file into a table"
 
 
-def run_sql(client: Client, query: str, mode: str = "union") -> tuple[pa.Table, list[str]]:
+def run_sql(client: Client, query: str, mode: str = "union", as_of: str | None = None) -> tuple[pa.Table, list[str]]:
     """The result, and a line for each table that says how fresh it is. Raises `InvalidRequest` for SQL that
     is wrong.
     """
@@ -38,7 +38,7 @@ def run_sql(client: Client, query: str, mode: str = "union") -> tuple[pa.Table, 
     notes = []
     with duckdb.connect(config=_CONFIG) as connection:
         for path in _tables(statement):
-            result = client.read(path, mode=mode, columns=_used_columns(statement, path, client))
+            result = client.read(path, mode=mode, as_of=as_of, columns=_used_columns(statement, path, client))
             _show(connection, path, result.to_table())
             notes.append(describe_freshness(result.bound))
         try:

@@ -32,6 +32,12 @@ def test_every_command_registers_itself_and_explains_itself(
     assert "Usage: lakeward " + command.name in capsys.readouterr().out
 
 
+def test_flags_name_no_type(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["pause", "--help"], ["table", "create", "--help"], ["--help"]):
+        assert app.run(arguments) == 0
+        assert "<bool>" not in capsys.readouterr().out
+
+
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["--help"]) == 0
     shown = capsys.readouterr().out
