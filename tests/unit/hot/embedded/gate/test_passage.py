@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from lakeward.errors import QuotaExceeded
+from lakeward.hot.embedded.gate.callcount import CallCount
 from lakeward.hot.embedded.gate.frames import DATA, GOAWAY, HEADERS, RST_STREAM, frame
 from lakeward.hot.embedded.gate.passage import Passage
 from lakeward.hot.embedded.gate.pipes import Pipes
@@ -28,6 +30,7 @@ class Lane:
     server: socket.socket
     passage: Passage
     now: list[float]
+    calls: CallCount
 
     def step(self) -> None:
         self.passage.step(memoryview(bytearray(512 * 1024)), up=True, down=True)
@@ -54,14 +57,15 @@ def lane(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lane]:
         inner.setblocking(False)
         inner.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as the gate does
         pipes = Pipes() if request.param == "spliced" else None
-        passage = Passage(inner, peer, str(path), rules(["ann:admin:top"]), GateLimits(), pipes, lambda: now[0])
+        known, calls = rules(["ann:admin:top"]), CallCount(per_token=20)
+        passage = Passage(inner, peer, str(path), known, GateLimits(), pipes, lambda: now[0], calls)
         client.sendall(GREETING + call(1, "DoPut", "top"))
         while passage.server is None:
             passage.step(memoryview(bytearray(512 * 1024)), up=True, down=False)
         server, _ = listener.accept()
         client.setblocking(False)
         server.setblocking(False)
-        yield Lane(client, server, passage, now)
+        yield Lane(client, server, passage, now, calls)
         passage.close()
         passage.close_sockets()
         client.close()
@@ -70,6 +74,15 @@ def lane(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lane]:
 
 def kinds(raw: bytes) -> list[int]:
     return [kind for kind, *_ in frames(raw)]
+
+
+def test_calls_end_with_their_connection(lane: Lane) -> None:
+    for _ in range(19):
+        lane.calls.begin("ann")
+    with pytest.raises(QuotaExceeded, match="20 Flight calls"):
+        lane.calls.begin("ann")
+    lane.passage.close()
+    lane.calls.begin("ann")
 
 
 def test_a_refusal_waits_for_the_end_of_the_servers_frame(lane: Lane) -> None:
