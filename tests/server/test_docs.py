@@ -31,7 +31,7 @@ REASONS = ("Trino", "Kafka", "Docker", "YARN", "Kubernetes", "it downloads PySpa
 STAYS_UP = re.compile(r"^(?:\S*/)?lakeward (up|server|tier|demo)(?![\w-])(?P<rest>.*)", re.DOTALL)
 """Commands that run until they are stopped: their options are checked here, and the demo's test runs all four."""
 
-OTHERS = ("round.md", "plugin.md", "states.md", "reading.md", "reliability.md", "fluss.md")
+OTHERS = ("round.md", "plugin.md", "states.md", "reading.md", "reliability.md", "fluss.md", "dbt.md")
 """Pages whose blocks are fragments, not commands to paste: their Python is parsed, the tests of what they describe run
 it.
 """
