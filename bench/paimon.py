@@ -29,12 +29,15 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.ids import new_round_id
 from lakeward.model.schema import OFFSET, PREV_OFFSET
 from lakeward.model.table import TableInfo
-from lakeward.spi.lake import CommitProperties, LakeStorage, Precondition
+from lakeward.spi.lake import CommitProperties, LakeFile, LakeStorage, Precondition
+from lakeward.spi.rewrite import RewriteGroup, RewriteTask
+from lakeward.tiering.compact.plan import CompactionPolicy, plan_compaction
 from tests.spark.processes import Job, Server, tier_now
 
 SCALE = float(os.environ.get("LAKEWARD_BENCH_SCALE", "1"))
 LOG_ROWS, KEYS, CHANGED = int(10_000_000 * SCALE), int(1_000_000 * SCALE), int(200_000 * SCALE)
 TAIL, COMMITS = int(50_000 * SCALE), max(40, int(1_000 * SCALE))
+LIFE_KEYS = max(4_000, int(200_000 * SCALE))
 LOADED_ROWS = 500_000
 """Rows that are held to be written again and again: making data is not measured."""
 
@@ -205,6 +208,69 @@ def bench_commits(report: Report) -> None:
     )
 
 
+# ---- a long life -----------------------------------------------------------------------------------------------------
+def compact(lake: LakeStorage, table: TableInfo) -> None:
+    """What the planner asks for, as a job does it."""
+    reader, committer, rewrite_id = lake.open_reader(table), lake.open_committer(table), new_round_id()
+    base = reader.load_base()
+    head = reader.load_snapshot(base.head)
+    assert head is not None
+    plan = plan_compaction(reader.files(head.snapshot_id), CompactionPolicy())
+    results, handle = [], committer.begin(rewrite_id)
+    for index, planned in enumerate(plan.groups):
+        files = tuple(f.file for f in planned.files)
+        group = RewriteGroup(bucket=planned.bucket, files=files, sequence=head.sequence, index=index)
+        made = lake.rewrite(RewriteTask(round_id=rewrite_id, table=table, group=group, attempt=0, handle=handle))
+        results += [made] if made is not None else []
+    ready = committer.prepare_rewrite(results, base, rewrite_id).committable if results else None
+    if ready is not None:
+        committer.commit(ready, Precondition(table_id=table.table_id, token=base.token, fence=base.fence))
+
+
+def scan_s(lake: LakeStorage, table: TableInfo) -> float:
+    def scan() -> int:
+        reader = lake.open_reader(table)
+        head = reader.load_snapshot()
+        assert head is not None
+        return sum(b.num_rows for b in reader.scan(head.snapshot_id))
+
+    assert scan() == LIFE_KEYS
+    return median_s(scan)
+
+
+def head_files(lake: LakeStorage, table: TableInfo) -> Sequence[LakeFile]:
+    reader = lake.open_reader(table)
+    head = reader.load_snapshot()
+    assert head is not None
+    return reader.files(head.snapshot_id)
+
+
+def bench_life(report: Report) -> None:
+    with paimon_lake() as lake:
+        fresh, aged = table_info("fresh", pk=True), table_info("aged", pk=True)
+        makers, chance = (ChangelogMaker(LIFE_KEYS), ChangelogMaker(LIFE_KEYS)), np.random.default_rng(7)
+        for table, maker in zip((fresh, aged), makers, strict=True):
+            lake.catalog().create(table)
+            pk_round(lake, table, {b: maker.load(b).drop_columns([PREV_OFFSET]) for b in range(BUCKETS)})
+        spent = 0.0
+        for number in range(COMMITS):
+            changes = {b: makers[1].change(b, 100, chance).drop_columns([PREV_OFFSET]) for b in range(BUCKETS)}
+            pk_round(lake, aged, changes)
+            if number % 4 == 3:
+                spent += cpu_s(partial(compact, lake, aged))
+        left = len(head_files(lake, aged))
+        report.add(
+            f"scan of a PK table of {LIFE_KEYS:,} rows after {COMMITS:,} rounds with compaction",
+            figure=scan_s(lake, aged),
+            unit="s",
+            beside=scan_s(lake, fresh),
+            beside_what="written in one round",
+            target="<= 1.5",
+            of="ratio",
+            note=f"{left} files in {BUCKETS} buckets; compactions took {spent:.1f} CPU s",
+        )
+
+
 # ---- union reads -----------------------------------------------------------------------------------------------------
 def rows_of(start: int, count: int) -> pa.Table:
     ids = np.arange(start, start + count)
@@ -260,7 +326,7 @@ def bench_union(report: Report) -> None:
 
 def main() -> None:
     report = Report("paimon")
-    for bench in (bench_log, bench_pk, bench_commits, bench_union):
+    for bench in (bench_log, bench_pk, bench_commits, bench_life, bench_union):
         bench(report)
     report.finish()
 

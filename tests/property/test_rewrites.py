@@ -9,6 +9,7 @@ import random
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from lakeward.errors import CommitConflict
 from lakeward.lake.memory.plugin import forget_lake
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
+from lakeward.spi.rewrite import RewriteGroup
 from lakeward.testing.iceberg.folder import folder_lake
 from lakeward.testing.lakes import LakeRound, lake_rows
 from lakeward.testing.lakes.rewriting import LakeRewrite
@@ -60,6 +62,7 @@ class Program:
     def rewrites(self) -> Iterator[None]:
         while True:
             made = LakeRewrite(lake=self.lake, table=self.log.table)
+            made.groups = [self.part(group) for group in made.groups]
             yield
             made.write()
             yield
@@ -68,6 +71,13 @@ class Program:
             land(partial(made.commit, early), made.commit)
             self.check()
             yield
+
+    def part(self, group: RewriteGroup) -> RewriteGroup:
+        """All files of a bucket, or some neighbours, as planners choose them."""
+        files = sorted(group.files, key=lambda f: f.offsets.start if f.offsets else -1)
+        first = self.chance.randrange(len(files))
+        some = files[first : first + self.chance.randint(1, len(files))]
+        return replace(group, files=tuple(self.chance.choice([files, some])))
 
     def check(self) -> None:
         offsets = self.lake.open_reader(self.log.table).load_base().offsets
@@ -101,6 +111,12 @@ def iceberg() -> Iterator[LakeStorage]:
         yield lake
 
 
+@contextmanager
+def paimon() -> Iterator[LakeStorage]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield load_lake("paimon", {"warehouse": folder})
+
+
 def run(opened: LakeStorage, steps: list[str], seed: int) -> None:
     program = Program(opened, seed)
     for name in steps:
@@ -119,6 +135,21 @@ def test_on_the_memory_lake(steps: list[str], seed: int) -> None:
 @settings(max_examples=6, deadline=None)
 def test_on_iceberg(steps: list[str], seed: int) -> None:
     with iceberg() as lake:
+        run(lake, steps, seed)
+
+
+@given(PROGRAMS, st.integers(0, 1000))
+@settings(max_examples=6, deadline=None)
+def test_on_paimon(steps: list[str], seed: int) -> None:
+    with paimon() as lake:
+        run(lake, steps, seed)
+
+
+@pytest.mark.soak
+@given(PROGRAMS, st.integers(0, 1000))
+@settings(max_examples=200, deadline=None)
+def test_on_paimon_for_long(steps: list[str], seed: int) -> None:
+    with paimon() as lake:
         run(lake, steps, seed)
 
 
