@@ -12,7 +12,7 @@ from pypaimon.schema.schema_change import Move, SchemaChange
 from lakeward.errors import InvalidAlter, LakeForeign, LakeMismatch, LakeNotEmpty, LakeTableGone
 from lakeward.lake.paimon.connection import PaimonConnection, identifier, lake_errors
 from lakeward.lake.paimon.history import PaimonHistory
-from lakeward.lake.paimon.mapping import RESERVED, check_descriptor, diff_table, lake_key, lake_schema, paimon_type_of
+from lakeward.lake.paimon.mapping import check_descriptor, diff_table, lake_key, lake_schema, paimon_type_of, why_not
 from lakeward.model.ids import TableId
 from lakeward.model.schema import BUCKET, Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
@@ -78,9 +78,9 @@ class PaimonLakeCatalog(LakeCatalog):
         self._alter(table, changes)
 
     def set_properties(self, table: TableInfo, changes: Mapping[str, str | None]) -> None:
-        for key in changes:
-            if lake_key(key) in RESERVED:
-                raise InvalidAlter(table=str(table.path), change=f"property {key}", reason="rounds rely on it")
+        for key, value in changes.items():
+            if reason := why_not(key, value):
+                raise InvalidAlter(table=str(table.path), change=f"property {key}", reason=reason)
         have = self._connection.load(table.path).table_schema.options
         wanted = {lake_key(k): v for k, v in changes.items()}
         put = [SchemaChange.set_option(k, v) for k, v in wanted.items() if v is not None and have.get(k) != v]

@@ -22,12 +22,19 @@ LAKE_PREFIX, OTHER_PREFIX = "paimon.", "fluss."
 SYSTEM_FIELDS = ((BUCKET, "INT"), (OFFSET, "BIGINT"), (TIMESTAMP, "TIMESTAMP(3) WITH LOCAL TIME ZONE"))
 """Last, and nullable, as Fluss's own tiering makes them."""
 
-RESERVED = frozenset(
-    {"bucket", "bucket-key", "sequence.field", "file.format", "merge-engine", "deletion-vectors.enabled"}
-)
-"""Options that rounds rely on."""
+_DERIVED = frozenset({"bucket", "bucket-key", "sequence.field"})
+"""Options that follow from a table's keys."""
 
-_FIXED = {"merge-engine": "deduplicate", "file.format": "parquet", "deletion-vectors.enabled": "false"}
+_ALLOWED = {
+    "merge-engine": ("deduplicate",),
+    "file.format": ("parquet",),
+    "deletion-vectors.enabled": ("false",),
+    "row-tracking.enabled": ("false",),
+    "bucket-function.type": ("default",),
+    "changelog-producer": ("none", "input"),
+}
+"""Options of which rounds and compactions can keep some values alone; the default is among them."""
+
 _TIME_DIGITS = 3
 
 
@@ -70,9 +77,19 @@ def check_descriptor(path: TablePath, descriptor: TableDescriptor) -> None:
     for name in descriptor.partition_keys:
         _check_partition_key(path, descriptor, name)
     for key, value in descriptor.properties.items():
-        if lake_key(key) in RESERVED and key.startswith(LAKE_PREFIX) and value != _FIXED.get(lake_key(key)):
-            reason = f"rounds rely on {_FIXED.get(lake_key(key), 'what follows from the keys')}"
+        if reason := why_not(key, value):
             raise InvalidTable(table=str(path), field=key, value=value, reason=reason)
+
+
+def why_not(key: str, value: str | None) -> str | None:
+    """Why a property cannot be set so (None: removed); None where it can."""
+    option = lake_key(key)
+    if option in _DERIVED:
+        return "rounds rely on what follows from the keys"
+    allowed = _ALLOWED.get(option)
+    if allowed is None or value is None or value in allowed:
+        return None
+    return f"rounds rely on {' or '.join(allowed)}"
 
 
 def _check_partition_key(path: TablePath, descriptor: TableDescriptor, name: str) -> None:
