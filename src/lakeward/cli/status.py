@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lakeward.cli.cluster import Fluss, FlussUser, show_jobs, show_next_round, show_rounds, show_status
 from lakeward.cli.connection import open_client, open_server
 from lakeward.cli.output import Json, Server, Table, duration, moment, note, print_json, print_rows, size
 from lakeward.model.table import TablePath
@@ -19,10 +20,13 @@ def register(app: typer.Typer) -> None:
         app.command(command.__name__)(command)
 
 
-def status(server: Server = None, as_json: Json = False) -> None:
+def status(server: Server = None, fluss: Fluss = None, fluss_user: FlussUser = None, as_json: Json = False) -> None:
     """Every table's freshness and lag, and whether all is well. Exit code 1 when a table is late or failing.
 
     Example: lakeward status"""
+    if fluss is not None:
+        show_status(fluss, fluss_user, as_json=as_json)
+        return
     with closing(open_server(server)) as door:
         body = door.ask("GET", routes.STATUS)
     if as_json:
@@ -42,10 +46,13 @@ def status(server: Server = None, as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-def jobs(server: Server = None, as_json: Json = False) -> None:
-    """Tiering jobs: who is live, who is missing, what each does now.
+def jobs(server: Server = None, fluss: Fluss = None, fluss_user: FlussUser = None, as_json: Json = False) -> None:
+    """Tiering jobs: who is live, who is missing, what each does now; of a Fluss cluster, who committed.
 
     Example: lakeward jobs"""
+    if fluss is not None:
+        show_jobs(fluss, fluss_user, as_json=as_json)
+        return
     with closing(open_server(server)) as door:
         listed = door.ask("GET", routes.JOBS)["jobs"]
     if as_json:
@@ -73,11 +80,16 @@ def rounds(
     table: Annotated[str | None, typer.Argument(help="Only this table's rounds.")] = None,
     limit: Annotated[int, typer.Option(help="How many, newest first.")] = 20,
     server: Server = None,
+    fluss: Fluss = None,
+    fluss_user: FlussUser = None,
     as_json: Json = False,
 ) -> None:
-    """Rounds that ended, each with its phases.
+    """Rounds that ended, each with its phases; of a Fluss cluster, the commits that the lake still knows.
 
     Example: lakeward rounds shop.orders --limit 5"""
+    if fluss is not None:
+        show_rounds(fluss, fluss_user, table, limit, as_json=as_json)
+        return
     params: dict[str, Any] = {"limit": limit, **({"table": table} if table else {})}
     with closing(open_server(server)) as door:
         listed = door.ask("GET", routes.ROUNDS, params=params)["rounds"]
@@ -105,10 +117,15 @@ def rounds(
     )
 
 
-def explain(table: Table, server: Server = None, as_json: Json = False) -> None:
+def explain(
+    table: Table, server: Server = None, fluss: Fluss = None, fluss_user: FlussUser = None, as_json: Json = False
+) -> None:
     """Where the table's lag comes from, and what its next round would do.
 
     Example: lakeward explain shop.orders"""
+    if fluss is not None:
+        show_next_round(fluss, fluss_user, table, as_json=as_json)
+        return
     with open_client(server) as client:
         lag = client.server.ask("GET", routes.EXPLAIN.format(table=TablePath.parse(table)))
         plan = _next_round(client, table)

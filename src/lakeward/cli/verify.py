@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lakeward.cli.cluster import Fluss, FlussUser, open_fluss
 from lakeward.cli.connection import open_client
 from lakeward.cli.output import Json, Server, moment, print_json, print_rows, size
 from lakeward.model.table import TablePath
@@ -39,13 +40,8 @@ def verify(
     spark: Annotated[
         str | None, typer.Option("--spark", help="Run the checks on this Spark master, for big tables.")
     ] = None,
-    fluss: Annotated[
-        str | None, typer.Option("--fluss", help="Tables of this Fluss cluster (host:port) instead of a server's.")
-    ] = None,
-    fluss_user: Annotated[
-        str | None,
-        typer.Option("--fluss-user", help="Fluss user for SASL; its password is in LAKEWARD_FLUSS_PASSWORD."),
-    ] = None,
+    fluss: Fluss = None,
+    fluss_user: FlussUser = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
@@ -107,13 +103,8 @@ def _open_plugin(
         with open_client(server) as client:
             yield client.plugin, lambda: [TablePath.parse(t) for t in client.list_tables()]
         return
-    from lakeward.spi.registry import load_hot
-
-    plugin = load_hot("fluss", {"bootstrap": fluss, **({} if user is None else {"user": user})})
-    try:
+    with open_fluss(fluss, user) as plugin:
         yield plugin, lambda: [p for p in plugin.store().list_tables() if _is_tiered(plugin, p)]
-    finally:
-        plugin.store().close()
 
 
 def _is_tiered(plugin: HotPlugin, path: TablePath) -> bool:

@@ -16,7 +16,7 @@ from lakeward.hot.fluss.servers import FlussServers
 from lakeward.hot.fluss.store import FlussStore
 from lakeward.model.table import TableInfo
 from lakeward.spi.hot import HotPlugin
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake import LakeReader, LakeStorage
 from lakeward.spi.registry import load_lake
 
 BOOTSTRAP = "bootstrap"
@@ -55,6 +55,10 @@ class FlussPlugin(HotPlugin):
         """From the table's properties. Raises `UnsafeLake` for a catalog that two writers cannot share safely."""
         overrides = {k.removeprefix(LAKE_PREFIX): v for k, v in self.options.items() if k.startswith(LAKE_PREFIX)}
         return lake_of(table, overrides)
+
+    def open_reader(self, table: TableInfo) -> LakeReader:
+        """Of the table's lake. Raises as `lake_options`."""
+        return self._lake(table)[2].open_reader(table)
 
     def _lake(self, table: TableInfo) -> tuple[str, Mapping[str, str], LakeStorage]:
         name, options = self.lake_options(table)

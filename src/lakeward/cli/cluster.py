@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`status`, `rounds` and `jobs` of an Apache Fluss cluster, in place of a server's: asked of the cluster and the
+lake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lakeward.cli.output import duration, moment, print_json, print_rows, size
+from lakeward.model.table import TablePath
+
+if TYPE_CHECKING:
+    from lakeward.hot.fluss.clusterview import ClusterView, TableView
+    from lakeward.hot.fluss.plugin import FlussPlugin
+
+Fluss = Annotated[
+    str | None, typer.Option("--fluss", help="Tables of this Fluss cluster (host:port) instead of a server's.")
+]
+FlussUser = Annotated[
+    str | None, typer.Option("--fluss-user", help="Fluss user for SASL; its password is in LAKEWARD_FLUSS_PASSWORD.")
+]
+
+
+@contextmanager
+def open_fluss(fluss: str, user: str | None) -> Iterator[FlussPlugin]:
+    from lakeward.hot.fluss.plugin import FlussPlugin
+
+    plugin = FlussPlugin({"bootstrap": fluss, **({} if user is None else {"user": user})})
+    try:
+        yield plugin
+    finally:
+        plugin.store().close()
+
+
+@contextmanager
+def _view(fluss: str, user: str | None) -> Iterator[ClusterView]:
+    from lakeward.hot.fluss.clusterview import ClusterView
+
+    with open_fluss(fluss, user) as plugin:
+        yield ClusterView(plugin)
+
+
+def show_status(fluss: str, user: str | None, *, as_json: bool) -> None:
+    """Exit code 1 when a table is late, or cannot be read."""
+    with _view(fluss, user) as view:
+        tables = [view.look_at(table) for table in view.lake_tables()]
+    if as_json:
+        print_json([asdict(t) for t in tables])
+    else:
+        columns = ("table", "state", "freshness", "lag", "waiting", "last commit (UTC)", "job", "lake rows", "files")
+        print_rows(columns, [_table_row(t) for t in tables], empty="no lake tables")
+    if any(t.state in ("late", "unreadable") for t in tables):
+        raise typer.Exit(1)
+
+
+def _table_row(t: TableView) -> tuple[object, ...]:
+    totals = (None, None) if t.totals is None else (t.totals.rows, t.totals.data_files)
+    state = t.state if t.reason is None else f"{t.state}: {t.reason}"
+    commit = moment(t.last_commit_at_ms)
+    return (t.path, state, duration(t.freshness_ms), duration(t.lag_ms), t.waiting, commit, t.job, *totals)
+
+
+def show_rounds(fluss: str, user: str | None, table: str | None, limit: int, *, as_json: bool) -> None:
+    """Commits that the lake still has snapshots of; how long a round took is not in them."""
+    with _view(fluss, user) as view:
+        tables = [t for t in view.lake_tables() if table is None or t.path == TablePath.parse(table)]
+        commits = view.commits(tables)[:limit]
+    if as_json:
+        print_json([asdict(c) for c in commits])
+        return
+    rows = [
+        (moment(c.committed_at_ms), c.path, c.kind, c.rows, c.deletes, size(c.bytes_written), c.job) for c in commits
+    ]
+    print_rows(
+        ("committed (UTC)", "table", "kind", "rows", "deletes", "written", "job"), rows, empty="no round is in the lake"
+    )
+
+
+def show_next_round(fluss: str, user: str | None, table: str, *, as_json: bool) -> None:
+    from lakeward.model.round import describe_plan
+    from lakeward.tiering.round.explain import explain
+
+    with open_fluss(fluss, user) as plugin:
+        found = explain(plugin, TablePath.parse(table))
+    if as_json:
+        print_json({"next_round": describe_plan(found.plan)})
+    else:
+        print("\n".join(found.lines()))
+
+
+def show_jobs(fluss: str, user: str | None, *, as_json: bool) -> None:
+    """By their commits: Fluss tells nobody which jobs there are."""
+    with _view(fluss, user) as view:
+        commits = view.commits(view.lake_tables())
+    names = sorted({c.job for c in commits})
+    own = {name: [c for c in commits if c.job == name] for name in names}
+    jobs = [
+        {
+            "name": name,
+            "last_commit_at_ms": own[name][0].committed_at_ms,
+            "commits": len(own[name]),
+            "tables": sorted({c.path for c in own[name]}),
+        }
+        for name in names
+    ]
+    if as_json:
+        print_json(jobs)
+        return
+    print_rows(
+        ("job", "last commit (UTC)", "commits", "tables"),
+        [(n, moment(own[n][0].committed_at_ms), len(own[n]), len({c.path for c in own[n]})) for n in names],
+        empty="no job has committed yet; start one: lakeward tier --fluss " + fluss,
+    )

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes on in a Fluss cluster's lake tables, as far as the cluster and the lake tell: which are behind and by how
+much, which commits there were, and whose.
+
+Fluss tells nobody which job works on what, so jobs are known by their commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from lakeward.config import options
+from lakeward.errors import InvalidInput, LakeError, LakewardError, NotFound
+from lakeward.hot.fluss.lakehistory import FLINK
+from lakeward.hot.fluss.plugin import FlussPlugin
+from lakeward.hot.fluss.readplan import load_head
+from lakeward.hot.fluss.supported import check_supported
+from lakeward.model.bucket import Bucket
+from lakeward.model.clock import Clock, SystemClock
+from lakeward.model.schema import TIMESTAMP
+from lakeward.model.table import TableInfo, TablePath
+from lakeward.spi.hot import LogBounds
+from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, LakeReader
+from lakeward.spi.lakefile import LakeSnapshot, LakeTotals
+
+CURRENT, BEHIND, LATE, REFUSED, UNREADABLE = "current", "behind", "late", "refused", "unreadable"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableView:
+    """`waiting`: offsets that the lake lacks. `lag_ms`: how long the oldest of them has waited."""
+
+    path: str
+    state: str
+    freshness_ms: int
+    waiting: int = 0
+    lag_ms: int = 0
+    last_commit_at_ms: int | None = None
+    job: str | None = None
+    totals: LakeTotals | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitView:
+    """A snapshot that a tiering job added: a round, or a compaction."""
+
+    path: str
+    kind: str
+    committed_at_ms: int
+    job: str
+    rows: int
+    deletes: int
+    bytes_written: int
+    snapshot_id: str
+
+
+class ClusterView:
+    def __init__(self, plugin: FlussPlugin, clock: Clock | None = None) -> None:
+        self._plugin, self._store, self._clock = plugin, plugin.store(), clock or SystemClock()
+
+    def lake_tables(self) -> list[TableInfo]:
+        """Those that Fluss tiers."""
+        tables = [t for t in map(self._find, self._store.list_tables()) if t is not None]
+        enabled = options.TABLE_DATALAKE_ENABLED.key
+        return [t for t in tables if t.descriptor.properties.get(enabled, "false").lower() == "true"]
+
+    def _find(self, path: TablePath) -> TableInfo | None:
+        try:
+            return self._store.load_table(path)
+        except (NotFound, InvalidInput):
+            return None
+
+    def look_at(self, table: TableInfo) -> TableView:
+        """Trouble with one table is its state."""
+        text = table.descriptor.properties.get(options.TABLE_DATALAKE_FRESHNESS.key)
+        kind = options.TABLE_DATALAKE_FRESHNESS
+        freshness_ms = int((kind.default if text is None else kind.kind.parse(text)).total_seconds() * 1000)
+        try:
+            check_supported(table)
+            return self._look_at(table, freshness_ms)
+        except (InvalidInput, LakeError) as error:
+            state = REFUSED if isinstance(error, InvalidInput) else UNREADABLE
+            return TableView(path=str(table.path), state=state, freshness_ms=freshness_ms, reason=str(error))
+
+    def _look_at(self, table: TableInfo, freshness_ms: int) -> TableView:
+        reader = self._plugin.open_reader(table)
+        head = load_head(reader)
+        committed = {} if head is None or head.offsets is None else head.offsets
+        bounds = self._store.freeze(table)
+        starts = {b: committed.get(b, bound.start) for b, bound in bounds.items()}
+        behind = {b: start for b, start in starts.items() if start < bounds[b].end}
+        lag_ms = self._lag_ms(table, behind, bounds)
+        newest = next(iter(_tiering(reader, head)), None)
+        return TableView(
+            path=str(table.path),
+            state=CURRENT if not behind else LATE if lag_ms > freshness_ms else BEHIND,
+            freshness_ms=freshness_ms,
+            waiting=sum(bounds[b].end - start for b, start in behind.items()),
+            lag_ms=lag_ms,
+            last_commit_at_ms=None if newest is None else newest.committed_at_ms,
+            job=None if newest is None else newest.job or FLINK,
+            totals=reader.totals(),
+        )
+
+    def _lag_ms(self, table: TableInfo, behind: Mapping[Bucket, int], bounds: Mapping[Bucket, LogBounds]) -> int:
+        """From the oldest waiting record of each bucket; its log keeps when it was written."""
+        oldest = self._clock.now_ms()
+        for bucket, start in behind.items():
+            first = max(start, bounds[bucket].start)
+            for batch in self._store.read_log(table, bucket, first, first + 1, []):
+                if batch.num_rows:
+                    oldest = min(oldest, round(batch.column(TIMESTAMP)[0].as_py().timestamp() * 1000))
+        return max(0, self._clock.now_ms() - oldest)
+
+    def commits(self, tables: Iterable[TableInfo]) -> list[CommitView]:
+        """Newest first, as far as the lake keeps snapshots. Tables that cannot be read have none."""
+        views: list[CommitView] = []
+        for table in tables:
+            try:
+                reader = self._plugin.open_reader(table)
+                views += [_view(table, s) for s in _tiering(reader, load_head(reader))]
+            except LakewardError:
+                continue
+        return sorted(views, key=lambda v: -v.committed_at_ms)
+
+
+def _tiering(reader: LakeReader, head: LakeSnapshot | None) -> Iterable[LakeSnapshot]:
+    """Main's snapshots of tiering jobs, ours and the Flink job's, newest first."""
+    by_id = {} if head is None else {s.snapshot_id: s for s in reader.snapshots()}
+    at = None if head is None else head.snapshot_id
+    while at is not None and at in by_id:
+        snapshot = by_id[at]
+        if snapshot.round_id is not None or snapshot.summary.get(COMMIT_USER_KEY) == COMMIT_USER:
+            yield snapshot
+        at = snapshot.parent_id
+
+
+def _view(table: TableInfo, snapshot: LakeSnapshot) -> CommitView:
+    def added(what: str) -> int:
+        return int(snapshot.summary.get(f"added-{what}", "0"))
+
+    return CommitView(
+        path=str(table.path),
+        kind="compact" if snapshot.operation == "replace" else "tier",
+        committed_at_ms=snapshot.committed_at_ms,
+        job=snapshot.job or FLINK,
+        rows=added("records"),
+        deletes=added("position-deletes") + added("equality-deletes"),
+        bytes_written=added("files-size"),
+        snapshot_id=snapshot.snapshot_id,
+    )
