@@ -99,6 +99,19 @@ def test_an_engine_may_scan_a_pk_bucket_by_itself_once_it_is_one_file(lake: Paim
     assert needed == [(B0, False), (B1, True), (B1, True)]
 
 
+@pytest.mark.parametrize(
+    ("kind", "needed"),
+    [("TIMESTAMP(6)", False), ("TIMESTAMP(9)", True), ("TIME(3)", True), ("ARRAY<ROW<at TIMESTAMP_LTZ(9)>>", True)],
+)
+def test_nor_may_it_where_values_are_stored_as_few_engines_read_them(
+    lake: PaimonLakeStorage, kind: str, needed: bool
+) -> None:
+    log = SUITE.make_log(lake, columns={"id": "BIGINT NOT NULL", "v": kind})
+    log.append(B0, {"id": 1, "v": None})
+    LakeRound.plan(lake, log).run()
+    assert [f.is_reader_needed for f in files(lake, log)] == [needed]
+
+
 def test_a_rewrite_takes_no_rows_of_others_in(lake: PaimonLakeStorage) -> None:
     """The round that comes next could not tell them apart any more."""
     log = SUITE.make_log(lake, **PK, properties={"table.datalake.foreign-rows": "remove"})
