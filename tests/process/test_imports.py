@@ -138,6 +138,16 @@ def test_commands_that_only_call_the_server_load_little() -> None:
         assert heavy not in loaded
 
 
+def test_a_command_about_a_table_by_name_loads_no_types_of_columns() -> None:
+    """They are a third of what such a command loads of ours."""
+    loaded = loaded_by(
+        "from lakeward.cli.app import run\nassert run(['pause', 'd.t', '--server', 'http://127.0.0.1:9'])"
+    )
+    assert "lakeward.model.tablepath" in loaded
+    for heavy in ("lakeward.model.schema", "lakeward.model.types", "lakeward.protocol.codec"):
+        assert heavy not in loaded
+
+
 def test_a_command_loads_only_its_own_module() -> None:
     loaded = loaded_by(
         "import contextlib\nfrom lakeward.cli.app import run\nwith contextlib.redirect_stdout(None): run(['version'])"

@@ -10,7 +10,7 @@ import typer
 
 from lakeward.cli.connection import open_server
 from lakeward.cli.output import Json, Server, Table, duration, print_json
-from lakeward.model.table import TablePath
+from lakeward.model.tablepath import TablePath
 from lakeward.protocol import routes
 
 

@@ -18,8 +18,9 @@ import typer
 
 PLAIN: dict[Any, Callable[[str], Any]] = {str: str, Path: Path, int: int, float: float}
 NUMBERS = {int: re.compile(r"[0-9]{1,15}"), float: re.compile(r"[0-9]{1,15}(\.[0-9]{1,15})?")}
-OF_HELP = frozenset({"default", "param_decls", "help", "hidden", "metavar", "show_default", "rich_help_panel"})
-"""What says how a parameter is shown and called. Its other properties have to be as typer makes them, but the range."""
+SHOWN = {"default", "param_decls", "help", "hidden", "metavar", "show_default", "rich_help_panel"}
+COMPLETED = {"autocompletion", "shell_complete"}
+"""How a parameter is shown, called and completed. Its other properties must be as typer makes them, but the range."""
 
 
 class _NotPlain(Exception):
@@ -82,7 +83,7 @@ def _fields(command: Callable[..., Any]) -> Iterator[_Field]:
         kind, info = get_args(hint)
         is_option = isinstance(info, type(typer.Option()))
         usual = vars(typer.Option() if is_option else typer.Argument())
-        ruled = {key for key, value in vars(info).items() if value != usual[key]} - OF_HELP - {"min", "max"}
+        ruled = {key for key, value in vars(info).items() if value != usual[key]} - SHOWN - COMPLETED - {"min", "max"}
         if ruled or parameter.kind is not Parameter.POSITIONAL_OR_KEYWORD:
             raise _NotPlain
         if get_origin(kind) in (Union, UnionType):

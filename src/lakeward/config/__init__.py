@@ -11,7 +11,6 @@ config.get(options.TABLE_DATALAKE_FRESHNESS)  # timedelta
 from lakeward.config.config import Config, Resolved, resolve
 from lakeward.config.lake import LakeConfig, load_lake_config
 from lakeward.config.option import Option, Scope
-from lakeward.config.tables import check_alter, check_properties
 
 __all__ = [
     "Config",
@@ -19,8 +18,6 @@ __all__ = [
     "Option",
     "Resolved",
     "Scope",
-    "check_alter",
-    "check_properties",
     "load_lake_config",
     "resolve",
 ]

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -14,6 +13,7 @@ from lakeward.errors import InvalidTable
 from lakeward.model.ids import TableId
 from lakeward.model.naming import UNNAMED
 from lakeward.model.schema import Schema, typed
+from lakeward.model.tablepath import TablePath as TablePath
 
 FLUSS_PARTITIONS = "lakeward.fluss.partitions"
 """A property that tables of an Apache Fluss cluster carry: JSON, partition id -> name. Fluss counts offsets per id: a
@@ -21,8 +21,6 @@ partition that is dropped and made again begins at 0, under the same name."""
 
 GONE_PARTITION = "#"
 """Before the number of a partition that Fluss no longer has and whose name nobody knows."""
-
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,199}")
 
 
 class BucketFunction(StrEnum):
@@ -32,34 +30,6 @@ class BucketFunction(StrEnum):
     ICEBERG = "iceberg"
     PAIMON = "paimon"
     HUDI = "hudi"
-
-
-@dataclass(frozen=True, order=True)
-class TablePath:
-    """`database.table`. Both parts name folders, so what they may hold is narrow."""
-
-    database: str
-    table: str
-
-    def __post_init__(self) -> None:
-        for part, value in (("database", self.database), ("table", self.table)):
-            if not _NAME.fullmatch(value):
-                raise InvalidTable(
-                    table=f"{self.database}.{self.table}",
-                    field=part,
-                    value=value,
-                    reason="a name has letters, digits, _ and -, does not begin with -, and is at most 200 long",
-                )
-
-    def __str__(self) -> str:
-        return f"{self.database}.{self.table}"
-
-    @classmethod
-    def parse(cls, text: str) -> TablePath:
-        database, dot, table = text.partition(".")
-        if not dot:
-            raise InvalidTable(table=text, field="name", value=text, reason="write it as database.table")
-        return cls(database, table)
 
 
 @dataclass(frozen=True, kw_only=True)

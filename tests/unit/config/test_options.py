@@ -12,13 +12,12 @@ import pytest
 from lakeward.config import (
     LakeConfig,
     Scope,
-    check_alter,
-    check_properties,
     load_lake_config,
     options,
     reference,
     resolve,
 )
+from lakeward.config.tables import check_alter, check_properties
 from lakeward.errors import InvalidAlter, InvalidConfig, InvalidOptionValue, InvalidTable, UnknownOption
 
 FLUSS_DEFAULTS = {

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lakeward.bucketing import check_bucket_keys, choose_function
-from lakeward.config import check_alter, check_properties
 from lakeward.config import options as keys
+from lakeward.config.tables import check_alter, check_properties
 from lakeward.coordinator.coordinator import Coordinator
 from lakeward.coordinator.options import TableOptions, read_table_options
 from lakeward.errors import InvalidAlter, InvalidRequest, LakeForeign, TableAlreadyExists, TableNotFound

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from lakeward.config import check_alter
+from lakeward.config.tables import check_alter
 from lakeward.errors import InvalidAlter
 from lakeward.hot.logbatch.header import MAX_SCHEMA_ID
 from lakeward.model.table import TableInfo

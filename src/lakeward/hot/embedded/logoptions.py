@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from lakeward.config import Config, check_properties, options
+from lakeward.config import Config, options
 from lakeward.config.options import Fsync, TimeUnit
+from lakeward.config.tables import check_properties
 from lakeward.hot.embedded.log.index import INTERVAL_BYTES
 from lakeward.hot.logbatch.codec import LogCompression
 

@@ -10,16 +10,17 @@ import os
 import random
 import threading
 import time
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode
 
 from lakeward.errors import InvalidConfig, RemoteError, ServerUnavailable, from_wire
 from lakeward.hot.embedded.door.httppool import Answer, CallFailed, HttpPool
-from lakeward.protocol.codec import decode, encode
 from lakeward.protocol.routes import INFO, STARTING
-from lakeward.protocol.tables import ServerInfo
 from lakeward.protocol.token import TokenSource
 from lakeward.protocol.version import PROTOCOL, PROTOCOL_HEADER, check_peer
+
+if TYPE_CHECKING:
+    from lakeward.protocol.tables import ServerInfo
 
 _JITTER = random.Random()  # noqa: S311 - spreading retries needs no secrecy
 """A generator of its own: the module's is left to whoever seeds it."""
@@ -99,12 +100,16 @@ class ServerConnection:
         params: dict[str, Any] | None = None,
         repeatable: bool = True,
     ) -> T:
+        from lakeward.protocol.codec import decode
+
         return decode(kind, self.ask(method, path, body, params=params, repeatable=repeatable))
 
     def info(self, *, fresh: bool = False) -> ServerInfo:
         """What the server says of itself; remembered until `fresh` is asked for (it may have
         restarted on other ports).
         """
+        from lakeward.protocol.tables import ServerInfo
+
         if self._info is None or fresh:
             self._info = self.call(ServerInfo, "GET", INFO)
             check_peer(f"the server at {self.url}", self._info.protocol)
@@ -119,7 +124,7 @@ class ServerConnection:
             self._pool = None
 
     def _once(self, method: str, path: str, body: Any, params: dict[str, Any] | None, timeout_s: float | None) -> Any:
-        sent = None if body is None else json.dumps(encode(body), ensure_ascii=False, allow_nan=False).encode()
+        sent = None if body is None else _json(body)
         shown = self.authorization
         headers = {} if shown is None else {"Authorization": shown}
         target = f"{path}?{urlencode(params)}" if params else path
@@ -138,6 +143,13 @@ class ServerConnection:
                 self._pool = HttpPool(self.url, headers=headers, ca=self.ca)
                 self._pid = os.getpid()
             return self._pool
+
+
+def _json(body: Any) -> bytes:
+    """A call without one, such as `tier-now`, needs none of the messages' types."""
+    from lakeward.protocol.codec import encode
+
+    return json.dumps(encode(body), ensure_ascii=False, allow_nan=False).encode()
 
 
 def _typed(answer: Answer) -> Exception:

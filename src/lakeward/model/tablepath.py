@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A table's name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from lakeward.errors import InvalidTable
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,199}")
+
+
+@dataclass(frozen=True, order=True)
+class TablePath:
+    """`database.table`. Both parts name folders, so what they may hold is narrow."""
+
+    database: str
+    table: str
+
+    def __post_init__(self) -> None:
+        for part, value in (("database", self.database), ("table", self.table)):
+            if not _NAME.fullmatch(value):
+                raise InvalidTable(
+                    table=f"{self.database}.{self.table}",
+                    field=part,
+                    value=value,
+                    reason="a name has letters, digits, _ and -, does not begin with -, and is at most 200 long",
+                )
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.table}"
+
+    @classmethod
+    def parse(cls, text: str) -> TablePath:
+        database, dot, table = text.partition(".")
+        if not dot:
+            raise InvalidTable(table=text, field="name", value=text, reason="write it as database.table")
+        return cls(database, table)
