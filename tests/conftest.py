@@ -25,7 +25,7 @@ settings.register_profile(
     "soak", deadline=None, max_examples=1_000, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 
-LONGEST_FIRST = ("fluss", "spark", "browser", "chaos", "interop", "server", "contract")
+LONGEST_FIRST = ("fluss", "spark", "newcomer", "browser", "chaos", "interop", "server", "contract")
 """The order in which workers begin folders; the rest follows, so that all workers end at about the same time."""
 
 

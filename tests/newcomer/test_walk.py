@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The first five minutes: an awkward CSV file becomes a lake table that DuckDB reads through the catalog, in five
+commands, each with the words that a newcomer sees.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import psutil
+import pytest
+
+from lakeward.testing.ports import free_port
+from lakeward.testing.waiting import wait_until
+
+pytestmark = pytest.mark.spark
+
+DUCKDB = """
+from lakeward.cli.connection import DATA, server_of
+from lakeward.cli.duckdblake import connect_duckdb
+with connect_duckdb(server_of(DATA)) as duck:
+    figures = 'count(*), sum("Order No"), count("Note"), min("Postcode"), max("Placed")'
+    print(duck.sql(f"SELECT {figures} FROM lake.shop.orders").fetchone())
+"""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command of the walk. `words` stand in what it prints."""
+
+    command: tuple[str, ...]
+    words: tuple[str, ...]
+
+
+def steps(rows: int) -> tuple[Step, ...]:
+    last = datetime(2026, 1, 1) + timedelta(seconds=rows - 1)
+    found = (rows, rows * (rows - 1) // 2, len(range(0, rows, 3)), "01067", last)
+    return (
+        Step(
+            ("lakeward", "table", "create", "shop.orders", "--from", "orders.csv", "--yes", "--freshness", "1 min"),
+            ("Order No  BIGINT", "Postcode  STRING", "primary key: Order No", "made shop.orders", "lakeward write"),
+        ),
+        Step(("lakeward", "write", "shop.orders", "orders.csv"), (f"{rows:,} rows written to shop.orders",)),
+        Step(("lakeward", "tier-now", "shop.orders"), ("shop.orders is in the lake",)),
+        Step(("python", "-c", DUCKDB), (str(found),)),
+    )
+
+
+def write_awkward(file: Path, rows: int) -> None:
+    """Not UTF-8, semicolons, names with blanks, line ends and quotes in cells, empty cells, zeros in front."""
+    with file.open("w", encoding="latin-1", newline="") as out:
+        writer = csv.writer(out, delimiter=";", lineterminator="\r\n")
+        writer.writerow(("Order No", "Customer", "Note", "Postcode", "Sum", "Placed"))
+        for n in range(rows):
+            note = f'said "no; {n}"\nand left' if n % 3 == 0 else ""
+            placed = datetime(2026, 1, 1) + timedelta(seconds=n)
+            writer.writerow((n, f"Jörg {n}", note, f"0{1067 + n % 9:04}", f"{n / 4}" if n % 5 else "", placed))
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[Path]:
+    """The first command. It stays: the others find it by the folder that they run in."""
+    command = [sys.executable, "-m", "lakeward.cli", "up", "--port", str(free_port()), "--master", "local[2,4]"]
+    log = tmp_path / "up.log"
+    with log.open("w") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out, cwd=tmp_path, env=plain_environment())
+    try:
+        wait_until(lambda: "Lakeward is up" in log.read_text(), limit_s=120, what="lakeward up", state=log.read_text)
+        yield tmp_path
+    finally:
+        for child in (*psutil.Process(process.pid).children(recursive=True), process):
+            child.kill()
+        process.wait()
+
+
+def plain_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("LAKEWARD_SERVER")}
+
+
+@pytest.mark.parametrize("rows", [2_000, pytest.param(200_000, marks=pytest.mark.soak)])
+def test_an_own_file_is_a_lake_table_after_five_commands(up: Path, rows: int) -> None:
+    write_awkward(up / "orders.csv", rows)
+    walk = steps(rows)
+    assert len(walk) + 1 <= 5
+    for step in walk:
+        program = [sys.executable, "-m", "lakeward.cli"] if step.command[0] == "lakeward" else [sys.executable]
+        run = subprocess.run(
+            [*program, *step.command[1:]], capture_output=True, text=True, cwd=up, env=plain_environment(), timeout=180
+        )
+        said = run.stdout + run.stderr
+        assert run.returncode == 0, f"{step.command}: {said}"
+        for words in step.words:
+            assert words in said, f"{step.command} does not say {words!r}: {said}"
+        assert "Traceback" not in said
+        assert "poorly aligned" not in said
