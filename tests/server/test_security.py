@@ -215,7 +215,9 @@ def test_large_bodies_are_refused_however_they_come(http: httpx.Client) -> None:
 def test_the_api_describes_itself(http: httpx.Client) -> None:
     with http:
         paths = http.get("/openapi.json").json()["paths"]
+        pages = [http.get(page).status_code for page in ("/docs", "/redoc")]
     assert {TABLES, INFO, HEALTH} <= paths.keys()
+    assert pages == [404, 404], "pages that would load scripts from elsewhere"
 
 
 def test_a_client_of_nobody_says_so() -> None:
