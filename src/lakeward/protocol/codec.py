@@ -258,12 +258,12 @@ def _bounded(number: int, where: Where) -> int:
 def load_json(raw: bytes | str, what: str) -> Any:
     """What a peer sent. Raises `InvalidRequest`, also for NaN, for integers of thousands of digits, and for nesting
     and numbers of values that no message has."""
-    text = raw.encode() if isinstance(raw, str) else raw
+    text = raw.encode(errors="surrogatepass") if isinstance(raw, str) else raw
     opened = text.count(b"{") + text.count(b"[")
     if opened + text.count(b",") > _MOST_VALUES:
         raise InvalidRequest(what=what, reason=f"more than {_MOST_VALUES} values")
     try:
-        body = json.loads(raw, parse_constant=_no_number)
+        body = _of_text(text.decode(json.detect_encoding(text), "surrogatepass"))
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(what=what, reason=f"no JSON: {str(error)[:200]}") from error
     if opened > _DEEPEST:
@@ -273,6 +273,10 @@ def load_json(raw: bytes | str, what: str) -> Any:
 
 def _no_number(word: str) -> Any:
     raise ValueError(f"{word} is no number")
+
+
+_of_text = json.JSONDecoder(parse_constant=_no_number).decode
+"""Made once: `json.loads` makes one for each call that asks for this."""
 
 
 def _check_depth(body: Any, what: str) -> None:
