@@ -3,7 +3,8 @@
 bytes beside the bound of the size classes, their CPU beside the rounds', vectors beside delete files.
 
 All in one process without Spark, rounds and compactions handed out by the coordinator. `python -m bench.maintenance
-scan rewrite` runs some cases. `LAKEWARD_BENCH_ROUNDS=100` and `LAKEWARD_BENCH_SCALE=0.1` make it smaller.
+scan rewrite` runs some cases; `gigabyte`, beside Java Iceberg too, runs only when it is named.
+`LAKEWARD_BENCH_ROUNDS=100` and `LAKEWARD_BENCH_SCALE=0.1` make it smaller.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,7 @@ import pyarrow.parquet as pq
 
 from bench.report import Report
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
+from lakeward.lake.iceberg.meta.manifests import load_manifests
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.clock import SystemClock
 from lakeward.model.faults import set_injector
@@ -35,7 +37,11 @@ from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.iceberg.engines import duckdb_connection
+from lakeward.testing.iceberg.folder import folder_options
+from lakeward.testing.iceberg.merge_on_read import MergeOnReadEngine
+from lakeward.testing.iceberg.server import serving
 from lakeward.testing.inprocess import InProcessLakeward
+from tests.interop.javaiceberg import start_java
 
 ROUNDS = int(os.environ.get("LAKEWARD_BENCH_ROUNDS", "1000"))
 SCALE = float(os.environ.get("LAKEWARD_BENCH_SCALE", "1"))
@@ -51,9 +57,9 @@ class Yard:
     """A Lakeward whose clock moves by a round's time."""
 
     def __init__(self, folder: Path) -> None:
-        options = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+        self.options = folder_options(folder)
         self.clock = ManualClock(SystemClock().now_ms())
-        self.lake = IcebergLakeStorage(IcebergConnection(options, self.clock))
+        self.lake = IcebergLakeStorage(IcebergConnection(self.options, self.clock))
         self.world = InProcessLakeward(folder / "server", self.lake, self.clock)
 
     def create(self, path: str, *, keyed: bool, **properties: str) -> None:
@@ -66,6 +72,15 @@ class Yard:
 
     def files(self, path: str) -> int:
         return len(self._reader(path).files(self._head(path)))
+
+    def shape(self, path: str) -> str:
+        """What a reader of the head opens."""
+        files = self._reader(path).files(self._head(path))
+        deletes = {d.path for f in files for d in f.deletes}
+        deleted = sum(len(self._reader(path).deleted_rows(f)) for f in files)
+        table = self.lake.connection.load(TablePath.parse(path))
+        manifests = len(load_manifests(table.io, table.metadata.current_snapshot()))
+        return f"{len(files)} data and {len(deletes)} delete files, {manifests} manifests, {deleted} rows deleted"
 
     def scan(self, path: str) -> int:
         """Rows that our reader gives, every column."""
@@ -211,14 +226,22 @@ def scan(report: Report) -> None:
 
 
 def rounds(report: Report) -> None:
+    """A hundred new rows a second at a freshness of ten seconds."""
     for keyed in (False, True):
-        _rounds(report, keyed=keyed)
+        _rounds(report, 1_000, keyed=keyed)
 
 
-def _rounds(report: Report, *, keyed: bool) -> None:
-    """Rounds of 100 rows with maintenance on; a round lands inside every fourth compaction."""
-    what, path, spent = ("PK" if keyed else "log"), "b.kept", Spent()
-    with opened() as yard:
+def trickle(report: Report) -> None:
+    """Ten new rows a second: the table is a megabyte in the end, and readers open files more than they read."""
+    for keyed in (False, True):
+        _rounds(report, 100, keyed=keyed)
+
+
+def _rounds(report: Report, new_rows: int, *, keyed: bool) -> None:
+    """Rounds with maintenance on, in a PK table half as many changes beside the new rows; a round lands inside every
+    fourth compaction."""
+    what, path, spent = f"{'PK' if keyed else 'log'}, {new_rows:,} rows a round", "b.kept", Spent()
+    with opened() as yard, duckdb_connection() as duckdb:
         yard.create(path, keyed=keyed, **EXPIRY)
         side = yard.world.coordinator.board.find(TablePath.parse(path))
         put = yard.world.upsert if keyed else yard.world.append
@@ -226,10 +249,10 @@ def _rounds(report: Report, *, keyed: bool) -> None:
 
         def turn() -> None:
             nonlocal written
-            fresh = np.arange(written, written + 100)
-            changed = chance.integers(0, written, 50) if keyed and written else np.empty(0, np.int64)
+            fresh = np.arange(written, written + new_rows)
+            changed = chance.integers(0, written, new_rows // 2) if keyed and written else np.empty(0, np.int64)
             put(path, rows(np.unique(np.concatenate([changed, fresh])), written))
-            written += 100
+            written += new_rows
             spent.round(yard, path)
 
         with report.measure() as cost:
@@ -246,6 +269,8 @@ def _rounds(report: Report, *, keyed: bool) -> None:
         yard.tier("b.fresh")
         assert yard.scan(path) == yard.scan("b.fresh") == written
         kept_s, fresh_s = (best_s(partial(yard.scan, p)) for p in (path, "b.fresh"))
+        duck_s = [best_s(partial(yard.scan_duckdb, duckdb, p)) for p in (path, "b.fresh")]
+        shape = yard.shape(path)
     name = f"{ROUNDS} rounds with maintenance on, {what}"
     facts: list[dict[str, Any]] = [
         {
@@ -256,6 +281,7 @@ def _rounds(report: Report, *, keyed: bool) -> None:
             "beside_what": "freshly written",
             "target": "<= 1.5",
             "of": "ratio",
+            "note": f"{shape}; DuckDB: {duck_s[0] / duck_s[1]:.2f} x",
         },
         {
             "case": f"CPU of maintenance, {name}",
@@ -336,6 +362,74 @@ def _make_worn(yard: Yard, count: int, parts: int) -> list[Path]:
     return [Path(f.path.removeprefix("file://")) for f in found]
 
 
+def gigabyte(report: Report) -> None:
+    """As `rewrite`, of a gigabyte in wide rows, and beside Java Iceberg's `rewrite_data_files` in Spark 4.1 on the same
+    files: each has its own copy of the table."""
+    count, parts = int(9_000_000 * SCALE), 64
+    with opened() as yard, tempfile.TemporaryDirectory() as scratch:
+        inputs = {path: _make_wide(yard, path, count, parts) for path in ("b.worn", "b.peer")}
+        size = sum(p.stat().st_size for p in inputs["b.worn"])
+        yard.world.world = replace(
+            yard.world.world, options=replace(yard.world.world.options, compaction_bytes=1 << 40)
+        )
+        with report.measure() as cost:
+            began = time.process_time()
+            end = yard.world.compact("b.worn")
+            ours_s = time.process_time() - began
+        assert isinstance(end, TableFinished)
+        assert end.result is not None
+        began = time.process_time()
+        _copy(inputs["b.worn"], Path(scratch) / "copy.parquet")
+        peers = {"pyarrow reading and writing the same rows": (time.process_time() - began, ">= 0.7")}
+        with serving(yard.options) as url, start_java(url) as java:
+            java.sql("SELECT count(*) FROM lake.b.peer")  # what starts Spark up is not the rewrite's
+            before = tree_cpu_s(java.pid)
+            java.sql("CALL lake.system.rewrite_data_files(table => 'b.peer', options => map('rewrite-all', 'true'))")
+            peers["Java Iceberg's rewrite_data_files"] = (tree_cpu_s(java.pid) - before, ">= 2")
+    for peer, (seconds, target) in peers.items():
+        report.add(
+            f"rewrite of {size / 1e9:.2f} GB in {parts} files, a tenth of the rows deleted, beside {peer}",
+            figure=end.result.rows / ours_s / 1e6,
+            unit="M rows per CPU s",
+            beside=end.result.rows / seconds / 1e6,
+            beside_what=peer,
+            target=target,
+            of="ratio",
+            cost=cost,
+        )
+
+
+def _make_wide(yard: Yard, path: str, count: int, parts: int) -> list[Path]:
+    """Twelve numbers that do not compress in each row of a log table; another engine deletes every tenth row."""
+    names = [f"v{n}" for n in range(12)]
+    yard.world.create(path, ", ".join(["id bigint not null", *(f"{n} double" for n in names)]), buckets=1)
+    chance = np.random.default_rng(1)
+    for number in range(parts):
+        ids = np.arange(count * number // parts, count * (number + 1) // parts)
+        for at in range(0, len(ids), 50_000):
+            part = ids[at : at + 50_000]
+            yard.world.append(path, pa.table({"id": part, **{n: chance.random(len(part)) for n in names}}))
+        yard.tier(path)
+    found = yard._reader(path).files(yard._head(path))
+    every_tenth = {f.path: list(range(0, f.record_count, 10)) for f in found}
+    MergeOnReadEngine(yard.lake.connection.catalog, TablePath.parse(path)).delete_rows(every_tenth)
+    return [Path(f.path.removeprefix("file://")) for f in found]
+
+
+def tree_cpu_s(pid: int) -> float:
+    """CPU seconds of a process and of all that it started."""
+    parents, ticks = dict[int, int](), dict[int, int]()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            parents[int(stat.parent.name)] = int(fields[1])
+            ticks[int(stat.parent.name)] = int(fields[11]) + int(fields[12])
+    family = {pid}
+    while more := {p for p, parent in parents.items() if parent in family} - family:
+        family |= more
+    return sum(ticks.get(p, 0) for p in family) / os.sysconf("SC_CLK_TCK")
+
+
 def _copy(inputs: Sequence[Path], out: Path) -> None:
     """Nine tenths of the rows: what a rewrite has to read and to write at the least."""
     writer: pq.ParquetWriter | None = None
@@ -381,13 +475,21 @@ def vectors(report: Report) -> None:
     )
 
 
-CASES: dict[str, Callable[[Report], None]] = {"scan": scan, "rounds": rounds, "rewrite": rewrite, "vectors": vectors}
+CASES: dict[str, Callable[[Report], None]] = {
+    "scan": scan,
+    "rounds": rounds,
+    "trickle": trickle,
+    "rewrite": rewrite,
+    "vectors": vectors,
+}
+NAMED: dict[str, Callable[[Report], None]] = {"gigabyte": gigabyte}
+"""Minutes each, and gigabytes of disk."""
 
 
 def main() -> None:
     report = Report("maintenance")
     for name in sys.argv[1:] or CASES:
-        CASES[name](report)
+        {**CASES, **NAMED}[name](report)
     report.finish()
 
 

@@ -1,90 +1,130 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our compaction (design.md 6.8 and 13) in the model's two steps, by the lake's own rewrite."""
+"""The product's own compaction (design.md 13) in the model's steps: it runs on a thread and stands still at fault
+points."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
-import numpy as np
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from lakeward.errors import CommitConflict
-from lakeward.lake.iceberg.rewrite import RewrittenGroup
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import new_round_id
-from lakeward.model.intent import Intent
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.round import LakeBase
+from lakeward.model.ids import Epoch, JobName, RoundId, new_instance_id, new_round_id
+from lakeward.model.round import RoundOwner
 from lakeward.model.side import COMPACT
-from lakeward.spi.lake import Precondition, RewriteGroup, RewriteResult
-from lakeward.spi.rewrite import RewriteTask
+from lakeward.model.table import TablePath
+from lakeward.protocol.heartbeat import HandedOut, HeartbeatRequest, TableFailed, TableFinished
+from lakeward.spi.lake import LakeCommitter, RewriteResult
+from lakeward.spi.plugins import PluginCache
+from lakeward.testing.faults import Fault, FaultAction
+from lakeward.testing.waiting import wait_until
+from lakeward.tiering.compact import compaction as product
+from lakeward.tiering.compact.commit import LandedRewrite
+from lakeward.tiering.compact.ground import CompactionGround
+from lakeward.tiering.compact.plan import CompactionPolicy
+from lakeward.tiering.job.dispatch import DirectDispatcher
+from lakeward.tiering.round.control import RoundControl
+from lakeward.tiering.work import JobWorld, LeasedWork, RoundEnd
+from tests.chaos.weak import WeakPlugin, WeakStorage
 
 if TYPE_CHECKING:
     from tests.chaos.stage import Stage
 
-BUCKET = Bucket("", 0)
-"""The stage's tables have one."""
+EVERYTHING = CompactionPolicy(fan_in=2, max_deleted=-1.0)
+"""Two neighbours are merged, and a file alone counts as worn."""
 
 
-class Compaction:
-    """Rewrites all files of the head that `write` meets into one. What is off (`Stage.weak`) it does not do."""
+@dataclass(kw_only=True)
+class UnfencedCompaction(product.Compaction):
+    """Commits under whatever fence it finds."""
 
-    def __init__(self, stage: Stage) -> None:
+    def _commit(
+        self, ground: CompactionGround, committer: LakeCommitter, lease: Any, results: Sequence[RewriteResult]
+    ) -> LandedRewrite:
+        while True:
+            found = self.lake(ground.table).open_reader(ground.table).load_base()
+            try:
+                return super()._commit(replace(ground, base=found), committer, lease, results)
+            except CommitConflict as conflict:
+                if not conflict.lost:
+                    raise
+
+
+class CompactionActor:
+    """What is off (`Stage.weak`) it does not do."""
+
+    def __init__(self, stage: Stage, path: str) -> None:
         self.stage, self.round_id = stage, new_round_id()
-        self.info = stage.world.store.load_tables()[0]
-        self.committer, self.reader = stage.lake.open_committer(self.info), stage.lake.open_reader(self.info)
-        self.base = LakeBase()
-        self.result: RewriteResult | None = None
-        self.landed = False
+        self.job, self.instance = JobName(f"compactor-{self.round_id}"), new_instance_id()
+        self.handed = self._take(TablePath.parse(path))
+        self.end: RoundEnd | None = None
+        self._at: Fault | None = None
+        self._thread = threading.Thread(target=self._run, name="compactor", daemon=True)
 
-    def write(self) -> Compaction:
-        self.base = self.reader.load_base()
-        assert self.base.head is not None
-        files, planned = tuple(self.reader.files(self.base.head)), self.reader.load_snapshot(self.base.head)
-        assert planned is not None
-        self._record_intent()
-        task = RewriteTask(
-            round_id=self.round_id,
-            table=self.info,
-            group=RewriteGroup(bucket=BUCKET, files=files, sequence=planned.sequence),
-            attempt=0,
-            handle=self.committer.begin(self.round_id),
-        )
-        self.result = self.stage.lake.rewrite(task)
-        return self
+    @property
+    def landed(self) -> bool:
+        return isinstance(self.end, TableFinished) and self.end.result is not None and self.end.result.files > 0
 
-    def _record_intent(self) -> None:
-        self.stage.world.coordinator.record_intent(
-            Intent(
-                round_id=self.round_id,
-                table_id=self.info.table_id,
-                prefix=self.committer.prefix(self.round_id),
-                token=self.base.token,
-                fence=self.base.fence,
-                recorded_at_ms=self.stage.clock.now_ms(),
-                kind=COMPACT,
-            )
-        )
+    def write(self) -> CompactionActor:
+        """Up to the moment at which its files are there."""
+        return self._go("compact.written")
+
+    def check_lease(self) -> CompactionActor:
+        """Up to the moment at which the request would go out."""
+        return self._go("compact.before-lake-commit")
 
     def commit(self) -> None:
-        """Gives up when its sources are gone, or when somebody fenced."""
-        base, weak = self.reader.load_base(), self.stage.weak
-        assert self.result is not None
-        result = _forgetting_deletes(self.result) if weak.off("carry_over") else self.result
-        fence = base.fence if weak.off("compaction_fenced") else self.base.fence
-        committable = self.committer.prepare_rewrite([result], base, self.round_id).committable
-        if committable is None:
-            return
-        try:
-            self.committer.commit(committable, Precondition(table_id=self.info.table_id, token=base.token, fence=fence))
-        except CommitConflict:
-            return
-        self.landed = True
+        self._move()
+        self._thread.join(30)
+        assert not self._thread.is_alive(), "the compaction hangs"
 
+    def _take(self, path: TablePath) -> HandedOut:
+        """Under a lease of its own; where the coordinator knows of no round yet, as one that had it before it lost its
+        memory."""
+        coordinator = self.stage.world.coordinator
+        side = coordinator.board.find(path)
+        if side.token is None:
+            return HandedOut(table_id=side.info.table_id, path=path, epoch=Epoch(1), freshness_ms=60_000, kind=COMPACT)
+        coordinator.operations.compact_now(path)
+        request = HeartbeatRequest(job=self.job, instance=self.instance, slots=1, room=1, kinds=(COMPACT,))
+        (handed,) = coordinator.heartbeat(request).tables
+        return handed
 
-def _forgetting_deletes(result: RewriteResult) -> RewriteResult:
-    """As if every row that was deleted since had been deleted when it was read: no delete goes along."""
-    rewritten = RewrittenGroup.from_bytes(result.payload)
-    counts = {file.path: file.record_count for file in result.group.files}
-    ranks = tuple(replace(r, gone=OffsetSet(np.arange(counts[r.path]))) for r in rewritten.ranks)
-    return replace(result, payload=replace(rewritten, ranks=ranks).to_bytes())
+    def _run(self) -> None:
+        stage, weak = self.stage, self.stage.weak
+        hot, lake = WeakPlugin(stage.world, weak), WeakStorage(stage.lake, weak)
+        plugins = PluginCache(open_hot=lambda _n, _o: hot, open_lake=lambda _n, _o: lake)
+        world = JobWorld(
+            hot=hot,
+            plugins=plugins,
+            dispatcher=DirectDispatcher(plugins, stage.clock, threads=1),
+            clock=stage.clock,
+            options=replace(stage.world.world.options, compaction=EVERYTHING),
+        )
+        owner = RoundOwner(job=self.job, instance=self.instance, epoch=self.handed.epoch)
+        work = LeasedWork(handed=self.handed, owner=owner, round_id=self.round_id, control=RoundControl())
+        kind = UnfencedCompaction if weak.off("compaction_fenced") else product.Compaction
+        self.end = kind.at(work, world).run()
+        finished = (self.end,) if isinstance(self.end, TableFinished) else ()
+        failed = (self.end,) if isinstance(self.end, TableFailed) else ()
+        stage.world.coordinator.heartbeat(
+            HeartbeatRequest(job=self.job, instance=self.instance, slots=1, finished=finished, failed=failed)
+        )
+
+    def _go(self, point: str) -> CompactionActor:
+        fault = self.stage.faults.arm(point, FaultAction.PAUSE, when=self._is_mine)
+        self._move()
+        wait_until(lambda: fault.is_reached() or not self._thread.is_alive(), limit_s=30, what=f"compaction at {point}")
+        assert fault.is_reached(), self.end
+        self._at = fault
+        return self
+
+    def _is_mine(self, facts: dict[str, Any]) -> bool:
+        return RoundId(facts.get("round_id", "")) == self.round_id
+
+    def _move(self) -> None:
+        if not self._thread.ident:
+            self._thread.start()
+        elif self._at is not None:
+            self._at.release()

@@ -43,7 +43,7 @@ from lakeward.tiering.round.reconcile import adoption
 from lakeward.tiering.round.round import Round
 from lakeward.tiering.work import JobWorld, RoundEnd
 from lakeward.verify import verify_table
-from tests.chaos.compaction import Compaction
+from tests.chaos.compaction import CompactionActor
 from tests.chaos.weak import Weak, WeakControl, WeakOrphanRemoval, WeakPlugin, WeakRound, WeakStorage, split_writers
 
 TABLE = "db.t"
@@ -300,6 +300,7 @@ class Stage:
         )
         self.actors: list[Actor] = []
         self.removals: list[Removal] = []
+        self.compactions: list[CompactionActor] = []
         self.told: list[str] = []
         self._rows = 0
 
@@ -320,8 +321,9 @@ class Stage:
         self.actors.append(Actor(self, name, self.weak, round_id, split_bytes))
         return self.actors[-1]
 
-    def compaction(self) -> Compaction:
-        return Compaction(self)
+    def compaction(self) -> CompactionActor:
+        self.compactions.append(CompactionActor(self, TABLE))
+        return self.compactions[-1]
 
     def flink(self) -> Flink:
         """A Flink tiering job plans: from the lake's offset to the log's end."""
@@ -393,6 +395,8 @@ class Stage:
                 actor.finish()
         for removal in self.removals:
             removal.finish()
+        for compaction in self.compactions:
+            compaction.commit()
         found = [*self.told, *self._beliefs(), *self._verify()]
         if recover and not found:
             self._recover()

@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The model's traces with our compaction, a Flink tiering job and other engines' orphan removal, on real Iceberg
-tables.
-
-Maintenance compacts nothing yet: compaction is scripted on the lake's own classes (compaction.py), so that rounds,
-fences and commits meet the one that will come. What the model calls environment nobody can prevent: there verify must
-name it.
+tables. What the model calls environment nobody can prevent: there verify must name it.
 """
 
 from __future__ import annotations
@@ -40,9 +36,35 @@ def a_fence_while_we_compact(stage: Stage) -> None:
     """Reading: our compaction is not fenced. Orphan removal takes the files of a compaction that sleeps."""
     stage.grow(2)
     stage.job("one").finish()
-    compaction = stage.compaction().write()
+    compaction = stage.compaction().check_lease()
+    stage.lease_expires()
     stage.orphans().begin().finish()
     compaction.commit()
+    assert compaction.landed == stage.weak.any
+
+
+def a_compaction_that_sleeps_past_its_lease(stage: Stage) -> None:
+    """Mutation: without the check of the lease right before the commit, once orphan removal took its files."""
+    stage.grow(2)
+    stage.job("one").finish()
+    compaction = stage.compaction().write()
+    stage.lease_expires()
+    stage.orphans().begin().finish()
+    compaction.commit()
+    assert compaction.landed == stage.weak.any
+
+
+def two_compactions(stage: Stage) -> None:
+    """The second has the lease of the first, which sleeps: what the first rewrote is live no longer."""
+    stage.grow(2)
+    stage.job("one").finish()
+    asleep = stage.compaction().check_lease()
+    stage.lease_expires()
+    second = stage.compaction()
+    second.write().commit()
+    assert second.landed
+    asleep.commit()
+    assert not asleep.landed
 
 
 def a_fence_over_a_round_that_nobody_reported(stage: Stage) -> None:
@@ -52,8 +74,8 @@ def a_fence_over_a_round_that_nobody_reported(stage: Stage) -> None:
     stage.grow(2)
     r1 = stage.job("one").plan().write(0).resolve().check_lease()
     r1.commit_and_say(r1.conflict)
-    stage.lease_expires()
     stage.compaction().write()
+    stage.lease_expires()
     stage.orphans().begin().finish()
     stage.foreign.expire()
     r1.finish()
@@ -88,7 +110,8 @@ def foreign_orphan_removal_while_a_round_sleeps(stage: Stage) -> None:
 
 TRACES: list[tuple[Trace, tuple[str, ...], bool]] = [
     (a_delete_that_comes_while_we_compact, ("carry_over",), True),
-    (a_fence_while_we_compact, ("compaction_fenced",), True),
+    (a_fence_while_we_compact, ("compaction_fenced", "lease_check"), True),
+    (a_compaction_that_sleeps_past_its_lease, ("compaction_fenced", "lease_check"), True),
     (a_fence_over_a_round_that_nobody_reported, ("fence_adopts",), False),
     (a_flink_commit_before_ours, ("offset_check", "any_token"), False),
     (a_flink_commit_alone, ("any_offsets",), False),
@@ -102,6 +125,13 @@ def test_a_trace_ends_right_and_goes_wrong_without_its_protection(
 ) -> None:
     assert play(tmp_path / "right", faults, trace, (), pk) == []
     assert play(tmp_path / "weak", faults, trace, weak, pk), f"without {', '.join(weak)} nothing went wrong"
+
+
+@pytest.mark.parametrize("pk", [False, True])
+def test_of_two_compactions_one_lands_and_no_row_changes(tmp_path: Path, faults: Faults, pk: bool) -> None:
+    assert play(tmp_path / "right", faults, two_compactions, (), pk) == []
+    unsafe = play(tmp_path / "unleased", faults, two_compactions, ("lease_check",), pk)
+    assert unsafe == [], "its inputs are gone, whatever its lease"
 
 
 def test_verify_names_what_a_flink_job_that_slept_wrote_twice(tmp_path: Path, faults: Faults) -> None:

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+import numpy as np
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
@@ -26,6 +27,7 @@ from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.summary import SummaryReader, summary_of
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.iceberg.reader import IcebergLakeReader
+from lakeward.lake.iceberg.rewrite import RewrittenGroup
 from lakeward.lake.orphans import OrphanRemoval
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import RoundId, TableId
@@ -48,7 +50,9 @@ from lakeward.spi.lake import (
     Committable,
     LakeSnapshot,
     Precondition,
+    PreparedRewrite,
     Renewal,
+    RewriteResult,
 )
 from lakeward.spi.resume import next_offset
 from lakeward.testing.inprocess import InProcessLakeward, LocalPlugin
@@ -206,6 +210,16 @@ class WeakCommitter(IcebergLakeCommitter):
         stale = self._weak.off("re_resolve") and self._prepared > 1
         return super().prepare(results, {} if stale else replaced, base, properties, renewal)
 
+    def prepare_rewrite(
+        self,
+        results: Sequence[RewriteResult],
+        base: LakeBase,
+        round_id: RoundId,
+        extra: Mapping[str, str] | None = None,
+    ) -> PreparedRewrite:
+        results = [_forgetting_deletes(r) for r in results] if self._weak.off("carry_over") else results
+        return super().prepare_rewrite(results, base, round_id, extra)
+
     storage: WeakStorage | None = None
 
     def commit(self, committable: Committable, precondition: Precondition) -> LakeSnapshot:
@@ -234,6 +248,14 @@ class WeakCommitter(IcebergLakeCommitter):
         updates = tuple(_renumbered(u, number) for u in updates)
         _commit(self, fresh, requirements, updates, request, precondition)
         return fresh.metadata
+
+
+def _forgetting_deletes(result: RewriteResult) -> RewriteResult:
+    """As if every row that was deleted since had been deleted when it was read: no delete goes along."""
+    rewritten = RewrittenGroup.from_bytes(result.payload)
+    counts = {file.path: file.record_count for file in result.group.files}
+    ranks = tuple(replace(r, gone=OffsetSet(np.arange(counts[r.path]))) for r in rewritten.ranks)
+    return replace(result, payload=replace(rewritten, ranks=ranks).to_bytes())
 
 
 def _renumbered(update: Any, number: int) -> Any:

@@ -27,6 +27,10 @@ class JavaIceberg:
         self._process = process
         assert self._hear() == {"ready": True}
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def sql(self, text: str) -> list[dict[str, Any]]:
         return self._ask({"sql": text})
 

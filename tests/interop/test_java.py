@@ -26,6 +26,7 @@ from lakeward.testing.lakes.upserts import change_randomly
 from lakeward.testing.scripted_log import ScriptedLog
 from tests.interop.enginetypes import check_page, make_table
 from tests.interop.javaiceberg import JavaIceberg, start_java
+from tests.interop.readerfeatures import check_features, make_tables
 
 pytestmark = pytest.mark.soak
 
@@ -87,6 +88,15 @@ def test_the_page_says_what_java_iceberg_reads(java: JavaIceberg, tmp_path: Path
         location = {t.name: lake.connection.load(t.path).metadata_location for t in tables}
         check_page(
             "Spark 4.1, Java Iceberg 1.12", tables, lambda t: java.copy(location[t.name], tmp_path / t.path.table)
+        )
+
+
+def test_the_page_says_what_java_iceberg_reads_of_compacted_tables(java: JavaIceberg, tmp_path: Path) -> None:
+    with folder_lake(tmp_path, deletes="equality") as lake:
+        check_features(
+            "Spark 4.1, Java Iceberg 1.12",
+            make_tables(lake),
+            lambda log: java.read(lake.connection.load(log.table.path).metadata_location),
         )
 
 

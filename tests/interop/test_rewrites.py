@@ -6,12 +6,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.testing.iceberg.engines import read_datafusion, read_duckdb, read_pyiceberg
+from lakeward.testing.iceberg.folder import folder_lake
 from lakeward.testing.lakes import LakeRound
 from lakeward.testing.lakes.rewriting import LakeRewrite
 from lakeward.testing.lakes.suite import B0, LakeSuite, row
@@ -89,19 +91,20 @@ def test_delete_files_on_what_stays_become_one(lake: IcebergLakeStorage) -> None
     check(lake, log)
 
 
-def test_keys_that_came_after_the_plan(lake: IcebergLakeStorage) -> None:
+def test_keys_that_came_after_the_plan(tmp_path: Path) -> None:
     """DuckDB looks at sequence numbers: the new file has that of the plan."""
-    log = LakeSuite().make_log(lake, primary_key=("id",))
-    for number in range(3):
-        log.upsert(B0, row(number), row(number + 1))
-        LakeRound.plan(lake, log).run()
-    made, start = LakeRewrite(lake=lake, table=log.table).write(), log.end(B0)
-    log.delete(B0, row(2))
-    late = LakeRound.plan(lake, log)
-    writer = lake.open_writer(late.task(B0, start, log.end(B0)))
-    writer.delete_keys(pa.record_batch({"id": pa.array([2], pa.int64())}))
-    late.take(B0, log.end(B0), writer.complete())
-    late.commit()
-    made.commit()
-    location = lake.connection.load(log.table.path).metadata_location
-    assert ids_and_names(read_duckdb(location)) == expected(log) == [(i, f"row {i}") for i in (0, 1, 3)]
+    with folder_lake(tmp_path, deletes="equality") as lake:
+        log = LakeSuite().make_log(lake, primary_key=("id",))
+        for number in range(3):
+            log.upsert(B0, row(number), row(number + 1))
+            LakeRound.plan(lake, log).run()
+        made, start = LakeRewrite(lake=lake, table=log.table).write(), log.end(B0)
+        log.delete(B0, row(2))
+        late = LakeRound.plan(lake, log)
+        writer = lake.open_writer(late.task(B0, start, log.end(B0)))
+        writer.delete_keys(pa.record_batch({"id": pa.array([2], pa.int64())}))
+        late.take(B0, log.end(B0), writer.complete())
+        late.commit()
+        made.commit()
+        location = lake.connection.load(log.table.path).metadata_location
+        assert ids_and_names(read_duckdb(location)) == expected(log) == [(i, f"row {i}") for i in (0, 1, 3)]

@@ -55,6 +55,10 @@ class CoordinatorClient(ABC):
         nothing to mend."""
         return {}
 
+    def prepare_rewrite(self, table: TableInfo, round_id: RoundId, offsets: Mapping[Bucket, int]) -> Mapping[str, str]:
+        """As `prepare_commit`, of a compaction, which moves no offset: `offsets` are all that the lake table has."""
+        return {}
+
     @abstractmethod
     def knows_round(self, table_id: TableId, round_id: RoundId, side: SideName = DEFAULT_SIDE) -> bool:
         """Is this round in the ledger? Asked after a conflict or an unknown outcome, as expiry may have taken its

@@ -253,11 +253,18 @@ class LakeCommitter(ABC):
         Raises `ReplacedRowMissing`, `LakeSchemaBroken`, `LakeUnavailable`; may raise `CommitConflict` if the head is
         no longer `base`'s, which `commit` finds at the latest."""
 
-    def prepare_rewrite(self, results: Sequence[RewriteResult], base: LakeBase, round_id: RoundId) -> PreparedRewrite:
+    def prepare_rewrite(
+        self,
+        results: Sequence[RewriteResult],
+        base: LakeBase,
+        round_id: RoundId,
+        extra: Mapping[str, str] | None = None,
+    ) -> PreparedRewrite:
         """Build the commit of a rewrite on `base` (from `LakeReader.load_base` just before): new files in, inputs out
         with the deletes that touch no live file any more, as one snapshot that changes no row. Deletes that came since
         the plan go along by position. A group of which an input is no longer live under the same path and sequence
-        number is left out alone. Token, offsets, generation, fence and row count are copied.
+        number is left out alone. Token, offsets, generation, fence and row count are copied; `extra` is what the
+        snapshot says besides.
 
         Called by a compaction's driver, again with a fresh base after a conflict that is not `lost`. Blocks on storage.
         Raises `CommitConflict` if the head is not `base`'s, `LakeUnavailable`."""

@@ -102,7 +102,13 @@ class DeltaLakeCommitter(LakeCommitter):
             expirable=tuple(plan_expiry(self._log, ground, now_ms, coming=1)),
         )
 
-    def prepare_rewrite(self, results: Sequence[RewriteResult], base: LakeBase, round_id: RoundId) -> PreparedRewrite:
+    def prepare_rewrite(
+        self,
+        results: Sequence[RewriteResult],
+        base: LakeBase,
+        round_id: RoundId,
+        extra: Mapping[str, str] | None = None,
+    ) -> PreparedRewrite:
         ground = self._fresh(base, round_id)
         live = {f.location(self._log.root): f for f in ground.state.files.values()}
         whole = [r for r in results if all(f.path in live for f in r.group.files)]
@@ -131,6 +137,7 @@ class DeltaLakeCommitter(LakeCommitter):
         keys = {
             **encode_keys(self._info.table_id, base, properties, rows=base.lake_rows, rewrite_id=round_id),
             OFFSETS_KEY: json.dumps(base.offsets.to_json()),
+            **(extra or {}),
         }
         carried = sum(map(len, late.values()))
         committable = Committable(

@@ -119,7 +119,13 @@ class IcebergLakeCommitter(LakeCommitter):
             committable = self.build(ground, properties, change)
             return replace(committable, deletes=deletes.rows + sum(n.file.record_count for n in by_key))
 
-    def prepare_rewrite(self, results: Sequence[RewriteResult], base: LakeBase, round_id: RoundId) -> PreparedRewrite:
+    def prepare_rewrite(
+        self,
+        results: Sequence[RewriteResult],
+        base: LakeBase,
+        round_id: RoundId,
+        extra: Mapping[str, str] | None = None,
+    ) -> PreparedRewrite:
         ground = self.load_ground(base, round_id)
         check_fits(self._table, ground.table.metadata)
         with lake_errors(str(self._table.path), "prepare a rewrite of"):
@@ -143,6 +149,7 @@ class IcebergLakeCommitter(LakeCommitter):
                 job=REWRITE_JOB,
                 offsets={},
                 generation=base.generation,
+                extra=extra or {},
             )
             committable = self.build(ground, properties, change)
         carried = sum(len(h.positions) for h in plan.hits)

@@ -116,7 +116,13 @@ class MemoryLakeCommitter(LakeCommitter):
             expirable=expirable,
         )
 
-    def prepare_rewrite(self, results: Sequence[RewriteResult], base: LakeBase, round_id: RoundId) -> PreparedRewrite:
+    def prepare_rewrite(
+        self,
+        results: Sequence[RewriteResult],
+        base: LakeBase,
+        round_id: RoundId,
+        extra: Mapping[str, str] | None = None,
+    ) -> PreparedRewrite:
         with self._lake.lock:
             table = self._table()
             head = None if table.head is None else table.snapshots[table.head]
@@ -146,6 +152,7 @@ class MemoryLakeCommitter(LakeCommitter):
                 "summary": {
                     **encode_keys(self._info.table_id, base, properties, rows=base.lake_rows, rewrite_id=round_id),
                     OFFSETS_KEY: json.dumps(base.offsets.to_json()),
+                    **(extra or {}),
                 },
             }
         carried = sum(len(d.positions) for d in deletes)

@@ -100,7 +100,13 @@ class PaimonLakeCommitter(LakeCommitter):
             expirable=tuple(plan_expiry(history, options, _now_ms(), coming=1)),
         )
 
-    def prepare_rewrite(self, results: Sequence[RewriteResult], base: LakeBase, round_id: RoundId) -> PreparedRewrite:
+    def prepare_rewrite(
+        self,
+        results: Sequence[RewriteResult],
+        base: LakeBase,
+        round_id: RoundId,
+        extra: Mapping[str, str] | None = None,
+    ) -> PreparedRewrite:
         history, manifests = self._ground(base, round_id)
         with lake_errors(self._where, "read manifests of"):
             live = {e.path: e for e in manifests.live(history.head)}
@@ -122,6 +128,7 @@ class PaimonLakeCommitter(LakeCommitter):
         keys = {
             **encode_keys(self._info.table_id, base, own, rows=base.lake_rows, rewrite_id=round_id),
             OFFSETS_KEY: json.dumps(base.offsets.to_json()),
+            **(extra or {}),
         }
         with lake_errors(self._where, "prepare a commit of"):
             payload = self._payload(history, manifests, round_id, ManifestChange(COMPACT, entries), keys)

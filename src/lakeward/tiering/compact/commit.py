@@ -63,8 +63,11 @@ class CompactionCommit(Landing):
             if breach is not None:
                 raise self.conflict(breach, lost=True)
             fault_point("compact.before-rebase", **self.facts)
+            ask = partial(self.coordinator.prepare_rewrite, self.table, self.round_id, base.offsets)
+            extra = self.patiently(ask)
+            prepare = partial(self.committer.prepare_rewrite, self.results, base, self.round_id, extra)
             try:
-                return base, self.patiently(partial(self.committer.prepare_rewrite, self.results, base, self.round_id))
+                return base, self.patiently(prepare)
             except CommitConflict:
                 self.control.wait(delay)  # somebody committed between the two reads
         raise AssertionError("delays never end")

@@ -28,11 +28,12 @@ class CompactionGround:
 
 
 def load_compaction(table: TableInfo, lake: LakeStorage, options: TieringOptions, clock: Clock) -> CompactionGround:
-    """Reads the head's files. Raises what `LakeReader.load_base` raises."""
+    """Reads the head's files. Files of a clean table say their offsets, their rows do not: a merged one would not know
+    where holes lie, so they are left as they are. Raises what `LakeReader.load_base` raises."""
     reader = lake.open_reader(table)
     base = reader.load_base()
     snapshot = None if base.head is None else reader.load_snapshot(base.head)
-    if base.token is None or snapshot is None:
+    if base.token is None or snapshot is None or not reader.has_offsets:
         return CompactionGround(table=table, base=base, plan=CompactionPlan(), groups=())
     quiet_at_ms = clock.now_ms() - int(1_000 * options.quiet_after_s)
     committed_at_ms = {s.sequence: s.committed_at_ms for s in reader.snapshots()}
