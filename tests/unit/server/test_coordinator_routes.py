@@ -489,3 +489,20 @@ def test_a_token_has_so_many_calls_under_way(services: Services) -> None:
     full = Door(create_app(replace(services, max_requests=0)))
     refused = full.ask("GET", routes.STATUS, role="read")
     assert (refused.status_code, refused.json()["facts"]["what"]) == (429, "HTTP calls under way")
+
+
+def test_maintenance_over_http(world: CoordinatorWorld, door: Door) -> None:
+    """What a compaction would do, and why none can be asked for."""
+    for method in ("GET", "POST"):
+        answer = door.ask(method, routes.MAINTAIN.format(table="db.nowhere"))
+        assert (answer.status_code, "db.nowhere" in answer.text) == (404, True)
+    world.create()
+    told = door.ask("GET", path_of(routes.MAINTAIN), role="read").json()
+    assert (told["table"], told["files"], told["groups"]) == (str(PATH), 0, [])
+    assert told["sizes"][0]["files"] == "below 1 MB"
+    assert told["ages"][-1]["files"] == "older"
+    assert door.ask("POST", path_of(routes.MAINTAIN), role="read").status_code == 403
+    door.ask("POST", path_of(routes.PAUSE))
+    refused = door.ask("POST", path_of(routes.MAINTAIN))
+    assert (refused.status_code, "paused" in refused.text) == (409, True)
+    assert door.ask("GET", path_of(routes.MAINTAIN)).status_code == 200, "looking is allowed"

@@ -12,15 +12,16 @@ from pathlib import Path
 import pytest
 
 from lakeward.coordinator.state.record import LakeSide
-from lakeward.errors import FaultInjected, LakewardError
+from lakeward.errors import FaultInjected, LakewardError, SplitFailed, TableBusy, to_wire
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import SystemClock
+from lakeward.model.side import COMPACT
 from lakeward.model.table import TablePath
-from lakeward.protocol.heartbeat import TableFailed, TableFinished
+from lakeward.protocol.heartbeat import HeartbeatRequest, TableFailed, TableFinished
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.testing.clock import ManualClock
-from lakeward.testing.inprocess import InProcessLakeward
+from lakeward.testing.inprocess import JOB, InProcessLakeward
 from lakeward.testing.lakes.rewriting import LakeRewrite
 from lakeward.tiering.compact.plan import CompactionPolicy
 from lakeward.verify import verify_table
@@ -210,3 +211,18 @@ def test_what_a_compaction_cannot_do_is_not_tried(yard: Yard) -> None:
     yard.world.coordinator.pause(PATH)
     with pytest.raises(LakewardError, match="paused"):
         yard.world.compact(str(PATH))
+
+
+def test_a_table_in_quarantine_is_not_compacted(yard: Yard) -> None:
+    world, broken = yard.world, to_wire(SplitFailed(table=str(PATH), split="s", kind="k", text="x"))
+    for number in range(10):
+        world.upsert(str(PATH), [{"id": number, "v": "late"}])
+        yard.clock.advance(3_600)
+        handed = world.take(str(PATH))
+        assert handed is not None
+        failed = TableFailed(table_id=handed.table_id, epoch=handed.epoch, error=broken)
+        world.coordinator.heartbeat(HeartbeatRequest(job=JOB, instance=world.instance, slots=1, failed=(failed,)))
+    assert yard.side.state == "quarantined"
+    with pytest.raises(TableBusy, match="quarantined"):
+        world.compact(str(PATH))
+    assert world.take(str(PATH), COMPACT) is None
