@@ -93,8 +93,9 @@ class SnapshotBuilder:
         return self._committable(ground, round_id, change, snapshot)
 
     def _rows_before(self, ground: CommitGround) -> int | None:
+        """Counted where others changed rows, Fluss's Flink job among them, whose snapshots do not say how many live."""
         known = 0 if ground.reconciled.newest is None else ground.reconciled.base.lake_rows
-        if known is None or not others_changed_rows(ground):
+        if known is not None and not others_changed_rows(ground):
             return known
         return count_live_rows(ground.table, ground.head, self._table.descriptor.partition_keys)
 
