@@ -21,7 +21,7 @@ CLUSTER = ("fluss-server", "fluss-lake/fluss-lake-iceberg")
 JOB = ("fluss-flink/fluss-flink-1.20", "fluss-flink/fluss-flink-tiering")
 """Fluss's own tiering job, which hand-over is tested with."""
 
-_LEFT_OUT = shutil.ignore_patterns(".git", "target", "website", "docker", "helm", "fluss-rust", "fluss-jmh")
+_LEFT_OUT = shutil.ignore_patterns(".git", "target", "website", "docker", "helm", "fluss-rust")
 _SKIPPED = ("maven.test.skip", "rat.skip", "checkstyle.skip", "spotless.check.skip", "enforcer.skip", "jacoco.skip")
 _POM = "{http://maven.apache.org/POM/4.0.0}"
 
