@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -18,12 +17,13 @@ class ConnectionLimits:
 
     def __init__(self, *, total: int = 1000, per_peer: int = 250, header_s: float = 20.0) -> None:
         self.total, self.per_peer, self.header_s = total, per_peer, header_s
-        self._open: dict[str, OrderedDict[_Limited, None]] = {}
+        self._open: dict[str, dict[_Limited, None]] = {}
+        """Address -> its connections, the oldest first."""
 
     def enter(self, peer: str, entering: _Limited) -> bool:
         """At a limit the peer's oldest connection goes on which no request is under way; where all have one, the new
         one is refused. So who opens many and says nothing on them keeps nobody out who shares its address."""
-        own = self._open.setdefault(peer, OrderedDict())
+        own = self._open.setdefault(peer, {})
         count = self.count()
         if count >= self.total or len(own) >= self.per_peer:
             idle = next((one for one in own if one.is_idle), None)
@@ -37,7 +37,7 @@ class ConnectionLimits:
         return True
 
     def leave(self, peer: str, leaving: _Limited) -> None:
-        self._open.get(peer, OrderedDict()).pop(leaving, None)
+        self._open.get(peer, {}).pop(leaving, None)
         self._tidy(peer)
 
     def count(self) -> int:

@@ -8,6 +8,7 @@ tables/NAME/pP/bB/          a table's own name (in `metadb`), partition P (0: un
     log/BASE.index          its sparse index; it can be made again, as can
     log/BASE.writers        the writers as they were before it
     log/synced, log/clean   how far it is known to be on disk; what an orderly stop noted
+    log/segments            which segments there are; it and `synced` tell when the other is lost
     kv/                     RocksDB and its snapshots, PK tables only
     remote.json             the bucket's manifest of the remote tier, as last published
 ballast                     space that is given up when the disk is full, so that state goes on
