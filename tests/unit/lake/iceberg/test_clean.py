@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -77,10 +78,18 @@ def test_rounds_of_both_in_turn_and_every_row_has_its_offset(lake: IcebergLakeSt
     log.append(B1, row(10))
     assert run(lake, log).lake_rows == 10
     assert lake_rows(lake, log.table) == log.expected(log.ends())
+    reader = lake.open_reader(log.table)
+    head = reader.load_snapshot()
+    assert head is not None
+    tail = (pc.field("__bucket") == 1) & (pc.field("__offset") >= 2)  # as a stream from an offset asks
+    found = reader.scan(head.snapshot_id, columns=["id", "__timestamp"], filter=tail)
+    rows = [tuple(r.values()) for b in found for r in b.to_pylist()]
+    assert sorted(rows) == [(n, datetime(1969, 12, 31, 23, 59, 59, 999_000, UTC)) for n in (9, 10)]
     names = lake.connection.load(log.table.path).schema().column_names
     assert names == list(log.table.schema.names)
-    found = read_duckdb(lake.connection.load(log.table.path).metadata_location)
-    assert sorted(found.column("id").to_pylist()) == list(range(1, 11))
+    everything = read_duckdb(lake.connection.load(log.table.path).metadata_location)
+    assert sorted(everything.column("id").to_pylist()) == list(range(1, 11))
+    assert lake.connection.load(log.table.path).inspect.files().num_rows == len(reader.files(head.snapshot_id))
 
 
 def test_a_filter_on_offsets_prunes_files_of_ours(lake: IcebergLakeStorage) -> None:
