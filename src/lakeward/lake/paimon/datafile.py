@@ -18,7 +18,10 @@ from pypaimon.write.writer.append_only_data_writer import AppendOnlyDataWriter
 from lakeward.lake.paimon.keymerge import KIND, SEQUENCE, count_deletes
 from lakeward.lake.paimon.names import sync
 
-BATCH_ROWS = 1 << 16
+HELD_ROWS = 1 << 19
+"""Of all files that are merged at a time: wide rows of a kilobyte are half a gigabyte."""
+
+_LEAST_ROWS = 1 << 10
 _OWN = (pa.field(SEQUENCE, pa.int64(), nullable=False), pa.field(KIND, pa.int8(), nullable=False))
 _FIELD_ID = b"PARQUET:field_id"
 _FROM_COMPACTION = 1
@@ -32,11 +35,12 @@ def file_schema(lake_table: Any) -> pa.Schema:
     return pa.schema([*(_OWN if lake_table.table_schema.primary_keys else ()), *ids])
 
 
-def read_file(lake_table: Any, path: str, schema: pa.Schema) -> Iterator[pa.Table]:
-    """By name: a column that the file does not have yet is null."""
+def read_file(lake_table: Any, path: str, schema: pa.Schema, files: int) -> Iterator[pa.Table]:
+    """By name: a column that the file does not have yet is null. `files`: that are read beside each other."""
+    rows = max(_LEAST_ROWS, HELD_ROWS // files)
     with lake_table.file_io.new_input_stream(path) as source, pq.ParquetFile(source) as file:
         there = set(file.schema_arrow.names)
-        for batch in file.iter_batches(BATCH_ROWS, columns=[n for n in schema.names if n in there]):
+        for batch in file.iter_batches(rows, columns=[n for n in schema.names if n in there]):
             arrays = [
                 batch.column(f.name).cast(f.type) if f.name in there else pa.nulls(batch.num_rows, f.type)
                 for f in schema

@@ -11,7 +11,7 @@ from pypaimon.write.commit_message import CommitMessage
 from pypaimon.write.commit_message_serializer import serialize_commit_message
 
 from lakeward.lake.paimon.connection import PaimonConnection, lake_errors
-from lakeward.lake.paimon.datafile import BATCH_ROWS, RewrittenFile, file_schema, read_file
+from lakeward.lake.paimon.datafile import HELD_ROWS, RewrittenFile, file_schema, read_file
 from lakeward.lake.paimon.history import PaimonHistory
 from lakeward.lake.paimon.keymerge import merge_by_key, without_deletes
 from lakeward.lake.paimon.manifests import Entry, Manifests
@@ -61,13 +61,13 @@ def rewrite_group(connection: PaimonConnection, task: RewriteTask, is_due: Calla
 
 def _rows(lake_table: Any, inputs: Sequence[Entry], *, is_whole: bool) -> Iterator[pa.Table]:
     schema = file_schema(lake_table)
-    files = [read_file(lake_table, e.path, schema) for e in inputs]
+    files = [read_file(lake_table, e.path, schema, len(inputs)) for e in inputs]
     if lake_table.table_schema.primary_keys:
         merged = merge_by_key(files, list(lake_table.trimmed_primary_keys))
         yield from (without_deletes(rows) if is_whole else rows for rows in merged)
         return
     rows = pa.concat_tables([part for file in files for part in file] or [schema.empty_table()])
-    for batch in rows.sort_by([(OFFSET, "ascending")]).to_batches(BATCH_ROWS):
+    for batch in rows.sort_by([(OFFSET, "ascending")]).to_batches(HELD_ROWS):
         yield pa.Table.from_batches([batch])
 
 
