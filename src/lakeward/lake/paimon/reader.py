@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from pypaimon.schema.data_types import PyarrowFieldParser
 from lakeward.lake.filtercolumns import filter_columns
 from lakeward.lake.paimon.connection import PaimonConnection, lake_errors
 from lakeward.lake.paimon.history import PaimonHistory
+from lakeward.lake.paimon.keyscan import KeyScan
 from lakeward.lake.paimon.manifests import Entry, Manifests
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.bucket import Bucket
@@ -86,7 +88,7 @@ class PaimonLakeReader(LakeReader):
         lake_table, entries = self._live(snapshot_id)
         chosen = [e for e in entries if wanted is None or e.bucket in wanted]
         names = list(columns) if columns is not None else list(self._info.schema.names)
-        return self._rows(lake_table, _splits(chosen, int(snapshot_id), is_pk=self._info.is_pk), names, filter)
+        return self._rows(lake_table, chosen, int(snapshot_id), names, filter)
 
     def totals(self) -> LakeTotals:
         """Rows of a PK table are those in its files: older versions and deletes count too until they are merged."""
@@ -116,24 +118,33 @@ class PaimonLakeReader(LakeReader):
         return lake_table, entries
 
     def _rows(
-        self, lake_table: Any, splits: Sequence[Any], names: Sequence[str], condition: pc.Expression | None
+        self,
+        lake_table: Any,
+        entries: Sequence[Entry],
+        snapshot: int,
+        names: Sequence[str],
+        condition: pc.Expression | None,
     ) -> Iterator[pa.RecordBatch]:
-        if not splits:
-            return
         whole = self._schema(lake_table)
         types = {f.name: f.type for f in whole}
-        read = list(dict.fromkeys((*names, *filter_columns(condition, types))))
         # An empty projection reads no rows at all.
-        builder = lake_table.copy(_READ).new_read_builder().with_projection(read or [BUCKET])
+        read = list(dict.fromkeys((*names, *filter_columns(condition, types)))) or [BUCKET]
         schema = pa.schema([whole.field(name) for name in read])
-        with lake_errors(self._where, "read"):
-            batches = iter(builder.new_read().to_arrow_batch_reader(splits, parallelism=1))
+        groups = _groups(entries, is_pk=self._info.is_pk)
+        splits, found = list[Any](), list[Iterator[Any]]()
+        for group in groups:
+            scan = KeyScan.find(group) if self._info.is_pk and len(group) > 1 else None
+            if scan is None:
+                splits.append(_split(group, snapshot, is_pk=self._info.is_pk))
+            else:
+                found.append(scan.rows(lake_table, read))
+        rows = itertools.chain(_native(lake_table, splits, read), *found)
         while True:
             with lake_errors(self._where, "read"):
-                batch = next(batches, None)
-            if batch is None:
-                break
-            yield from _project(batch, schema, names, condition)
+                part = next(rows, None)
+            if part is None:
+                return
+            yield from _project(part, schema, names, condition)
 
     def _schema(self, lake_table: Any) -> pa.Schema:
         """The table's columns, those that only the lake knows yet, and our own."""
@@ -142,28 +153,35 @@ class PaimonLakeReader(LakeReader):
         return pa.schema([*known, *(f for f in lake if f.name not in {k.name for k in known})])
 
 
-def _splits(entries: Sequence[Entry], snapshot: int, *, is_pk: bool) -> list[Any]:
-    """A bucket of a PK table is merged as a whole; any other file is read by itself. The native reader wants a split
-    to say its snapshot."""
+def _groups(entries: Sequence[Entry], *, is_pk: bool) -> list[list[Entry]]:
+    """A bucket of a PK table is merged as a whole; any other file is read by itself."""
     groups = defaultdict[Any, list[Entry]](list)
     for entry in entries:
         groups[(entry.raw.bucket, *entry.partition.values()) if is_pk else entry.path].append(entry)
-    return [
-        DataSplit(
-            files=[e.file for e in group],
-            partition=group[0].raw.partition,
-            bucket=group[0].raw.bucket,
-            raw_convertible=not is_pk or _is_plain([e.file for e in group]),
-            snapshot_id=snapshot,
-        )
-        for group in groups.values()
-    ]
+    return list(groups.values())
+
+
+def _split(group: Sequence[Entry], snapshot: int, *, is_pk: bool) -> Any:
+    """The native reader wants a split to say its snapshot."""
+    return DataSplit(
+        files=[e.file for e in group],
+        partition=group[0].raw.partition,
+        bucket=group[0].raw.bucket,
+        raw_convertible=not is_pk or _is_plain([e.file for e in group]),
+        snapshot_id=snapshot,
+    )
+
+
+def _native(lake_table: Any, splits: Sequence[Any], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    if splits:
+        builder = lake_table.copy(_READ).new_read_builder().with_projection(list(columns))
+        yield from builder.new_read().to_arrow_batch_reader(list(splits), parallelism=1)
 
 
 def _project(
-    batch: pa.RecordBatch, schema: pa.Schema, names: Sequence[str], condition: pc.Expression | None
+    rows: Any, schema: pa.Schema, names: Sequence[str], condition: pc.Expression | None
 ) -> Iterator[pa.RecordBatch]:
-    fitted = pa.Table.from_arrays([batch.column(f.name).cast(f.type) for f in schema], schema=schema)
+    fitted = pa.Table.from_arrays([rows.column(f.name).cast(f.type) for f in schema], schema=schema)
     chosen = (fitted if condition is None else fitted.filter(condition)).select(list(names))
     yield from chosen.combine_chunks().to_batches()
 

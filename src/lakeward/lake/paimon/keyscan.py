@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a PK table's bucket as a large old file and small young ones: keys of the young ones go from the old one.
+
+The native reader merges row by row, three times as slow as a plain read, even if all but one of the files are small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeward.lake.paimon.datafile import file_schema, read_file
+from lakeward.lake.paimon.keymerge import KIND, SEQUENCE, merge_by_key, without_deletes
+from lakeward.lake.paimon.manifests import Entry
+from lakeward.model.schema import OFFSET
+
+YOUNG_ROWS = 1 << 20
+"""Of a bucket, at most: they are held in memory."""
+
+_ROW = "_ROW"
+
+
+@dataclass(frozen=True)
+class KeyScan:
+    """`old` has no row that is younger than one of `young`."""
+
+    old: Entry
+    young: Sequence[Entry]
+
+    @classmethod
+    def find(cls, entries: Sequence[Entry]) -> KeyScan | None:
+        """None: the bucket's files are no such pair."""
+        old = max(entries, key=lambda e: int(e.file.row_count))
+        young = [e for e in entries if e is not old]
+        bounds = [e.offsets for e in young]
+        if old.offsets is None or None in bounds or sum(int(e.file.row_count) for e in young) > YOUNG_ROWS:
+            return None
+        return cls(old, young) if all(b and old.offsets.stop <= b.start for b in bounds) else None
+
+    def rows(self, lake_table: Any, columns: Sequence[str]) -> Iterator[pa.Table]:
+        keys, whole = list(lake_table.trimmed_primary_keys), file_schema(lake_table)
+        names = dict.fromkeys((*columns, *keys, OFFSET, SEQUENCE, KIND))
+        schema = pa.schema([whole.field(name) for name in names])
+        files = [read_file(lake_table, e.path, schema, len(self.young)) for e in self.young]
+        young = pa.concat_tables([schema.empty_table(), *merge_by_key(files, keys)]).combine_chunks()
+        for rows in read_file(lake_table, self.old.path, schema, 1):
+            live = rows if self.old.file.delete_row_count == 0 else without_deletes(rows)
+            yield _without(live, young, keys).select(list(columns))
+        yield without_deletes(young).select(list(columns))
+
+
+def _without(rows: pa.Table, gone: pa.Table, keys: list[str]) -> pa.Table:
+    if len(keys) == 1:
+        named = pc.is_in(rows.column(keys[0]), value_set=gone.column(keys[0]).combine_chunks())
+        return rows.filter(pc.invert(named))
+    numbered = rows.select(keys).append_column(_ROW, pa.array(np.arange(rows.num_rows)))
+    kept = numbered.join(gone.select(keys), keys=keys, join_type="left anti").column(_ROW).to_numpy()
+    return rows.take(pa.array(np.sort(kept)))
