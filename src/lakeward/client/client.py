@@ -25,6 +25,9 @@ from lakeward.protocol.tables import AlterTable, CreateTable, ServerInfo, TableA
 FRESHNESS = "table.datalake.freshness"
 LAKE = "table.datalake.enabled"
 
+DROP_S = 300.0
+"""A server closes and removes the files of every bucket before it answers: 10,000 of them for 2,000 partitions."""
+
 
 class Client:
     """Threads may share it. Connects on first use, and again after a break or a fork."""
@@ -101,7 +104,7 @@ class Client:
 
     def drop_table(self, path: str) -> None:
         """Removes the hot side; the lake table stays. Raises `TableNotFound`."""
-        self.server.ask("DELETE", _path(path), repeatable=False)
+        self.server.ask("DELETE", _path(path), repeatable=False, timeout_s=max(DROP_S, self.server.timeout_s))
 
     def list_tables(self) -> list[str]:
         return [str(TablePath.parse(t["path"])) for t in self.server.ask("GET", routes.TABLES)["tables"]]
