@@ -57,7 +57,14 @@ def test_what_an_operator_sees(server: Server, job: Job, open_page: OpenPage) ->
     expect(page.locator("tbody[data-table]").first).to_contain_text("shop.orders")
     page.get_by_role("button", name="Freshness").click()
     expect(page.locator("tbody[data-table]").first).to_contain_text("shop.visits")
-    page.get_by_role("link", name="shop.orders").click()
+    expect(page.locator("th[aria-sort=descending]")).to_have_text(re.compile("Freshness"))
+    page.fill("#find", "order")
+    page.reload()
+    expect(page.locator("#find")).to_have_value("order")
+    expect(page.locator("th[aria-sort=descending]")).to_have_text(re.compile("Freshness"))
+    expect(page.locator("h1")).to_have_count(1)
+    expect(page.locator("#count")).to_have_text("1 of 2 tables")
+    page.locator("#find").press("Enter")
     expect(page.locator("#words")).to_contain_text("nothing waits")
     expect(page.locator("#rounds .phases span.commit").first).to_be_visible()
     empty = (
@@ -69,10 +76,33 @@ def test_what_an_operator_sees(server: Server, job: Job, open_page: OpenPage) ->
     expect(page.locator("#offsets tbody tr")).to_have_count(2)
     expect(page.locator("#snapshots")).to_contain_text(str(snapshot))
     expect(page.locator("#schema")).to_contain_text("table.datalake.freshness")
+    expect(page.locator("#schema")).to_contain_text("1 id BIGINT NOT NULL")
+    with server.connect() as client:
+        client.table("shop.visits").append([{"at": 1}])
+    page.goto(f"{server.url}/#/table/shop.visits")
+    expect(page.locator("#status")).to_contain_text("Waiting rows1")
+    page.get_by_role("button", name="Tier now").click()
+    expect(page.locator("#ask-text")).to_contain_text("Bring every row of shop.visits into the lake now?")
+    page.locator("#ask-yes").click()
+    expect(page.locator("#status")).to_contain_text(re.compile("In the lake1 rows"))
+    page.get_by_role("button", name="Freshness").click()
+    page.fill("#ask-input", "soon")
+    page.locator("#ask-yes").click()
+    expect(page.locator("#ask-text")).to_contain_text("soon is no time")
+    page.locator("#ask-yes").click()
+    page.get_by_role("button", name="Freshness").click()
+    page.fill("#ask-input", "2 h")
+    page.locator("#ask-yes").click()
+    expect(page.locator("#ask-text")).to_contain_text(
+        re.compile("Every table would keep .*Set 2 h for shop.visits", re.DOTALL)
+    )
+    page.locator("#ask-yes").click()
+    expect(page.locator("#schema")).to_contain_text(re.compile("table.datalake.freshness\\s*2 h"))
+    expect(page.locator("h1")).to_have_count(1)
     page.get_by_role("link", name="Jobs", exact=True).click()
     expect(page.locator("#jobs tbody tr")).to_contain_text(re.compile("painter.*live", re.DOTALL))
     page.get_by_role("link", name="Rounds", exact=True).click()
-    expect(page.locator("#rounds tbody tr").first).to_contain_text("shop.orders")
+    expect(page.locator("#rounds tbody tr").first).to_contain_text("shop.visits")
 
 
 @pytest.mark.parametrize("width", [390, 820, 1600])
@@ -183,18 +213,22 @@ def test_a_token_is_asked_for_once_and_again_when_it_is_wrong(open_page: OpenPag
 
 
 def test_a_thousand_tables_scroll(server: Server, open_page: OpenPage) -> None:
+    sent: list[int] = []
+
     def answer(route: Route) -> None:
-        body = route.fetch().json()
+        body = route.fetch(url=route.request.url.split("?")[0] + "?since=").json()
         pattern = {**body["tables"][0], "state": "scheduled", "reason": None}
-        body["tables"] = [{**pattern, "path": f"many.t{n:04}", "lag_ms": n} for n in range(1000)]
-        route.fulfill(json=body)
+        many = [{**pattern, "path": f"many.t{n:04}", "lake_files": None if n < 500 else n} for n in range(1000)]
+        changed = many if not sent else many[:1]
+        sent.append(len(changed))
+        route.fulfill(json={**body, "tables": changed, "whole": len(sent) == 1, "gone": []})
 
     def lags(route: Route) -> None:
         tables = [part.split("=")[1] for part in route.request.url.split("?")[1].split("&")]
         route.fulfill(json={"lags": {t: [[n * 10_000, n] for n in range(100)] for t in tables}})
 
     def prepare(page: Page) -> None:
-        page.route("**/api/v1/dashboard", answer)
+        page.route("**/api/v1/dashboard?*", answer)
         page.route("**/api/v1/lags*", lags)
 
     page = open_page(server.url, route=prepare)
@@ -207,6 +241,9 @@ def test_a_thousand_tables_scroll(server: Server, open_page: OpenPage) -> None:
         if page.locator("tbody[data-table]").count() == 1000:
             break
     row(page, "many.t0999").scroll_into_view_if_needed()
+    page.wait_for_function("() => true")
+    assert sent[0] == 1000
+    expect(page.locator("#count")).to_have_text("1000 of 1000 tables")  # after ticks that brought one table each
     expect(row(page, "many.t0999").locator("svg.spark")).to_be_visible()
     took = page.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd")
     print(json.dumps({"tables": 1000, "dom_ready_ms": took}))

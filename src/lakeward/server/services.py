@@ -15,6 +15,7 @@ from lakeward.protocol.tables import ServerInfo
 from lakeward.server.audit import AuditLog
 from lakeward.server.callers import Callers
 from lakeward.server.history import History
+from lakeward.server.tablefeed import TableFeed
 
 if TYPE_CHECKING:
     from lakeward.coordinator.coordinator import Coordinator
@@ -55,3 +56,4 @@ class Services:
     has_tls: bool = False
     started_at_ms: int = 0
     history: History = field(default_factory=History)
+    feed: TableFeed = field(default_factory=TableFeed)

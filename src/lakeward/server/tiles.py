@@ -35,6 +35,8 @@ class Tile:
     advice: str = ""
     page: str = ""
     late: bool = False
+    about: str = ""
+    """The table that the figure is of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,42 +63,45 @@ def make_tiles(seen: Overview) -> tuple[Tile, ...]:
 
 
 def _rounds(seen: Overview) -> Tile:
+    """The figure is the one that is red; the table that it is of is named."""
     tiered = [t for t in seen.tables if t.state not in (TableState.DISABLED, TableState.PAUSED)]
     worst = max(tiered, key=_share, default=None)
     share = _share(worst) if worst else 0.0
+    name, figure, advice, about = "Round / freshness, worst table", f"{share:.2f}", "", worst if share else None
     sick = [t for t in tiered if t.state in SICK or t.failures_in_a_row]
     late = [t for t in tiered if t.lag_ms > t.freshness_ms]
-    advice, page = "", ""
     stopped = [t for t in seen.tables if t.stopped_buckets]
     if seen.still:
+        name, figure, about = "Threads that stand still", f"{len(seen.still)}", None
         advice = f"{', '.join(seen.still)} stands still: start the server again, and look into its log for the cause."
     elif stopped:
-        count = sum(t.stopped_buckets for t in stopped)
-        advice = f"{count} buckets take no writes, of {stopped[0].path} first: {stopped[0].reason or 'see its page'}."
-        page = _page(stopped[0])
+        count, about = sum(t.stopped_buckets for t in stopped), stopped[0]
+        name, figure = "Buckets that take no writes", f"{count}"
+        advice = f"{count} buckets take no writes, of {about.path} first: {about.reason or 'see its page'}."
     elif seen.lake_error:
+        name, figure, about = "Lake", "no answer", None
         advice = f"The lake does not answer: {seen.lake_error}. Nothing is lost; rounds go on when it does."
     elif sick:
-        advice, page = f"{sick[0].path} fails: {sick[0].reason or 'see its rounds'}.", _page(sick[0])
+        about = max(sick, key=lambda t: (t.state is TableState.QUARANTINED, t.failures_in_a_row))
+        name, figure = "Tables that fail", f"{len(sick)}"
+        advice = f"{about.path} fails: {about.reason or 'see its rounds'}."
     elif late:
-        worst_late = max(late, key=lambda t: t.lag_ms / t.freshness_ms)
-        advice, page = (
-            f"{worst_late.path} is later than its freshness; its page says where the time goes.",
-            _page(worst_late),
-        )
+        about = max(late, key=lambda t: t.lag_ms / t.freshness_ms)
+        name, figure = "Lag / freshness, worst table", f"{about.lag_ms / about.freshness_ms:.1f}"
+        advice = f"{about.path} is later than its freshness; its page says where the time goes."
     elif worst and share > ROUND_SHARE:
-        advice, page = (
-            f"Rounds of {worst.path} are too long for its freshness: more buckets, more cores, or a longer freshness.",
-            _page(worst),
+        advice = (
+            f"Rounds of {worst.path} are too long for its freshness: more buckets, more cores, or a longer freshness."
         )
     return Tile(
         key="rounds",
-        name="Round / freshness, worst table",
-        figure=f"{share:.2f}",
+        name=name,
+        figure=figure,
         ok=not advice,
-        rule=f"at most {ROUND_SHARE}, no table late or failing, no bucket stopped",
+        rule=f"rounds at most {ROUND_SHARE} of it, no table late or failing, no bucket stopped",
         advice=advice,
-        page=page,
+        page=_page(about) if advice and about else "",
+        about="" if about is None else str(about.path),
     )
 
 

@@ -47,6 +47,21 @@ def test_a_late_table_a_failing_one_a_long_round_and_a_silent_lake_each_turn_the
     assert "refused" in red(replace(WELL, lake_error="connection refused"))["rounds"].advice
 
 
+def test_the_figure_of_a_red_tile_is_the_one_that_is_red_and_the_worst_table_is_named() -> None:
+    late = replace(TABLE, path=TablePath("db", "late"), lag_ms=12_000)
+    later = replace(TABLE, path=TablePath("db", "later"), lag_ms=42_000)
+    sick = replace(TABLE, path=TablePath("db", "sick"), state=TableState.QUARANTINED, failures_in_a_row=5)
+    shown = []
+    for tables in ([TABLE], [TABLE, late, later], [TABLE, later, sick, replace(sick, path=TablePath("db", "x"))]):
+        tile = make_tiles(replace(WELL, tables=tables))[0]
+        shown.append((tile.name, tile.figure, tile.about))
+    assert shown == [
+        ("Round / freshness, worst table", "0.20", "db.t"),
+        ("Lag / freshness, worst table", "4.2", "db.later"),
+        ("Tables that fail", "2", "db.sick"),
+    ]
+
+
 def test_stopped_buckets_and_a_thread_that_stands_still_turn_the_first_tile_red() -> None:
     stopped = replace(TABLE, stopped_buckets=2, reason="bucket 0 takes no writes: corrupt")
     tile = red(replace(WELL, tables=[TABLE, stopped]))["rounds"]

@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections.abc import Iterable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import ANONYMOUS, Role, Token
+from lakeward.protocol.codec import encode
 from lakeward.protocol.routes import DASHBOARD, LAG, LAGS
 from lakeward.protocol.views import TableStatus
 from lakeward.server.auth import caller, require
@@ -27,9 +30,20 @@ def router(services: Services) -> APIRouter:
     may_read = [require(services.tokens, Role.READ)]
 
     @router.get(DASHBOARD, dependencies=may_read)
-    def dashboard(request: Request) -> JSONResponse:
-        """Tiles, tables and jobs as they are now; of the tables those that the token may use."""
-        return answer(overview(services, caller(request)))
+    def dashboard(request: Request, since: Annotated[str | None, Query(max_length=40)] = None) -> Response:
+        """Tiles, tables and jobs as they are now; of the tables those that the token may use. `since`: only those that
+        changed after that version, empty at first."""
+        token = caller(request)
+        seen = overview(services, token)
+        if since is None:
+            return answer(seen)
+        if not token.tables:
+            services.feed.take(seen["tables"], seen["now_ms"])
+        else:
+            status = services.coordinator.status()
+            services.feed.take(status.tables, status.now_ms)
+        changes = services.feed.since(since, token.may_use)
+        return packed(request, {**seen, **vars(changes), "count": len(seen["tables"])})
 
     @router.get(LAG, dependencies=may_read)
     def lag(table: str) -> JSONResponse:
@@ -45,6 +59,15 @@ def router(services: Services) -> APIRouter:
         return answer({"lags": {name: services.history.lag(name, points=POINTS) for name in known}})
 
     return router
+
+
+def packed(request: Request, body: Any) -> Response:
+    """A page asks every two seconds; its rows are much alike."""
+    plain = json.dumps(encode(body), separators=(",", ":")).encode()
+    if "gzip" not in request.headers.get("accept-encoding", ""):
+        return Response(plain, media_type="application/json")
+    headers = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+    return Response(gzip.compress(plain, 6), media_type="application/json", headers=headers)
 
 
 def overview(services: Services, token: Token = ANONYMOUS) -> dict[str, Any]:

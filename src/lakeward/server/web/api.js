@@ -14,9 +14,9 @@ export const token = {
   set: (value) => sessionStorage.setItem(KEY, value),
 };
 
-export async function call(path, { method = "GET", limitMs = 8000 } = {}) {
+export async function call(path, { method = "GET", limitMs = 8000, body: sent } = {}) {
   const headers = { "Content-Type": "application/json", ...(token.get() && { Authorization: `Bearer ${token.get()}` }) };
-  const answer = await fetch(path, { method, headers, signal: AbortSignal.timeout(limitMs), cache: "no-store" });
+  const answer = await fetch(path, { method, headers, body: sent && JSON.stringify(sent), signal: AbortSignal.timeout(limitMs), cache: "no-store" });
   const body = await answer.json().catch(() => null);
   if (!answer.ok) throw new ApiError(answer.status, body);
   return body;
@@ -25,7 +25,7 @@ export async function call(path, { method = "GET", limitMs = 8000 } = {}) {
 const table = (name) => `/api/v1/tables/${encodeURIComponent(name)}`;
 
 export const api = {
-  overview: () => call("/api/v1/dashboard"),
+  overview: (since) => call(`/api/v1/dashboard?since=${encodeURIComponent(since)}`),
   lags: (names) => call(`/api/v1/lags?${names.map((n) => `table=${encodeURIComponent(n)}`).join("&")}`),
   lag: (name) => call(`${table(name)}/lag`),
   info: (name) => call(table(name)),
@@ -34,5 +34,10 @@ export const api = {
   ledger: async (name) => (await call(`${table(name)}/ledger`)).entries,
   rounds: (name, limit = 50) => call(`/api/v1/rounds?limit=${limit}${name ? `&table=${encodeURIComponent(name)}` : ""}`),
   resume: (name) => call(`${table(name)}/resume`, { method: "POST" }),
+  tierNow: (name) => call(`${table(name)}/tier-now?limit_s=120`, { method: "POST", limitMs: 130000 }),
+  compact: (name) => call(`${table(name)}/maintain`, { method: "POST" }),
+  resync: (name) => call(`${table(name)}/resync`, { method: "POST", body: { choice: "resync" } }),
+  admission: (freshness) => call("/api/v1/admission", { method: "POST", body: { freshness_ms: freshness } }),
+  alter: (name, properties) => call(table(name), { method: "PATCH", body: { properties } }),
   pause: (name) => call(`${table(name)}/pause`, { method: "POST" }),
 };

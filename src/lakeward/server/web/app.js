@@ -9,7 +9,7 @@ import { tablesPage } from "./tables.js";
 const POLL_MS = 2000;
 const STALE_MS = 10000;
 const page = document.getElementById("page");
-const state = { overview: null, heardAt: 0, view: null, failing: null, asked: false, needsToken: false, timer: null };
+const state = { overview: null, heardAt: 0, view: null, failing: null, asked: false, needsToken: false, timer: null, version: "", tables: new Map() };
 
 const ROUTES = [
   [/^#\/table\/(.+)$/, (m) => tablePage(decodeURIComponent(m[1])), "tables"],
@@ -19,18 +19,20 @@ const ROUTES = [
 ];
 
 // Resolves to null when the answer is no, else to true or to the secret that was typed.
-function ask(words, { secret = false, yes = "OK" } = {}) {
+function ask(words, { secret = false, typed = null, yes = "OK" } = {}) {
   const dialog = document.getElementById("ask");
   const input = document.getElementById("ask-input");
   document.getElementById("ask-text").textContent = words;
   document.getElementById("ask-yes").textContent = yes;
-  input.hidden = !secret;
-  input.value = "";
+  input.hidden = !secret && typed === null;
+  input.type = secret ? "password" : "text";
+  input.setAttribute("aria-label", secret ? "Token" : "Value");
+  input.value = typed ?? "";
   dialog.returnValue = "";
   dialog.showModal();
-  if (secret) input.focus();
+  if (!input.hidden) input.focus();
   return new Promise((resolve) => {
-    dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes" ? (secret ? input.value : true) : null), { once: true });
+    dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes" ? (input.hidden ? true : input.value) : null), { once: true });
   });
 }
 
@@ -40,9 +42,29 @@ async function act(words, yes, call) {
   poll();
 }
 
+const UNIT_MS = { ms: 1, s: 1000, min: 60000, h: 3600000 };
+
+// What would break is asked before anything is changed.
+async function alterFreshness(name, now) {
+  const given = await ask(`How long may a row of ${name} wait? As 30 s, 5 min or 1 h.`, { typed: now, yes: "What if?" });
+  if (!given) return;
+  const [, number, unit] = given.trim().match(/^(\d+)\s*(ms|s|min|h)$/) ?? [];
+  if (!number) { await ask(`${given} is no time; write it as 30 s, 5 min or 1 h.`, { yes: "Close" }); return; }
+  try {
+    const after = await api.admission({ [name]: Number(number) * UNIT_MS[unit] });
+    const late = after.rows.filter((r) => r.misses || !r.feasible).map((r) => r.table);
+    const words = late.length ? `Then ${late.slice(0, 5).join(", ")}${late.length > 5 ? ` and ${late.length - 5} more` : ""} would be late. ${after.words}` : `Every table would keep its freshness. ${after.words}`;
+    await act(`${words} Set ${given.trim()} for ${name}?`, "Set it", () => api.alter(name, { "table.datalake.freshness": given.trim() }));
+  } catch (error) { await ask(`That did not work: ${error.message}`, { yes: "Close" }); }
+}
+
 const tools = {
   ask,
+  freshness: alterFreshness,
   resume: (name) => act(`Resume ${name}? Its next round starts as soon as it is due; if the cause is still there it will stop again.`, "Resume", () => api.resume(name)),
+  tierNow: (name) => act(`Bring every row of ${name} into the lake now? The next free slot takes it, before others that are due.`, "Tier now", () => api.tierNow(name)),
+  compact: (name) => act(`Compact the lake files of ${name} now? It takes the next free slot.`, "Compact now", () => api.compact(name)),
+  resync: (name) => act(`Resync ${name}? Its next round makes the lake equal to the hot store: rows that only the lake has, and that a primary key does not keep, are deleted there.`, "Resync", () => api.resync(name)),
   pause: (name) => act(`Pause ${name}? Rows stay in the hot store and the lake stands still until you resume it.`, "Pause", () => api.pause(name)),
 };
 
@@ -80,14 +102,29 @@ async function askToken() {
   const given = await ask(words, { secret: true, yes: "Use it" });
   if (!given) return;
   token.set(given);
+  state.version = "";
   state.asked = false;
   poll();
+}
+
+// The server sends tables that changed since the last answer, with moments in place of what grows by itself.
+function merge(answer) {
+  if (answer.whole) state.tables.clear();
+  for (const name of answer.gone) state.tables.delete(name);
+  for (const t of answer.tables) state.tables.set(`${t.path}/${t.side}`, t);
+  state.version = answer.version;
+  const tables = [...state.tables.values()].map((t) => ({
+    ...t,
+    lag_ms: t.waits_since_ms === null ? 0 : Math.max(0, answer.now_ms - t.waits_since_ms),
+    slack_ms: t.start_by_ms === null ? null : t.start_by_ms - answer.now_ms,
+  }));
+  return { ...answer, tables };
 }
 
 async function poll() {
   clearTimeout(state.timer);
   try {
-    const overview = await api.overview();
+    const overview = merge(await api.overview(state.version));
     Object.assign(state, { overview, heardAt: Date.now(), failing: null, needsToken: false, asked: false });
     state.view?.update(overview);
   } catch (error) {

@@ -12,7 +12,7 @@ export function jobsPage() {
   let root = null;
   let drawn = "";
   return {
-    mount(page) { root = page; page.innerHTML = '<section class="card"><h2>Tiering jobs</h2><div id="jobs"></div></section>'; },
+    mount(page) { root = page; page.innerHTML = '<section class="card"><h1>Tiering jobs</h1><div id="jobs"></div></section>'; },
     update(overview) {
       const rows = overview.jobs.map((j) => `<tr class="${j.live ? "" : "sick"}">
         <td><b>${text(j.name)}</b>${j.expected ? ' <span class="soft">expected</span>' : ""}</td>

@@ -49,7 +49,7 @@ export function roundsPage() {
     if (html !== drawn && root.isConnected) { root.querySelector("#rounds").innerHTML = html; drawn = html; }
   };
   return {
-    mount(page) { root = page; page.innerHTML = '<section class="card"><h2>Rounds, newest first</h2><div id="rounds"><p class="empty">Loading</p></div></section>'; },
+    mount(page) { root = page; page.innerHTML = '<section class="card"><h1>Rounds, newest first</h1><div id="rounds"><p class="empty">Loading</p></div></section>'; },
     update() { load().catch(() => {}); },
   };
 }

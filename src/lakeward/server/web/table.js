@@ -38,6 +38,7 @@ export function tablePage(name) {
   let root = null;
   let loadedAt = 0;
   let filesAt = 0;
+  let shown = null;
   const put = (id, html) => {
     const box = root.querySelector(id);
     if (box && box.dataset.html !== html) { box.innerHTML = html; box.dataset.html = html; }
@@ -66,7 +67,7 @@ export function tablePage(name) {
     put("#words", text(explanation.words));
     const d = info.table.descriptor;
     put("#schema", facts([
-      ["Columns", d.schema.columns.map((c) => `<span class="mono">${text(c.name)} ${text(c.type)}</span>`).join("<br>")],
+      ["Columns, by id", d.schema.columns.map((c) => `<span class="mono">${c.id} ${text(c.name)} ${text(c.type)}</span>${c.comment ? ` ${text(c.comment)}` : ""}`).join("<br>")],
       ["Primary key", text(d.primary_key.join(", ") || "none: a log table")],
       ["Partitioned by", text(d.partition_keys.join(", ") || "–")],
       ["Buckets", `${d.bucket_count} by ${text(d.bucket_keys.join(", ") || "turn")} (${text(d.bucket_function)})`],
@@ -84,21 +85,27 @@ export function tablePage(name) {
   return {
     mount(page, tools) {
       root = page;
-      page.innerHTML = `<div class="bar"><a href="#/">← Tables</a><h1>${text(name)}</h1><span class="count"><button id="pause" hidden>Pause</button><button id="resume" class="primary" hidden>Resume</button></span></div>
+      page.innerHTML = `<div class="bar"><a href="#/">← Tables</a><h1>${text(name)}</h1><span class="count"><button id="now" hidden>Tier now</button><button id="compact" hidden>Compact now</button><button id="resync" hidden>Resync</button><button id="freshness" hidden>Freshness</button><button id="pause" hidden>Pause</button><button id="resume" class="primary" hidden>Resume</button></span></div>
         <section class="card"><h2>Why it lags as it does</h2><p class="words" id="words">Loading</p><div id="lag"></div></section>
         <section class="card"><h2>Rounds, newest first</h2><div id="rounds"></div></section>
         <div class="grid"><section class="card"><h2>Now</h2><div id="status"></div></section><section class="card"><h2>Committed offsets</h2><div id="offsets"></div></section></div>
         <section class="card" style="margin-top:1.1rem"><h2>Snapshots and the ranges they added</h2><div id="snapshots"></div></section>
         <section class="card"><h2>Files in the lake</h2><div id="files"></div></section>
         <section class="card"><h2>Table</h2><div id="schema"></div></section>`;
+      page.querySelector("#now").addEventListener("click", () => tools.tierNow(name));
+      page.querySelector("#compact").addEventListener("click", () => tools.compact(name));
+      page.querySelector("#resync").addEventListener("click", () => tools.resync(name));
+      page.querySelector("#freshness").addEventListener("click", () => tools.freshness(name, shown ? duration(shown.freshness_ms) : ""));
       page.querySelector("#pause").addEventListener("click", () => tools.pause(name));
       page.querySelector("#resume").addEventListener("click", () => tools.resume(name));
     },
     update(overview) {
       const t = overview.tables.find((x) => x.path === name);
+      shown = t;
       const stopped = t && ["paused", "quarantined"].includes(t.state);
       root.querySelector("#resume").hidden = !stopped;
-      root.querySelector("#pause").hidden = !t || stopped || t.state === "disabled";
+      for (const id of ["#pause", "#now", "#compact", "#freshness"]) root.querySelector(id).hidden = !t || stopped || t.state === "disabled";
+      root.querySelector("#resync").hidden = t?.state !== "quarantined";
       put("#status", t ? status(t) : '<p class="empty">The coordinator does not know this table.</p>');
       if (Date.now() - filesAt > FILES_EVERY_MS) loadFiles();
       if (Date.now() - loadedAt > EVERY_MS) {

@@ -16,12 +16,16 @@ const COLUMNS = [
   ["lag", "Lag", (t) => t.lag_ms, true],
   ["freshness", "Freshness", (t) => t.freshness_ms, true],
   ["curve", "Last hour", null, false],
-  ["round", "Last round", (t) => t.last_duration_ms ?? -1, true],
-  ["rows", "Lake rows", (t) => t.lake_rows ?? -1, true],
-  ["files", "Files", (t) => t.lake_files ?? -1, true],
-  ["bytes", "Size", (t) => t.lake_bytes ?? -1, true],
+  ["round", "Last round", (t) => t.last_duration_ms, true],
+  ["rows", "Lake rows", (t) => t.lake_rows, true],
+  ["files", "Files", (t) => t.lake_files, true],
+  ["bytes", "Size", (t) => t.lake_bytes, true],
   ["failures", "Failures", (t) => t.failures, true],
 ];
+
+// What fails first, then what is latest against its freshness; what is switched off last.
+const trouble = (t) => (["disabled", "paused"].includes(t.state) ? 0 : -(1 + (SICK.has(t.state) || t.failures_in_a_row ? 1e6 : 0) + t.lag_ms / Math.max(1, t.freshness_ms)));
+const SORTS = new Map([["worst", trouble], ...COLUMNS.filter((c) => c[2]).map(([key, , value]) => [key, value])]);
 
 const ON_TILES = /^(nobody serves|job )/;
 
@@ -43,7 +47,8 @@ const row = (t, curve) => `
   </tr>${STOPPED.has(t.state) && (t.reason || t.state !== "failed") ? sickness(t) : ""}`;
 
 export function tablesPage() {
-  const view = { sort: "state", down: false, shown: CHUNK, lags: new Map(), drawn: new Map(), loading: false };
+  const asked = new URLSearchParams(location.hash.split("?")[1] ?? "");
+  const view = { sort: SORTS.has(asked.get("sort")) ? asked.get("sort") : "worst", down: asked.get("down") === "1", shown: CHUNK, lags: new Map(), drawn: new Map(), loading: false };
   let overview = null;
   let root = null;
   let tools = null;
@@ -52,8 +57,10 @@ export function tablesPage() {
     const wanted = root.querySelector("#find").value.trim().toLowerCase();
     const state = root.querySelector("#state").value;
     const rows = overview.tables.filter((t) => t.path.toLowerCase().includes(wanted) && (!state || t.state === state));
-    const value = COLUMNS.find((c) => c[0] === view.sort)[2];
-    const by = (a, b) => (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0) * (view.down ? -1 : 1);
+    const value = SORTS.get(view.sort);
+    // What has no value comes last, whichever way one sorts.
+    const empty = (t) => (value(t) === null || value(t) === undefined ? 1 : 0);
+    const by = (a, b) => empty(a) - empty(b) || (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0) * (view.down ? -1 : 1);
     return rows.sort((a, b) => by(a, b) || (a.path < b.path ? -1 : 1));
   };
 
@@ -92,8 +99,16 @@ export function tablesPage() {
     none.hidden = rows.length > 0;
     none.innerHTML = overview.tables.length ? "No table matches." : 'No tables yet. Make one with <span class="mono">lakeward table create</span>.';
     root.querySelector("#count").textContent = `${rows.length} of ${overview.tables.length} tables`;
+    root.querySelectorAll("th button").forEach((b) => b.closest("th").setAttribute("aria-sort", b.dataset.sort === view.sort ? (view.down ? "descending" : "ascending") : "none"));
     root.querySelectorAll("th button").forEach((b) => { b.textContent = b.dataset.label + (b.dataset.sort === view.sort ? (view.down ? " ↓" : " ↑") : ""); });
     loadLags();
+  };
+
+  // Search, state and order stand in the address: a page can be sent to somebody, and reloading keeps it.
+  const remember = () => {
+    const said = { find: root.querySelector("#find").value.trim(), state: root.querySelector("#state").value, sort: view.sort === "worst" ? "" : view.sort, down: view.down ? "1" : "" };
+    const words = new URLSearchParams(Object.entries(said).filter(([, value]) => value)).toString();
+    history.replaceState(null, "", words ? `#/?${words}` : "#/");
   };
 
   const inSight = () => {
@@ -128,16 +143,23 @@ export function tablesPage() {
       page.append(root);
       const states = Object.keys(ORDER).map((s) => `<option>${s}</option>`).join("");
       root.innerHTML = `<div class="tiles" id="tiles"></div><div id="warnings"></div><section class="card">
-        <div class="bar"><h2>Tables</h2><input id="find" type="search" placeholder="Find a table" aria-label="Find a table">
-          <select id="state" aria-label="State"><option value="">all states</option>${states}</select><select id="sort" class="narrow" aria-label="Sort by">${COLUMNS.filter((c) => c[2]).map(([key, label]) => `<option value="${key}"${key === view.sort ? " selected" : ""}>by ${label.toLowerCase()}</option>`).join("")}</select><span class="count" id="count"></span></div>
+        <div class="bar"><h1>Tables</h1><input id="find" type="search" placeholder="Find a table" aria-label="Find a table">
+          <select id="state" aria-label="State"><option value="">all states</option>${states}</select><select id="sort" class="narrow" aria-label="Sort by"><option value="worst">worst first</option>${COLUMNS.filter((c) => c[2]).map(([key, label]) => `<option value="${key}"${key === view.sort ? " selected" : ""}>by ${label.toLowerCase()}</option>`).join("")}</select><span class="count" id="count"></span></div>
         <div class="scroll"><table class="cards" id="tables"><thead><tr>${COLUMNS.map(([key, label, value, num]) => `<th class="${num ? "num" : ""}">${value ? `<button data-sort="${key}" data-label="${label}">${label}</button>` : label}</th>`).join("")}</tr></thead></table></div>
         <p class="empty" id="none" hidden></p></section>`;
-      root.querySelector("#find").addEventListener("input", () => { view.shown = CHUNK; draw(); });
-      root.querySelector("#state").addEventListener("change", draw);
-      root.querySelector("#sort").addEventListener("change", (event) => { view.sort = event.target.value; view.down = !["path", "state"].includes(view.sort); draw(); });
+      root.querySelector("#find").value = asked.get("find") ?? "";
+      root.querySelector("#state").value = asked.get("state") ?? "";
+      root.querySelector("#find").addEventListener("input", () => { view.shown = CHUNK; remember(); draw(); });
+      root.querySelector("#find").addEventListener("keydown", (event) => {
+        const rows = event.key === "Enter" && overview ? chosen() : [];
+        if (rows.length === 1) location.hash = `#/table/${encodeURIComponent(rows[0].path)}`;
+      });
+      root.querySelector("#state").addEventListener("change", () => { remember(); draw(); });
+      root.querySelector("#sort").addEventListener("change", (event) => { view.sort = event.target.value; view.down = !["path", "state", "worst"].includes(view.sort); remember(); draw(); });
       root.querySelectorAll("th button").forEach((b) => b.addEventListener("click", () => {
         view.down = view.sort === b.dataset.sort ? !view.down : false;
         view.sort = b.dataset.sort;
+        remember();
         draw();
       }));
       root.querySelector("#tables").addEventListener("click", (event) => {

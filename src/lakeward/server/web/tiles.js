@@ -6,8 +6,9 @@ const commands = (words) => text(words).replace(/`([^`]+)`/g, '<span class="mono
 export function tiles(list) {
   return list.map((t) => `
     <section class="tile ${t.ok ? (t.late ? "late" : "") : "bad"}" data-tile="${text(t.key)}">
-      <div class="name">${text(t.name)}</div>
+      <h2 class="name">${text(t.name)}</h2>
       <div class="figure">${text(t.figure)}</div>
+      ${t.about ? `<div class="about"><a href="#/table/${encodeURIComponent(t.about)}">${text(t.about)}</a></div>` : ""}
       <div class="word">${t.ok ? (t.late ? "late" : "all well") : "look here"}</div>
       <div class="rule">${text(t.rule)}</div>
       ${t.ok && !t.late ? "" : `<div class="advice">${commands(t.advice)}${t.page ? ` <a href="${text(t.page)}">Show</a>` : ""}</div>`}
