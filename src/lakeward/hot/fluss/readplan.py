@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from lakeward.errors import LakeTampered, LogTooShort, ReadTooFarAhead
-from lakeward.hot.fluss.store import FlussStore
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock
 from lakeward.model.ids import new_lease_id
@@ -14,6 +13,7 @@ from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.table import TableInfo
 from lakeward.protocol.readplan import HotRange, ReadPlan
 from lakeward.protocol.writetoken import WriteToken
+from lakeward.spi.hot import HotStore
 from lakeward.spi.lake import LakeReader, LakeSnapshot, LakeStorage
 
 LakeOf = Callable[[TableInfo], tuple[str, Mapping[str, str], LakeStorage]]
@@ -23,7 +23,7 @@ _TRIES = 3
 
 
 def plan_read(
-    table: TableInfo, store: FlussStore, lake_of: LakeOf, clock: Clock, lease_s: float, at_least: str | None
+    table: TableInfo, store: HotStore, lake_of: LakeOf, clock: Clock, lease_s: float, at_least: str | None
 ) -> ReadPlan:
     """Fluss leases neither head nor log: a read that is slower than expiry or TTL fails, and is planned again by its
     caller.

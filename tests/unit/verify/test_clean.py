@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A log table whose lake table has no system columns: compared by offset, and counted where others rewrote files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from lakeward.hot.fluss.lakehistory import read_ledger
+from lakeward.hot.fluss.readplan import plan_read
+from lakeward.lake.iceberg.plugin import IcebergLakeStorage
+from lakeward.model.clock import SystemClock
+from lakeward.model.ids import LeaseId
+from lakeward.model.ledger import LedgerEntry
+from lakeward.model.side import SideName
+from lakeward.model.table import TableInfo, TablePath
+from lakeward.protocol.readplan import ReadPlan
+from lakeward.spi.hot import HotPlugin
+from lakeward.testing.iceberg.folder import folder_lake
+from lakeward.testing.lakes.suite import B0, B1, row
+from lakeward.testing.scripted_log import ScriptedLog
+from lakeward.testing.scripted_store import ScriptedHotStore
+from lakeward.verify import verify_table
+from lakeward.verify.certificate import Certificate, FindingKind
+from tests.unit.lake.iceberg.test_clean import make_log, run
+from tests.unit.tiering.world import BookCoordinator
+
+
+class LakeLedger(BookCoordinator):
+    """As in a Fluss cluster: the lake's snapshots are the ledger, and nothing is leased."""
+
+    def __init__(self, table: TableInfo, store: ScriptedHotStore, lake: IcebergLakeStorage) -> None:
+        super().__init__(table)
+        self._store, self._lake = store, lake
+
+    def ledger(self, path: TablePath, side: SideName | None = None) -> Sequence[LedgerEntry]:
+        reader = self._lake.open_reader(self.table)
+        return read_ledger(self.table.table_id, reader.snapshots(), reader.load_base().head)
+
+    def read_plan(
+        self, path: TablePath, *, lease_s: float = 60.0, at_least: str | None = None, side: SideName | None = None
+    ) -> ReadPlan:
+        return plan_read(
+            self.table,
+            self._store,
+            lambda _table: ("iceberg", {}, self._lake),
+            SystemClock(),
+            lease_s,
+            at_least,
+        )
+
+    def release_read(self, lease_id: LeaseId) -> None:
+        pass
+
+
+class Plugin(HotPlugin):
+    name = "scripted"
+
+    def __init__(self, lake: IcebergLakeStorage, log: ScriptedLog) -> None:
+        self.options: Mapping[str, str] = {}
+        self.lake, self._store = lake, ScriptedHotStore()
+        self.log = self._store.create(log.table)
+        self._coordinator = LakeLedger(log.table, self._store, lake)
+
+    def store(self) -> ScriptedHotStore:
+        return self._store
+
+    def coordinator(self) -> LakeLedger:
+        return self._coordinator
+
+    def lake_options(self, table: TableInfo) -> tuple[str, Mapping[str, str]]:
+        return "iceberg", {}
+
+    def verify(self) -> Certificate:
+        return verify_table(self, self.log.table.path, deep=True, open_storage=lambda _plan: self.lake)
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Iterator[Plugin]:
+    with folder_lake(tmp_path) as lake:
+        made = Plugin(lake, make_log(lake))
+        made.store().write(made.log.table, B0, [row(n) for n in range(10)])
+        made.store().write(made.log.table, B1, [row(10), row(11)])
+        run(lake, made.log)
+        yield made
+
+
+def test_every_row_is_compared_by_its_offset(plugin: Plugin) -> None:
+    certificate = plugin.verify()
+    assert certificate.holds
+    assert [(b.rows, b.compared) for b in certificate.buckets] == [(10, 10), (2, 2)]
+
+
+@pytest.mark.parametrize(("gone", "holds"), [("id = 7", False), ("id = 99", True)])
+def test_after_a_rewrite_by_others_rows_are_counted(plugin: Plugin, gone: str, holds: bool) -> None:
+    table = plugin.lake.connection.load(plugin.log.table.path)
+    rows = table.scan(row_filter=f"not ({gone})").to_arrow()
+    table.overwrite(rows)
+    certificate = plugin.verify()
+    assert certificate.holds is holds
+    assert certificate.buckets == ()
+    assert [(f.kind, f.count) for f in certificate.findings] == ([] if holds else [(FindingKind.MISSING, 1)])
+    assert certificate.notes[-1].startswith(
+        f"{rows.num_rows} rows were counted and none compared: another engine wrote"
+    )
