@@ -5,6 +5,7 @@ here, so that an error names line, column and value.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
@@ -116,10 +117,10 @@ def _broken(connection: Any, file: Path, dialect: _Dialect) -> Iterator[tuple[in
     if not found:
         return
     line, at = 1, 0
-    with open_bytes(file) as source, io.TextIOWrapper(source, encoding=dialect.encoding, newline="") as text:
+    with open_bytes(file) as source, _as_text(source, dialect.encoding) as text:
         for position, record, message in found:
             while at < position - 1 and (passed := text.readline()):
-                at += len(passed.encode())
+                at += len(passed.encode(errors="surrogateescape"))
                 line += 1
             yield line, record, message
 
@@ -184,17 +185,22 @@ def read_head(file: Path, encoding: str | None) -> tuple[str, str]:
     """A text file's beginning as text, and its encoding by DuckDB's name of it."""
     with open_bytes(file) as source:
         raw = source.read(_SNIFFED_BYTES)
-    encoding_name = encoding or ("utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else _utf8_or_latin(raw))
-    return raw.decode("utf-8-sig" if encoding_name == "utf-8" else encoding_name, errors="ignore"), encoding_name
+        is_wide = raw[:2] in (b"\xff\xfe", b"\xfe\xff")
+        name = encoding or ("utf-16" if is_wide else "utf-8" if _is_utf8(raw, source) else "latin-1")
+    return raw.decode("utf-8-sig" if name == "utf-8" else name, errors="ignore"), name
 
 
-def _utf8_or_latin(raw: bytes) -> str:
+def _is_utf8(head: bytes, rest: Any) -> bool:
+    """To its end: one character of another encoding may stand anywhere."""
+    decoder, part = codecs.getincrementaldecoder("utf-8")(), head
     try:
-        raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        if len(raw) < _SNIFFED_BYTES or error.start < len(raw) - 4:  # not a character that the end cuts
-            return "latin-1"
-    return "utf-8"
+        while part:
+            decoder.decode(part)
+            part = rest.read(_SNIFFED_BYTES)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def open_bytes(file: Path) -> Any:
@@ -202,6 +208,11 @@ def open_bytes(file: Path) -> Any:
     import pyarrow as pa
 
     return pa.input_stream(str(file), compression=PACKED.get(file.suffix.lower()))
+
+
+def _as_text(source: Any, encoding: str) -> io.TextIOWrapper:
+    """For counting lines: a character that is not of this encoding is somebody else's to refuse."""
+    return io.TextIOWrapper(source, encoding=encoding, newline="", errors="surrogateescape")
 
 
 class _Lines:
@@ -221,8 +232,7 @@ class _Lines:
         return self._line
 
     def _read(self) -> Iterator[int]:
-        encoding = self._dialect.python_encoding
-        with open_bytes(self._file) as source, io.TextIOWrapper(source, encoding=encoding, newline="") as text:
+        with open_bytes(self._file) as source, _as_text(source, self._dialect.python_encoding) as text:
             reader = csv.reader(text, delimiter=self._dialect.delimiter)
             before, width = 0, len(self._dialect.names)
             for number, record in enumerate(reader):

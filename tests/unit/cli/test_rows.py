@@ -234,3 +234,16 @@ def test_a_moment_that_is_too_fine_is_named_with_the_way_out(tmp_path: Path) -> 
         kind = "timestamp_ltz(3)" if text.endswith("Z") else "timestamp(3)"
         with pytest.raises(InvalidRequest, match="finer than the column, and would be cut; round it, or make"):
             rows_of(f"at\n{text}\n", f"at {kind}", tmp_path)
+
+
+def test_a_character_of_another_encoding_is_found_wherever_it_stands(tmp_path: Path) -> None:
+    text = "id,name\n" + "".join(f"{i},{'x' * 100}\n" for i in range(12_000)) + "12000,é\n"
+    assert rows_of(text.encode("latin-1"), "id int, name string", tmp_path)[-1] == {"id": 12_000, "name": "é"}
+    file = tmp_path / "bad.csv"
+    file.write_bytes("id,name\n1,é\n2,b\n3\n".encode("latin-1"))
+    with Rejects(tmp_path / "aside.csv") as rejects:
+        shape = FileShape(encoding="utf-8")
+        chunks = list(read_file(str(file), WriteFormat.CSV, table_of("id int, name string"), shape, rejects))
+    assert [r["id"] for c in chunks for r in c.rows.to_pylist()] == [2]
+    with (tmp_path / "aside.csv").open() as source:
+        assert [r["line"] for r in csv.DictReader(source)] == ["2", "4"]
