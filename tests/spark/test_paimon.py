@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +15,11 @@ import lakeward.spark
 from lakeward.client import Client, Table
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
+from lakeward.read.spark.schema import parquet_schema
+from lakeward.spi.registry import load_lake
+from lakeward.testing.lakes.rewriting import LakeRewrite
+from lakeward.testing.lakes.rounds import LakeRound
+from lakeward.testing.lakes.suite import B0, LakeSuite
 from lakeward.testing.waiting import wait_until
 from lakeward.verify import verify_table
 from tests.spark.conftest import SMALL_SPLITS
@@ -94,3 +102,44 @@ def test_log_and_pk_tables_in_paimon(client: Client, server: Server, job: Job, s
     truth |= {r["id"]: r for r in tail}
     truth.pop(0)
     check(client, server, spark, pk, list(truth.values()))
+
+
+MOMENT = dt.datetime(2024, 2, 29, 12, 30, 15, 123456)
+TYPES: dict[str, tuple[str, Any]] = {
+    "b": ("BOOLEAN", True),
+    "i8": ("TINYINT", -5),
+    "i16": ("SMALLINT", 300),
+    "f32": ("FLOAT", 1.5),
+    "c": ("CHAR(4)", "abcd"),
+    "bin": ("BINARY(3)", b"xyz"),
+    "dec": ("DECIMAL(20, 4)", Decimal("12345.6789")),
+    "small": ("DECIMAL(9, 2)", Decimal("-1.25")),
+    "d": ("DATE", MOMENT.date()),
+    "ts": ("TIMESTAMP(6)", MOMENT),
+    "ts3": ("TIMESTAMP(3)", MOMENT.replace(microsecond=123000)),
+    "a": ("ARRAY<INT>", [1, None, 3]),
+    "m": ("MAP<STRING, INT>", [("k", 1)]),
+    "r": ("ROW<x INT, y STRING>", {"x": 1, "y": "z"}),
+    "rows": ("ARRAY<ROW<x INT>>", [{"x": 1}, None]),
+}
+
+
+def test_spark_scans_what_is_left_to_it_by_itself(spark: Any, tmp_path: Path) -> None:
+    """Files of a round and of a compaction, asked for as a union read asks."""
+    lake = load_lake("paimon", {"warehouse": str(tmp_path)})
+    columns = {"id": "BIGINT NOT NULL", **{name: sql for name, (sql, _) in TYPES.items()}}
+    log = LakeSuite().make_log(lake, columns=columns)
+    full = {name: value for name, (_, value) in TYPES.items()}
+    log.append(B0, {"id": 1, **full}, {"id": 2, **dict.fromkeys(full)})
+    LakeRound.plan(lake, log).run()
+    reader, schema = lake.open_reader(log.table), parquet_schema(log.table, list(columns), {})
+    for compacts in (False, True):
+        if compacts:
+            LakeRewrite(lake=lake, table=log.table).run()
+        head = reader.load_snapshot()
+        assert head is not None
+        (file,) = reader.files(head.snapshot_id)
+        assert not file.is_reader_needed
+        one, two = spark.read.schema(schema).parquet(f"file://{file.path}").orderBy("id").collect()
+        assert one.asDict(recursive=True) == {"id": 1, **full, "m": {"k": 1}}
+        assert two.asDict() == {"id": 2, **dict.fromkeys(full)}
