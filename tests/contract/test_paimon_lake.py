@@ -21,6 +21,11 @@ from lakeward.testing.scripted_log import Row
 
 
 class PaimonContract(LakeContract):
+    gaps = {
+        "test_delete_files_are_referenced_too": "a deleted row is a change in a data file: there are no delete files",
+        "test_files_that_others_sorted_otherwise_come_into_offset_order": "files are in the order of the key",
+    }
+
     def foreign_commit(self, lake: LakeStorage, table: TableInfo) -> None:
         foreign(lake, table).touch()
 

@@ -199,7 +199,7 @@ class RewriteContract(LakeSuite):
         assert list(lake.open_reader(log.table).files(landed.snapshot_id)) == []
         assert lake_rows(lake, log.table) == []
 
-    @needs("rewrites", "upserts", "positions")
+    @needs("rewrites", "upserts")
     def test_files_that_others_sorted_otherwise_come_into_offset_order(self, lake: LakeStorage) -> None:
         log, chance = self.changed(lake, 5)
         self.foreign_rewrite(lake, log.table)

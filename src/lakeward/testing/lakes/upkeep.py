@@ -88,7 +88,7 @@ class UpkeepContract(LakeSuite):
             f.path for f in lake.open_reader(log.table).files(done.reader.load_base().head or SnapshotId(""))
         } <= upkeep.references()
 
-    @needs("upserts", "positions")
+    @needs("upserts")
     def test_delete_files_are_referenced_too(self, lake: LakeStorage) -> None:
         log = self.make_log(lake, primary_key=("id",))
         log.upsert(B0, row(1), row(2))
