@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyspark
 from pyspark import TaskContext
 from pyspark.sql import datasource as ds
 
@@ -90,10 +91,18 @@ class HotWriter(ds.DataSourceArrowWriter):  # type: ignore[misc]
         """Rows of tasks that ended stay: the hot store has no transactions across buckets."""
 
 
-class HotStreamWriter(ds.DataSourceStreamArrowWriter):  # type: ignore[misc]
+_STREAM_WRITER: Any = getattr(ds, "DataSourceStreamArrowWriter", None)
+"""PySpark 4.0 hands single rows to streaming writers, whose times have lost their zone."""
+
+
+class HotStreamWriter(_STREAM_WRITER or ds.DataSourceStreamWriter):  # type: ignore[misc]
     """Streaming writes. The identity is (query, batch, partition): a micro-batch that is run again adds nothing."""
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        if _STREAM_WRITER is None:
+            raise SparkUnsupported(
+                what=f"writeStream on PySpark {pyspark.__version__}", reason="it needs PySpark 4.1 or newer"
+            )
         self.options, self.columns = options, columns
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenRows:

@@ -84,32 +84,33 @@ def load_jars(artifacts: Iterable[str], folder: Path | None = None, limit_s: flo
 
 def load_flink(folder: Path | None = None) -> list[Path]:
     """Flink's own jars with all that they need, enough to run a job in one Java process. Raises `InvalidConfig`."""
-    folder = folder or cache_folder()
-    target = folder / f"flink-{_FLINK_VERSION}"
+    parts = [f"org.apache.flink:{part}:{_FLINK_VERSION}" for part in _FLINK_PARTS]
+    return load_with_needs(f"flink-{_FLINK_VERSION}", parts, folder or cache_folder())
+
+
+def load_with_needs(name: str, artifacts: Sequence[str], folder: Path) -> list[Path]:
+    """These artifacts with all that they need at run time, below `folder/name`; fetched once. Raises
+    `InvalidConfig`."""
+    target = folder / name
     if not (target / ".whole").exists():
-        project = folder / "flink-project"
+        project = folder / f"{name}-project"
         project.mkdir(parents=True, exist_ok=True)
-        parts = "".join(
-            f"<dependency><groupId>org.apache.flink</groupId><artifactId>{p}</artifactId><version>{_FLINK_VERSION}</version></dependency>"
-            for p in _FLINK_PARTS
-        )
-        own = (
-            "<modelVersion>4.0.0</modelVersion><groupId>lakeward</groupId><artifactId>flink</artifactId>"
-            "<version>1</version>"
-        )
-        (project / "pom.xml").write_text(
-            f"<project>{own}<packaging>pom</packaging><dependencies>{parts}</dependencies></project>"
-        )
-        _mvn(
-            folder / "repository",
-            _COPY_ALL,
-            "-f",
-            str(project / "pom.xml"),
-            f"-DoutputDirectory={target}",
-            "-DincludeScope=runtime",
-        )
+        (project / "pom.xml").write_text(_project(name, artifacts))
+        into = (f"-DoutputDirectory={target}", "-DincludeScope=runtime")
+        _mvn(folder / "repository", _COPY_ALL, "-f", str(project / "pom.xml"), *into)
         (target / ".whole").touch()
     return sorted(target.glob("*.jar"))
+
+
+def _project(name: str, artifacts: Sequence[str]) -> str:
+    parts = "".join(
+        "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>".format(
+            *artifact.split(":")
+        )
+        for artifact in artifacts
+    )
+    own = f"<groupId>lakeward</groupId><artifactId>{name}</artifactId><version>1</version><packaging>pom</packaging>"
+    return f"<project><modelVersion>4.0.0</modelVersion>{own}<dependencies>{parts}</dependencies></project>"
 
 
 def _whole(artifact: str) -> str:
