@@ -179,3 +179,19 @@ def test_a_backup_that_is_not_whole_is_not_taken(
     inside: Any = server.data / "saved"
     assert app.run(["backup", "create", str(inside), "--server", server.url]) == 2
     assert "lies in the data folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("point", ["backup.before-cut", "backup.before-manifest"])
+def test_a_backup_that_a_kill_broke_off_is_none(
+    point: str, start_server: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = str(tmp_path / "saved")
+    server = start_server(environment={"LAKEWARD_FAULTS": f"{point}=kill"})
+    server.client().create_table("d.t", "id BIGINT", lake=False).append([{"id": 1}])
+    assert app.run(["backup", "create", target, "--server", server.url]) != 0
+    assert list_backups(target) == []
+    server.kill()
+    server.environment = {}
+    server.start()
+    assert app.run(["backup", "create", target, "--server", server.url]) == 0, capsys.readouterr().err
+    assert len(list_backups(target)) == 1

@@ -63,9 +63,18 @@ def test_the_page_brings_every_record_once(server: Server, client: Client, broke
 
     def run(wanted: int) -> None:
         log = tmp_path / "program.log"
-        process = Process([str(program)], log, {"SPARK_LOCAL_IP": "127.0.0.1"}, str(python))
+        process = Process(
+            [str(program)], log, {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": str(python)}, str(python)
+        )
         try:
-            wait_until(lambda: len(seen()) >= wanted, limit_s=300, what=f"{wanted} records", state=process.text)
+            wait_until(
+                lambda: len(seen()) >= wanted or not process.is_alive(),
+                limit_s=300,
+                poll_s=1,
+                what=f"{wanted} records",
+                state=process.text,
+            )
+            assert process.is_alive(), process.text()[-3000:]
         finally:
             process.kill()
 

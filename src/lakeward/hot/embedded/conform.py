@@ -28,7 +28,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, table: str) -> pa.RecordBa
 def _column(batch: pa.RecordBatch, field: pa.Field, table: str) -> pa.Array:
     at = batch.schema.get_field_index(field.name)
     if at < 0:
-        if not field.nullable or field.type.num_fields:
+        if not field.nullable:
             raise InvalidRows(
                 table=table, row=0, column=field.name, reason="the column is missing and must not be null"
             )
