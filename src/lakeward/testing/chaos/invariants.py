@@ -177,7 +177,9 @@ def _files(client: Client) -> list[str]:
 
 
 def _missing(upkeep: LakeMaintenance) -> list[str]:
-    return sorted(p for p in upkeep.references() if not Path(p.removeprefix("file://")).exists())[:SHOWN]
+    """Asked twice: the server is there, and may expire a snapshot between a look at its files and one at the folder."""
+    gone = {p for p in upkeep.references() if not Path(p.removeprefix("file://")).exists()}
+    return sorted(gone & upkeep.references())[:SHOWN] if gone else []
 
 
 @contextmanager
