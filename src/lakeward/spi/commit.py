@@ -58,6 +58,23 @@ class CommitProperties:
     generation: int = 0
     extra: Mapping[str, str] = field(default_factory=dict)
 
+    @classmethod
+    def fence(cls, base: LakeBase, round_id: RoundId, epoch: int) -> CommitProperties:
+        """Of a commit that moves no row, and stops whoever was planned before it."""
+        return cls(round_id=round_id, epoch=epoch, job="fence", offsets={}, generation=base.generation)
+
+    @classmethod
+    def rewrite(cls, base: LakeBase, extra: Mapping[str, str] | None = None) -> CommitProperties:
+        """Of a commit that changes files and no row: what the newest round said stays true, so it says it again."""
+        return cls(
+            round_id=RoundId(base.token or ""),
+            epoch=int(base.epoch),
+            job="rewrite",
+            offsets={},
+            generation=base.generation,
+            extra=extra or {},
+        )
+
     def breach(self, base: LakeBase) -> str | None:
         """Offsets go back in a new generation alone: what would go back, in words."""
         if self.generation > base.generation:

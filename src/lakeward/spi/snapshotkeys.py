@@ -5,6 +5,7 @@ keeps where it keeps a snapshot's properties.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from lakeward.errors import LakeTampered
@@ -57,6 +58,23 @@ def encode_keys(
     if rewrite_id is not None:
         keys[REWRITE_KEY] = rewrite_id
     return keys
+
+
+def encode_all_keys(
+    table_id: TableId,
+    base: LakeBase,
+    properties: CommitProperties,
+    *,
+    fence_step: int = 0,
+    rows: int | None = None,
+    rewrite_id: RoundId | None = None,
+) -> dict[str, str]:
+    """With the offsets of all buckets, for formats whose snapshots hold them themselves."""
+    return {
+        **encode_keys(table_id, base, properties, fence_step=fence_step, rows=rows, rewrite_id=rewrite_id),
+        OFFSETS_KEY: json.dumps(base.offsets.overlaid(properties.offsets).to_json()),
+        **properties.extra,
+    }
 
 
 def decode_snapshot(

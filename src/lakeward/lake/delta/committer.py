@@ -41,7 +41,7 @@ from lakeward.spi.foreignrows import removes_foreign_rows
 from lakeward.spi.lake import LakeCommitter
 from lakeward.spi.lakefile import LakeSnapshot
 from lakeward.spi.rewrite import PreparedRewrite, RewriteResult
-from lakeward.spi.snapshotkeys import OFFSETS_KEY, TABLE_ID_KEY, encode_keys, is_of
+from lakeward.spi.snapshotkeys import OFFSETS_KEY, TABLE_ID_KEY, encode_all_keys, is_of
 
 _KIND, _VERSION = "delta-committable", 1
 _APP = "lakeward"
@@ -86,11 +86,7 @@ class DeltaLakeCommitter(LakeCommitter):
         added = sum(f.records or 0 for f in new)
         rows = self._rows(ground)
         total = sum(rows.count(f) for f in ground.state.files.values()) + added - deletes
-        keys = {
-            **encode_keys(self._info.table_id, base, properties, fence_step=fence_step, rows=total),
-            **properties.extra,
-            OFFSETS_KEY: json.dumps(base.offsets.overlaid(properties.offsets).to_json()),
-        }
+        keys = encode_all_keys(self._info.table_id, base, properties, fence_step=fence_step, rows=total)
         kind = _UPSERT if vectors else _APPEND
         return Committable(
             base=base,
@@ -127,18 +123,8 @@ class DeltaLakeCommitter(LakeCommitter):
         actions += [f.removal(now_ms, changes_data=False) for f in inputs]
         added = [f if f.key not in vectors else f.with_vector(vectors[f.key]) for f in new]
         actions += [{"add": {**f.action, "dataChange": False}} for f in added]
-        properties = CommitProperties(
-            round_id=RoundId(base.token),
-            epoch=int(base.epoch),
-            job="rewrite",
-            offsets={},
-            generation=base.generation,
-        )
-        keys = {
-            **encode_keys(self._info.table_id, base, properties, rows=base.lake_rows, rewrite_id=round_id),
-            OFFSETS_KEY: json.dumps(base.offsets.to_json()),
-            **(extra or {}),
-        }
+        own = CommitProperties.rewrite(base, extra)
+        keys = encode_all_keys(self._info.table_id, base, own, rows=base.lake_rows, rewrite_id=round_id)
         carried = sum(map(len, late.values()))
         committable = Committable(
             base=base,

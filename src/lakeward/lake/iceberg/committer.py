@@ -57,8 +57,6 @@ from lakeward.spi.lake import LakeCommitter
 from lakeward.spi.lakefile import LakeSnapshot
 from lakeward.spi.rewrite import PreparedRewrite, RewriteResult
 
-REWRITE_JOB = "rewrite"
-
 
 class IcebergLakeCommitter(LakeCommitter):
     def __init__(self, connection: IcebergConnection, table: TableInfo) -> None:
@@ -143,15 +141,7 @@ class IcebergLakeCommitter(LakeCommitter):
                 rows_gone=sum(n.file.record_count for n in plan.data),
                 rewrite_id=round_id,
             )
-            properties = CommitProperties(
-                round_id=RoundId(base.token),
-                epoch=int(base.epoch),
-                job=REWRITE_JOB,
-                offsets={},
-                generation=base.generation,
-                extra=extra or {},
-            )
-            committable = self.build(ground, properties, change)
+            committable = self.build(ground, CommitProperties.rewrite(base, extra), change)
         carried = sum(len(h.positions) for h in plan.hits)
         return PreparedRewrite(committable=replace(committable, deletes=carried), left_out=left_out, carried=carried)
 

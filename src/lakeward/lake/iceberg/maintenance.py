@@ -37,7 +37,6 @@ from lakeward.model.round import LakeBase
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import CommitProperties, Expired, LakeMaintenance, LakeSnapshot, Precondition, StoredFile
 
-FENCE_JOB = "fence"
 _ATTEMPTS = 3
 
 
@@ -100,9 +99,7 @@ class IcebergLakeMaintenance(LakeMaintenance):
         return set() if mark is None else {canonical(path) for path in known if carries(path, mark)}
 
     def fence(self, base: LakeBase, round_id: RoundId, epoch: int) -> LakeSnapshot:
-        properties = CommitProperties(
-            round_id=round_id, epoch=epoch, job=FENCE_JOB, offsets={}, generation=base.generation
-        )
+        properties = CommitProperties.fence(base, round_id, epoch)
         ground = self._committer.load_ground(base, round_id)
         with lake_errors(str(self._table.path), "fence"):
             committable = self._committer.build(ground, properties, FileChange(fence_step=1))

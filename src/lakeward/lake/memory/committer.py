@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Mapping, Sequence, Set
 from functools import reduce
@@ -41,7 +40,7 @@ from lakeward.spi.foreignrows import removes_foreign_rows
 from lakeward.spi.lake import LakeCommitter
 from lakeward.spi.lakefile import LakeSnapshot
 from lakeward.spi.rewrite import PreparedRewrite, RewriteResult
-from lakeward.spi.snapshotkeys import OFFSETS_KEY, ROWS_KEY, TABLE_ID_KEY, encode_keys, is_of
+from lakeward.spi.snapshotkeys import OFFSETS_KEY, ROWS_KEY, TABLE_ID_KEY, encode_all_keys, is_of
 
 PAYLOAD_KIND, VERSION = "memory-committable", 1
 
@@ -99,11 +98,7 @@ class MemoryLakeCommitter(LakeCommitter):
                 "refs": [table.uuid, table.head, table.tag],
                 "round": properties.round_id,
                 "add": [*added, *(d.path for d in deletes)],
-                "summary": {
-                    **encode_keys(self._info.table_id, base, properties, fence_step=fence_step),
-                    OFFSETS_KEY: json.dumps(base.offsets.overlaid(properties.offsets).to_json()),
-                    **properties.extra,
-                },
+                "summary": encode_all_keys(self._info.table_id, base, properties, fence_step=fence_step),
             }
             expirable = tuple(plan_expiry(table, self._lake.clock.now_ms(), coming=1))
         return Committable(
@@ -136,24 +131,14 @@ class MemoryLakeCommitter(LakeCommitter):
             new = {r.group.index: RewrittenRows.from_bytes(r.payload) for r in whole}
             late = [self._carry_over(table, head, rewritten, round_id) for rewritten in new.values()]
             deletes = [d for late_deletes in late for d in late_deletes]
-            properties = CommitProperties(
-                round_id=RoundId(base.token),
-                epoch=int(base.epoch),
-                job="rewrite",
-                offsets={},
-                generation=base.generation,
-            )
+            own = CommitProperties.rewrite(base, extra)
             payload = {
                 "refs": [table.uuid, table.head, table.tag],
                 "round": round_id,
                 "add": [*(n.path for n in new.values() if n.path), *(d.path for d in deletes)],
                 "drop": [f.path for r in whole for f in r.group.files],
                 "sequences": {n.path: r.group.sequence for r in whole if (n := new[r.group.index]).path},
-                "summary": {
-                    **encode_keys(self._info.table_id, base, properties, rows=base.lake_rows, rewrite_id=round_id),
-                    OFFSETS_KEY: json.dumps(base.offsets.to_json()),
-                    **(extra or {}),
-                },
+                "summary": encode_all_keys(self._info.table_id, base, own, rows=base.lake_rows, rewrite_id=round_id),
             }
         carried = sum(len(d.positions) for d in deletes)
         committable = Committable(

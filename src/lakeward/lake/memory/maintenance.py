@@ -45,10 +45,7 @@ class MemoryLakeMaintenance(LakeMaintenance):
 
     def fence(self, base: LakeBase, round_id: RoundId, epoch: int) -> LakeSnapshot:
         committer = MemoryLakeCommitter(self._lake, self._info)
-        properties = CommitProperties(
-            round_id=round_id, epoch=epoch, job="fence", offsets={}, generation=base.generation
-        )
-        committable = committer.prepare([], {}, base, properties, fence_step=1)
+        committable = committer.prepare([], {}, base, CommitProperties.fence(base, round_id, epoch), fence_step=1)
         return committer.commit(committable, Precondition.on(self._info.table_id, base))
 
     def delete(self, paths: Iterable[str]) -> int:

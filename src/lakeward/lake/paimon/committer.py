@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -43,7 +42,7 @@ from lakeward.spi.commit import CommitProperties, Committable, Precondition, Ren
 from lakeward.spi.lake import LakeCommitter
 from lakeward.spi.lakefile import LakeSnapshot
 from lakeward.spi.rewrite import PreparedRewrite, RewriteResult
-from lakeward.spi.snapshotkeys import OFFSETS_KEY, TABLE_ID_KEY, encode_keys, is_of
+from lakeward.spi.snapshotkeys import TABLE_ID_KEY, encode_all_keys, is_of
 
 PAYLOAD_KIND = "paimon-committable"
 
@@ -79,11 +78,7 @@ class PaimonLakeCommitter(LakeCommitter):
         messages = [self._message(manifests.table, blob) for _, _, blobs in bodies for blob in blobs]
         is_resync = properties.generation > base.generation
         gone = find_foreign_rows(self._info, history, manifests, renewal, is_resync=is_resync)
-        keys = {
-            **encode_keys(self._info.table_id, base, properties, fence_step=fence_step),
-            OFFSETS_KEY: json.dumps(base.offsets.overlaid(properties.offsets).to_json()),
-            **properties.extra,
-        }
+        keys = encode_all_keys(self._info.table_id, base, properties, fence_step=fence_step)
         new = [added(manifests.table, m, f) for m in messages for f in m.new_files]
         changelog = [added(manifests.table, m, f) for m in messages for f in m.changelog_files]
         change = ManifestChange(OVERWRITE if gone else APPEND, [*new, *map(removed, gone)], changelog)
@@ -122,14 +117,8 @@ class PaimonLakeCommitter(LakeCommitter):
             _, _, blobs = unpack(REWRITE_KIND, VERSION, result.payload)
             new = [f for blob in blobs for f in self._message(manifests.table, blob).new_files]
             entries += [*(beside(inputs[0], ADD, f) for f in new), *map(removed, inputs)]
-        own = CommitProperties(
-            round_id=RoundId(base.token), epoch=int(base.epoch), job="rewrite", offsets={}, generation=base.generation
-        )
-        keys = {
-            **encode_keys(self._info.table_id, base, own, rows=base.lake_rows, rewrite_id=round_id),
-            OFFSETS_KEY: json.dumps(base.offsets.to_json()),
-            **(extra or {}),
-        }
+        own = CommitProperties.rewrite(base, extra)
+        keys = encode_all_keys(self._info.table_id, base, own, rows=base.lake_rows, rewrite_id=round_id)
         with lake_errors(self._where, "prepare a commit of"):
             payload = self._payload(history, manifests, round_id, ManifestChange(COMPACT, entries), keys)
         committable = Committable(
