@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from lakeward.lake.delta.plugin import DeltaLakeStorage, load
+from lakeward.lake.delta.plugin import DeltaLakeStorage, open_lake
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
 from lakeward.model.schema import Column
@@ -51,7 +51,7 @@ READERS = pytest.mark.parametrize("reader", [delta_rs, duck])
 
 @pytest.fixture
 def lake(tmp_path: Path) -> DeltaLakeStorage:
-    return load({"warehouse": str(tmp_path)})
+    return open_lake({"warehouse": str(tmp_path)})
 
 
 def root_of(lake: DeltaLakeStorage, log: ScriptedLog) -> str:

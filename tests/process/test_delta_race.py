@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.lake.delta.plugin import DeltaLakeStorage, load
+from lakeward.lake.delta.plugin import DeltaLakeStorage, open_lake
 from lakeward.model.ids import TableId, new_table_id
 from lakeward.testing.lakes import LakeRound, lake_rows
 from lakeward.testing.lakes.removal import removal_of
@@ -30,7 +30,7 @@ print([v for v in range(1, {VERSIONS + 1}) if log.append(v, entry)])
 """
 DYING = """
 import os, sys
-from lakeward.lake.delta.plugin import load
+from lakeward.lake.delta.plugin import open_lake
 from lakeward.model.faults import set_injector
 from lakeward.testing.lakes import LakeRound
 from tests.process.test_delta_race import make_log
@@ -41,7 +41,7 @@ LakeRound.plan(lake, log).run()
 
 
 def make_log(warehouse: str, table_id: str) -> tuple[DeltaLakeStorage, ScriptedLog]:
-    lake = load({"warehouse": warehouse})
+    lake = open_lake({"warehouse": warehouse})
     log = ScriptedLog(LakeSuite().table_info(table_id=TableId(table_id), primary_key=("id",)))
     lake.catalog().create(log.table)
     log.upsert(B0, row(1), row(2))
@@ -69,7 +69,7 @@ def test_a_process_that_dies_in_a_round_leaves_all_of_it_or_nothing(tmp_path: Pa
 
 
 def test_each_version_is_made_by_one_of_them(tmp_path: Path) -> None:
-    lake, table = load({"warehouse": str(tmp_path)}), LakeSuite().table_info()
+    lake, table = open_lake({"warehouse": str(tmp_path)}), LakeSuite().table_info()
     lake.catalog().create(table)
     log = lake.log(table.path)
     arguments = [sys.executable, "-c", RACER, str(log.root)]

@@ -49,8 +49,9 @@ def test_a_format_that_is_not_installed_is_said_to_be_missing_when_it_is_opened(
         lakes("nope")
 
 
-def test_paimon_without_a_warehouse_is_in_the_servers_folder_and_jobs_are_told(tmp_path: Path) -> None:
-    lakes = ServerLakes(resolve(environment={}, arguments={"datalake.format": "paimon"}), tmp_path)
-    assert lakes.peer_options("http://server") == {"paimon": {"warehouse": str(tmp_path / "warehouse")}}
-    assert find_lake_plugin("paimon").server_options({}, tmp_path) == {"warehouse": str(tmp_path / "warehouse")}
-    assert find_lake_plugin("paimon").server_options({"warehouse": "/w"}, tmp_path) == {"warehouse": "/w"}
+@pytest.mark.parametrize("format", ["paimon", "delta"])
+def test_a_lake_without_a_warehouse_is_in_the_servers_folder_and_jobs_are_told(tmp_path: Path, format: str) -> None:
+    lakes = ServerLakes(resolve(environment={}, arguments={"datalake.format": format}), tmp_path)
+    assert lakes.peer_options("http://server") == {format: {"warehouse": str(tmp_path / "warehouse")}}
+    assert find_lake_plugin(format).server_options({}, tmp_path) == {"warehouse": str(tmp_path / "warehouse")}
+    assert find_lake_plugin(format).server_options({"warehouse": "/w"}, tmp_path) == {"warehouse": "/w"}

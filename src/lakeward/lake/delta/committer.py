@@ -74,6 +74,7 @@ class DeltaLakeCommitter(LakeCommitter):
         new = [f for data in results for f in DeltaWriteResult.from_bytes(data).files]
         gone = self._foreign(ground, properties.generation > base.generation, renewal)
         renewed = {} if renewal is None else renewal.offsets
+        fault_point("lake.before-resolve", round_id=properties.round_id)
         gone = self._resolve(ground, new, replaced, renewed, gone)
         now_ms = int(time.time() * 1000)
         files = {f.key: f for f in (*ground.state.files.values(), *new)}
@@ -269,6 +270,7 @@ class DeltaLakeCommitter(LakeCommitter):
                 merged[key] = both
         if not merged:
             return {}, 0
+        fault_point("lake.before-deletes", round_id=round_id)
         with lake_errors(self._log.table, "write vectors of"):
             by_path = {path: positions for (path, _), positions in merged.items()}
             vectors, size = write_vectors(self._log.root, round_folder(round_id), by_path)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door of the Delta lake: options in, `LakeStorage` out. The one option is `warehouse`, a local folder."""
+"""The door of the Delta lake: options in, `LakeStorage` out. The one option is `warehouse`, a local folder; without it
+the server keeps the lake in its own."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from lakeward.lake.delta.writer import DeltaLakeWriter
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
 from lakeward.spi.lake import LakeStorage, WriteTask
+from lakeward.spi.lakeplugin import LakePlugin
 from lakeward.spi.rewrite import RewriteResult, RewriteTask
 
 _WAREHOUSE = "warehouse"
@@ -63,8 +65,13 @@ class DeltaLakeStorage(LakeStorage):
         return DeltaLog(self.warehouse / path.database / path.table, str(path))
 
 
-def load(options: Mapping[str, str]) -> DeltaLakeStorage:
-    """The entry point. Raises `UnknownOption`, `InvalidConfig`."""
+class DeltaLakePlugin(LakePlugin):
+    def defaults(self, data: Path) -> dict[str, str]:
+        return {_WAREHOUSE: str((data / _WAREHOUSE).resolve())}
+
+
+def open_lake(options: Mapping[str, str]) -> DeltaLakeStorage:
+    """Raises `UnknownOption`, `InvalidConfig`."""
     unknown = sorted(set(options) - {_WAREHOUSE})
     if unknown:
         raise UnknownOption(where="datalake.delta", key=unknown[0], nearest=_WAREHOUSE)
@@ -74,3 +81,6 @@ def load(options: Mapping[str, str]) -> DeltaLakeStorage:
         reason = f"{given!r} is no local folder: a commit needs one, to be the first of its version or none"
         raise InvalidConfig(where=where, reason=reason)
     return DeltaLakeStorage(Path(unquote(parsed.path) if parsed.scheme else given).resolve())
+
+
+load = DeltaLakePlugin("delta", open_lake)

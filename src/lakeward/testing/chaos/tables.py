@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -57,6 +58,9 @@ def break_table(server_url: str, warehouse: Path, format: str = "iceberg") -> No
 
         break_paimon_table(warehouse, path)
         return
+    if format == "delta":
+        shutil.rmtree(warehouse / path.database / path.table)
+        return
     load_catalog("lab", type="rest", uri=f"{server_url}/iceberg").drop_table((path.database, path.table))
 
 
@@ -76,6 +80,10 @@ def meddle(server_url: str, warehouse: Path, format: str, path: str, deed: str) 
         from lakeward.testing.chaos.paimontables import meddle_with_paimon
 
         return meddle_with_paimon(warehouse, TablePath.parse(path), deed)
+    if format == "delta":
+        from lakeward.testing.chaos.deltatables import meddle_with_delta
+
+        return meddle_with_delta(warehouse, TablePath.parse(path), deed)
     try:
         engine = Meddler(load_catalog("lab", type="rest", uri=f"{server_url}/iceberg"), TablePath.parse(path))
         deeds: dict[str, Callable[[], None]] = {"compact": engine.rewrite, "expire": engine.expire}

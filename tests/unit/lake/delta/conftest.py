@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.lake.delta.plugin import DeltaLakeStorage, load
+from lakeward.lake.delta.plugin import DeltaLakeStorage, open_lake
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> DeltaLakeStorage:
-    return load({"warehouse": str(tmp_path)})
+    return open_lake({"warehouse": str(tmp_path)})

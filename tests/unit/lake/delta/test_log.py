@@ -11,7 +11,7 @@ import pytest
 
 from lakeward.errors import CommitConflict, InvalidConfig, LakeSchemaBroken, LakeTampered, SnapshotGone, UnsupportedType
 from lakeward.lake.delta.log import DeltaLog
-from lakeward.lake.delta.plugin import DeltaLakeStorage, load
+from lakeward.lake.delta.plugin import DeltaLakeStorage, open_lake
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.schema import Column
@@ -131,8 +131,8 @@ def test_a_type_that_delta_has_not_is_refused(lake: DeltaLakeStorage, kind: str)
 @pytest.mark.parametrize("warehouse", ["", "s3://bucket/folder"])
 def test_a_warehouse_is_a_local_folder(warehouse: str) -> None:
     with pytest.raises(InvalidConfig, match="local folder"):
-        load({"warehouse": warehouse})
+        open_lake({"warehouse": warehouse})
 
 
 def test_a_warehouse_may_be_given_as_a_file_uri(tmp_path: Path) -> None:
-    assert load({"warehouse": (tmp_path / "a b").as_uri()}).warehouse == tmp_path / "a b"
+    assert open_lake({"warehouse": (tmp_path / "a b").as_uri()}).warehouse == tmp_path / "a b"
