@@ -9,8 +9,15 @@ from dataclasses import dataclass, field
 from lakeward.hot.fluss.epochs import split_epoch
 from lakeward.hot.fluss.failures import Code
 from lakeward.hot.fluss.protobuf import Message
-from lakeward.model.ids import Epoch, RoundId, TableId
-from lakeward.protocol.heartbeat import HeartbeatRequest, LeaseVerdict, TableFinished, TableVerdict, Verdict
+from lakeward.model.ids import Epoch, TableId
+from lakeward.protocol.heartbeat import (
+    HeartbeatRequest,
+    LeaseVerdict,
+    TableFinished,
+    TableInWork,
+    TableVerdict,
+    Verdict,
+)
 
 _REASONS: Mapping[int, str] = {
     Code.FENCED_EPOCH: "another job has the table",
@@ -47,25 +54,24 @@ def _stats(finished: TableFinished) -> Message | None:
 
 def read_verdicts(request: HeartbeatRequest, answer: Message) -> tuple[TableVerdict, ...]:
     """A verdict for each table in work that Fluss refused to renew."""
-    rounds = {t.table_id: t.round_id for t in request.tiering}
+    works = {t.table_id: t for t in request.tiering}
     verdicts = []
     for entry in answer.get("tiering", []):
         table_id, error = TableId(str(entry.get("table_id", 0))), entry.get("error")
-        if error is not None and table_id in rounds:
-            verdicts.append(_verdict(table_id, rounds[table_id], error))
+        if error is not None and table_id in works:
+            verdicts.append(_verdict(works[table_id], error))
     return tuple(verdicts)
 
 
-def _verdict(table_id: TableId, round_id: RoundId | None, error: Message) -> TableVerdict:
-    code = error.get("code", Code.UNKNOWN)
-    if code == Code.TABLE_NOT_FOUND:
-        return TableVerdict(
-            table_id=table_id,
-            verdict=Verdict.DROPPED,
-            reason="dropped, or its lake was switched off",
-            round_id=round_id,
-        )
-    return TableVerdict(table_id=table_id, verdict=Verdict.FENCED, reason=_reason(error), round_id=round_id)
+def _verdict(work: TableInWork, error: Message) -> TableVerdict:
+    is_gone = error.get("code", Code.UNKNOWN) == Code.TABLE_NOT_FOUND
+    return TableVerdict(
+        table_id=work.table_id,
+        verdict=Verdict.DROPPED if is_gone else Verdict.FENCED,
+        reason="dropped, or its lake was switched off" if is_gone else _reason(error),
+        round_id=work.round_id,
+        kind=work.kind,
+    )
 
 
 def read_lease(answer: Message) -> LeaseVerdict:

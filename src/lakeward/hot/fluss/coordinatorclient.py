@@ -18,6 +18,7 @@ from typing import TypeVar
 from lakeward.config import options
 from lakeward.errors import InvalidInput, LakewardError, NotFound, TableNotFound
 from lakeward.hot.fluss.beats import HeldBack, beat_entry, beat_message, read_lease, read_verdicts
+from lakeward.hot.fluss.compactions import Compactions, Held
 from lakeward.hot.fluss.epochs import join_epoch
 from lakeward.hot.fluss.failures import Code, fluss_code_of, to_error
 from lakeward.hot.fluss.lakeends import bucket_ends, gone_ends, named_offsets
@@ -45,7 +46,7 @@ from lakeward.model.faults import fault_point
 from lakeward.model.ids import LeaseId, RoundId, SnapshotId, TableId
 from lakeward.model.intent import Intent
 from lakeward.model.ledger import LedgerEntry, LedgerKind
-from lakeward.model.side import DEFAULT_SIDE, SideName
+from lakeward.model.side import COMPACT, DEFAULT_SIDE, SideName
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
@@ -93,7 +94,7 @@ class FlussCoordinatorClient(CoordinatorClient):
     def __init__(self, servers: FlussServers, store: FlussStore, lake_of: LakeOf, clock: Clock | None = None) -> None:
         self.servers, self._store, self._lake_of = servers, store, lake_of
         self._clock: Clock = clock or SystemClock()
-        self._held, self._slack = HeldBack(), Slack()
+        self._held, self._slack, self._compactions = HeldBack(), Slack(), Compactions(self._is_compacted)
         self._paths: dict[TableId, TablePath] = {}
         self._prepared: OrderedDict[RoundId, _Prepared] = OrderedDict()
         self._intents: OrderedDict[RoundId, TableInfo] = OrderedDict()
@@ -108,22 +109,24 @@ class FlussCoordinatorClient(CoordinatorClient):
         something comes.
         """
         now = self._clock.monotonic()
-        if now < self._ask_at:
-            request = replace(request, room=0)
+        told = self._compactions.translate(request, now)
+        waiting = self._compactions.renewed()
         with self._lock:
-            self._held.note(request, now)
-            self._slack.note(request, now)
+            self._held.note(told, now)
+            self._slack.note(told, now)
             due = self._held.due(now, all_of_them=request.leaving)
-            renewed = self._held.renewed(now) if not request.leaving else []
-        answer = self._beat(beat_message(request, renewed, [beat_entry(*key) for key in due]))
+            renewed = [*self._held.renewed(now), *waiting] if not request.leaving else []
+        told = replace(told, room=0 if now < self._ask_at else max(0, told.room - len(waiting)))
+        answer = self._beat(beat_message(told, renewed, [beat_entry(*key) for key in due]))
         with self._lock:
             self._held.told(due)
             self._held.refused(answer)
+        compacted = self._compactions.told(request, told, answer)
         self._warn(answer)
         self._store.renew_snapshots()
-        verdicts, handed = read_verdicts(request, answer), self._collect(answer, request.room)
+        verdicts, handed = read_verdicts(told, answer), self._collect(answer, told.room)
         with self._lock:
-            tables = tuple(self._slack.order(handed, self._clock.monotonic()))
+            tables = (*map(self._compaction, compacted), *self._slack.order(handed, self._clock.monotonic()))
         return HeartbeatAnswer(
             coordinator_epoch=answer.get("coordinator_epoch", 0), verdicts=verdicts, tables=tables, next_beat_ms=BEAT_MS
         )
@@ -199,6 +202,24 @@ class FlussCoordinatorClient(CoordinatorClient):
             return int((_FRESHNESS.default if text is None else _FRESHNESS.kind.parse(text)).total_seconds() * 1000)
         except (LakewardError, ValueError, KeyError, TypeError):  # the round will say what is wrong with the table
             return int(_FRESHNESS.default.total_seconds() * 1000)
+
+    def _compaction(self, key: Held) -> HandedOut:
+        path = self._paths[key[0]]
+        limit_ms = self._freshness_ms(path)
+        return HandedOut(
+            table_id=key[0], path=path, epoch=key[1], freshness_ms=limit_ms, limit_ms=limit_ms, kind=COMPACT
+        )
+
+    def _is_compacted(self, table_id: TableId) -> bool:
+        """Unless the table says no: what Fluss takes as its default is not among its properties."""
+        try:
+            table = self._store.load_table(self._paths[table_id])
+            is_on = options.TABLE_DATALAKE_AUTO_COMPACTION.kind.parse(
+                table.descriptor.properties.get(options.TABLE_DATALAKE_AUTO_COMPACTION.key, "true")
+            )
+            return bool(is_on) and self._lake_of(table)[2].capabilities.rewrites
+        except (LakewardError, KeyError, ValueError):  # a round will say what is wrong with the table
+            return False
 
     def _warn(self, answer: Message) -> None:
         """A finish or failure that Fluss refused: the table is another job's by now. Nothing is left to do."""
@@ -287,6 +308,16 @@ class FlussCoordinatorClient(CoordinatorClient):
             _keep(self._prepared, round_id, known, self._lock)
         return {OFFSETS_KEY: known.path, MARKS_KEY: to_text(table, marks_of(known.last))}
 
+    def prepare_rewrite(self, table: TableInfo, round_id: RoundId, offsets: Mapping[Bucket, int]) -> Mapping[str, str]:
+        """As the Flink job's rewrites do, a compaction's snapshot has the offsets that were there before, in a file of
+        its own: Fluss deletes that of the snapshot whose place it takes."""
+        with self._lock:
+            known = self._prepared.get(round_id)
+        if known is None or known.offsets != offsets:
+            known = _Prepared(dict(offsets), self._write_offsets(table, offsets, anew=True), {})
+            _keep(self._prepared, round_id, known, self._lock)
+        return {OFFSETS_KEY: known.path}
+
     def _write_offsets(self, table: TableInfo, offsets: Mapping[Bucket, int], *, anew: bool = False) -> str:
         """`anew`: these are all there are, those of partitions that are gone among them; what Fluss has is not looked
         at.
@@ -319,6 +350,8 @@ class FlussCoordinatorClient(CoordinatorClient):
         if report.kind is LedgerKind.ROUND and prepared is not None and newest == report.snapshot_id:
             offsets = {r.bucket: r.range.stop for r in report.ranges}
             return Registered(newest, prepared.path), offsets, {b: last.at_ms for b, last in prepared.last.items()}
+        if report.work == COMPACT and prepared is not None and newest == report.snapshot_id:
+            return Registered(newest, prepared.path), report.offsets, {}
         return Registered(newest, self._write_offsets(table, report.offsets, anew=True)), report.offsets, {}
 
     def knows_round(self, table_id: TableId, round_id: RoundId, side: SideName = DEFAULT_SIDE) -> bool:

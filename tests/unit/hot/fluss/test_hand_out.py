@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -17,9 +19,13 @@ from lakeward.hot.fluss.servers import FlussServers
 from lakeward.hot.fluss.store import FlussStore
 from lakeward.hot.fluss.supported import check_supported
 from lakeward.hot.fluss.tables import check_bucket_counts, parse_partitions, parse_table
-from lakeward.model.ids import InstanceId, JobName
+from lakeward.lake.memory.plugin import MemoryLakeStorage
+from lakeward.lake.memory.table import MemoryLake
+from lakeward.model.ids import InstanceId, JobName, RoundId
+from lakeward.model.round import RoundResult
+from lakeward.model.side import COMPACT, TIER
 from lakeward.model.table import TableInfo, TablePath
-from lakeward.protocol.heartbeat import HeartbeatRequest
+from lakeward.protocol.heartbeat import HeartbeatRequest, TableFinished, TableInWork
 from tests.unit.hot.fluss.scripted_server import Call, scripted
 
 
@@ -131,3 +137,46 @@ def test_a_partition_with_buckets_of_its_own_is_refused() -> None:
     answer["partitions"][0]["bucket_count"] = 4
     with pytest.raises(InvalidTable, match="the table has 2, and all its partitions must have as many"):
         check_bucket_counts(parse(), answer)
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_a_compaction_follows_a_round_under_its_lease(is_on: bool) -> None:
+    """Through the client: Fluss renews the table, and hears of the round's end when the compaction is over."""
+    beats = list[dict[str, Any]]()
+    switch = {} if is_on else {"table.datalake.auto-compaction": "false"}
+    body = json.loads(description(**{"table.datalake.format": "iceberg"}, **switch))
+
+    def answer(call: Call) -> None:
+        if call.key == METADATA.key:
+            call.done(METADATA, {"coordinator": {"id": 0, "host": "127.0.0.1", "port": server.port}})
+        elif call.key == HEARTBEAT.key:
+            beats.append(decode(HEARTBEAT.request, call.body))
+            table = {"table_id": 1, "path": {"database": "shop", "table": "t"}, "tiering_epoch": 5}
+            call.done(HEARTBEAT, {"coordinator_epoch": 4, **({"table": table} if len(beats) == 1 else {})})
+        elif call.key == TABLE_INFO.key:
+            sent = json.dumps({**body, "partition_key": []}).encode()
+            call.done(TABLE_INFO, {"table_id": 1, "schema_id": 1, "json": sent})
+        else:
+            call.fail(7, "not asked for here")
+
+    with scripted(answer) as server:
+        servers = FlussServers(f"127.0.0.1:{server.port}", timeout_s=5.0)
+        lake = MemoryLakeStorage(MemoryLake())
+        client = FlussCoordinatorClient(servers, FlussStore(servers), lambda table: (*lake_of(table, {}), lake))
+        request = HeartbeatRequest(job=JobName("j"), instance=InstanceId("i"), room=1, kinds=(TIER, COMPACT))
+        (handed,) = client.heartbeat(request).tables
+        ours: dict[str, Any] = {"table_id": handed.table_id, "epoch": handed.epoch}
+        result = RoundResult(round_id=RoundId("r"), snapshot_id=None, files=1)
+        ended = TableFinished(**ours, round_id=RoundId("r"), result=result)
+        compactions = client.heartbeat(replace(request, finished=(ended,))).tables
+        if is_on:
+            client.heartbeat(replace(request, room=0, tiering=(TableInWork(**ours, kind=COMPACT),)))
+            client.heartbeat(replace(request, finished=(TableFinished(**ours, kind=COMPACT),)))
+        servers.close()
+    told = [(len(b.get("tiering", [])), len(b.get("finished", []))) for b in beats[-3:]]
+    if is_on:
+        assert [(h.kind, h.epoch, str(h.path)) for h in compactions] == [(COMPACT, handed.epoch, "shop.t")]
+        assert told == [(1, 0), (1, 0), (0, 1)]
+    else:
+        assert compactions == ()
+        assert told[-1] == (0, 1)
