@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import logging
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -22,14 +22,18 @@ from lakeward.model.disktrouble import find_disk_trouble
 from lakeward.protocol.version import PROTOCOL, PROTOCOL_HEADER
 from lakeward.server import routes
 from lakeward.server.gate import RequestGate
-from lakeward.server.services import Services
+from lakeward.server.services import PageServices
 
 log = logging.getLogger(__name__)
 
+PAGE_MODULES = ("dashboard", "health", "metrics", "views", "web")
+"""Of `routes`: those that need no server of ours."""
 
-def create_app(services: Services) -> FastAPI:
+
+def create_app(services: PageServices, modules: Iterable[str] | None = None) -> FastAPI:
+    """`modules` of `routes`; all of them need `Services`."""
     app = FastAPI(title="Lakeward", version=__version__, docs_url=None, redoc_url=None)
-    for router in routers(services):
+    for router in routers(services, modules):
         app.include_router(router)
     app.add_exception_handler(LakewardError, _typed)
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -50,9 +54,9 @@ def create_app(services: Services) -> FastAPI:
     return app
 
 
-def routers(services: Services) -> Iterator[APIRouter]:
+def routers(services: PageServices, modules: Iterable[str] | None = None) -> Iterator[APIRouter]:
     """One per module of `routes`, in name order; a resource is added by adding its file."""
-    for module in sorted(m.name for m in pkgutil.iter_modules(routes.__path__)):
+    for module in modules or sorted(m.name for m in pkgutil.iter_modules(routes.__path__)):
         yield importlib.import_module(f"{routes.__name__}.{module}").router(services)
 
 

@@ -14,7 +14,7 @@ from lakeward.hot.embedded.sizes import TableSizes
 from lakeward.model.ids import TableId
 from lakeward.model.side import SideId, WorkKind
 from lakeward.model.table import TablePath
-from lakeward.server.services import Services
+from lakeward.server.services import PageServices
 
 
 @dataclass(frozen=True)
@@ -116,19 +116,20 @@ JOB_LIVE = Figure("jobLive", "1 while the job beats within its lease.")
 
 
 class ServerCollector(Collector):
-    """Reads the coordinator and the store when Prometheus asks; keeps nothing."""
+    """Reads the source when Prometheus asks; keeps nothing."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: PageServices) -> None:
         self._services = services
 
     def collect(self) -> Iterator[Metric]:
-        status = self._services.coordinator.status()
+        source = self._services.source
+        status = source.status()
         for figure in SERVER_FIGURES:
             yield figure.family((), [((), status.figures.get(figure.name, 0))])
-        paths, views = {t.table_id: t.path for t in status.tables}, self._services.coordinator.views
-        yield from side_metrics(paths, views.side_figures())
-        yield from work_metrics(paths, views.work_figures())
-        yield from hot_metrics(self._services.store.sizes())
+        paths = {t.table_id: t.path for t in status.tables}
+        yield from side_metrics(paths, source.side_figures())
+        yield from work_metrics(paths, source.work_figures())
+        yield from hot_metrics(source.sizes())
         yield THREAD_WELL.family(("thread",), [((b.name,), float(b.is_well)) for b in self._services.background()])
         yield JOB_LIVE.family(("job", "pool"), [((j.name, j.pool), float(j.live)) for j in status.jobs])
 

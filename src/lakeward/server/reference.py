@@ -26,11 +26,12 @@ Rows do not travel over HTTP: `GET /api/v1/info` names the Arrow Flight endpoint
 """
 TITLES = {
     "server": "The server",
+    "views": "What goes on",
     "tables": "Tables",
     "partitions": "Partitions",
     "tiering": "Tiering",
     "jobs": "Jobs",
-    "commits": "Commits, ledger and intents",
+    "commits": "Commits and intents",
     "reads": "Reading",
     "dashboard": "Dashboard",
     "metrics": "Metrics",

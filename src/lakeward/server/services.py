@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the HTTP resources work on: one record, built by `process` and handed to every router factory."""
+"""What the HTTP resources work on: one record, handed to every router factory. A server's is built by `process`; pages
+need less of it, and get that of a cluster from `console`.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +17,7 @@ from lakeward.protocol.tables import ServerInfo
 from lakeward.server.audit import AuditLog
 from lakeward.server.callers import Callers
 from lakeward.server.history import History
+from lakeward.server.pagesource import PageSource, ServerSource
 from lakeward.server.tablefeed import TableFeed
 
 if TYPE_CHECKING:
@@ -25,35 +28,49 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Services:
-    """`info` is asked on each call: the coordinator's epoch is known only once it runs."""
+class PageServices:
+    """What the resources of pages and metrics need."""
 
-    store: EmbeddedStore
-    coordinator: Coordinator
-    federation: Federation
     tokens: TokenSet
-    info: Callable[[], ServerInfo]
     clock: Clock
     ready: Callable[[], bool] = lambda: True
     background: Callable[[], Sequence[Heartbeat]] = tuple
     """Of every thread that works in the background."""
 
-    lakes: ServerLakes | None = None
-    """None: a server without any lake of its own."""
-
     callers: Callers = field(default_factory=Callers)
     audit: AuditLog | None = None
-    bound_jobs: bool = False
     before_change: Callable[[], None] = lambda: None
     """Called before what may write to the server's disk."""
 
     max_requests: int = 500
+    max_body_bytes: int = 16 * 1024 * 1024
+    history: History = field(default_factory=History)
+    feed: TableFeed = field(default_factory=TableFeed)
+
+    @property
+    def source(self) -> PageSource:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services(PageServices):
+    """`info` is asked on each call: the coordinator's epoch is known only once it runs."""
+
+    store: EmbeddedStore
+    coordinator: Coordinator
+    federation: Federation
+    info: Callable[[], ServerInfo]
+    lakes: ServerLakes | None = None
+    """None: a server without any lake of its own."""
+
+    bound_jobs: bool = False
     max_tables: int = 10_000
     max_reads: int = 1_000
-    max_body_bytes: int = 16 * 1024 * 1024
     data: Path = Path()
     host: str = "127.0.0.1"
     has_tls: bool = False
     started_at_ms: int = 0
-    history: History = field(default_factory=History)
-    feed: TableFeed = field(default_factory=TableFeed)
+
+    @property
+    def source(self) -> PageSource:
+        return ServerSource(self.coordinator, self.store, self.clock)

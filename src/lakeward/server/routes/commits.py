@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What reached the lake: commit reports, committed offsets, the ledger, and the intents of rounds."""
+"""What reached the lake: commit reports, committed offsets, and the intents of rounds."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, Response
 
@@ -16,7 +14,7 @@ from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role
 from lakeward.protocol.commit import CommitReport
 from lakeward.protocol.operate import KnownRound
-from lakeward.protocol.routes import ABANDON_INTENT, COMMITS, COMMITTED, INTENTS, KNOWN_ROUND, LEDGER
+from lakeward.protocol.routes import ABANDON_INTENT, COMMITS, COMMITTED, INTENTS, KNOWN_ROUND
 from lakeward.server.auth import check_job, require
 from lakeward.server.messages import answer, described, read_message
 from lakeward.server.services import Services
@@ -41,13 +39,6 @@ def router(services: Services) -> APIRouter:
     def committed(table: str, side: Side) -> JSONResponse:
         """The offsets, round and generation that the lake stands at, as far as was reported."""
         return answer(coordinator.committed(TablePath.parse(table), side))
-
-    @router.get(LEDGER, dependencies=may_read)
-    def ledger(
-        table: str, side: Side, limit: Annotated[int, Query(ge=1, le=100_000)] = 1_000, before: int | None = None
-    ) -> JSONResponse:
-        """Which offset range of which bucket each lake snapshot added; the newest `limit` entries below `before`."""
-        return answer(coordinator.ledger_page(TablePath.parse(table), limit, before, side))
 
     @router.get(KNOWN_ROUND, dependencies=[require(services.tokens, Role.READ, all_tables=True)])
     def known_round(table_id: str, round_id: str, side: Side) -> JSONResponse:

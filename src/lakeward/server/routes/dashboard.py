@@ -18,14 +18,14 @@ from lakeward.protocol.routes import DASHBOARD, LAG, LAGS
 from lakeward.protocol.views import TableStatus
 from lakeward.server.auth import caller, require
 from lakeward.server.messages import answer
-from lakeward.server.services import Services
+from lakeward.server.services import PageServices
 from lakeward.server.shown import limit_status
 from lakeward.server.tiles import Overview, make_tiles
 
 POINTS, MAX_LAGS = 100, 200
 
 
-def router(services: Services) -> APIRouter:
+def router(services: PageServices) -> APIRouter:
     router = APIRouter(tags=["dashboard"])
     may_read = [require(services.tokens, Role.READ)]
 
@@ -40,7 +40,7 @@ def router(services: Services) -> APIRouter:
         if not token.tables:
             services.feed.take(seen["tables"], seen["now_ms"])
         else:
-            status = services.coordinator.status()
+            status = services.source.status()
             services.feed.take(status.tables, status.now_ms)
         changes = services.feed.since(since, token.may_use)
         return packed(request, {**seen, **vars(changes), "count": len(seen["tables"])})
@@ -49,7 +49,7 @@ def router(services: Services) -> APIRouter:
     def lag(table: str) -> JSONResponse:
         """The table's lag, sampled over the last hour: pairs of time and lag in milliseconds."""
         path = TablePath.parse(table)
-        status = services.coordinator.table_status(path)
+        status = services.source.table_status(path)
         return answer({"freshness_ms": status.freshness_ms, "samples": services.history.lag(str(path))})
 
     @router.get(LAGS, dependencies=may_read)
@@ -70,8 +70,8 @@ def packed(request: Request, body: Any) -> Response:
     return Response(gzip.compress(plain, 6), media_type="application/json", headers=headers)
 
 
-def overview(services: Services, token: Token = ANONYMOUS) -> dict[str, Any]:
-    status, history = limit_status(services.coordinator.status(), token), services.history
+def overview(services: PageServices, token: Token = ANONYMOUS) -> dict[str, Any]:
+    status, history = limit_status(services.source.status(), token), services.history
     trouble = [words for words in status.lakes.values() if words]
     seen = Overview(
         tables=status.tables,
@@ -91,10 +91,11 @@ def overview(services: Services, token: Token = ANONYMOUS) -> dict[str, Any]:
         "tables": status.tables,
         "jobs": status.jobs,
         "warnings": list(status.warnings),
+        "actions": list(services.source.actions),
     }
 
 
-def overdue_bytes(services: Services, tables: Iterable[TableStatus]) -> int:
+def overdue_bytes(services: PageServices, tables: Iterable[TableStatus]) -> int:
     """Log past its TTL that is kept only because the lake does not have it: tables whose oldest waiting row is older
     than that.
     """
@@ -102,7 +103,7 @@ def overdue_bytes(services: Services, tables: Iterable[TableStatus]) -> int:
     if not late:
         return 0
     overdue = 0
-    for sizes in services.store.sizes():
+    for sizes in services.source.sizes():
         table = late.get(sizes.table_id)
         if table is None or not sizes.remote_bytes:
             continue

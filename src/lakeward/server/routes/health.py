@@ -9,10 +9,10 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from lakeward.protocol.routes import HEALTH, READY
-from lakeward.server.services import Services
+from lakeward.server.services import PageServices
 
 
-def router(services: Services) -> APIRouter:
+def router(services: PageServices) -> APIRouter:
     router = APIRouter(tags=["server"])
 
     @router.get(HEALTH)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs: heartbeat and lease check, called by jobs; the list of jobs, for people."""
+"""Heartbeat and lease check, called by jobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakeward.coordinator.operations import POLL_S
 from lakeward.errors import QuotaExceeded
 from lakeward.protocol.auth import Role
 from lakeward.protocol.heartbeat import HeartbeatRequest, LeaseCheck
-from lakeward.protocol.routes import HEARTBEAT, JOBS, LEASE_CHECK
+from lakeward.protocol.routes import HEARTBEAT, LEASE_CHECK
 from lakeward.server.auth import caller, check_job, require
 from lakeward.server.messages import answer, described, read_message
 from lakeward.server.services import Services
@@ -29,10 +29,7 @@ LONGEST_HOLD_MS = 10_000
 
 def router(services: Services) -> APIRouter:
     router, coordinator = APIRouter(tags=["jobs"]), services.coordinator
-    may_read, may_work = (
-        [require(services.tokens, Role.READ)],
-        [require(services.tokens, Role.JOB, all_tables=True)],
-    )
+    may_work = [require(services.tokens, Role.JOB, all_tables=True)]
 
     @router.post(HEARTBEAT, dependencies=may_work, openapi_extra=described(HeartbeatRequest))
     async def heartbeat(request: Request) -> JSONResponse:
@@ -58,10 +55,5 @@ def router(services: Services) -> APIRouter:
         message = await read_message(request, LeaseCheck)
         check_job(request, message.job, is_bound=services.bound_jobs)
         return answer(await run_in_threadpool(coordinator.check_lease, message))
-
-    @router.get(JOBS, dependencies=may_read)
-    def list_jobs() -> JSONResponse:
-        """Jobs that registered, and those that are expected and did not."""
-        return answer({"jobs": coordinator.jobs()})
 
     return router

@@ -12,10 +12,10 @@ from lakeward.protocol.auth import Role
 from lakeward.protocol.routes import METRICS
 from lakeward.server.auth import require
 from lakeward.server.metrics import ServerCollector
-from lakeward.server.services import Services
+from lakeward.server.services import PageServices
 
 
-def router(services: Services) -> APIRouter:
+def router(services: PageServices) -> APIRouter:
     router = APIRouter(tags=["metrics"])
     registry = CollectorRegistry()
     registry.register(ServerCollector(services))

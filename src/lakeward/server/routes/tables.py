@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables: create, alter, drop, list, show. All DDL goes through federation, so that lake and hot store stay alike."""
+"""Tables: create, alter, drop, list. All DDL goes through federation, so that lake and hot store stay alike."""
 
 from __future__ import annotations
 
@@ -44,11 +44,6 @@ def router(services: Services) -> APIRouter:
         caller(request).check_table(message.path, f"creating {message.path}")
         made_table = await run_in_threadpool(create, message, caller(request))
         return answer(made_table, status=201 if made_table.created else 200)
-
-    @router.get(TABLE, dependencies=may_read)
-    def show_table(table: str) -> JSONResponse:
-        """One table: schema versions, keys, properties."""
-        return answer(TableAnswer(table=services.store.load_table(TablePath.parse(table))))
 
     @router.patch(TABLE, dependencies=may_change, openapi_extra=described(AlterTable))
     async def alter_table(table: str, request: Request) -> JSONResponse:

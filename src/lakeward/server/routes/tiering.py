@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table's tiering for people: status, explanation, rounds, queue, admission; and what operators do to it."""
+"""A table's tiering: queue, admission, and what operators do to it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,13 @@ from fastapi.responses import JSONResponse
 
 from lakeward.coordinator.operations import POLL_S
 from lakeward.errors import QuotaExceeded
-from lakeward.model.side import WorkKind
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.auth import Role
 from lakeward.protocol.operate import AdmissionQuery, AdoptTable, ReconcileSchema, RestoreLake, ResyncTable
 from lakeward.server.auth import caller, require
-from lakeward.server.lakefiles import explain_compaction
 from lakeward.server.messages import answer, described, read_message
 from lakeward.server.services import Services
-from lakeward.server.shown import limit_status
 from lakeward.server.side import Side
 
 MOST_ADMITTED = 2_000
@@ -31,43 +28,17 @@ MOST_ADMITTED = 2_000
 MOST_ASKING = 2
 """Simulations of one token at once: each takes seconds of a core where tables do not fit."""
 
-Limit = Annotated[int, Query(ge=1, le=10_000)]
-
 
 def router(services: Services) -> APIRouter:
     router = APIRouter(tags=["tiering"])
-    _add_views(router, services)
+    _add_questions(router, services)
     _add_operations(router, services)
     return router
 
 
-def _add_views(router: APIRouter, services: Services) -> None:
+def _add_questions(router: APIRouter, services: Services) -> None:
     coordinator, may_read = services.coordinator, [require(services.tokens, Role.READ)]
     asking: Counter[str] = Counter()
-
-    @router.get(routes.STATUS, dependencies=may_read)
-    def status(request: Request) -> JSONResponse:
-        """Tables, jobs, lakes and figures in one answer; of the tables those that the token may use."""
-        return answer(limit_status(coordinator.status(), caller(request)))
-
-    @router.get(routes.TABLE_STATUS, dependencies=may_read)
-    def table_status(table: str, side: Side) -> JSONResponse:
-        """One table's state, lag, deadline and lake totals."""
-        return answer(coordinator.table_status(TablePath.parse(table), side))
-
-    @router.get(routes.EXPLAIN, dependencies=may_read)
-    def explain(table: str, side: Side) -> JSONResponse:
-        """Which part of the table's lag now is what, in numbers and in words."""
-        return answer(coordinator.explain(TablePath.parse(table), side))
-
-    @router.get(routes.ROUNDS, dependencies=may_read)
-    def rounds(
-        request: Request, side: Side, table: str | None = None, kind: str | None = None, limit: Limit = 100
-    ) -> JSONResponse:
-        """Rounds that ended, newest first, each with its phases; of every kind of work unless one is named."""
-        path, work = None if table is None else TablePath.parse(table), None if kind is None else WorkKind(kind)
-        rounds = coordinator.rounds(path, limit, side, work)
-        return answer({"rounds": [r for r in rounds if caller(request).may_use(r.path)]})
 
     @router.get(routes.QUEUE, dependencies=may_read)
     def queue(request: Request) -> JSONResponse:
@@ -114,11 +85,6 @@ def _add_operations(router: APIRouter, services: Services) -> None:
         path = TablePath.parse(table)
         coordinator.resume(path, side)
         return answer(coordinator.table_status(path, side))
-
-    @router.get(routes.MAINTAIN, dependencies=[require(services.tokens, Role.READ)])
-    def lake_files(table: str, side: Side) -> JSONResponse:
-        """What a compaction would do with the table's lake files, and their sizes and ages before and after it."""
-        return answer(explain_compaction(services, TablePath.parse(table), side))
 
     @router.post(routes.MAINTAIN, dependencies=may_change)
     def maintain(table: str, side: Side) -> JSONResponse:

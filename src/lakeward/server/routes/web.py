@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from lakeward.errors import InvalidRequest
-from lakeward.server.services import Services
+from lakeward.server.services import PageServices
 
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'"
@@ -26,7 +26,7 @@ def load_files() -> dict[str, tuple[bytes, str]]:
     return pages
 
 
-def router(services: Services) -> APIRouter:
+def router(services: PageServices) -> APIRouter:
     router = APIRouter(include_in_schema=False)
     held = load_files()
 

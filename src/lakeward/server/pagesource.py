@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the facts of pages and metrics come from: a server's own coordinator and store, or somebody else's cluster."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lakeward.errors import TableBusy
+from lakeward.model.clock import Clock
+from lakeward.model.side import SideId, SideName, WorkKind
+from lakeward.model.table import TableInfo, TablePath
+from lakeward.protocol.operate import CoordinatorStatus, LedgerAnswer
+from lakeward.protocol.views import JobStatus, LagExplanation, RoundStatus, TableStatus
+from lakeward.spi.lake import LakeStorage
+from lakeward.tiering.compact.ground import load_compaction
+from lakeward.tiering.compact.plan import describe_compaction
+from lakeward.tiering.compact.shape import describe_shape
+from lakeward.tiering.job.options import TieringOptions
+
+if TYPE_CHECKING:
+    from lakeward.coordinator.coordinator import Coordinator
+    from lakeward.hot.embedded.sizes import TableSizes
+    from lakeward.hot.embedded.store import EmbeddedStore
+
+ACTIONS = ("tier-now", "maintain", "resync", "alter", "pause", "resume")
+"""What a page may have a button for."""
+
+Figures = Mapping[SideId, Mapping[str, float]]
+WorkFigures = Mapping[tuple[SideId, WorkKind], Mapping[str, float]]
+
+
+class PageSource(ABC):
+    """Every method is called from the threads of HTTP, by several at once. What is gone raises `NotFound`."""
+
+    actions: Sequence[str] = ()
+
+    @abstractmethod
+    def status(self) -> CoordinatorStatus: ...
+
+    @abstractmethod
+    def table_status(self, path: TablePath, side: SideName | None = None) -> TableStatus: ...
+
+    @abstractmethod
+    def explain(self, path: TablePath, side: SideName | None = None) -> LagExplanation: ...
+
+    @abstractmethod
+    def rounds(
+        self, path: TablePath | None, limit: int, side: SideName | None, kind: WorkKind | None
+    ) -> Sequence[RoundStatus]:
+        """Newest first."""
+
+    @abstractmethod
+    def jobs(self) -> Sequence[JobStatus]: ...
+
+    @abstractmethod
+    def ledger(self, path: TablePath, limit: int, before: int | None, side: SideName | None) -> LedgerAnswer: ...
+
+    @abstractmethod
+    def load_table(self, path: TablePath) -> TableInfo: ...
+
+    @abstractmethod
+    def lake_files(self, path: TablePath, side: SideName | None) -> dict[str, Any]:
+        """What a compaction would do there. Reads the lake's newest file list."""
+
+    @abstractmethod
+    def side_figures(self) -> Figures: ...
+
+    @abstractmethod
+    def work_figures(self) -> WorkFigures: ...
+
+    def sizes(self) -> Iterable[TableSizes]:
+        """What each table holds in the hot tiers; none where that is not ours to know."""
+        return ()
+
+
+class ServerSource(PageSource):
+    """A server's own facts."""
+
+    actions = ACTIONS
+
+    def __init__(self, coordinator: Coordinator, store: EmbeddedStore, clock: Clock) -> None:
+        self._coordinator, self._store, self._clock = coordinator, store, clock
+
+    def status(self) -> CoordinatorStatus:
+        return self._coordinator.status()
+
+    def table_status(self, path: TablePath, side: SideName | None = None) -> TableStatus:
+        return self._coordinator.table_status(path, side)
+
+    def explain(self, path: TablePath, side: SideName | None = None) -> LagExplanation:
+        return self._coordinator.explain(path, side)
+
+    def rounds(
+        self, path: TablePath | None, limit: int, side: SideName | None, kind: WorkKind | None
+    ) -> Sequence[RoundStatus]:
+        return self._coordinator.rounds(path, limit, side, kind)
+
+    def jobs(self) -> Sequence[JobStatus]:
+        return self._coordinator.jobs()
+
+    def ledger(self, path: TablePath, limit: int, before: int | None, side: SideName | None) -> LedgerAnswer:
+        return self._coordinator.ledger_page(path, limit, before, side)
+
+    def load_table(self, path: TablePath) -> TableInfo:
+        return self._store.load_table(path)
+
+    def lake_files(self, path: TablePath, side: SideName | None) -> dict[str, Any]:
+        board = self._coordinator.board
+        with board.lock:
+            found = board.find(path, side)
+            storage = board.lake_of(found)
+        return describe_lake_files(found.info, found.label, storage, self._clock)
+
+    def side_figures(self) -> Figures:
+        return self._coordinator.views.side_figures()
+
+    def work_figures(self) -> WorkFigures:
+        return self._coordinator.views.work_figures()
+
+    def sizes(self) -> Iterable[TableSizes]:
+        return self._store.sizes()
+
+
+def describe_lake_files(table: TableInfo, label: str, storage: LakeStorage | None, clock: Clock) -> dict[str, Any]:
+    """By the default policy: a job's own settings are the job's. Raises `TableBusy` where nothing can be rewritten."""
+    if storage is None or not storage.capabilities.rewrites:
+        raise TableBusy(table=label, reason="its lake format has no files that Lakeward rewrites")
+    ground = load_compaction(table, storage, TieringOptions(server=""), clock)
+    return {
+        "table": str(table.path),
+        "files": ground.plan.files,
+        "groups": describe_compaction(ground.plan),
+        **describe_shape(ground.files, ground.plan, ground.committed_at_ms, clock.now_ms()),
+    }
