@@ -35,6 +35,7 @@ class CompactionCommit(Landing):
 
     planned: LakeBase
     results: Sequence[RewriteResult]
+    is_leased: bool = True
 
     def land(self) -> LandedRewrite:
         """Raises `CommitConflict` (`lost`: somebody fenced), `LeaseLost`, `RoundTooOld`, `CommitUnknown` only when the
@@ -44,7 +45,8 @@ class CompactionCommit(Landing):
             if prepared.committable is None:
                 return LandedRewrite(base=base, snapshot=self._find(), left_out=prepared.left_out)
             fault_point("compact.before-lease-check", **self.facts)
-            self.check_lease(self.lease)
+            if self.is_leased:
+                self.check_lease(self.lease)
             fault_point("compact.before-lake-commit", **self.facts)
             snapshot = self.send(prepared.committable, lambda landed: landed, self._find)
             if snapshot is not None:

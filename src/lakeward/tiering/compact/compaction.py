@@ -23,7 +23,9 @@ from lakeward.tiering.work import RoundEnd
 
 @dataclass(kw_only=True)
 class Compaction(Attempt):
-    """One attempt at a compaction."""
+    """One attempt at a compaction. `is_leased` False: it stands under the lake's fence alone."""
+
+    is_leased: bool = True
 
     def _run(self) -> RoundEnd:
         ground = self.patiently(self._prepare)
@@ -104,6 +106,7 @@ class Compaction(Attempt):
             lease=lease,
             planned=ground.base,
             results=results,
+            is_leased=self.is_leased,
             reader=self.lake(ground.table).open_reader(ground.table),
             committer=committer,
             coordinator=self.world.hot.coordinator(),
