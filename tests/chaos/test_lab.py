@@ -35,6 +35,7 @@ def test_kills_and_pauses_of_everything(tmp_path: Path) -> None:
     run(tmp_path / "lab", LabOptions(seed=1, seconds=7, kinds=kinds, every_s=1.0, producers=1, spell_s=3.0))
 
 
+@pytest.mark.soak
 def test_a_hostile_peer_no_descriptors_a_full_disk_and_an_upkeep_that_ends(tmp_path: Path) -> None:
     """Where no small disk can be mounted, the full disk is left out."""
     kinds = (FaultKind.HOSTILE, FaultKind.DESCRIPTORS, FaultKind.FULL_DISK, FaultKind.UPKEEP)

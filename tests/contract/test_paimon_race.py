@@ -75,7 +75,7 @@ def bucket_options(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
 
 
 def test_of_two_processes_on_one_head_one_wins(tmp_path: Path) -> None:
-    run(in_folder(tmp_path), 10)
+    run(in_folder(tmp_path), 4)
 
 
 def test_of_two_processes_on_one_head_in_a_bucket_one_wins(bucket_options: dict[str, str]) -> None:

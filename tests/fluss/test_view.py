@@ -20,6 +20,7 @@ pytestmark = pytest.mark.fluss
 INDEXED = {"table.log.format": "indexed"}
 
 
+@pytest.mark.soak
 def test_what_goes_on_in_a_cluster(world: FlussWorld, rounds: OnDemand, capsys: pytest.CaptureFixture[str]) -> None:
     """A table with rows that the lake lacks, one that is up to date, and one that is not tiered by us."""
     bootstrap, log, pk = world.cluster.bootstrap, f"{DATABASE}.seen", f"{DATABASE}.seen_pk"

@@ -170,6 +170,7 @@ def test_clients_go_on_after_a_kill_and_after_a_stop(server: ServerProcess) -> N
 KILLS = 3
 
 
+@pytest.mark.soak
 def test_a_stream_with_many_batches_under_way_survives_kills(server: ServerProcess) -> None:
     """Acknowledgements trail behind the puts of a stream: none may come before its rows are safe, and none of them
     twice.

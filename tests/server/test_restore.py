@@ -104,6 +104,7 @@ def test_a_restored_folder_goes_on_above_its_lake(tmp_path: Path) -> None:
         server.kill()
 
 
+@pytest.mark.soak
 def test_an_old_catalog_comes_back_to_a_lake_that_outgrew_it(tmp_path: Path) -> None:
     """The catalog is the embedded one, the warehouse is elsewhere. 22 rounds after the copy the metadata file that it
     names is gone: an ordinary start says so and takes no writes, --restored moves the catalog forward."""
@@ -187,6 +188,7 @@ def note(lake: IcebergLakeStorage, *values: str) -> list[Path]:
     return found
 
 
+@pytest.mark.soak
 def test_two_histories_after_a_start_without_the_flag_are_refused_until_one_is_chosen(
     start_server: StartServer, tmp_path: Path
 ) -> None:

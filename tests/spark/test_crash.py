@@ -125,13 +125,8 @@ def test_a_spark_job_killed_at(point: str, quick: Server) -> None:
     kill_and_check(quick, point, spark=True)
 
 
-@pytest.mark.parametrize(
-    "point",
-    [
-        "round.before-lake-commit",
-        *(pytest.param(p, marks=pytest.mark.soak) for p in POINTS if p != "round.before-lake-commit"),
-    ],
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("point", POINTS)
 def test_a_server_killed_at(point: str, tmp_path: Path) -> None:
     """The job waits for it; what it was doing goes on when the server is back."""
     server = Server(tmp_path / "server")

@@ -18,5 +18,6 @@ pytestmark = [
 ]
 
 
+@pytest.mark.soak
 def test_spark_shows_what_was_written(tmp_path: Path, pytestconfig: pytest.Config, spark: Any) -> None:
     run_play(tmp_path / "play", pytestconfig.getoption("oracle_seed"), steps=0, spark=spark)

@@ -44,9 +44,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     made.stop()
 
 
-@pytest.fixture(scope="module")
-def job(server: Server) -> Iterator[Job]:
-    made = Job(server, "paimon", settings={**SMALL_SPLITS, **FEW_FILES})
+@pytest.fixture(scope="module", params=["threads", pytest.param("spark", marks=pytest.mark.soak)])
+def job(server: Server, request: pytest.FixtureRequest) -> Iterator[Job]:
+    settings = {**SMALL_SPLITS, **FEW_FILES}
+    made = Job(server, request.param, spark=request.param == "spark", settings=settings)
     yield made
     code = made.stop()
     assert code == 0, made.text()[-3000:]
@@ -82,8 +83,8 @@ def compact(client: Client, table: Table, job: Job) -> None:
 
 def test_log_and_pk_tables_in_paimon(client: Client, server: Server, job: Job, spark: Any) -> None:
     columns = "id BIGINT NOT NULL, name STRING, day STRING NOT NULL"
-    log = client.create_table("pai.log", columns, buckets=2, freshness="1 h", partition_by="day")
-    pk = client.create_table("pai.pk", columns, primary_key="id", buckets=2, freshness="1 h")
+    log = client.create_table(f"{job.name}.log", columns, buckets=2, freshness="1 h", partition_by="day")
+    pk = client.create_table(f"{job.name}.pk", columns, primary_key="id", buckets=2, freshness="1 h")
     logged, truth = list[dict[str, Any]](), dict[int, dict[str, Any]]()
     for number in range(3):
         new = rows(40 * number, 40 * number + 100, f"v{number}-")

@@ -161,6 +161,7 @@ def test_a_first_batch_that_failed_begins_at_the_same_latest(
     assert sorted(sink.rows) == [(1,), (2,)], "row 1 came after the query began, and before it began again"
 
 
+@pytest.mark.soak
 def test_a_pk_stream_begins_again_on_the_snapshot_it_was_pinned_to_or_says_that_it_is_gone(
     spark: Any, server: Server, client: Client, job: Job, tmp_path: Path
 ) -> None:

@@ -34,6 +34,7 @@ def start_job(server: Server, token_file: Path) -> Process:
     return Process(arguments, server.folder / "job.log", environment)
 
 
+@pytest.mark.soak
 def test_a_job_takes_its_token_from_a_file_and_a_new_one_when_it_is_rewritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ def listed(frame: Any) -> Rows:
     return sorted(list(r) for r in frame.collect())
 
 
+@pytest.mark.soak
 def test_without_hadoop_aws_python_workers_read_the_bucket_and_say_so(
     spark: Any, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -51,6 +51,7 @@ def test_spark_tasks_give_the_same_certificate(client: Client, spark: Any) -> No
     assert spark.range(3).count() == 3, "a session that ran before goes on"
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 def test_the_command_on_spark_names_a_row_that_another_engine_deleted(client: Client) -> None:
     path = client.table("v.log").info.path

@@ -8,7 +8,7 @@ move to version 3 say, and the old entry leaves in the same commit.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,19 +41,26 @@ def delete_rows(ground: CommitGround, prefix: str, hits: Sequence[Hit]) -> NewDe
     if not hits:
         return NewDeletes()
     metadata = ground.table.metadata
-    folder, writer = data_folder(metadata.location, metadata.properties), _DeleteWriter(ground)
+    folder = data_folder(metadata.location, metadata.properties)
     if table_version(metadata) == 2:
-        return writer.write_positions(folder, prefix, hits)
-    return writer.write_vectors(f"{folder}/{prefix}v-{uuid.uuid4().hex[:12]}.puffin", hits)
+        return _DeleteWriter(ground, may_repeat(ground)).write_positions(folder, prefix, hits)
+    return _DeleteWriter(ground).write_vectors(f"{folder}/{prefix}v-{uuid.uuid4().hex[:12]}.puffin", hits)
+
+
+def may_repeat(ground: CommitGround) -> Callable[[DataFile], bool]:
+    """Rows of ours are replaced once: only what others deleted can be gone already. Of a table that nobody else writes
+    to, the deletes that lie there need not be looked at, however many they are."""
+    others_deleted = ground.reconciled.foreign_removed() != 0
+    return lambda file: others_deleted or file.file_format == FileFormat.PUFFIN or not is_ours(file.file_path)
 
 
 class _DeleteWriter:
-    def __init__(self, ground: CommitGround) -> None:
+    def __init__(self, ground: CommitGround, wanted: Callable[[DataFile], bool] = lambda _file: True) -> None:
         self._io = ground.table.io
         self._manifests = load_manifests(self._io, ground.head)
-        self._live = LiveDeletes.load(ground.table.metadata, self._io, self._manifests)
+        self._live = LiveDeletes.load(ground.table.metadata, self._io, self._manifests, wanted)
         self._filter = DeleteFilter(self._io, ground.table.metadata.schema())
-        self._others_deleted = ground.reconciled.foreign_removed() != 0
+        self._may_repeat = may_repeat(ground)
 
     def write_positions(self, folder: str, prefix: str, hits: Sequence[Hit]) -> NewDeletes:
         """Readers look at no delete file beside a vector, so one that another engine left here is merged as well."""
@@ -77,13 +84,9 @@ class _DeleteWriter:
 
     def _count(self, hits: Sequence[Hit], live: Sequence[Sequence[DeleteEntry]]) -> int:
         return sum(
-            int(np.count_nonzero(~self._deleted(h, [d for d in deletes if self._may_repeat(d)]).mask(h.positions)))
+            int(np.count_nonzero(~self._deleted(h, [d for d in deletes if self._may_repeat(d.file)]).mask(h.positions)))
             for h, deletes in zip(hits, live, strict=True)
         )
-
-    def _may_repeat(self, delete: DeleteEntry) -> bool:
-        """Rows of ours are replaced once: only what others deleted can be gone already."""
-        return delete.content == "vector" or self._others_deleted or not is_ours(delete.file.file_path)
 
     def _deleted(self, hit: Hit, deletes: Sequence[DeleteEntry]) -> OffsetSet:
         parts = [self._filter.positions_in(d, hit.file.file_path) for d in deletes]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -146,13 +146,20 @@ class LiveDeletes:
                 self._by_partition[(entry.spec_id, entry.file.partition)].append(entry)
 
     @classmethod
-    def load(cls, metadata: TableMetadata, io: FileIO, manifests: Sequence[ManifestFile]) -> LiveDeletes:
-        """Delete files that these manifests hold."""
+    def load(
+        cls,
+        metadata: TableMetadata,
+        io: FileIO,
+        manifests: Sequence[ManifestFile],
+        wanted: Callable[[DataFile], bool] = lambda _file: True,
+    ) -> LiveDeletes:
+        """Delete files that these manifests hold, as far as they are wanted."""
         entries = [
             DeleteEntry(e.data_file, m.partition_spec_id, e.sequence_number or 0)
             for m in manifests
             if m.content == ManifestContent.DELETES
             for e in load_entries(io, m)
+            if wanted(e.data_file)
         ]
         return cls(entries, unpartitioned={i for i, s in metadata.specs().items() if s.is_unpartitioned()})
 
