@@ -8,7 +8,7 @@ that another engine sorted otherwise, are held as a whole and sorted: a group is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar
 
@@ -21,10 +21,10 @@ from lakeward.lake.iceberg.datafile.handle import WriteHandle
 from lakeward.lake.iceberg.datafile.lineage import fill_lineage, with_lineage
 from lakeward.lake.iceberg.datafile.location import is_ours
 from lakeward.lake.iceberg.datafile.offsetcache import load_column
-from lakeward.lake.iceberg.datafile.result import WriteResult
+from lakeward.lake.iceberg.datafile.result import WriteResult, WrittenFile
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.failures import lake_errors
-from lakeward.lake.iceberg.meta.layout import fill_address, is_clean, with_address
+from lakeward.lake.iceberg.meta.layout import address_bounds, fill_address, is_clean, with_address
 from lakeward.lake.iceberg.meta.types import to_arrow_type
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.project import physical_names, project
@@ -97,6 +97,8 @@ class _GroupRewriter:
             self._writer.abort()
             raise
         result = None if written is None else WriteResult.from_bytes(written)
+        if result is not None and self._is_clean:
+            result = replace(result, files=tuple(_say_offsets(result, files, ranks)))
         new_files = () if result is None else result.files
         fault_point("rewrite.written", table=str(self._task.table.path), group=self._task.group.index)
         return RewriteResult(
@@ -108,12 +110,13 @@ class _GroupRewriter:
         )
 
     def _follow_each_other(self, files: list[LakeFile]) -> bool:
+        """Rows of a clean table do not say their offsets: they stay in the order of their files."""
+        if self._is_clean:
+            return True
         ranges = [f.offsets for f in files]
         known = [r for r in ranges if r is not None]
         if len(known) < len(ranges) or any(a.stop > b.start for a, b in pairwise(known)):
             return False
-        if self._is_clean:
-            return True
         offset_id = self._schema.find_field(OFFSET).field_id
         return all(is_ours(f.path) or _ascends(load_column(self._io, f.path, offset_id)) for f in files)
 
@@ -181,6 +184,27 @@ class _GroupRewriter:
 def _first_offset(file: LakeFile) -> int | None:
     """None: its rows' offsets do not follow each other, or are not known."""
     return file.offsets.start if file.offsets is not None and len(file.offsets) == file.record_count else None
+
+
+def _say_offsets(result: WriteResult, files: list[LakeFile], ranks: tuple[RankTable, ...]) -> Iterator[WrittenFile]:
+    """Clean files in which first and last offset stand where the rows at either end do not know theirs: those of the
+    inputs these rows came from."""
+    ends, start = np.cumsum([f.record_count - len(r.gone) for f, r in zip(files, ranks, strict=True)]), 0
+    for file in result.files:
+        stop = start + file.record_count
+        low, high = (files[int(np.searchsorted(ends, at, side="right"))].offsets for at in (start, stop - 1))
+        first = low.start if file.first_offset < 0 and low is not None else file.first_offset
+        last = high.stop - 1 if file.last_offset < 0 and high is not None else file.last_offset
+        first, last = (first, last) if 0 <= first <= last else (-1, -1)
+        number = result.bucket.number
+        yield replace(
+            file,
+            first_offset=first,
+            last_offset=last,
+            lower_bounds={**file.lower_bounds, **address_bounds(number, first)},
+            upper_bounds={**file.upper_bounds, **address_bounds(number, last)},
+        )
+        start = stop
 
 
 def _ascends(offsets: Offsets) -> bool:

@@ -28,21 +28,35 @@ class CompactionGround:
 
 
 def load_compaction(table: TableInfo, lake: LakeStorage, options: TieringOptions, clock: Clock) -> CompactionGround:
-    """Reads the head's files. Files of a clean table say their offsets, their rows do not: a merged one would not know
-    where holes lie, so they are left as they are. Raises what `LakeReader.load_base` raises."""
+    """Reads the head's files. Raises what `LakeReader.load_base` raises.
+
+    The rows of a clean table do not say their offsets. Its log files are counted in the order of their commits, where
+    others do not say theirs: a merged one stays in the place of its inputs. Those of its PK tables may come in any
+    order."""
     reader = lake.open_reader(table)
     base = reader.load_base()
     snapshot = None if base.head is None else reader.load_snapshot(base.head)
-    if base.token is None or snapshot is None or not reader.has_offsets:
+    if base.token is None or snapshot is None:
         return CompactionGround(table=table, base=base, plan=CompactionPlan(), groups=())
+    is_clean = not reader.has_offsets
     quiet_at_ms = clock.now_ms() - int(1_000 * options.quiet_after_s)
     committed_at_ms = {s.sequence: s.committed_at_ms for s in reader.snapshots()}
-    policy = replace(options.compaction, quiet_sequence=_quiet_sequence(committed_at_ms, quiet_at_ms))
+    policy = replace(
+        options.compaction,
+        quiet_sequence=_quiet_sequence(committed_at_ms, quiet_at_ms),
+        by_commit=is_clean and table.is_pk,
+    )
     files = tuple(reader.files(snapshot.snapshot_id))
     deleted = {f.path: len(reader.deleted_rows(f)) for f in files if may_be_worn(f, policy)}
-    plan = plan_compaction(files, policy, deleted)
+    is_counted = is_clean and not table.is_pk
+    plan = plan_compaction([f for f in files if f.offsets is not None or not is_counted], policy, deleted)
     groups = tuple(
-        RewriteGroup(bucket=g.bucket, files=tuple(f.file for f in g.files), sequence=snapshot.sequence, index=index)
+        RewriteGroup(
+            bucket=g.bucket,
+            files=tuple(f.file for f in g.files),
+            sequence=max(f.file.sequence for f in g.files) if is_counted else snapshot.sequence,
+            index=index,
+        )
         for index, g in enumerate(plan.within(options.compaction_bytes))
     )
     return CompactionGround(

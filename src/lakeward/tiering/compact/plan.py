@@ -45,12 +45,14 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class CompactionPolicy:
-    """`quiet_sequence`: a bucket without anything younger than this snapshot's number is packed."""
+    """`quiet_sequence`: a bucket without anything younger than this snapshot's number is packed. `by_commit`: files
+    that were committed one after the other are neighbours, whether their offsets are known or not."""
 
     fan_in: int = 8
     target_bytes: int = 128 * 1024 * 1024
     max_deleted: float = 0.2
     quiet_sequence: int = -1
+    by_commit: bool = False
 
     @property
     def growth(self) -> int:
@@ -78,6 +80,11 @@ class SizedFile:
     def keyed(self) -> int:
         """Deletes by key that every reader of this file reads as well."""
         return sum(d.content == "equality" for d in self.file.deletes)
+
+    @property
+    def newest_keyed(self) -> int:
+        """The number of the snapshot that brought the newest of them."""
+        return max((d.sequence for d in self.file.deletes if d.content == "equality"), default=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +157,7 @@ def plan_compaction(
     for file in files:
         if file.bucket is not None:
             buckets[file.bucket].append(file)
-    sized = {bucket: _sized(bucket_files, known) for bucket, bucket_files in buckets.items()}
+    sized = {bucket: _sized(bucket_files, known, policy) for bucket, bucket_files in buckets.items()}
     groups = [g for bucket, bucket_files in sized.items() for g in _plan_bucket(bucket, bucket_files, policy)]
     groups.sort(key=lambda g: (-g.worth, g.bucket, g.files[0].file.path))
     sizes = [len(bucket_files) for bucket_files in buckets.values()]
@@ -179,13 +186,15 @@ def may_be_worn(file: LakeFile, policy: CompactionPolicy) -> bool:
     return len(named) > 0 and sum(named) > policy.max_deleted * file.record_count
 
 
-def _sized(files: Sequence[LakeFile], deleted: Mapping[str, int]) -> list[SizedFile]:
+def _sized(files: Sequence[LakeFile], deleted: Mapping[str, int], policy: CompactionPolicy) -> list[SizedFile]:
     """In offset order; files whose offsets nobody knows come last."""
     named: dict[str, int] = defaultdict(int)
     for file in files:
         for delete in file.deletes:
             named[delete.path] += file.record_count
     sized = [SizedFile(file=f, deleted=deleted.get(f.path, _guess(f, named))) for f in files]
+    if policy.by_commit:
+        return sorted(sized, key=lambda s: (s.file.sequence, s.file.path))
     return sorted(sized, key=lambda s: (s.file.offsets is None, s.file.offsets and s.file.offsets.start, s.file.path))
 
 
@@ -220,13 +229,14 @@ def _sequences(file: LakeFile) -> Iterator[int]:
 
 def _is_open(f: SizedFile, policy: CompactionPolicy) -> bool:
     """Still to grow: below half of the target, so that two neighbours fit into one file."""
-    return f.file.offsets is not None and f.bytes * 2 < policy.target_bytes
+    return (policy.by_commit or f.file.offsets is not None) and f.bytes * 2 < policy.target_bytes
 
 
 def _is_worn(f: SizedFile, policy: CompactionPolicy) -> bool:
-    """Deletes by key lie on every older file of a bucket: as many as the fan-in are waited for, else each of them would
-    have all files rewritten."""
-    return f.deleted > policy.max_deleted * f.file.record_count or f.keyed >= policy.fan_in
+    """Deletes by key lie on every older file of a bucket: as many as the fan-in are waited for, or that no more come,
+    else each of them would have all files rewritten."""
+    is_done = 0 < f.newest_keyed <= policy.quiet_sequence
+    return f.deleted > policy.max_deleted * f.file.record_count or f.keyed >= policy.fan_in or is_done
 
 
 def _most_named(files: list[SizedFile], policy: CompactionPolicy) -> list[SizedFile]:

@@ -19,18 +19,23 @@ from lakeward.hot.fluss.overlaps import check_counts, flink_snapshots
 from lakeward.lake.iceberg.meta.mapping import lake_schema, lake_spec
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.bucket import Bucket
+from lakeward.model.clock import SystemClock
 from lakeward.model.ids import TableId
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.table import FLUSS_PARTITIONS, BucketFunction
 from lakeward.spi.commit import CommitProperties
-from lakeward.spi.lake import LakeSnapshot
+from lakeward.spi.lake import LakeFile, LakeSnapshot
 from lakeward.spi.snapshotkeys import OFFSETS_KEY
 from lakeward.testing.iceberg.engines import read_duckdb
 from lakeward.testing.iceberg.flink import FlinkJob
+from lakeward.testing.iceberg.merge_on_read import MergeOnReadEngine
 from lakeward.testing.lakes.rewriting import LakeRewrite
 from lakeward.testing.lakes.rounds import LakeRound, lake_rows
 from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
 from lakeward.testing.scripted_log import ScriptedLog
+from lakeward.tiering.compact.ground import load_compaction
+from lakeward.tiering.compact.plan import CompactionPolicy
+from lakeward.tiering.job.options import TieringOptions
 
 KEYED = {"primary_key": ("id",), "bucket_keys": ("id",), "bucket_function": BucketFunction.ICEBERG}
 
@@ -147,6 +152,79 @@ def test_a_rewrite_keeps_every_row_where_it_was(lake: IcebergLakeStorage) -> Non
         (B1, 4, OffsetRange(0, 4)),
     ]
     assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+
+def files_of(lake: IcebergLakeStorage, log: ScriptedLog) -> list[LakeFile]:
+    reader = lake.open_reader(log.table)
+    head = reader.load_snapshot()
+    assert head is not None
+    return list(reader.files(head.snapshot_id))
+
+
+def compact(lake: IcebergLakeStorage, log: ScriptedLog, *, is_quiet: bool = False, **policy: Any) -> list[LakeFile]:
+    """What the planner chooses, rewritten and committed: the files that are there then."""
+    options = TieringOptions(compaction=CompactionPolicy(**policy), quiet_after_s=-60 if is_quiet else 3600)
+    ground = load_compaction(log.table, lake, options, SystemClock())
+    assert ground.groups
+    rewrite = LakeRewrite(lake=lake, table=log.table)
+    rewrite.groups = list(ground.groups)
+    rewrite.run()
+    return files_of(lake, log)
+
+
+def test_a_compacted_log_table_is_counted_as_before(lake: IcebergLakeStorage) -> None:
+    """Two files of ours become one, below a file of the Flink job that says nothing of its offsets."""
+    log = make_log(lake)
+    for number in range(2):
+        log.append(B0, row(2 * number), row(2 * number + 1))
+        run(lake, log)
+    log.append(B0, *(row(10 + n) for n in range(9)))
+    flink(lake, log).commit_clean({0: rows_of(log, B0, 4)}, [13])
+    log.append(B1, row(30))
+    run(lake, log)
+    files = [(f.record_count, f.offsets) for f in compact(lake, log, fan_in=2) if f.bucket == B0]
+    assert sorted(files) == [(4, OffsetRange(0, 4)), (9, OffsetRange(4, 13))]
+    assert lake_rows(lake, log.table) == log.expected(log.ends())
+    log.append(B0, row(20))
+    run(lake, log)
+    assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+
+def test_a_compacted_log_file_with_holes_says_where_it_begins_and_ends(lake: IcebergLakeStorage) -> None:
+    """Another engine deleted rows: those of the file they lay in know their offsets no more once it is rewritten."""
+    log = make_log(lake)
+    for number in range(2):
+        log.append(B0, *(row(4 * number + n) for n in range(4)))
+        run(lake, log)
+    engine = MergeOnReadEngine(lake.connection.catalog, log.table.path)
+    engine.delete_rows({f.path: [0, 2] for f in files_of(lake, log)})
+    (worn,) = compact(lake, log, is_quiet=True)
+    assert (worn.record_count, worn.offsets) == (4, OffsetRange(1, 8))
+    engine.delete_rows({worn.path: [0, 3]})
+    (again,) = compact(lake, log)
+    assert (again.record_count, again.offsets) == (2, OffsetRange(1, 8))
+    log.append(B0, row(9))
+    run(lake, log)
+    assert sorted(f.offsets for f in files_of(lake, log) if f.offsets) == [OffsetRange(1, 8), OffsetRange(8, 9)]
+
+
+@pytest.mark.parametrize("is_quiet", [True, False])
+def test_a_compaction_of_a_pk_table_applies_the_deletes_of_the_flink_job(
+    lake: IcebergLakeStorage, is_quiet: bool
+) -> None:
+    """Its files say nothing of their offsets, and nobody asks for them."""
+    log = make_log(lake, **KEYED)
+    log.upsert(B0, *(row(n) for n in range(3)))
+    run(lake, log)
+    schema, job = rows_of(log, B0, 0).schema, flink(lake, log)
+    for number in range(2):
+        gone, new = (pa.Table.from_pylist([row(number, *name)], schema) for name in ((), ("again",)))
+        job.commit_clean({0: new}, [5 + 2 * number], {0: gone})
+    (file,) = compact(lake, log, fan_in=3, is_quiet=is_quiet)
+    assert (file.record_count, file.offsets, file.deletes) == (3, None, ())
+    expected = {0: "again", 1: "again", 2: row(2)["name"]}
+    head = lake.connection.load(log.table.path).metadata_location
+    assert {r["id"]: r["name"] for r in read_duckdb(head).to_pylist()} == expected
 
 
 def test_a_pk_table_after_the_flink_job(lake: IcebergLakeStorage) -> None:

@@ -122,6 +122,18 @@ def test_deletes_by_key_are_waited_for_until_they_are_many() -> None:
     assert names([file(0, 600, deletes=many)]) == [(Why.PURGE, ["0/0"])]
 
 
+def test_few_deletes_by_key_are_rewritten_once_no_more_come() -> None:
+    worn, young = file(0, 900, deletes=(by_key("e"),)), file(900, 5, sequence=30)
+    assert names([worn, young], replace(POLICY, quiet_sequence=9)) == []
+    assert names([worn, young], replace(POLICY, quiet_sequence=10)) == [(Why.PURGE, ["0/0"])]
+
+
+def test_files_without_offsets_are_neighbours_by_their_commits_where_order_means_nothing() -> None:
+    files = [replace(file(start, 5, sequence=start), offsets=None) for start in (15, 5, 10, 20)]
+    assert names(files) == []
+    assert names(files, replace(POLICY, by_commit=True)) == [(Why.MERGE, ["0/5", "0/10", "0/15", "0/20"])]
+
+
 def test_a_quiet_bucket_is_packed_once() -> None:
     quiet = replace(POLICY, quiet_sequence=10)
     files = [file(0, 300), file(300, 20), file(320, 2), file(0, 5, bucket=1, sequence=11), file(5, 5, bucket=1)]
