@@ -14,7 +14,7 @@ import psutil
 
 from lakeward.config.java import load_java
 from lakeward.testing.fluss.cluster import FlussCluster
-from lakeward.testing.fluss.jars import FLINK, ICEBERG, load_flink, load_jars
+from lakeward.testing.fluss.jars import FLINK, ICEBERG, PAIMON, load_flink, load_jars
 
 _MAIN = "org.apache.fluss.flink.tiering.FlussLakeTieringEntrypoint"
 _OPENED = ("nio", "lang", "util", "io", "net", "time", "util.concurrent")
@@ -46,15 +46,11 @@ class FlinkTieringJob:
     `is_patient`: its own parts do not take each other for dead after a pause."""
 
     def __init__(self, cluster: FlussCluster, log: Path, *, is_patient: bool = False) -> None:
-        jars = [*load_flink(), *load_jars(FLINK), *load_jars(ICEBERG)]
+        jars = [*load_flink(), *load_jars(FLINK), *load_jars(PAIMON if cluster.lake == "paimon" else ICEBERG)]
         settings = {
             "fluss.bootstrap.servers": cluster.bootstrap,
             "fluss.tiering.poll.table.interval": "1s",
-            "datalake.format": "iceberg",
-            "datalake.iceberg.type": "jdbc",
-            "datalake.iceberg.uri": cluster.jdbc_uri,
-            "datalake.iceberg.jdbc.schema-version": "V1",
-            "datalake.iceberg.warehouse": str(cluster.warehouse),
+            **cluster.lake_settings,
         }
         command = [
             str(load_java().home / "bin" / "java"),

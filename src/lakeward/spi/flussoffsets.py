@@ -6,6 +6,7 @@ shape of Fluss's offsets files.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,15 @@ from lakeward.model.table import FLUSS_PARTITIONS, GONE_PARTITION, TableDescript
 
 FlussPartitions = Mapping[str, str]
 """Partition id -> name."""
+
+
+_PATH = re.compile(r"-(\d+)/metadata/[^/]+\.offsets$")
+
+
+def table_id_in(path: str) -> str | None:
+    """Of the table whose offsets lie there: the file itself is gone once a newer snapshot is registered with Fluss."""
+    named = _PATH.search(path)
+    return named.group(1) if named else None
 
 
 def find_partitions(descriptor: TableDescriptor) -> FlussPartitions | None:

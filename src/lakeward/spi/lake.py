@@ -118,6 +118,10 @@ class LakeStorage(ABC):
     def open_maintenance(self, table: TableInfo) -> LakeMaintenance:
         """Called by orphan removal and expiry. May block. Raises `LakeUnavailable`, `LakeTableGone`."""
 
+    def takes_one_writer(self, table: TableInfo) -> bool:
+        """Must a bucket's rows of a round come from one writer? As the capabilities say, unless tables differ."""
+        return self.capabilities.one_writer_per_bucket
+
     def rewrite(self, task: RewriteTask, is_due: Callable[[], bool] = lambda: False) -> RewriteResult | None:
         """Called in an executor: reads the files of one group with the deletes of the planned snapshot applied, and
         writes their rows in ascending offset order with today's columns. Does not go to the catalog.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -13,7 +14,7 @@ from pypaimon.write.commit_message_serializer import deserialize_commit_message
 from lakeward.errors import CommitConflict, CommitUnknown, FaultInjected, InvalidRequest, LakewardError
 from lakeward.lake.paimon.connection import PaimonConnection, lake_errors
 from lakeward.lake.paimon.expiry import plan_expiry
-from lakeward.lake.paimon.foreignrows import find_foreign_rows, foreign_files
+from lakeward.lake.paimon.foreignrows import find_foreign_rows, find_stale, foreign_files
 from lakeward.lake.paimon.history import PaimonHistory, PaimonSnapshot, snapshot_path, table_folder
 from lakeward.lake.paimon.manifests import ADD, Manifests
 from lakeward.lake.paimon.names import round_prefix
@@ -39,10 +40,11 @@ from lakeward.model.round import LakeBase
 from lakeward.model.table import TableInfo
 from lakeward.model.versioned import pack, unpack
 from lakeward.spi.commit import CommitProperties, Committable, Precondition, Renewal
+from lakeward.spi.flussoffsets import encode_fluss_offsets
 from lakeward.spi.lake import LakeCommitter
 from lakeward.spi.lakefile import LakeSnapshot
 from lakeward.spi.rewrite import PreparedRewrite, RewriteResult
-from lakeward.spi.snapshotkeys import TABLE_ID_KEY, encode_all_keys, is_of
+from lakeward.spi.snapshotkeys import OFFSETS_KEY, OWN_OFFSETS_KEY, TABLE_ID_KEY, encode_all_keys, is_of
 
 PAYLOAD_KIND = "paimon-committable"
 
@@ -77,8 +79,10 @@ class PaimonLakeCommitter(LakeCommitter):
         bodies = [unpack(RESULT_KIND, VERSION, data) for data in results]
         messages = [self._message(manifests.table, blob) for _, _, blobs in bodies for blob in blobs]
         is_resync = properties.generation > base.generation
-        gone = find_foreign_rows(self._info, history, manifests, renewal, is_resync=is_resync)
+        foreign = find_foreign_rows(self._info, history, manifests, renewal, is_resync=is_resync)
+        gone = [*foreign, *find_stale(self._info, history, manifests, base, properties.offsets)]
         keys = encode_all_keys(self._info.table_id, base, properties, fence_step=fence_step)
+        keys |= self._fluss_keys(history, base, properties)
         new = [added(manifests.table, m, f) for m in messages for f in m.new_files]
         changelog = [added(manifests.table, m, f) for m in messages for f in m.changelog_files]
         change = ManifestChange(OVERWRITE if gone else APPEND, [*new, *map(removed, gone)], changelog)
@@ -119,6 +123,7 @@ class PaimonLakeCommitter(LakeCommitter):
             entries += [*(beside(inputs[0], ADD, f) for f in new), *map(removed, inputs)]
         own = CommitProperties.rewrite(base, extra)
         keys = encode_all_keys(self._info.table_id, base, own, rows=base.lake_rows, rewrite_id=round_id)
+        keys |= self._fluss_keys(history, base, own)
         with lake_errors(self._where, "prepare a commit of"):
             payload = self._payload(history, manifests, round_id, ManifestChange(COMPACT, entries), keys)
         committable = Committable(
@@ -163,11 +168,21 @@ class PaimonLakeCommitter(LakeCommitter):
     def _ground(self, base: LakeBase, round_id: RoundId) -> tuple[PaimonHistory, Manifests]:
         """The table as it is; `CommitConflict` if its head is not the base's."""
         lake_table = self._connection.load(self._info.path)
-        history = PaimonHistory.load(lake_table, self._where)
+        history = PaimonHistory.of(lake_table, self._info)
         if base.head != (None if history.head is None else history.head.id):
             on_base = Precondition.on(self._info.table_id, base)
             raise self._conflict(round_id, "the head moved since the base was read", on_base)
         return history, Manifests(lake_table)
+
+    def _fluss_keys(self, history: PaimonHistory, base: LakeBase, properties: CommitProperties) -> dict[str, str]:
+        """For a table of a Fluss cluster: offsets are where Fluss put them for this commit; one that moves nothing
+        copies the last place. Fluss deletes that file after the next commit, so they are in the snapshot too."""
+        if history.partitions is None:
+            return {}
+        offsets, newest = base.offsets.overlaid(properties.offsets), history.newest_ours()
+        own = json.dumps(encode_fluss_offsets(self._info.table_id, offsets, history.partitions))
+        last = {} if newest is None else {OFFSETS_KEY: newest.properties.get(OFFSETS_KEY, "")}
+        return {OWN_OFFSETS_KEY: own, OFFSETS_KEY: "", **last, **properties.extra}
 
     def _payload(
         self,
@@ -194,7 +209,7 @@ class PaimonLakeCommitter(LakeCommitter):
         return deserialize_commit_message(blob, lake_table.partition_keys_fields, keys)
 
     def _history(self) -> PaimonHistory:
-        return PaimonHistory.load(self._connection.load(self._info.path), self._where)
+        return PaimonHistory.of(self._connection.load(self._info.path), self._info)
 
     def _conflict(self, round_id: RoundId, reason: str, precondition: Precondition) -> CommitConflict:
         """Did a commit of ours win, or did somebody else's come between?"""

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows that others put into a PK table since our newest snapshot: no changelog has them."""
+"""Rows of a PK table that no changelog has: those that others put in since our newest snapshot, and those of a
+partition that a Fluss cluster dropped and made anew.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 
 from lakeward.errors import ForeignRowsFound
 from lakeward.lake.paimon.history import PaimonHistory, PaimonSnapshot
 from lakeward.lake.paimon.manifests import ADD, Entry, Manifests
-from lakeward.model.table import TableInfo
+from lakeward.model.bucket import Bucket
+from lakeward.model.round import LakeBase
+from lakeward.model.table import GONE_PARTITION, TableInfo
 from lakeward.spi.commit import Renewal
 from lakeward.spi.foreignrows import removes_foreign_rows
 
@@ -35,6 +39,21 @@ def find_foreign_rows(
         rows=sum(int(e.file.row_count) for e in found.values()),
         file=next(iter(found)),
     )
+
+
+def find_stale(
+    table: TableInfo,
+    history: PaimonHistory,
+    manifests: Manifests,
+    base: LakeBase,
+    offsets: Mapping[Bucket, int],
+) -> Sequence[Entry]:
+    """Files of a partition that Fluss made anew, with another number and no offset of its own, under the same values.
+    `offsets`: those that the commit moves."""
+    anew = {b for b in offsets if b.partition and b not in base.offsets}
+    if not table.is_pk or not anew or not any(b.partition.startswith(GONE_PARTITION) for b in base.offsets):
+        return []
+    return [e for e in manifests.live(history.head) if e.bucket in anew]
 
 
 def foreign_files(table: TableInfo, history: PaimonHistory, manifests: Manifests) -> dict[str, Entry]:

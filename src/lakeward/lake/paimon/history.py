@@ -21,14 +21,19 @@ from lakeward.errors import (
     LakeUnavailable,
     SnapshotGone,
 )
-from lakeward.lake.paimon.files import TableFiles
+from lakeward.lake.paimon.files import LocalFiles, TableFiles
 from lakeward.lake.paimon.s3files import files_of
 from lakeward.model.ids import SnapshotId, TableId
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.round import LakeBase
+from lakeward.model.table import TableInfo
+from lakeward.spi.flussoffsets import FlussPartitions, decode_fluss_offsets, find_partitions, table_id_in
 from lakeward.spi.lakefile import LakeSnapshot
 from lakeward.spi.snapshotkeys import (
+    COMMIT_USER,
+    COMMIT_USER_KEY,
     OFFSETS_KEY,
+    OWN_OFFSETS_KEY,
     REWRITE_KEY,
     TABLE_ID_KEY,
     TAG,
@@ -60,8 +65,21 @@ class PaimonSnapshot:
         return self.body.get("properties") or {}
 
     @property
+    def summary(self) -> Mapping[str, str]:
+        """The properties, with the commit user where it is a tiering job's, of Fluss or ours."""
+        return {**self.properties, **({COMMIT_USER_KEY: COMMIT_USER} if self.is_ours else {})}
+
+    @property
     def is_ours(self) -> bool:
-        return OFFSETS_KEY in self.properties
+        """Did a round write it, ours or one of Fluss's own job? A compaction of others need not say offsets."""
+        is_round = self.body.get("commitUser") == COMMIT_USER and self.body["commitKind"] != "COMPACT"
+        return is_round or OFFSETS_KEY in self.properties
+
+    @property
+    def owner(self) -> TableId | None:
+        """The table id that it says; a Fluss job's is in the path of its offsets."""
+        found = self.properties.get(TABLE_ID_KEY) or table_id_in(self.properties.get(OFFSETS_KEY, ""))
+        return None if found is None else TableId(found)
 
     @property
     def is_rewrite(self) -> bool:
@@ -89,15 +107,22 @@ class PaimonHistory:
     numbers: tuple[int, ...]
     """Ascending."""
 
+    partitions: FlussPartitions | None = None
+    """Of a table of a Fluss cluster."""
+
     _read: dict[int, PaimonSnapshot | None] = field(default_factory=dict, compare=False)
 
     @classmethod
-    def load(cls, lake_table: Any, table: str) -> PaimonHistory:
+    def of(cls, lake_table: Any, table: TableInfo) -> PaimonHistory:
+        return cls.load(lake_table, str(table.path), find_partitions(table.descriptor))
+
+    @classmethod
+    def load(cls, lake_table: Any, table: str, partitions: FlussPartitions | None = None) -> PaimonHistory:
         files, folder = files_of(lake_table), table_folder(lake_table)
         try:
             if not files.names(os.path.join(folder, "schema")):
                 raise LakeTableGone(table=table)
-            return cls(files, folder, table, snapshot_numbers(files, folder))
+            return cls(files, folder, table, snapshot_numbers(files, folder), partitions)
         except OSError as error:
             raise LakeUnavailable(lake="paimon", what=f"list {folder}", reason=str(error)) from error
 
@@ -159,8 +184,7 @@ class PaimonHistory:
     @property
     def owner(self) -> TableId | None:
         """The table id that our newest snapshot carries."""
-        owners = (s.properties[TABLE_ID_KEY] for s in self.newest_first() if TABLE_ID_KEY in s.properties)
-        return next((TableId(owner) for owner in owners), None)
+        return next((s.owner for s in self.newest_first() if s.owner is not None), None)
 
     def base(self, table_id: TableId, *, as_is: bool = False) -> LakeBase:
         """Raises `LakeForeign`, `LakeTampered`, and `LakeRolledBack` unless `as_is`."""
@@ -171,8 +195,8 @@ class PaimonHistory:
         newest = self.newest_ours()
         if newest is None:
             return LakeBase(head=head_id)
-        owner = newest.properties.get(TABLE_ID_KEY, table_id)
-        if owner != table_id:
+        owner = newest.owner
+        if owner is not None and owner != table_id:
             raise LakeForeign(table=self.table, found=owner, expected=table_id)
         base = self._base_of(newest, head_id)
         if self.mark is None:
@@ -181,10 +205,14 @@ class PaimonHistory:
         return replace(base, fence=max(base.fence, marked.fence), generation=max(base.generation, marked.generation))
 
     def describe(self, snapshot: PaimonSnapshot, *, inherit: bool = False) -> LakeSnapshot:
-        """`inherit`: offsets of its newest ancestor of ours where it has none itself."""
-        ours = snapshot if snapshot.is_ours else self.newest_ours(snapshot.number) if inherit else None
+        """`inherit`: offsets of its newest ancestor of ours where it has none itself. Else those alone that a snapshot
+        says itself: the file of a Fluss job's offsets may be gone."""
+        if inherit:
+            ours = self.newest_ours(snapshot.number)
+        else:
+            ours = snapshot if TABLE_ID_KEY in snapshot.properties else None
         return decode_snapshot(
-            snapshot.properties,
+            snapshot.summary,
             snapshot_id=snapshot.id,
             parent_id=SnapshotId(str(snapshot.number - 1)) if snapshot.number > 1 else None,
             committed_at_ms=int(snapshot.body["timeMillis"]),
@@ -211,10 +239,21 @@ class PaimonHistory:
         )
 
     def _offsets(self, snapshot: PaimonSnapshot) -> OffsetMap:
+        properties = snapshot.properties
+        text = properties.get(OWN_OFFSETS_KEY, properties.get(OFFSETS_KEY, ""))
         try:
-            return OffsetMap.from_json(json.loads(snapshot.properties[OFFSETS_KEY]))
-        except (ValueError, InvalidRequest) as error:
+            body = json.loads(text if text.startswith("{") else self._read_offsets(text))
+            return OffsetMap.from_json(body) if "offsets" in body else decode_fluss_offsets(body, self.partitions)
+        except (OSError, ValueError, KeyError, TypeError, InvalidRequest) as error:
             raise LakeTampered(table=self.table, snapshot=snapshot.id, what=OFFSETS_KEY, reason=str(error)) from error
+
+    def _read_offsets(self, path: str) -> str:
+        """Of a Fluss job: in Fluss's own storage, which is a folder or where the lake is."""
+        files = self.files if "://" in path else LocalFiles()
+        text = files.read(path.removeprefix("file:")) if path else None
+        if text is None:
+            raise ValueError(f"there is no file {path}" if path else "the snapshot says none")
+        return text
 
     def _load(self, path: str) -> PaimonSnapshot | None:
         try:

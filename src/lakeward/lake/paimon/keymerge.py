@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Merges files of a bucket that are each sorted by key: of a key the row with the highest offset stays.
+"""Merges files of a bucket that are each sorted by key: of a key the youngest row stays.
 
 Some rows of each file are held at a time. What comes before the last held row of every file that goes on is complete.
 """
@@ -23,9 +23,11 @@ _LIVE_KINDS = pa.array([0, 2], pa.int8())
 Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
-def merge_by_key(files: Sequence[Iterator[pa.Table]], keys: Sequence[str]) -> Iterator[pa.Table]:
+def merge_by_key(
+    files: Sequence[Iterator[pa.Table]], keys: Sequence[str], *, is_by_offset: bool = True
+) -> Iterator[pa.Table]:
     """Sorted by key, each key once; deletes are rows like others."""
-    order = [(name, "ascending") for name in (*keys, OFFSET, SEQUENCE)]
+    order = [(name, "ascending") for name in (*keys, *((OFFSET,) if is_by_offset else ()), SEQUENCE)]
     going, held = dict(enumerate(files)), list[pa.Table]()
     hungry = set(going)
     while True:

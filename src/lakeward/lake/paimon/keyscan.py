@@ -37,17 +37,18 @@ class KeyScan:
         """None: the bucket's files are no such pair."""
         old = max(entries, key=lambda e: int(e.file.row_count))
         young = [e for e in entries if e is not old]
-        bounds = [e.offsets for e in young]
-        if old.offsets is None or None in bounds or sum(int(e.file.row_count) for e in young) > YOUNG_ROWS:
+        bounds = [e.ages for e in young]
+        if old.ages is None or None in bounds or sum(int(e.file.row_count) for e in young) > YOUNG_ROWS:
             return None
-        return cls(old, young) if all(b and old.offsets.stop <= b.start for b in bounds) else None
+        return cls(old, young) if all(b and old.ages.stop <= b.start for b in bounds) else None
 
     def rows(self, lake_table: Any, columns: Sequence[str]) -> Iterator[pa.Table]:
         keys, whole = list(lake_table.trimmed_primary_keys), file_schema(lake_table)
         names = dict.fromkeys((*columns, *keys, OFFSET, SEQUENCE, KIND))
         schema = pa.schema([whole.field(name) for name in names])
         files = [read_file(lake_table, e.path, schema, len(self.young)) for e in self.young]
-        young = pa.concat_tables([schema.empty_table(), *merge_by_key(files, keys)]).combine_chunks()
+        merged = merge_by_key(files, keys, is_by_offset=self.old.is_by_offset)
+        young = pa.concat_tables([schema.empty_table(), *merged]).combine_chunks()
         for rows in read_file(lake_table, self.old.path, schema, 1):
             live = rows if self.old.file.delete_row_count == 0 else without_deletes(rows)
             yield _without(live, young, keys).select(list(columns))

@@ -37,7 +37,7 @@ class PaimonLakeMaintenance(LakeMaintenance):
 
     def references(self) -> set[str]:
         lake_table = self._connection.load(self._info.path)
-        history = PaimonHistory.load(lake_table, self._where)
+        history = PaimonHistory.of(lake_table, self._info)
         return self._reached(history, Manifests(lake_table))
 
     def fence(self, base: LakeBase, round_id: RoundId, epoch: int) -> LakeSnapshot:
@@ -55,7 +55,7 @@ class PaimonLakeMaintenance(LakeMaintenance):
 
     def expirable(self, now_ms: int) -> Sequence[ExpiringSnapshot]:
         lake_table = self._connection.load(self._info.path)
-        return plan_expiry(PaimonHistory.load(lake_table, self._where), lake_table.table_schema.options, now_ms)
+        return plan_expiry(PaimonHistory.of(lake_table, self._info), lake_table.table_schema.options, now_ms)
 
     def expire(self, snapshots: Sequence[SnapshotId]) -> int:
         history = self._history()
@@ -69,7 +69,7 @@ class PaimonLakeMaintenance(LakeMaintenance):
 
     def delete_expired(self, snapshots: Sequence[ExpiringSnapshot]) -> Expired:
         lake_table = self._connection.load(self._info.path)
-        history, manifests = PaimonHistory.load(lake_table, self._where), Manifests(lake_table)
+        history, manifests = PaimonHistory.of(lake_table, self._info), Manifests(lake_table)
         gone = [s for s in snapshots if int(s.snapshot_id) not in history.numbers]
         lists = {name for s in gone for name in json.loads(s.trace or "[]")}
         with lake_errors(self._where, "expire snapshots of"):
@@ -84,7 +84,7 @@ class PaimonLakeMaintenance(LakeMaintenance):
             return manifests.reach(lists).all
 
     def _history(self) -> PaimonHistory:
-        return PaimonHistory.load(self._connection.load(self._info.path), self._where)
+        return PaimonHistory.of(self._connection.load(self._info.path), self._info)
 
     def _listed(self) -> Iterator[StoredFile]:
         lake_table = self._connection.load(self._info.path)

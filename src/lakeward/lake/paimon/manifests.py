@@ -32,6 +32,8 @@ class Entry:
     path: str
     partition: Mapping[str, str]
     bucket: Bucket | None
+    is_by_offset: bool = True
+    """Of rows of one key the highest offset counts; else the highest sequence number, as in tables that Fluss made."""
 
     @property
     def file(self) -> Any:
@@ -43,8 +45,16 @@ class Entry:
 
     @property
     def offsets(self) -> OffsetRange | None:
+        """None also for rows of a KV snapshot of Fluss, which have none."""
         bounds = _bounds(self.file, OFFSET)
-        return None if bounds is None else OffsetRange(bounds[0], bounds[1] + 1)
+        return None if bounds is None or bounds[0] < 0 else OffsetRange(bounds[0], bounds[1] + 1)
+
+    @property
+    def ages(self) -> OffsetRange | None:
+        """By which a PK table's rows are older or younger than those of other files."""
+        if self.is_by_offset:
+            return self.offsets
+        return OffsetRange(int(self.file.min_sequence_number), int(self.file.max_sequence_number) + 1)
 
 
 @dataclass(frozen=True)
@@ -69,6 +79,7 @@ class Manifests:
         self.table = lake_table
         self.lists, self.files = ManifestListManager(lake_table), ManifestFileManager(lake_table)
         self.folder = os.path.join(table_folder(lake_table), "manifest")
+        self._is_by_offset = is_by_offset(lake_table)
 
     def metas(self, snapshot: PaimonSnapshot | None) -> list[Any]:
         """Manifests of all live files."""
@@ -130,7 +141,12 @@ class Manifests:
             bounds = _bounds(raw.file, BUCKET)
             number = bounds[0] if bounds is not None and bounds[0] == bounds[1] else None
         bucket = None if number is None else Bucket(PARTITION_SEPARATOR.join(texts.values()), number)
-        return Entry(raw, str(path), texts, bucket)
+        return Entry(raw, str(path), texts, bucket, self._is_by_offset)
+
+
+def is_by_offset(lake_table: Any) -> bool:
+    """Of rows of one key, does the highest offset count? In a table that Fluss made it is the sequence number."""
+    return lake_table.table_schema.options.get("sequence.field") == OFFSET or not lake_table.table_schema.primary_keys
 
 
 def value_text(value: Any) -> str:

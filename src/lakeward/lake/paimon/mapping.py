@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ from lakeward.model.naming import UNNAMED
 from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP, Column
 from lakeward.model.table import TableDescriptor, TablePath
 from lakeward.model.typetable import TYPES, row_of
+from lakeward.spi.flussoffsets import is_of_fluss
 
 LAKE_PREFIX, OTHER_PREFIX = "paimon.", "fluss."
 SYSTEM_FIELDS = ((BUCKET, "INT"), (OFFSET, "BIGINT"), (TIMESTAMP, "TIMESTAMP(3) WITH LOCAL TIME ZONE"))
@@ -36,6 +38,7 @@ _ALLOWED = {
 """Options of which rounds and compactions can keep some values alone; the default is among them."""
 
 _TIME_DIGITS = 3
+_DIGITS = re.compile(r"\b(TIME|TIMESTAMP)\(\d\)")
 
 
 def lake_schema(descriptor: TableDescriptor, table: str = UNNAMED) -> Any:
@@ -61,7 +64,7 @@ def lake_options(descriptor: TableDescriptor) -> dict[str, str]:
     mapped = {lake_key(k): v for k, v in descriptor.properties.items()}
     keys = [k for k in descriptor.bucket_keys if k not in descriptor.partition_keys]
     layout = {"bucket": str(descriptor.bucket_count), "bucket-key": ",".join(keys)} if keys else {"bucket": "-1"}
-    order = {"sequence.field": OFFSET} if descriptor.is_pk else {}
+    order = {"sequence.field": OFFSET} if descriptor.is_pk and not is_of_fluss(descriptor) else {}
     return {"file.format": "parquet", "partition.legacy-name": "false", **mapped, **layout, **order}
 
 
@@ -127,8 +130,8 @@ def to_paimon_type(kind: model.DataType, where: str, ids: Iterator[int] | None =
 
 def diff_table(descriptor: TableDescriptor, lake_table: Any) -> list[str]:
     """What does not match, in words; none where it fits. Options that rounds do not rely on are not looked at."""
-    wanted, found = lake_schema(descriptor), lake_table.table_schema
-    there, due = (({f.name: str(f.type) for f in s.fields}) for s in (found, wanted))
+    wanted, found, plain = lake_schema(descriptor), lake_table.table_schema, is_of_fluss(descriptor)
+    there, due = ({f.name: _type_text(f.type, is_plain=plain) for f in s.fields} for s in (found, wanted))
     lines = [
         f"column {name}: lake {there.get(name, 'has none')}, wanted {due.get(name, 'none')}"
         for name in dict.fromkeys((*there, *due))
@@ -145,6 +148,11 @@ def diff_table(descriptor: TableDescriptor, lake_table: Any) -> list[str]:
         if a != b:
             lines.append(f"option {key}: lake {a or 'none'}, wanted {b or 'none'}")
     return lines
+
+
+def _type_text(kind: Any, *, is_plain: bool) -> str:
+    """`is_plain`: without digits of times. In tables that Fluss made they may be other than those that rounds write."""
+    return _DIGITS.sub(r"\1", str(kind)) if is_plain else str(kind)
 
 
 def paimon_type_of(column: Column, table: str) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lakeward.errors import UnsafeLake
 from lakeward.spi.lakeplugin import LakePlugin
 
 if TYPE_CHECKING:
@@ -21,6 +22,14 @@ class PaimonLakePlugin(LakePlugin):
 
     def defaults(self, data: Path) -> dict[str, str]:
         return {"warehouse": str((data / "warehouse").resolve())}
+
+    def fluss_options(self, options: Mapping[str, str]) -> dict[str, str]:
+        """The same names: both are Paimon's. Keys are not among them, as Fluss keeps those to itself."""
+        kind = options.get("metastore", "filesystem")
+        if kind != "filesystem":
+            reason = f"its catalog is {kind!r}, and filesystem catalogs alone are served; leave it to Fluss's Flink job"
+            raise UnsafeLake(lake=self.name, reason=reason)
+        return dict(options)
 
 
 def _load(options: Mapping[str, str]) -> PaimonLakeStorage:

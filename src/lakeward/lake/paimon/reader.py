@@ -105,11 +105,11 @@ class PaimonLakeReader(LakeReader):
         )
 
     def _history(self) -> PaimonHistory:
-        return PaimonHistory.load(self._connection.load(self._info.path), self._where)
+        return PaimonHistory.of(self._connection.load(self._info.path), self._info)
 
     def _live(self, snapshot_id: SnapshotId) -> tuple[Any, list[Entry]]:
         lake_table = self._connection.load(self._info.path)
-        snapshot = PaimonHistory.load(lake_table, self._where).get(snapshot_id)
+        snapshot = PaimonHistory.of(lake_table, self._info).get(snapshot_id)
         lists, entries = self._newest
         if lists != snapshot.lists:
             with lake_errors(self._where, "read manifests of"):

@@ -63,7 +63,8 @@ def _rows(lake_table: Any, inputs: Sequence[Entry], *, is_whole: bool) -> Iterat
     schema = file_schema(lake_table)
     files = [read_file(lake_table, e.path, schema, len(inputs)) for e in inputs]
     if lake_table.table_schema.primary_keys:
-        merged = merge_by_key(files, list(lake_table.trimmed_primary_keys))
+        keys = list(lake_table.trimmed_primary_keys)
+        merged = merge_by_key(files, keys, is_by_offset=inputs[0].is_by_offset)
         yield from (without_deletes(rows) if is_whole else rows for rows in merged)
         return
     rows = pa.concat_tables([part for file in files for part in file] or [schema.empty_table()])
@@ -73,7 +74,7 @@ def _rows(lake_table: Any, inputs: Sequence[Entry], *, is_whole: bool) -> Iterat
 
 def _is_oldest(inputs: Sequence[Entry], others: Sequence[Entry]) -> bool:
     """Has no other file an older row of any key? A delete hides nothing then, and need not be kept."""
-    ends, starts = [e.offsets for e in inputs], [e.offsets for e in others]
+    ends, starts = [e.ages for e in inputs], [e.ages for e in others]
     if not others:
         return True
     if None in ends or None in starts:

@@ -8,12 +8,14 @@ from collections.abc import Callable
 from lakeward.lake.paimon.catalog import PaimonLakeCatalog
 from lakeward.lake.paimon.committer import PaimonLakeCommitter
 from lakeward.lake.paimon.connection import PaimonConnection
+from lakeward.lake.paimon.intents import PaimonIntentStore
 from lakeward.lake.paimon.maintenance import PaimonLakeMaintenance
 from lakeward.lake.paimon.reader import PaimonLakeReader
 from lakeward.lake.paimon.rewrite import rewrite_group
 from lakeward.lake.paimon.writer import PaimonLakeWriter
 from lakeward.model.table import BucketFunction, TableInfo
 from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
+from lakeward.spi.flussoffsets import is_of_fluss
 from lakeward.spi.lake import LakeStorage, WriteTask
 from lakeward.spi.rewrite import RewriteResult, RewriteTask
 
@@ -53,6 +55,13 @@ class PaimonLakeStorage(LakeStorage):
 
     def open_maintenance(self, table: TableInfo) -> PaimonLakeMaintenance:
         return PaimonLakeMaintenance(self.connection, table)
+
+    def takes_one_writer(self, table: TableInfo) -> bool:
+        """A PK table that Fluss made goes by sequence numbers, which each writer counts on from the last commit's."""
+        return table.is_pk and is_of_fluss(table.descriptor)
+
+    def open_intents(self, table: TableInfo) -> PaimonIntentStore:
+        return PaimonIntentStore(self.connection, table)
 
     def rewrite(self, task: RewriteTask, is_due: Callable[[], bool] = lambda: False) -> RewriteResult | None:
         return rewrite_group(self.connection, task, is_due)

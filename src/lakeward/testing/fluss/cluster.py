@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts and stops a Fluss cluster on free ports of this machine, with an Iceberg catalog in SQLite as its lake."""
+"""Starts and stops a Fluss cluster on free ports of this machine; its lake is an Iceberg catalog in SQLite, or a folder
+of Paimon tables.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from lakeward.errors import FlussError, InvalidConfig, ServerUnavailable, TimedO
 from lakeward.hot.fluss.connection import Credentials
 from lakeward.hot.fluss.messages import METADATA
 from lakeward.hot.fluss.servers import FlussServers
-from lakeward.testing.fluss.jars import ICEBERG, S3, SERVER, load_jars
+from lakeward.testing.fluss.jars import ICEBERG, PAIMON, S3, SERVER, load_jars
 from lakeward.testing.waiting import wait_until
 
 _ZOOKEEPER = "org.apache.fluss.shaded.zookeeper3.org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -62,6 +64,7 @@ class FlussCluster:
     tablets: int = 1
     settings: Mapping[str, str] = field(default_factory=dict)
     login: Credentials | None = None
+    lake: str = "iceberg"
     processes: dict[str, int] = field(default_factory=dict)
     ports: dict[str, int] = field(default_factory=dict)
     _children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict, repr=False)
@@ -86,12 +89,22 @@ class FlussCluster:
     def warehouse(self) -> Path:
         return self.home / "warehouse"
 
+    @property
+    def lake_settings(self) -> dict[str, str]:
+        """For the servers, and for Fluss's own tiering job."""
+        if self.lake == "paimon":
+            own = {"metastore": "filesystem"}
+        else:
+            own = {"type": "jdbc", "uri": self.jdbc_uri, "jdbc.schema-version": "V1"}
+        named = {f"datalake.{self.lake}.{key}": value for key, value in own.items()}
+        return {"datalake.format": self.lake, **named, f"datalake.{self.lake}.warehouse": str(self.warehouse)}
+
     def start(self) -> FlussCluster:
         """Fetches jars where need be. Raises `InvalidConfig`, `JavaNotFound`, `TimedOut` with the end of the log."""
         self.home = self.home.resolve()
         for folder in ("logs", "zookeeper"):
             (self.home / folder).mkdir(parents=True, exist_ok=True)
-        self._install("iceberg", ICEBERG)
+        self._install(self.lake, PAIMON if self.lake == "paimon" else ICEBERG)
         if self.settings.get("remote.data.dir", "").startswith("s3"):
             self._install("s3", S3)
         (self.home / "log4j2.properties").write_text(_LOG4J)
@@ -179,6 +192,7 @@ class FlussCluster:
             home=home.resolve(),
             tablets=body["tablets"],
             settings=body["settings"],
+            lake=body.get("lake", "iceberg"),
             processes=body["processes"],
             ports=body["ports"],
         )
@@ -213,11 +227,7 @@ class FlussCluster:
             "zookeeper.address": f"127.0.0.1:{self.ports['zookeeper']}",
             "remote.data.dir": str(self.home / "remote"),
             **self._listeners(name),
-            "datalake.format": "iceberg",
-            "datalake.iceberg.type": "jdbc",
-            "datalake.iceberg.uri": self.jdbc_uri,
-            "datalake.iceberg.jdbc.schema-version": "V1",
-            "datalake.iceberg.warehouse": str(self.warehouse),
+            **self.lake_settings,
         }
         if not name.startswith("tablet"):
             return shared
@@ -264,6 +274,7 @@ class FlussCluster:
             "ports": self.ports,
             "tablets": self.tablets,
             "settings": dict(self.settings),
+            "lake": self.lake,
         }
         (self.home / "cluster.json").write_text(json.dumps(body, indent=1))
 

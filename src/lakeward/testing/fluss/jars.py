@@ -29,6 +29,11 @@ ICEBERG = (
     "io.trino.hadoop:hadoop-apache:3.3.5-2",
     "org.xerial:sqlite-jdbc:3.50.3.0",
 )
+PAIMON = (
+    "org.apache.fluss:fluss-lake-paimon",
+    "org.apache.paimon:paimon-bundle:1.4.2",
+    "io.trino.hadoop:hadoop-apache:3.3.5-2",
+)
 S3 = ("org.apache.fluss:fluss-fs-s3",)
 """Remote storage on S3, as a plugin of the servers."""
 

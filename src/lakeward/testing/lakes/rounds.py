@@ -34,6 +34,7 @@ class LakeRound:
     round_id: RoundId = field(default_factory=new_round_id)
     epoch: int = 1
     generation: int = 0
+    extra: Mapping[str, str] = field(default_factory=dict)
     planned_on: LakeBase | None = None
     results: list[bytes] = field(default_factory=list)
     replaced: dict[Bucket, OffsetSet] = field(default_factory=dict)
@@ -94,7 +95,12 @@ class LakeRound:
         """On the head as it is now, unless a base is given."""
         generation = max(self.generation, self.base.generation)
         properties = CommitProperties(
-            round_id=self.round_id, epoch=self.epoch, job="contract", offsets=self.stops, generation=generation
+            round_id=self.round_id,
+            epoch=self.epoch,
+            job="contract",
+            offsets=self.stops,
+            generation=generation,
+            extra=self.extra,
         )
         base = base or self.reader.load_base()
         return self.committer.prepare(self.results, self.replaced, base, properties, self.renewal)

@@ -30,7 +30,9 @@ Align = Callable[[Bucket, int], int]
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions:
-    """`resync`: the operator accepted the lake as it is; rows that are gone from the log become a gap on purpose."""
+    """`resync`: the operator accepted the lake as it is; rows that are gone from the log become a gap on purpose.
+
+    `one_writer_per_bucket`: a bucket has one split, so the log after a KV snapshot waits for the next round."""
 
     target_bytes: int = DEFAULT_TARGET_BYTES
     one_writer_per_bucket: bool = False
@@ -167,7 +169,8 @@ def _plan_splits(work: BucketWork, options: PlanOptions, align: Align) -> list[S
     if work.snapshot is not None:
         kv = work.snapshot
         splits.append(SnapshotSplit(bucket=work.bucket, snapshot_id=kv.snapshot_id, log_offset=kv.log_offset))
-    edges = _plan_edges(work, options, align)
+    is_full = bool(splits) and options.one_writer_per_bucket
+    edges = [] if is_full else _plan_edges(work, options, align)
     for start, stop in itertools.pairwise(edges):
         splits.append(LogSplit(bucket=work.bucket, range=OffsetRange(start, stop), index=len(splits)))
     return splits

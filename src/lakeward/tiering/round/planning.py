@@ -61,7 +61,7 @@ class Planner:
             frozen = self._freeze(store)  # another's round landed since: its ends are below the log's of now
         options = PlanOptions(
             target_bytes=target_bytes,
-            one_writer_per_bucket=lake.capabilities.one_writer_per_bucket,
+            one_writer_per_bucket=lake.takes_one_writer(frozen.table),
             resync=reconciliation.resync,
         )
         return self._plan(store, frozen, reconciliation, options, frozen_at_ms)

@@ -85,9 +85,18 @@ def test_an_unknown_database_is_refused() -> None:
 
 def test_other_formats_are_left_to_the_flink_job() -> None:
     with pytest.raises(UnsafeLake, match="Flink"):
-        lake_of(table(table__datalake__format="paimon"), {})
+        lake_of(table(table__datalake__format="lance"), {})
     with pytest.raises(InvalidConfig, match=r"table\.datalake\.format"):
         lake_of(table(), {})
+
+
+def test_a_paimon_warehouse_keeps_its_settings_and_other_catalogs_of_paimon_are_refused() -> None:
+    given = {"metastore": "filesystem", "warehouse": "s3://b/w", "s3.endpoint": "http://m"}
+    made = {f"table.datalake.paimon.{k}": v for k, v in given.items()}
+    assert lake_of(table(table__datalake__format="PAIMON", **made), {}) == ("paimon", given)
+    for kind in ("hive", "jdbc", "rest"):
+        with pytest.raises(UnsafeLake, match=rf"{kind}.*filesystem.*Flink job"):
+            lake_of(table(table__datalake__format="paimon", table__datalake__paimon__metastore=kind), {})
 
 
 def test_what_the_user_says_wins() -> None:

@@ -66,6 +66,14 @@ def test_a_format_with_one_writer_per_bucket_is_not_cut() -> None:
     assert len(plan(LOG, {}, {B0: bounds(0, 1_000)}, target_bytes=10, one_writer_per_bucket=True).splits) == 1
 
 
+def test_of_a_bucket_with_one_writer_the_log_after_a_kv_snapshot_waits_for_the_next_round() -> None:
+    kv = {B0: KvSnapshot(bucket=B0, snapshot_id="7", log_offset=5)}
+    logs = {B0: bounds(0, 9), B1: bounds(0, 4)}
+    assert shown(plan(PK, {B1: 1}, logs, snapshots=kv)) == ["snapshot 0 7 at 5", "log 0 [5, 9)", "log 1 [1, 4)"]
+    made = plan(PK, {B1: 1}, logs, snapshots=kv, one_writer_per_bucket=True)
+    assert shown(made) == ["snapshot 0 7 at 5", "log 1 [1, 4)"]
+
+
 def test_cuts_are_moved_and_never_leave_an_empty_split() -> None:
     made = plan_round(
         round_id=RoundId("r"),

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 from pyiceberg.io import FileIO
@@ -14,7 +13,7 @@ from lakeward.errors import InvalidRequest, LakeTampered
 from lakeward.model.ids import SnapshotId, TableId
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.round import LakeBase
-from lakeward.spi.flussoffsets import FlussPartitions, decode_fluss_offsets
+from lakeward.spi.flussoffsets import FlussPartitions, decode_fluss_offsets, table_id_in
 from lakeward.spi.lakefile import LakeSnapshot
 from lakeward.spi.snapshotkeys import (
     COMMIT_USER,
@@ -29,8 +28,6 @@ from lakeward.spi.snapshotkeys import (
 
 INLINE_LIMIT = 16 * 1024
 """An offset map above this goes to a file: every metadata file holds every retained summary."""
-
-_FLUSS_PATH = re.compile(r"-(\d+)/metadata/[^/]+\.offsets$")
 
 FOREIGN_REMOVED_KEY = "lakeward.foreign-removed"
 """Rows that others deleted and that no round of ours missed yet."""
@@ -67,8 +64,8 @@ class SummaryReader:
             return summary[TABLE_ID_KEY]
         if summary.get(COMMIT_USER_KEY) != COMMIT_USER or OFFSETS_KEY not in summary:
             return None
-        named = _FLUSS_PATH.search(summary[OFFSETS_KEY])
-        return named.group(1) if named else str(self._body(snapshot, summary[OFFSETS_KEY]).get("table_id", ""))
+        path = summary[OFFSETS_KEY]
+        return table_id_in(path) or str(self._body(snapshot, path).get("table_id", ""))
 
     def offsets(self, snapshot: Snapshot) -> OffsetMap:
         """Raises `LakeTampered` when they cannot be read."""

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Intents as small files beside our mark, one per round: the Fluss setting has no database of ours."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+
+from lakeward.lake.paimon.connection import PaimonConnection, lake_errors
+from lakeward.lake.paimon.history import PaimonHistory, mark_path
+from lakeward.model.ids import RoundId, TableId
+from lakeward.model.intent import Intent, IntentState
+from lakeward.model.table import TableInfo
+from lakeward.protocol.codec import decode, encode
+from lakeward.spi.intents import IntentStore
+from lakeward.spi.snapshotkeys import ROUND_KEY
+
+_PREFIX = "intent-"
+
+
+class PaimonIntentStore(IntentStore):
+    def __init__(self, connection: PaimonConnection, table: TableInfo) -> None:
+        self._connection, self._table = connection, table
+
+    def record(self, intent: Intent) -> None:
+        history = self._history()
+        with lake_errors(history.table, "record an intent of"):
+            history.files.put_exclusively(_path(history, intent.round_id), _text(intent))
+
+    def abandon(self, round_id: RoundId) -> None:
+        history = self._history()
+        with lake_errors(history.table, "abandon an intent of"):
+            intent = _read(history, _path(history, round_id))
+            if intent is not None:
+                history.files.put(_path(history, round_id), _text(replace(intent, state=IntentState.ABANDONED)))
+
+    def open_intents(self, table_id: TableId) -> Sequence[Intent]:
+        """One whose round is in the lake counts as committed: whoever recorded it may have died before it could say
+        so.
+        """
+        history = self._history()
+        landed = {s.properties.get(ROUND_KEY) for s in history.newest_first()}
+        with lake_errors(history.table, "list intents of"):
+            folder = os.path.dirname(mark_path(history.folder))
+            names = [n for n in history.files.names(folder) if n.startswith(_PREFIX)]
+            found = [i for i in (_read(history, os.path.join(folder, n)) for n in names) if i is not None]
+        known = [
+            replace(i, state=IntentState.COMMITTED) if i.round_id in landed else i
+            for i in found
+            if i.table_id == table_id
+        ]
+        return sorted(known, key=lambda i: i.recorded_at_ms)
+
+    def forget(self, round_id: RoundId) -> None:
+        history = self._history()
+        with lake_errors(history.table, "forget an intent of"):
+            history.files.delete(_path(history, round_id))
+
+    def _history(self) -> PaimonHistory:
+        return PaimonHistory.of(self._connection.load(self._table.path), self._table)
+
+
+def _path(history: PaimonHistory, round_id: RoundId) -> str:
+    return os.path.join(os.path.dirname(mark_path(history.folder)), f"{_PREFIX}{round_id}.json")
+
+
+def _text(intent: Intent) -> str:
+    return json.dumps(encode(intent))
+
+
+def _read(history: PaimonHistory, path: str) -> Intent | None:
+    text = history.files.read(path)
+    return None if text is None else decode(Intent, json.loads(text))

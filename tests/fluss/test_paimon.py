@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of a Fluss cluster whose lake is Paimon: our rounds alone, and in turns with Fluss's own Flink job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lakeward.config.java import load_java
+from lakeward.errors import LakewardError
+from lakeward.hot.fluss.lakehistory import Registered
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import RoundId, SnapshotId
+from lakeward.model.offsets import OffsetMap
+from lakeward.protocol.heartbeat import TableFailed, TableFinished
+from lakeward.read.arrow import read, request_of
+from lakeward.testing.faults import Faults
+from lakeward.testing.fluss.cluster import TEST_SETTINGS, FlussCluster
+from lakeward.testing.fluss.jars import PAIMON, SERVER, load_jars
+from tests.fluss.conftest import JARS_LIMIT_S
+from tests.fluss.flink import FlinkTieringJob
+from tests.fluss.ondemand import OnDemand
+from tests.fluss.paimonworld import PaimonWorld
+from tests.fluss.steps import (
+    DATABASE,
+    EVENTS,
+    USERS,
+    Append,
+    Delete,
+    LakeSnapshotOf,
+    MakePartition,
+    MakeTable,
+    Upsert,
+    events,
+)
+from tests.fluss.test_handover import LEASE_S, Load
+from tests.fluss.world import ThreadJob
+
+pytestmark = [pytest.mark.fluss, pytest.mark.soak]
+
+DAILY = pa.schema([*USERS, pa.field("day", pa.string(), nullable=False)])
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PaimonWorld]:
+    try:
+        load_java()
+        load_jars((*SERVER, *PAIMON), limit_s=JARS_LIMIT_S)
+    except LakewardError as error:
+        pytest.skip(f"no Fluss cluster with a Paimon lake can be started on this machine: {error}")
+    cluster = FlussCluster(home=tmp_path_factory.mktemp("paimon"), settings=TEST_SETTINGS, lake="paimon")
+    try:
+        made = PaimonWorld(cluster.start())
+        yield made
+        made.close()
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture
+def rounds(world: PaimonWorld) -> Iterator[OnDemand]:
+    made = OnDemand(world)
+    yield made
+    made.close()
+
+
+def test_a_log_table_is_tiered_round_by_round(world: PaimonWorld, rounds: OnDemand) -> None:
+    """Each row once; the snapshot says what Fluss's own job says, and Fluss knows it."""
+    world.produce(MakeTable(name="log", schema=EVENTS, freshness="1h"), Append(table="log", rows=events(0, 300)))
+    assert isinstance(rounds.run("log"), TableFinished)
+    world.produce(Append(table="log", rows=events(300, 500)))
+    assert isinstance(rounds.run("log"), TableFinished)
+    found = world.rows("log")
+    assert sorted(found.column("id").to_pylist()) == list(range(500))
+    ends = world.wait_tiered("log")
+    for bucket, end in ends.items():
+        rows = [r["__offset"] for r in found.to_pylist() if r["__bucket"] == bucket.number]
+        assert sorted(rows) == list(range(end))
+    snapshot = world.paimon("log").connection.load(world.table("log").path).snapshot_manager().get_latest_snapshot()
+    assert (snapshot.commit_user, snapshot.commit_identifier) == ("__fluss_lake_tiering", 2**63 - 1)
+    assert Path(snapshot.properties["fluss-offsets"].removeprefix("file:")).exists()
+    (known,) = world.produce(LakeSnapshotOf(table="log"))
+    assert known == (snapshot.id, {(None, b.number): end for b, end in ends.items()})
+
+
+def users(table: str, rows: dict[int, str], **more: str) -> Upsert:
+    return Upsert(table=table, rows=[{"id": n, "name": name, **more} for n, name in rows.items()])
+
+
+def names(world: PaimonWorld, table: str) -> dict[int, str]:
+    return {k: r["name"] for k, r in world.by_key(table).items()}
+
+
+def union(world: PaimonWorld, table: str) -> dict[int, str]:
+    found = pa.Table.from_batches(list(read(world.plugin, request_of(f"{DATABASE}.{table}")))).to_pylist()
+    assert len({r["id"] for r in found}) == len(found)
+    return {r["id"]: r["name"] for r in found}
+
+
+def test_changes_of_a_pk_table_are_merged_in_the_order_of_its_log(world: PaimonWorld, rounds: OnDemand) -> None:
+    """Fluss sets no `sequence.field`: a key's last change wins by the order in which it was written, over rounds and
+    within one, larger than a sub-split would be."""
+    first = {n: f"user {n}" for n in range(2_000)}
+    world.produce(MakeTable(name="pk", schema=USERS, primary_key=("id",), freshness="1h"), users("pk", first))
+    assert isinstance(rounds.run("pk"), TableFinished)
+    second, third = {n: f"second {n}" for n in range(0, 2_000, 2)}, {n: f"third {n}" for n in range(0, 2_000, 3)}
+    world.produce(users("pk", second), users("pk", third), Delete(table="pk", keys=[{"id": n} for n in range(50)]))
+    assert isinstance(rounds.run("pk"), TableFinished)
+    world.produce(users("pk", {7: "back"}))
+    assert isinstance(rounds.run("pk"), TableFinished)
+    expected = {n: name for n, name in {**first, **second, **third}.items() if n >= 50} | {7: "back"}
+    assert names(world, "pk") == expected == union(world, "pk")
+    world.produce(users("pk", {60: "tail", 3_000: "new"}), Delete(table="pk", keys=[{"id": 61}]))
+    tail = {n: name for n, name in expected.items() if n != 61} | {60: "tail", 3_000: "new"}
+    assert union(world, "pk") == tail
+    assert world.committed("pk") != world.ends("pk")
+
+
+def test_partitions_of_a_pk_table(world: PaimonWorld, rounds: OnDemand) -> None:
+    days = ("2024-02-29", "2024-03-01")
+    world.produce(
+        MakeTable(name="daily", schema=DAILY, primary_key=("id", "day"), partition_keys=("day",), freshness="1h"),
+        *(MakePartition(table="daily", spec={"day": day}) for day in days),
+        *(users("daily", {n: f"{day} {n}" for n in range(50)}, day=day) for day in days),
+    )
+    assert isinstance(rounds.run("daily"), TableFinished)
+    world.produce(users("daily", dict.fromkeys(range(10), "again"), day=days[1]))
+    assert isinstance(rounds.run("daily"), TableFinished)
+    expected = {(n, day): f"{day} {n}" for day in days for n in range(50)} | {(n, days[1]): "again" for n in range(10)}
+    found = world.rows("daily").to_pylist()
+    assert {(r["id"], r["day"]): r["name"] for r in found} == expected
+    assert len(found) == len(expected)
+    folders = {p.parent.parent.name for p in (world.cluster.warehouse / "shop.db" / "daily").rglob("data-lw-*")}
+    assert folders == {f"day={day}" for day in days}
+    assert {b.partition for b in world.committed("daily")} == set(days)
+
+
+def test_a_lake_that_is_ahead_is_taken_over(world: PaimonWorld, rounds: OnDemand) -> None:
+    world.produce(MakeTable(name="ahead", schema=EVENTS, freshness="1h"), Append(table="ahead", rows=events(0, 50)))
+    with Faults() as faults:
+        faults.arm("round.before-coordinator-commit")
+        assert isinstance(rounds.run("ahead"), TableFailed)
+    assert world.committed("ahead") == OffsetMap()
+    world.produce(Append(table="ahead", rows=events(50, 60)))
+    assert isinstance(rounds.run("ahead"), TableFinished)
+    assert sorted(world.rows("ahead").column("id").to_pylist()) == list(range(60))
+    assert world.committed("ahead") == world.ends("ahead")
+
+
+def test_fluss_ahead_of_the_lake_stops_the_table(world: PaimonWorld, rounds: OnDemand) -> None:
+    world.produce(
+        MakeTable(name="behind", schema=EVENTS, buckets=1, freshness="1h"), Append(table="behind", rows=events(0, 10))
+    )
+    assert isinstance(rounds.run("behind"), TableFinished)
+    coordinator, table = rounds.plugin.coordinator(), world.table("behind")
+    path = coordinator.prepare_commit(table, RoundId("bogus"), {Bucket("", 0): 99})["fluss-offsets"]
+    coordinator._register(table, Registered(SnapshotId("12345"), path), {})
+    end = rounds.run("behind")
+    assert isinstance(end, TableFailed)
+    assert end.error["code"] == "lake-behind"
+
+
+def test_flink_then_ours_then_flink_again(world: PaimonWorld, tmp_path: Path) -> None:
+    """On a log table and a PK table; each finds the other's rows and goes on from there."""
+    load = Load(world, "_turns")
+    for turn, is_ours in enumerate((False, True, False, True)):
+        job = (
+            ThreadJob(world.cluster.bootstrap, f"turn-{turn}")
+            if is_ours
+            else FlinkTieringJob(world.cluster, tmp_path / f"flink-{turn}.log")
+        )
+        try:
+            for step in (0, 1):
+                load.step(2 * turn + step)
+                load.check(LEASE_S)
+        finally:
+            job.stop()
+    for table in (load.log, load.pk):
+        assert world.writers(table) == {"flink", "turn-1", "turn-3"}
