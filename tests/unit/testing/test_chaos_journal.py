@@ -6,16 +6,19 @@ that are late.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 from lakeward.testing.chaos.journal import RunJournal
 from lakeward.testing.chaos.record import Change, Record
 from lakeward.testing.chaos.spells import Spell, Spells
-from lakeward.testing.chaos.tables import LOG, PK
+from lakeward.testing.chaos.tables import LOG, PK, watch_commits
 from lakeward.testing.httpproxy import ProxyAnswer, ProxyRequest
+from lakeward.testing.waiting import wait_until
 
 TABLE = "t-1"
 
@@ -106,3 +109,41 @@ def test_a_store_that_takes_fewer_writes_without_a_lake_is_told(acked: int, doub
     record.acked = {n: n + 0.5 for n in range(10)} | {100 + n: 20 + n + 0.5 for n in range(acked)}
     record.doubted = {200 + n: 25.0 for n in range(doubted)}
     assert len(spells.stopped_writes([record])) == wrong
+
+
+def test_snapshots_of_a_folder_count_as_commits(tmp_path: Path) -> None:
+    """Each once, also after its file is gone; those of others do not count, nor does one that comes late under an old
+    number."""
+    path = TablePath.parse(LOG)
+    folder = tmp_path / f"{path.database}.db" / path.table / "snapshot"
+    folder.mkdir(parents=True)
+
+    def put(number: int, offset: int, **properties: str) -> None:
+        said = {
+            "lakeward.table-id": TABLE,
+            "lakeward.round": f"r{number}",
+            "lakeward.epoch": "1",
+            "lakeward.job": "job",
+            "fluss-offsets": json.dumps({"offsets": {"": [[0, offset]]}}),
+            **properties,
+        }
+        body = {"id": number, "timeMillis": 1_000 * number, "properties": said if offset else None}
+        (folder / f"snapshot-{number}").write_text(json.dumps(body))
+
+    journal = RunJournal()
+    with watch_commits(tmp_path, "paimon", journal):
+        put(1, 10)
+        put(2, 20)
+        put(3, 0)
+        wait_until(lambda: len(journal.commits) == 2, what="both rounds are noted")
+        (folder / "snapshot-1").unlink()
+        put(1, 5, **{"lakeward.round": "late"})
+        put(4, 15)
+    assert [(c.round_id, c.at, c.accepted) for c in journal.commits] == [
+        ("r1", 1.0, True),
+        ("r2", 2.0, True),
+        ("r4", 4.0, True),
+    ]
+    (wrong,) = journal.wrong_commits()
+    assert "r4" in wrong
+    assert "took offsets back" in wrong

@@ -98,25 +98,35 @@ class RunJournal:
 
     def _note_commit(self, body: dict[str, Any], answer: ProxyAnswer | None) -> None:
         added = [u["snapshot"] for u in body.get("updates", ()) if u.get("action") == "add-snapshot"]
+        accepted = None if answer is None or answer.status >= 500 else answer.status < 300
         for snapshot in added:
-            summary = snapshot["summary"]
-            table_id, rewrite = summary[TABLE_ID_KEY], summary.get(REWRITE_KEY)
-            rounds = (h.epoch for h in self.hand_outs if h.table_id == table_id and h.kind == TIER)
-            newest = max(rounds, default=0)
-            self.commits.append(
-                LakeCommit(
-                    at=time.time(),
-                    table_id=table_id,
-                    round_id=rewrite or summary[ROUND_KEY],
-                    epoch=newest if rewrite else int(summary[EPOCH_KEY]),
-                    job=summary[JOB_KEY],
-                    snapshot_id=int(snapshot["snapshot-id"]),
-                    sequence=int(snapshot["sequence-number"]),
-                    offsets=_offsets(summary[OFFSETS_KEY]),
-                    accepted=None if answer is None or answer.status >= 500 else answer.status < 300,
-                    newest=newest,
-                )
+            number, sequence = int(snapshot["snapshot-id"]), int(snapshot["sequence-number"])
+            self._add(snapshot["summary"], number, sequence, time.time(), accepted=accepted)
+
+    def note_landed(self, properties: Mapping[str, str], number: int, at: float) -> None:
+        """A snapshot that was found in the lake, of a format whose commits pass no server. Refused ones leave no
+        trace."""
+        with self._lock, contextlib.suppress(ValueError, KeyError):
+            self._add(properties, number, number, at, accepted=True)
+
+    def _add(self, summary: Mapping[str, str], number: int, sequence: int, at: float, *, accepted: bool | None) -> None:
+        table_id, rewrite = summary[TABLE_ID_KEY], summary.get(REWRITE_KEY)
+        rounds = (h.epoch for h in self.hand_outs if h.table_id == table_id and h.kind == TIER and h.at <= at)
+        newest = max(rounds, default=0)
+        self.commits.append(
+            LakeCommit(
+                at=at,
+                table_id=table_id,
+                round_id=rewrite or summary[ROUND_KEY],
+                epoch=newest if rewrite else int(summary[EPOCH_KEY]),
+                job=summary[JOB_KEY],
+                snapshot_id=number,
+                sequence=sequence,
+                offsets=_offsets(summary[OFFSETS_KEY]),
+                accepted=accepted,
+                newest=newest,
             )
+        )
 
     # ---- what it tells ---------------------------------------------------------------------------------------------
     def stale(self) -> list[LakeCommit]:

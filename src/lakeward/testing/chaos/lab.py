@@ -40,7 +40,7 @@ from lakeward.testing.chaos.resources import (
 )
 from lakeward.testing.chaos.spells import Spells, watch_spell
 from lakeward.testing.chaos.switches import CLOCK, DISK_FULL, READ_ONLY, Switches
-from lakeward.testing.chaos.tables import BROKEN, LOG, PK, TABLES, break_table, create_tables, meddle
+from lakeward.testing.chaos.tables import BROKEN, LOG, PK, TABLES, break_table, create_tables, meddle, watch_commits
 from lakeward.testing.chaos.watch import Watch
 from lakeward.testing.ports import free_port
 from lakeward.testing.waiting import wait_until
@@ -136,11 +136,12 @@ class ChaosLab:
         try:
             self._start()
             watch = Watch(self.url, (LOG, PK), self._memory)
-            spells = self._spells() if self.options.spell_s else None
-            began, quiet_bytes = time.monotonic(), watch.take_peak()
-            self._hurt(began)
-            self._heal()
-            recovery_s = self._settle()
+            with watch_commits(self._warehouse, self.options.format, self.journal):
+                spells = self._spells() if self.options.spell_s else None
+                began, quiet_bytes = time.monotonic(), watch.take_peak()
+                self._hurt(began)
+                self._heal()
+                recovery_s = self._settle()
             watched = watch.stop()
             evidence = Evidence(
                 folder=self.folder,

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lab's tables in Paimon: another engine that compacts and expires them, and a table that somebody drops."""
+"""The lab's tables in Paimon: another engine that compacts and expires them, a table that somebody drops, and a look at
+their commits.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +20,9 @@ from pypaimon.write.file_store_commit import FileStoreCommit
 from lakeward.errors import LakewardError
 from lakeward.lake.paimon.connection import PaimonConnection
 from lakeward.lake.paimon.files import LocalFiles
+from lakeward.lake.paimon.history import PaimonSnapshot, snapshot_numbers, snapshot_path
 from lakeward.model.table import TablePath
+from lakeward.testing.chaos.journal import RunJournal
 from lakeward.testing.paimonforeign import PaimonForeignEngine
 
 HURT = (LakewardError, OSError, AssertionError, RuntimeError)
@@ -44,6 +51,41 @@ class _Exclusive(SnapshotCommit):  # type: ignore[misc]
 
     def close(self) -> None:
         pass
+
+
+class SnapshotWatch:
+    """Notes every snapshot of a round, which jobs commit to the folder themselves. Looks often enough to see each
+    before it expires.
+    """
+
+    EVERY_S = 0.2
+
+    def __init__(self, warehouse: Path, tables: Sequence[str], journal: RunJournal) -> None:
+        paths = [TablePath.parse(name) for name in tables]
+        self._seen = {str(warehouse / f"{path.database}.db" / path.table): 0 for path in paths}
+        self._journal, self._done = journal, threading.Event()
+        self._thread = threading.Thread(target=self._run, name="chaos-snapshots", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._done.set()
+        self._thread.join()
+        self.look()
+
+    def _run(self) -> None:
+        while not self._done.wait(self.EVERY_S):
+            self.look()
+
+    def look(self) -> None:
+        """One that comes late, under a number that had expired, takes itself away again: it does not count."""
+        files = LocalFiles()
+        for folder, newest in self._seen.items():
+            for number in (n for n in snapshot_numbers(files, folder) if n > newest):
+                text = files.read(snapshot_path(folder, number))
+                if text is not None:
+                    found = PaimonSnapshot(json.loads(text))
+                    self._journal.note_landed(found.properties, number, int(found.body["timeMillis"]) / 1_000)
+                self._seen[folder] = number
 
 
 def meddle_with_paimon(warehouse: Path, path: TablePath, deed: str) -> bool:

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyiceberg.catalog import load_catalog
@@ -14,6 +15,7 @@ from requests.exceptions import RequestException
 
 from lakeward.client import Client
 from lakeward.model.table import TablePath
+from lakeward.testing.chaos.journal import RunJournal
 from lakeward.testing.iceberg.foreign import IcebergForeignEngine
 
 LOG, PK, BROKEN = "lab.events", "lab.state", "lab.broken"
@@ -91,3 +93,18 @@ def meddle(server_url: str, warehouse: Path, format: str, path: str, deed: str) 
     except HURT:
         return False
     return True
+
+
+@contextmanager
+def watch_commits(warehouse: Path, format: str, journal: RunJournal) -> Iterator[None]:
+    """Notes lake commits that pass no server, where the format has such."""
+    if format != "paimon":
+        yield
+        return
+    from lakeward.testing.chaos.paimontables import SnapshotWatch
+
+    watch = SnapshotWatch(warehouse, (LOG, PK), journal)
+    try:
+        yield
+    finally:
+        watch.stop()
