@@ -10,6 +10,7 @@ from pathlib import Path
 
 from lakeward.config.secrets import looks_secret
 from lakeward.errors import UnsafeLake
+from lakeward.model.table import TableInfo
 from lakeward.spi.lake import LakeStorage
 
 
@@ -47,6 +48,10 @@ class LakePlugin:
             lake=self.name,
             reason="tables of a Fluss cluster are not tiered to this format; leave this one to Fluss's Flink job",
         )
+
+    def check_fluss_table(self, table: TableInfo) -> None:
+        """Refuses a table of a Fluss cluster that rounds cannot keep, though Fluss let it be made. Raises
+        `InvalidTable`."""
 
 
 def without_secrets(options: Mapping[str, str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from lakeward.spi.registry import find_lake_plugin
 
 
 def lake_of(table: TableInfo, overrides: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """(format, options). `overrides` win. Raises `InvalidConfig`, `UnsafeLake`."""
+    """(format, options). `overrides` win. Raises `InvalidConfig`, `InvalidTable`, `UnsafeLake`."""
     properties = table.descriptor.properties
     name = properties.get(FORMAT_PROPERTY, "").lower()
     if not name:
@@ -24,6 +24,8 @@ def lake_of(table: TableInfo, overrides: Mapping[str, str]) -> tuple[str, dict[s
     prefix = f"table.datalake.{name}."
     options = {k.removeprefix(prefix): v for k, v in properties.items() if k.startswith(prefix)}
     try:
-        return name, {**find_lake_plugin(name).fluss_options(options), **overrides}
+        plugin = find_lake_plugin(name)
+        plugin.check_fluss_table(table)
+        return name, {**plugin.fluss_options(options), **overrides}
     except PluginNotFound as error:
         raise UnsafeLake(lake=name, reason=f"{error}; leave this one to Fluss's Flink job") from error

@@ -30,6 +30,11 @@ _S3_KEYS = (
 )
 """Name, our option, environment."""
 
+_WHY_NOT = {
+    "hive": "pypaimon has no client for it",
+    "jdbc": "pypaimon shares one connection among all threads of a process",
+    "rest": "it takes commits itself, and rounds commit by a file of the table",
+}
 _LEGACY = {"access-key": "fs.s3.accessKeyId", "secret-key": "fs.s3.accessKeySecret"}
 
 
@@ -38,8 +43,8 @@ class PaimonConnection:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.options = dict(options)
-        if options.get("metastore", "filesystem") != "filesystem":
-            reason = f"{options['metastore']!r} is not served yet; a catalog on a folder is: filesystem"
+        if (kind := options.get("metastore", "filesystem")) != "filesystem":
+            reason = f"{kind!r} is not served, as {_WHY_NOT.get(kind, 'it is not known')}; a filesystem catalog is"
             raise InvalidConfig(where="datalake.paimon.metastore", reason=reason)
         self.warehouse = _warehouse(options.get("warehouse"))
         self.is_local = not self.warehouse.startswith(_S3)

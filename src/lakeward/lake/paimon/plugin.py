@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakeward.errors import UnsafeLake
+from lakeward.errors import InvalidTable, UnsafeLake
+from lakeward.model.table import TableInfo
 from lakeward.spi.lakeplugin import LakePlugin
 
 if TYPE_CHECKING:
@@ -30,6 +31,16 @@ class PaimonLakePlugin(LakePlugin):
             reason = f"its catalog is {kind!r}, and filesystem catalogs alone are served; leave it to Fluss's Flink job"
             raise UnsafeLake(lake=self.name, reason=reason)
         return dict(options)
+
+    def check_fluss_table(self, table: TableInfo) -> None:
+        try:
+            from lakeward.lake.paimon.mapping import why_not
+        except ModuleNotFoundError as error:
+            reason = f"{error.name} is not installed: pip install 'lakeward[paimon]', or leave it to Fluss's Flink job"
+            raise UnsafeLake(lake=self.name, reason=reason) from error
+        for key, value in table.descriptor.properties.items():
+            if reason := why_not(key, value):
+                raise InvalidTable(table=str(table.path), field=key, value=value, reason=reason)
 
 
 def _load(options: Mapping[str, str]) -> PaimonLakeStorage:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeward.errors import InvalidConfig, UnsafeLake
+from lakeward.errors import InvalidConfig, InvalidTable, UnsafeLake
 from lakeward.hot.fluss.lakeoptions import lake_of
 from lakeward.lake.iceberg.flussoptions import CATALOG_NAME, iceberg_options
 from lakeward.model.ids import TableId
@@ -97,6 +97,15 @@ def test_a_paimon_warehouse_keeps_its_settings_and_other_catalogs_of_paimon_are_
     for kind in ("hive", "jdbc", "rest"):
         with pytest.raises(UnsafeLake, match=rf"{kind}.*filesystem.*Flink job"):
             lake_of(table(table__datalake__format="paimon", table__datalake__paimon__metastore=kind), {})
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("merge-engine", "partial-update"), ("deletion-vectors.enabled", "true")]
+)
+def test_a_paimon_table_that_rounds_cannot_keep_is_refused_in_words(option: str, value: str) -> None:
+    made = table(**{"table.datalake.format": "paimon", f"paimon.{option}": value})
+    with pytest.raises(InvalidTable, match=rf"paimon\.{option} '{value}': rounds rely on"):
+        lake_of(made, {})
 
 
 def test_what_the_user_says_wins() -> None:

@@ -154,7 +154,14 @@ def test_times_with_more_digits_than_paimon_keeps_are_refused(lake: PaimonLakeSt
 
 @pytest.mark.parametrize(
     ("options", "named"),
-    [({}, "missing"), ({"warehouse": "oss://b/w"}, "oss://b/w"), ({"warehouse": "/w", "metastore": "hive"}, "hive")],
+    [
+        ({}, "missing"),
+        ({"warehouse": "oss://b/w"}, "oss://b/w"),
+        ({"warehouse": "/w", "metastore": "hive"}, "'hive' is not served, as pypaimon has no client"),
+        ({"warehouse": "/w", "metastore": "jdbc"}, "'jdbc' is not served, as .* one connection"),
+        ({"warehouse": "/w", "metastore": "rest"}, "'rest' is not served, as it takes commits itself"),
+        ({"warehouse": "/w", "metastore": "nope"}, "'nope' is not served, as it is not known; a filesystem catalog is"),
+    ],
 )
 def test_settings_that_cannot_work_are_refused_in_words(options: dict[str, str], named: str) -> None:
     with pytest.raises(InvalidConfig, match=named):
