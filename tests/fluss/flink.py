@@ -14,7 +14,7 @@ import psutil
 
 from lakeward.config.java import load_java
 from lakeward.testing.fluss.cluster import FlussCluster
-from lakeward.testing.fluss.jars import FLINK, ICEBERG, PAIMON, load_flink, load_jars
+from lakeward.testing.fluss.jars import FLINK, ICEBERG, load_flink, load_jars, paimon_plugin
 
 _MAIN = "org.apache.fluss.flink.tiering.FlussLakeTieringEntrypoint"
 _OPENED = ("nio", "lang", "util", "io", "net", "time", "util.concurrent")
@@ -46,7 +46,7 @@ class FlinkTieringJob:
     `is_patient`: its own parts do not take each other for dead after a pause."""
 
     def __init__(self, cluster: FlussCluster, log: Path, *, is_patient: bool = False) -> None:
-        jars = [*load_flink(), *load_jars(FLINK), *load_jars(PAIMON if cluster.lake == "paimon" else ICEBERG)]
+        jars = [*load_flink(), *load_jars(FLINK), *load_jars(paimon_plugin() if cluster.lake == "paimon" else ICEBERG)]
         settings = {
             "fluss.bootstrap.servers": cluster.bootstrap,
             "fluss.tiering.poll.table.interval": "1s",

@@ -19,7 +19,7 @@ from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.read.arrow import read, request_of
 from lakeward.testing.faults import Faults
 from lakeward.testing.fluss.cluster import TEST_SETTINGS, FlussCluster
-from lakeward.testing.fluss.jars import PAIMON, SERVER, load_jars
+from lakeward.testing.fluss.jars import SERVER, load_jars, paimon_plugin
 from tests.fluss.conftest import JARS_LIMIT_S
 from tests.fluss.flink import FlinkTieringJob
 from tests.fluss.ondemand import OnDemand
@@ -48,7 +48,7 @@ DAILY = pa.schema([*USERS, pa.field("day", pa.string(), nullable=False)])
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PaimonWorld]:
     try:
         load_java()
-        load_jars((*SERVER, *PAIMON), limit_s=JARS_LIMIT_S)
+        load_jars((*SERVER, *paimon_plugin()), limit_s=JARS_LIMIT_S)
     except LakewardError as error:
         pytest.skip(f"no Fluss cluster with a Paimon lake can be started on this machine: {error}")
     cluster = FlussCluster(home=tmp_path_factory.mktemp("paimon"), settings=TEST_SETTINGS, lake="paimon")

@@ -39,8 +39,8 @@ class PaimonLakePlugin(LakePlugin):
             reason = f"{error.name} is not installed: pip install 'lakeward[paimon]', or leave it to Fluss's Flink job"
             raise UnsafeLake(lake=self.name, reason=reason) from error
         for key, value in table.descriptor.properties.items():
-            if reason := why_not(key, value):
-                raise InvalidTable(table=str(table.path), field=key, value=value, reason=reason)
+            if why := why_not(key, value):
+                raise InvalidTable(table=str(table.path), field=key, value=value, reason=why)
 
 
 def _load(options: Mapping[str, str]) -> PaimonLakeStorage:

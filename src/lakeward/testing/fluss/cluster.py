@@ -21,7 +21,7 @@ from lakeward.errors import FlussError, InvalidConfig, ServerUnavailable, TimedO
 from lakeward.hot.fluss.connection import Credentials
 from lakeward.hot.fluss.messages import METADATA
 from lakeward.hot.fluss.servers import FlussServers
-from lakeward.testing.fluss.jars import ICEBERG, PAIMON, S3, SERVER, load_jars
+from lakeward.testing.fluss.jars import ICEBERG, S3, SERVER, load_jars, paimon_plugin
 from lakeward.testing.waiting import wait_until
 
 _ZOOKEEPER = "org.apache.fluss.shaded.zookeeper3.org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -104,7 +104,7 @@ class FlussCluster:
         self.home = self.home.resolve()
         for folder in ("logs", "zookeeper"):
             (self.home / folder).mkdir(parents=True, exist_ok=True)
-        self._install(self.lake, PAIMON if self.lake == "paimon" else ICEBERG)
+        self._install(self.lake, paimon_plugin() if self.lake == "paimon" else ICEBERG)
         if self.settings.get("remote.data.dir", "").startswith("s3"):
             self._install("s3", S3)
         (self.home / "log4j2.properties").write_text(_LOG4J)

@@ -29,11 +29,9 @@ ICEBERG = (
     "io.trino.hadoop:hadoop-apache:3.3.5-2",
     "org.xerial:sqlite-jdbc:3.50.3.0",
 )
-PAIMON = (
-    "org.apache.fluss:fluss-lake-paimon",
-    "org.apache.paimon:paimon-bundle:1.4.2",
-    "io.trino.hadoop:hadoop-apache:3.3.5-2",
-)
+_PAIMON_OF = {"0.9.1": "1.3.1", "1.0.0": "1.4.2"}
+"""Fluss -> the Paimon that it is built with. Writers of Fluss 0.9.1 on a newer one delete what they wrote."""
+
 S3 = ("org.apache.fluss:fluss-fs-s3",)
 """Remote storage on S3, as a plugin of the servers."""
 
@@ -61,6 +59,12 @@ def fluss_version() -> str:
     if chosen not in VERSIONS:
         raise InvalidConfig(where="FLUSS_VERSION", reason=f"{chosen!r} is not one of {', '.join(VERSIONS)}")
     return chosen
+
+
+def paimon_plugin() -> tuple[str, ...]:
+    """Artifacts of Fluss's Paimon lake, for the version that was chosen. Raises `InvalidConfig`."""
+    bundle = f"org.apache.paimon:paimon-bundle:{_PAIMON_OF[fluss_version()]}"
+    return ("org.apache.fluss:fluss-lake-paimon", bundle, "io.trino.hadoop:hadoop-apache:3.3.5-2")
 
 
 def cache_folder() -> Path:
