@@ -43,10 +43,14 @@ class FlinkTieringJob:
     """Started by `__init__`; `stop` ends it as SIGTERM does, which gives no table back: Fluss waits for its lease to
     end.
 
-    `is_patient`: its own parts do not take each other for dead after a pause."""
+    `is_patient`: its own parts do not take each other for dead after a pause. `classes`: a folder of classes that come
+    before those of the jars."""
 
-    def __init__(self, cluster: FlussCluster, log: Path, *, is_patient: bool = False) -> None:
-        jars = [*load_flink(), *load_jars(FLINK), *load_jars(paimon_plugin() if cluster.lake == "paimon" else ICEBERG)]
+    def __init__(
+        self, cluster: FlussCluster, log: Path, *, is_patient: bool = False, classes: Path | None = None
+    ) -> None:
+        lake = load_jars(paimon_plugin() if cluster.lake == "paimon" else ICEBERG)
+        jars = [*([] if classes is None else [classes]), *load_flink(), *load_jars(FLINK), *lake]
         settings = {
             "fluss.bootstrap.servers": cluster.bootstrap,
             "fluss.tiering.poll.table.interval": "1s",

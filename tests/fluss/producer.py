@@ -18,6 +18,7 @@ from tests.fluss.steps import (
     Append,
     Delete,
     DropTable,
+    KvScan,
     LakeSnapshotOf,
     MakePartition,
     MakeTable,
@@ -59,14 +60,18 @@ async def _step(fluss: Any, connection: Any, admin: Any, step: Step) -> Any:
         case LakeSnapshotOf():
             found = await admin.get_latest_lake_snapshot(path)
             return found.snapshot_id, {(b.partition_id, b.bucket_id): o for b, o in found.table_buckets_offset.items()}
+        case KvScan():
+            return await _scan_kv(fluss, await connection.get_table(path), admin, path, step.limit)
         case Append():
             began = time.time()
             writer = (await connection.get_table(path)).new_append().create_writer()
-            cuts = range(0, step.rows.num_rows, step.chunk)
-            await _acknowledged(
-                writer,
-                [writer.write_arrow_batch(step.rows.slice(at, step.chunk)) for _ in range(step.repeat) for at in cuts],
-            )
+            if step.is_by_row:
+                handles = [writer.append(row) for _ in range(step.repeat) for row in step.rows.to_pylist()]
+            else:
+                cuts = range(0, step.rows.num_rows, step.chunk)
+                slices = [step.rows.slice(at, step.chunk) for _ in range(step.repeat) for at in cuts]
+                handles = [writer.write_arrow_batch(part) for part in slices]
+            await _acknowledged(writer, handles)
             return began
         case UpsertRange():
             writer = (await connection.get_table(path)).new_upsert().create_writer()
@@ -82,6 +87,20 @@ async def _step(fluss: Any, connection: Any, admin: Any, step: Step) -> Any:
     return None
 
 
+async def _scan_kv(fluss: Any, table: Any, admin: Any, path: Any, limit: int) -> list[dict[str, Any]]:
+    info = table.get_table_info()
+    buckets = [fluss.TableBucket(info.table_id, n) for n in range(info.num_buckets)]
+    if info.is_partitioned():
+        parts = await admin.list_partition_infos(path)
+        buckets = [
+            fluss.TableBucket.with_partition(info.table_id, part.partition_id, bucket.bucket_id)
+            for part in parts
+            for bucket in buckets
+        ]
+    scans = [table.new_scan().limit(limit).create_bucket_batch_scanner(bucket) for bucket in buckets]
+    return [row for scan in scans for row in (await scan.to_arrow()).to_pylist()]
+
+
 async def _acknowledged(writer: Any, handles: Sequence[Any]) -> None:
     """pyfluss's flush waits for batches and drops the errors of those that failed: only the handles tell."""
     await writer.flush()
@@ -91,10 +110,13 @@ async def _acknowledged(writer: Any, handles: Sequence[Any]) -> None:
 
 def _descriptor(fluss: Any, step: MakeTable) -> Any:
     lake = {"table.datalake.enabled": "true", "table.datalake.freshness": step.freshness}
-    partitioned = {"partition_keys": list(step.partition_keys)} if step.partition_keys else {}
+    keys = {"partition_keys": list(step.partition_keys), "bucket_keys": list(step.bucket_keys)}
     schema = fluss.Schema(step.schema, list(step.primary_key) or None)
     return fluss.TableDescriptor(
-        schema, bucket_count=step.buckets, properties={**lake, **step.properties}, **partitioned
+        schema,
+        bucket_count=step.buckets,
+        properties={**lake, **step.properties},
+        **{name: columns for name, columns in keys.items() if columns},
     )
 
 

@@ -27,6 +27,7 @@ class MakeTable:
     schema: pa.Schema
     primary_key: tuple[str, ...] = ()
     partition_keys: tuple[str, ...] = ()
+    bucket_keys: tuple[str, ...] = ()
     buckets: int = 2
     freshness: str = "1s"
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -40,12 +41,15 @@ class MakePartition:
 
 @dataclass(frozen=True, kw_only=True)
 class Append:
-    """Answers the time at which writing began."""
+    """Answers the time at which writing began. pyfluss puts all of a chunk where its first row belongs: rows of several
+    partitions, or of a table with a bucket key, go one by one.
+    """
 
     table: str
     rows: pa.RecordBatch
     chunk: int = 5_000
     repeat: int = 1
+    is_by_row: bool = False
 
     @property
     def count(self) -> int:
@@ -87,11 +91,20 @@ class LakeSnapshotOf:
     table: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class KvScan:
+    """Every row that Fluss's KV store holds of a PK table, as Fluss gives them to a client that asks."""
+
+    table: str
+    limit: int = 100_000
+    """Of a bucket."""
+
+
 EVENTS = pa.schema([("id", pa.int64()), ("name", pa.string())])
 USERS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
 """Schemas that most tests are content with."""
 
-Step = MakeTable | MakePartition | Append | Upsert | UpsertRange | Delete | DropTable | LakeSnapshotOf
+Step = MakeTable | MakePartition | Append | Upsert | UpsertRange | Delete | DropTable | LakeSnapshotOf | KvScan
 DATABASE = "shop"
 
 

@@ -7,22 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.errors import FlussError, ServerUnavailable
 from lakeward.testing.faults import Fault, FaultAction
-from lakeward.testing.waiting import wait_until
 from tests.fluss.flink import FlinkTieringJob
-from tests.fluss.test_handover import LEASE_S, Load
+from tests.fluss.test_handover import LEASE_S, Load, restart_coordinator
 from tests.fluss.world import FlussWorld, ThreadJob
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
-
-
-def restart_coordinator(world: FlussWorld, name: str) -> None:
-    """It forgets who had which table: nobody waits for the dead job's lease."""
-    world.cluster.kill("coordinator")
-    world.cluster.start_process("coordinator")
-    world.cluster.wait_ready()
-    wait_until(lambda: world.ends(name), limit_s=90, what="Fluss is back", tolerate=(ServerUnavailable, FlussError))
 
 
 def test_the_flink_job_takes_over_what_fluss_was_not_told(lone: FlussWorld, tmp_path: Path) -> None:

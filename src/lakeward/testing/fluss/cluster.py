@@ -50,8 +50,11 @@ TEST_SETTINGS: Mapping[str, str] = {
     "kv.snapshot.interval": "5s",
     "log.segment.file-size": "1mb",
     "remote.log.task-interval-duration": "2s",
+    "zookeeper.client.session-timeout": "12s",
 }
-"""Small and quick, so that a test sees KV snapshots and remote segments within seconds."""
+"""Small and quick, so that a test sees KV snapshots and remote segments within seconds. ZooKeeper keeps a killed
+server's place until its session ends: a coordinator that comes after it waits for that, by default 40 s.
+"""
 
 
 @dataclass(kw_only=True)
