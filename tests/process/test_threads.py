@@ -87,5 +87,5 @@ def test_a_gate_that_dies_shows_until_it_is_back(server: LakewardServer) -> None
 def test_a_server_whose_http_ended_says_so(server: LakewardServer) -> None:
     assert server.is_serving
     assert server._http is not None
-    server._http.should_exit = True
+    server._http.stop(30)
     wait_until(lambda: not server.is_serving)

@@ -3,9 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 import typer
+
+from lakeward.cli.cluster import open_fluss
+from lakeward.errors import InvalidConfig
 
 
 def register(app: typer.Typer) -> None:
@@ -33,13 +38,20 @@ def tier(
     ] = None,
     conf: Annotated[list[str] | None, typer.Option(help="A Spark setting, key=value; may be given many times.")] = None,
     token_file: Annotated[str | None, typer.Option(help="File that holds the token; else LAKEWARD_TOKEN.")] = None,
+    serve: Annotated[
+        int | None,
+        typer.Option(
+            "--serve", min=0, max=65535, help="With --fluss: serve the cluster's dashboard and /metrics on this port."
+        ),
+    ] = None,
 ) -> None:
     """Runs a tiering job: rounds from the hot store into the lake, until SIGTERM.
 
     Example: lakeward tier --server http://127.0.0.1:9050 --slots 4, or lakeward tier --fluss 127.0.0.1:9123"""
     from lakeward.tiering.job.arguments import run
 
-    run(
+    run_here = partial(
+        run,
         server=server,
         fluss=fluss,
         fluss_user=fluss_user,
@@ -51,3 +63,28 @@ def tier(
         conf=conf or [],
         token_file=token_file,
     )
+    if serve is None:
+        run_here()
+    elif fluss is None:
+        raise InvalidConfig(where="--serve", reason="only with --fluss: a server serves its dashboard itself")
+    else:
+        _run_with_page(run_here, fluss, fluss_user, serve)
+
+
+def _run_with_page(run_here: Callable[..., None], fluss: str, user: str | None, port: int) -> None:
+    """The page is there before Spark is; the job joins it when it starts."""
+    from lakeward.cli.console import open_console
+    from lakeward.server.cluster.ownjob import OwnJob
+    from lakeward.tiering.job.job import TieringJob
+
+    def join(job: TieringJob) -> None:
+        page.source.own = OwnJob(job)
+
+    with open_fluss(fluss, user) as plugin:
+        page = open_console(plugin, port)
+        page.start()
+        try:
+            print(f"the dashboard of {fluss} is at {page.url}", flush=True)
+            run_here(started=join)
+        finally:
+            page.stop()

@@ -22,7 +22,7 @@
     ├── LakeError                   LakeUnavailable, LakeRolledBack, LakeBehind, LakeForeign, LakeTampered, LakeOverlap,
     │                               LakeTableGone, LakeMetadataGone, LakeHistoriesDiffer, LakeSchemaBroken,
     │                               ReplacedRowMissing, ForeignRowsFound, RoundTooOld
-    ├── Unavailable                 ServerUnavailable, TimedOut, ReadTooFarAhead
+    ├── Unavailable                 ServerUnavailable (ClusterUnavailable), TimedOut, ReadTooFarAhead
     ├── SplitFailed                 a task returned an error that is not one of ours
     ├── FaultInjected               a test asked for it
     └── RemoteError                 a peer sent a code this version does not know

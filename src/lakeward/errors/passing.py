@@ -23,6 +23,11 @@ class ServerUnavailable(Unavailable):
     what: str = "a call"
 
 
+class ClusterUnavailable(ServerUnavailable):
+    code = "cluster-unavailable"
+    template = "no answer from {address} to {what}: {reason}; is this Fluss cluster running?"
+
+
 class TimedOut(Unavailable):
     code = "timed-out"
     http_status = 504

@@ -35,6 +35,8 @@ class PageSource(ABC):
     """Every method is called from the threads of HTTP, by several at once. What is gone raises `NotFound`."""
 
     actions: Sequence[str] = ()
+    knows_log = False
+    """Whether `sizes` tells what the hot tiers hold."""
 
     @abstractmethod
     def status(self) -> CoordinatorStatus: ...
@@ -71,14 +73,14 @@ class PageSource(ABC):
     def work_figures(self) -> WorkFigures: ...
 
     def sizes(self) -> Iterable[TableSizes]:
-        """What each table holds in the hot tiers; none where that is not ours to know."""
+        """What each table holds in the hot tiers."""
         return ()
 
 
 class ServerSource(PageSource):
     """A server's own facts."""
 
-    actions = ACTIONS
+    actions, knows_log = ACTIONS, True
 
     def __init__(self, coordinator: Coordinator, store: EmbeddedStore, clock: Clock) -> None:
         self._coordinator, self._store, self._clock = coordinator, store, clock

@@ -3,19 +3,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import os
-import socket
-import threading
-import time
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-
-import uvicorn
 
 from lakeward import __version__
 from lakeward.config import Config, options
@@ -23,7 +17,6 @@ from lakeward.coordinator.coordinator import Coordinator
 from lakeward.coordinator.lake.federation import Federation
 from lakeward.coordinator.options import CoordinatorOptions
 from lakeward.coordinator.state.statestore import StateStore
-from lakeward.errors import InvalidConfig
 from lakeward.hot.embedded.log.durable import write_whole
 from lakeward.hot.embedded.openfiles import raise_limit
 from lakeward.hot.embedded.options import StoreOptions
@@ -36,10 +29,10 @@ from lakeward.protocol.version import PROTOCOL
 from lakeward.server.app import create_app
 from lakeward.server.audit import AuditLog
 from lakeward.server.auth import is_loopback
-from lakeward.server.connections import ConnectionLimits
 from lakeward.server.flightdoor import FlightDoor
 from lakeward.server.frontdoor import FrontDoor
 from lakeward.server.history import SAMPLE_S
+from lakeward.server.httpdoor import HttpDoor, bind_listener
 from lakeward.server.interpreter import keep_loaded, share_turns
 from lakeward.server.lakes import ServerLakes
 from lakeward.server.loglimit import LogLimit
@@ -76,9 +69,8 @@ class LakewardServer:
         self.server_id = str(uuid.uuid4())
         self.url = self.flight_uri = ""
         self._stack = ExitStack()
-        self._http: uvicorn.Server | None = None
+        self._http: HttpDoor | None = None
         self._flight: FlightDoor | None = None
-        self._http_thread: threading.Thread | None = None
         self._ready = False
 
     def start(self) -> None:
@@ -93,7 +85,8 @@ class LakewardServer:
         listener = bind_listener(self.settings.host, self.settings.port)
         self.url = self.settings.http_url(listener.getsockname()[1])
         clock, door = self._clock, FrontDoor()
-        self._serve_http(door, listener)
+        self._http = HttpDoor(self.config, self.settings.tls, door, listener)
+        self._http.start()
         store = EmbeddedStore.open(self.settings.data, self._store_options, clock)
         self._stack.callback(store.close)
         lakes = ServerLakes(self.config, self.settings.data)
@@ -150,7 +143,7 @@ class LakewardServer:
     @property
     def is_serving(self) -> bool:
         """False once HTTP has ended by itself: what is left of the process helps nobody."""
-        return self._http_thread is not None and self._http_thread.is_alive()
+        return self._http is not None and self._http.is_serving
 
     def stop(self) -> None:
         """Safe to repeat. Calls in work get `server.shutdown.grace`; then everything goes to disk."""
@@ -158,43 +151,13 @@ class LakewardServer:
         grace_s = self.config.get(options.SERVER_SHUTDOWN_GRACE).total_seconds()
         if self._flight is not None and not self._flight.service.gate.drain(grace_s):
             log.warning("calls were still in work after %s s", grace_s)
-        if self._http is not None and self._http_thread is not None:
-            self._http.should_exit = True
-            self._http_thread.join(grace_s + 5)
+        if self._http is not None:
+            self._http.stop(grace_s + 5)
             self._http = None
         if self._flight is not None:
             self._flight.close()
             self._flight = None
         self._stack.close()
-
-    def _serve_http(self, door: FrontDoor, listener: socket.socket) -> None:
-        tls = self.settings.tls
-        limits = ConnectionLimits(
-            total=self.config.get(options.SERVER_HTTP_MAX_CONNECTIONS),
-            per_peer=self.config.get(options.SERVER_HTTP_MAX_CONNECTIONS_PER_PEER),
-            header_s=self.config.get(options.SERVER_HTTP_HEADER_TIME).total_seconds(),
-        )
-        self._http = uvicorn.Server(
-            uvicorn.Config(
-                door,
-                http=limits.protocol(),
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-                ssl_certfile=None if tls is None else str(tls.cert),
-                ssl_keyfile=None if tls is None else str(tls.key),
-                timeout_graceful_shutdown=max(1, round(self.config.get(options.SERVER_SHUTDOWN_GRACE).total_seconds())),
-            )
-        )
-        http = self._http
-        self._http_thread = threading.Thread(
-            target=lambda: asyncio.run(http.serve(sockets=[listener])), name="http", daemon=True
-        )
-        self._http_thread.start()
-        while not http.started:
-            if not self._http_thread.is_alive():
-                raise InvalidConfig(where="server", reason="HTTP did not start; the log above says why")
-            time.sleep(0.005)
 
     def _info(self, lakes: ServerLakes, coordinator: Coordinator) -> ServerInfo:
         lake = lakes.lake
@@ -213,23 +176,6 @@ class LakewardServer:
                 self.config.get(options.SERVER_QUOTA_BYTES),
             ),
         )
-
-
-def bind_listener(host: str, port: int) -> socket.socket:
-    """The protocol is named on purpose: asyncio sends without delay (TCP_NODELAY) only on sockets that say they are
-    TCP. Without it each answer whose body follows its headers waits 40 ms for the peer's delayed acknowledgement.
-    Raises `InvalidConfig`."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise InvalidConfig(
-            where="server.host and server.port", reason=f"cannot listen on {host}:{port}: {error}"
-        ) from error
-    return listener
 
 
 def run_server(

@@ -41,7 +41,8 @@ class Tile:
 
 @dataclass(frozen=True, kw_only=True)
 class Overview:
-    """What the tiles look at. `overdue_bytes`: remote log older than its TTL that only waits for the lake."""
+    """What the tiles look at. `overdue_bytes`: remote log older than its TTL that only waits for the lake; of a
+    log that is not `knows_log` nothing is known."""
 
     tables: Sequence[TableStatus]
     jobs: Sequence[JobStatus]
@@ -53,6 +54,7 @@ class Overview:
     """Files that need not be there."""
 
     overdue_bytes: int = 0
+    knows_log: bool = True
     lake_error: str | None = None
     still: Sequence[str] = ()
     """Threads of the background that do not work."""
@@ -86,9 +88,13 @@ def _rounds(seen: Overview) -> Tile:
         name, figure = "Tables that fail", f"{len(sick)}"
         advice = f"{about.path} fails: {about.reason or 'see its rounds'}."
     elif late:
-        about = max(late, key=lambda t: t.lag_ms / t.freshness_ms)
-        name, figure = "Lag / freshness, worst table", f"{about.lag_ms / about.freshness_ms:.1f}"
+        about = max(late, key=_lag_share)
+        name, figure = "Lag / freshness, worst table", f"{_lag_share(about):.1f}"
         advice = f"{about.path} is later than its freshness; its page says where the time goes."
+    elif worst and not share:
+        about = max(tiered, key=_lag_share)
+        name, figure = "Lag / freshness, worst table", f"{_lag_share(about):.1f}"
+        about = about if _lag_share(about) else None
     elif worst and share > ROUND_SHARE:
         advice = (
             f"Rounds of {worst.path} are too long for its freshness: more buckets, more cores, or a longer freshness."
@@ -137,7 +143,7 @@ def _remote(seen: Overview) -> Tile:
     return Tile(
         key="remote-log",
         name="Remote log",
-        figure=f"{_bytes(held)} {_arrow(_trend(seen.remote_bytes))}",
+        figure=f"{_bytes(held)} {_arrow(_trend(seen.remote_bytes))}" if seen.knows_log else "Fluss's own",
         ok=ok,
         rule="nothing past its TTL still waits for the lake",
         advice=advice,
@@ -213,6 +219,10 @@ def _silence(job: JobStatus) -> str:
 
 def _share(table: TableStatus | None) -> float:
     return 0.0 if table is None or not table.last_duration_ms else table.last_duration_ms / table.freshness_ms
+
+
+def _lag_share(table: TableStatus) -> float:
+    return table.lag_ms / max(1, table.freshness_ms)
 
 
 def _page(table: TableStatus) -> str:

@@ -8,16 +8,17 @@ Fluss tells nobody which job works on what, so jobs are known by their commits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lakeward.config import options
-from lakeward.errors import InvalidInput, LakeError, LakewardError, NotFound
+from lakeward.errors import InvalidInput, LakewardError, NotFound
 from lakeward.hot.fluss.lakehistory import FLINK
 from lakeward.hot.fluss.plugin import FlussPlugin
 from lakeward.hot.fluss.readplan import load_head
 from lakeward.hot.fluss.supported import check_supported
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock, SystemClock
+from lakeward.model.offsets import OffsetMap
 from lakeward.model.schema import TIMESTAMP
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.spi.hot import LogBounds
@@ -54,6 +55,19 @@ class CommitView:
     deletes: int
     bytes_written: int
     snapshot_id: str
+    round_id: str = ""
+    files: int = 0
+    files_replaced: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableLook:
+    """All that one look at a table told; `commits` newest first."""
+
+    table: TableInfo
+    view: TableView
+    commits: tuple[CommitView, ...] = ()
+    committed: OffsetMap = field(default_factory=OffsetMap)
 
 
 class ClusterView:
@@ -73,18 +87,22 @@ class ClusterView:
             return None
 
     def look_at(self, table: TableInfo) -> TableView:
+        return self.look(table).view
+
+    def look(self, table: TableInfo) -> TableLook:
         """Trouble with one table is its state."""
         text = table.descriptor.properties.get(options.TABLE_DATALAKE_FRESHNESS.key)
         kind = options.TABLE_DATALAKE_FRESHNESS
         freshness_ms = int((kind.default if text is None else kind.kind.parse(text)).total_seconds() * 1000)
         try:
             check_supported(table)
-            return self._look_at(table, freshness_ms)
-        except (InvalidInput, LakeError) as error:
+            return self._look(table, freshness_ms)
+        except LakewardError as error:
             state = REFUSED if isinstance(error, InvalidInput) else UNREADABLE
-            return TableView(path=str(table.path), state=state, freshness_ms=freshness_ms, reason=str(error))
+            view = TableView(path=str(table.path), state=state, freshness_ms=freshness_ms, reason=str(error))
+            return TableLook(table=table, view=view)
 
-    def _look_at(self, table: TableInfo, freshness_ms: int) -> TableView:
+    def _look(self, table: TableInfo, freshness_ms: int) -> TableLook:
         reader = self._plugin.open_reader(table)
         head = load_head(reader)
         committed = {} if head is None or head.offsets is None else head.offsets
@@ -92,17 +110,19 @@ class ClusterView:
         starts = {b: committed.get(b, bound.start) for b, bound in bounds.items()}
         behind = {b: start for b, start in starts.items() if start < bounds[b].end}
         lag_ms = self._lag_ms(table, behind, bounds)
-        newest = next(iter(_tiering(reader, head)), None)
-        return TableView(
+        commits = tuple(_view(table, s) for s in _tiering(reader, head))
+        newest = commits[0] if commits else None
+        view = TableView(
             path=str(table.path),
             state=CURRENT if not behind else LATE if lag_ms > freshness_ms else BEHIND,
             freshness_ms=freshness_ms,
             waiting=sum(bounds[b].end - start for b, start in behind.items()),
             lag_ms=lag_ms,
             last_commit_at_ms=None if newest is None else newest.committed_at_ms,
-            job=None if newest is None else newest.job or FLINK,
+            job=None if newest is None else newest.job,
             totals=reader.totals(),
         )
+        return TableLook(table=table, view=view, commits=commits, committed=OffsetMap(committed))
 
     def _lag_ms(self, table: TableInfo, behind: Mapping[Bucket, int], bounds: Mapping[Bucket, LogBounds]) -> int:
         """From the oldest waiting record of each bucket; its log keeps when it was written."""
@@ -150,4 +170,7 @@ def _view(table: TableInfo, snapshot: LakeSnapshot) -> CommitView:
         deletes=added("position-deletes") + added("equality-deletes"),
         bytes_written=added("files-size"),
         snapshot_id=snapshot.snapshot_id,
+        round_id=snapshot.round_id or snapshot.snapshot_id,
+        files=added("data-files"),
+        files_replaced=int(snapshot.summary.get("deleted-data-files", "0")),
     )

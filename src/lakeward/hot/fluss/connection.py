@@ -20,7 +20,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakeward import __version__
-from lakeward.errors import FlussError, IncompatibleVersion, InvalidRequest, LakewardError, ServerUnavailable
+from lakeward.errors import (
+    ClusterUnavailable,
+    FlussError,
+    IncompatibleVersion,
+    InvalidRequest,
+    LakewardError,
+    ServerUnavailable,
+)
 from lakeward.hot.fluss.failures import to_error
 from lakeward.hot.fluss.messages import API_VERSIONS, AUTHENTICATE, ERROR, Api
 from lakeward.hot.fluss.protobuf import Message, decode, encode
@@ -114,7 +121,7 @@ def _open(host: str, port: int, credentials: Credentials | None, timeout_s: floa
     try:
         sock = socket.create_connection((host, port), timeout_s)
     except OSError as error:
-        raise ServerUnavailable(address=address, reason=f"Fluss: {error}") from error
+        raise ClusterUnavailable(address=address, reason=f"Fluss: {error}") from error
     _tune(sock, timeout_s)
     wire = _Wire(address, sock)
     try:
@@ -162,7 +169,7 @@ class _Wire:
         future: Future[memoryview] = Future()
         with self._state:
             if self._broken:
-                raise ServerUnavailable(address=self.address, reason=f"Fluss: {self._broken}")
+                raise ClusterUnavailable(address=self.address, reason=f"Fluss: {self._broken}")
             number = self._next = (self._next + 1) & 0x7FFFFFFF
             self._calls[number] = (api, future)
         frame = _REQUEST.pack(8 + len(body), api.key, _VERSION, number) + body
@@ -178,7 +185,8 @@ class _Wire:
             self._calls.pop(number, None)
 
     def no_answer(self, api: Api, timeout_s: float) -> ServerUnavailable:
-        return ServerUnavailable(address=self.address, reason=f"Fluss did not answer {api.name} within {timeout_s:g} s")
+        reason = f"Fluss did not answer {api.name} within {timeout_s:g} s"
+        return ClusterUnavailable(address=self.address, reason=reason)
 
     def close(self, reason: str) -> None:
         """Every waiting call ends with `ServerUnavailable`."""
@@ -191,7 +199,7 @@ class _Wire:
             self._sock.shutdown(socket.SHUT_RDWR)
         self._sock.close()
         for api, future in waiting:
-            future.set_exception(ServerUnavailable(address=self.address, reason=f"Fluss: {api.name}: {self._broken}"))
+            future.set_exception(ClusterUnavailable(address=self.address, reason=f"Fluss: {api.name}: {self._broken}"))
 
     def _check(self, api: Api) -> None:
         """A call that the server does not list would never be answered."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from lakeward.errors import FlussError, Forbidden, LakewardError, ServerUnavailable, Unauthorized
+from lakeward.errors import ClusterUnavailable, FlussError, Forbidden, LakewardError, Unauthorized
 
 
 class Code(IntEnum):
@@ -46,7 +46,7 @@ def to_error(address: str, what: str, code: int, text: str | None) -> LakewardEr
     """The typed error of an answer. `fluss_code_of` gives the number back where callers care."""
     words = (text or "no message").strip().splitlines()[0] if (text or "").strip() else "no message"
     if code in _TRY_LATER or (code == Code.UNKNOWN and any(s in words for s in _STARTING)):
-        error: LakewardError = ServerUnavailable(address=address, reason=f"{what}: Fluss error {code}: {words}")
+        error: LakewardError = ClusterUnavailable(address=address, reason=f"{what}: Fluss error {code}: {words}")
     elif code == Code.AUTHENTICATION:
         error = Unauthorized(what=f"{what} at Fluss {address} ({words})")
     elif code == Code.AUTHORIZATION:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakeward.errors import LakewardError, OffsetOutOfRange, SchemaChanged, ServerUnavailable
+from lakeward.errors import ClusterUnavailable, LakewardError, OffsetOutOfRange, SchemaChanged, ServerUnavailable
 from lakeward.hot.fluss.connection import PendingCall
 from lakeward.hot.fluss.failures import Code, fluss_code_of, to_error
 from lakeward.hot.fluss.messages import CLIENT, FETCH_LOG
@@ -68,7 +68,7 @@ class LogFetch:
                     at = max(at, header.next_offset)
             idle = idle + 1 if at == before else 0
             if idle > IDLE_ANSWERS:
-                raise ServerUnavailable(
+                raise ClusterUnavailable(
                     address=self.servers.bootstrap, reason=f"Fluss: bucket {self.bucket} gives nothing at offset {at}"
                 )
 

@@ -58,7 +58,11 @@ class FlussPlugin(HotPlugin):
 
     def open_reader(self, table: TableInfo) -> LakeReader:
         """Of the table's lake. Raises as `lake_options`."""
-        return self._lake(table)[2].open_reader(table)
+        return self.load_lake(table).open_reader(table)
+
+    def load_lake(self, table: TableInfo) -> LakeStorage:
+        """The table's lake. Raises as `lake_options`."""
+        return self._lake(table)[2]
 
     def _lake(self, table: TableInfo) -> tuple[str, Mapping[str, str], LakeStorage]:
         name, options = self.lake_options(table)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from lakeward.errors import ServerUnavailable
+from lakeward.errors import ClusterUnavailable
 from lakeward.hot.logbatch.header import PREFIX_SIZE, peek
 
 _WINDOW = 8 * 1024 * 1024
@@ -101,4 +101,4 @@ class _reading:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, OSError | pa.ArrowException):
-            raise ServerUnavailable(address=self._path, reason=f"Fluss's remote storage: {error}") from error
+            raise ClusterUnavailable(address=self._path, reason=f"Fluss's remote storage: {error}") from error

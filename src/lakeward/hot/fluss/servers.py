@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lakeward.errors import InvalidConfig, LakewardError, ServerUnavailable
+from lakeward.errors import ClusterUnavailable, InvalidConfig, LakewardError, ServerUnavailable
 from lakeward.hot.fluss.connection import Credentials, FlussConnection
 from lakeward.hot.fluss.failures import MOVED, fluss_code_of
 from lakeward.hot.fluss.messages import METADATA, SCAN_KV, Api
@@ -89,7 +89,7 @@ class FlussServers:
             node = self._leaders.get(bucket)
             address = None if node is None else self._tablets.get(node)
         if address is None:
-            raise ServerUnavailable(address=self.bootstrap, reason=f"Fluss: bucket {bucket} has no leader now")
+            raise ClusterUnavailable(address=self.bootstrap, reason=f"Fluss: bucket {bucket} has no leader now")
         return self._connection(address)
 
     @property
@@ -143,7 +143,7 @@ class FlussServers:
         answer = self.call_any(METADATA, {})
         self._note(answer)
         if self._coordinator is None:
-            raise ServerUnavailable(address=self.bootstrap, reason="Fluss: there is no leading coordinator now")
+            raise ClusterUnavailable(address=self.bootstrap, reason="Fluss: there is no leading coordinator now")
         return self._coordinator
 
     def _find_leaders(self, path: Message, bucket: LogBucket) -> None:

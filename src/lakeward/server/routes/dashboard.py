@@ -82,6 +82,7 @@ def overview(services: PageServices, token: Token = ANONYMOUS) -> dict[str, Any]
         files=history.figure("files"),
         debt=history.figure("debt"),
         overdue_bytes=overdue_bytes(services, status.tables),
+        knows_log=services.source.knows_log,
         lake_error=trouble[0] if trouble else None,
         still=tuple(beat.name for beat in services.background() if not beat.is_well),
     )

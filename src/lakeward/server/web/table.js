@@ -6,6 +6,7 @@ import { roundsTable } from "./rounds.js";
 
 const EVERY_MS = 4000;
 const FILES_EVERY_MS = 60000;
+const ACTIONS = [["#pause", "pause"], ["#now", "tier-now"], ["#compact", "maintain"], ["#freshness", "alter"]];
 
 const facts = (pairs) => `<dl class="facts">${pairs.map(([k, v]) => `<dt>${text(k)}</dt><dd>${v}</dd>`).join("")}</dl>`;
 
@@ -103,9 +104,10 @@ export function tablePage(name) {
       const t = overview.tables.find((x) => x.path === name);
       shown = t;
       const stopped = t && ["paused", "quarantined"].includes(t.state);
-      root.querySelector("#resume").hidden = !stopped;
-      for (const id of ["#pause", "#now", "#compact", "#freshness"]) root.querySelector(id).hidden = !t || stopped || t.state === "disabled";
-      root.querySelector("#resync").hidden = t?.state !== "quarantined";
+      const may = (action) => overview.actions.includes(action);
+      root.querySelector("#resume").hidden = !stopped || !may("resume");
+      for (const [id, action] of ACTIONS) root.querySelector(id).hidden = !t || stopped || t.state === "disabled" || !may(action);
+      root.querySelector("#resync").hidden = t?.state !== "quarantined" || !may("resync");
       put("#status", t ? status(t) : '<p class="empty">The coordinator does not know this table.</p>');
       if (Date.now() - filesAt > FILES_EVERY_MS) loadFiles();
       if (Date.now() - loadedAt > EVERY_MS) {

@@ -29,10 +29,10 @@ const SORTS = new Map([["worst", trouble], ...COLUMNS.filter((c) => c[2]).map(([
 
 const ON_TILES = /^(nobody serves|job )/;
 
-const sickness = (t) => `<tr class="reason ${SICK.has(t.state) ? "sick" : "still"}"><td colspan="${COLUMNS.length}">${text(t.reason ?? "no reason is known")}
-  ${t.state === "failed" ? "" : `<button data-resume="${text(t.path)}">Resume</button>`}</td></tr>`;
+const sickness = (t, actions) => `<tr class="reason ${SICK.has(t.state) ? "sick" : "still"}"><td colspan="${COLUMNS.length}">${text(t.reason ?? "no reason is known")}
+  ${t.state === "failed" || !actions.includes("resume") ? "" : `<button data-resume="${text(t.path)}">Resume</button>`}</td></tr>`;
 
-const row = (t, curve) => `
+const row = (t, curve, actions) => `
   <tr class="${SICK.has(t.state) ? "sick" : ""}">
     <td><a href="#/table/${encodeURIComponent(t.path)}">${text(t.path)}</a>${t.side === "default" ? "" : ` <span class="soft">${text(t.side)}</span>`}${t.served ? "" : ' <span class="over" title="no live job serves this pool">unserved</span>'}</td>
     <td><span class="state ${text(t.state)}">${text(t.state)}</span></td>
@@ -44,7 +44,7 @@ const row = (t, curve) => `
     <td class="num" data-label="Files">${count(t.lake_files)}</td>
     <td class="num" data-label="Size">${bytes(t.lake_bytes)}</td>
     <td class="num ${t.failures_in_a_row ? "over" : ""}" data-label="Failures">${count(t.failures)}</td>
-  </tr>${STOPPED.has(t.state) && (t.reason || t.state !== "failed") ? sickness(t) : ""}`;
+  </tr>${STOPPED.has(t.state) && (t.reason || t.state !== "failed") ? sickness(t, actions) : ""}`;
 
 export function tablesPage() {
   const asked = new URLSearchParams(location.hash.split("?")[1] ?? "");
@@ -76,7 +76,7 @@ export function tablesPage() {
     for (const [path, held] of view.drawn) if (!wanted.has(path)) { held.body.remove(); view.drawn.delete(path); }
     let before = table.querySelector("thead");
     for (const t of rows) {
-      const html = row(t, curveOf(t));
+      const html = row(t, curveOf(t), overview.actions);
       let held = view.drawn.get(t.path);
       if (!held) {
         held = { body: document.createElement("tbody"), html: "" };

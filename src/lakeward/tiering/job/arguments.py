@@ -7,14 +7,14 @@ import argparse
 import logging
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from lakeward.config import options, resolve
 from lakeward.errors import InvalidConfig, LakewardError
 from lakeward.protocol.token import TokenSource
-from lakeward.tiering.job.job import run_job
+from lakeward.tiering.job.job import TieringJob, run_job
 from lakeward.tiering.job.options import TieringOptions
 
 
@@ -53,6 +53,7 @@ def run(
     conf: Sequence[str] = (),
     token_file: str | None = None,
     config_file: Path | None = None,
+    started: Callable[[TieringJob], None] = lambda _job: None,
 ) -> None:
     """All three doors end here. What is None comes from file, environment or default."""
     _quiet()
@@ -71,7 +72,7 @@ def run(
     ).share()
     spark = {**{f"spark.{k}": v for k, v in config.below("spark.").items()}, **parse_conf(conf)}
     tiering_options = TieringOptions.from_config(config, spark)
-    run_job(tiering_options if fluss is None else tiering_options.with_fluss(fluss, fluss_user, deletes))
+    run_job(tiering_options if fluss is None else tiering_options.with_fluss(fluss, fluss_user, deletes), started)
 
 
 def _quiet() -> None:

@@ -63,6 +63,9 @@ class TieringJob:
         self._stopping = threading.Event()
         self._broken: LakewardError | None = None
         self.metrics = JobMetrics()
+        self.on_round: Callable[[LeasedWork, RoundEnd], None] = lambda _work, _end: None
+        """Called from the threads of works, with each end."""
+
         self._server = None if options.metrics_port is None else MetricsServer(self.metrics, options.metrics_port)
         self.world = JobWorld(
             hot=hot,
@@ -180,6 +183,7 @@ class TieringJob:
     def _run_work(self, work: LeasedWork) -> None:
         end = load_runner(work.handed.kind).run(work, self.world)
         self.enumerator.end(work, end)
+        self.on_round(work, end)
         self.duty.after_round(work.handed.path, end)
 
     def _note_end(self, end: RoundEnd) -> None:
@@ -202,9 +206,9 @@ class TieringJob:
         check_location(lake, location, self._options.master)
 
 
-def run_job(options: TieringOptions) -> None:
-    """`lakeward tier`: starts Spark and the job, until SIGTERM or Ctrl-C. Raises `Superseded` and what a wrong start
-    raises.
+def run_job(options: TieringOptions, started: Callable[[TieringJob], None] = lambda _job: None) -> None:
+    """`lakeward tier`: starts Spark and the job, until SIGTERM or Ctrl-C; `started` is called before its first beat.
+    Raises `Superseded` and what a wrong start raises.
     """
     warm_up = WarmUp(options.hot).start()
     session = open_session(
@@ -221,6 +225,7 @@ def run_job(options: TieringOptions) -> None:
         dispatcher = SparkDispatcher(context, start_inheritable)
         with hold_name(options.name, options.cache_dir) as held:
             job = TieringJob(options, hot, plugins, dispatcher, name=held.name, start_thread=start_inheritable)
+            started(job)
             if session.is_submitted:
                 stop_with_parent(job.stop)
             run_until_signal(job)
