@@ -21,7 +21,7 @@ class S3Files(TableFiles):
         try:
             import boto3
         except ModuleNotFoundError as error:
-            reason = "a Paimon lake on S3 needs boto3 for its commits: pip install boto3"
+            reason = "a Paimon lake on S3 needs boto3 for its commits: pip install 'lakeward[paimon]'"
             raise InvalidConfig(where="datalake.paimon.warehouse", reason=reason) from error
         self._client: Any = boto3.client(
             "s3",
