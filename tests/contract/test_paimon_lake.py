@@ -55,13 +55,23 @@ def store() -> Iterator[S3Store]:
         yield store
 
 
+@pytest.fixture
+def bucket_lake(store: S3Store, monkeypatch: pytest.MonkeyPatch) -> LakeStorage:
+    for name, value in store.environment.items():
+        monkeypatch.setenv(name, value)
+    return load_lake("paimon", {"warehouse": f"{store.new_bucket()}/warehouse", **store.options})
+
+
 @pytest.mark.soak
 class TestPaimonOnS3(PaimonContract):
     @pytest.fixture
-    def lake(self, store: S3Store, monkeypatch: pytest.MonkeyPatch) -> LakeStorage:
-        for name, value in store.environment.items():
-            monkeypatch.setenv(name, value)
-        return load_lake("paimon", {"warehouse": f"{store.new_bucket()}/warehouse", **store.options})
+    def lake(self, bucket_lake: LakeStorage) -> LakeStorage:
+        return bucket_lake
+
+
+def test_a_rule_of_the_contract_in_a_bucket(bucket_lake: LakeStorage) -> None:
+    """The others take their time there: in the soak, above."""
+    PaimonContract().test_a_commit_prepared_on_a_head_that_moved_is_refused(bucket_lake)
 
 
 def foreign(lake: LakeStorage, table: TableInfo) -> PaimonForeignEngine:
