@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Paimon lake: log rounds beside Iceberg and pypaimon alone, PK rounds, commits over a long history, union reads.
+"""The Paimon lake: log rounds beside Iceberg and pypaimon alone, PK rounds, commits over a long history, union reads,
+and rounds on a Fluss cluster beside Fluss's own Flink job.
 
-`LAKEWARD_BENCH_SCALE=0.01 python -m bench.paimon` runs a hundredth of the sizes; below five minutes as a whole.
+    LAKEWARD_BENCH_SCALE=0.01 python -m bench.paimon [log] [pk] [commits] [life] [union] [fluss]
+
+runs a hundredth of the sizes, all parts unless some are named.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 from pypaimon.schema.data_types import PyarrowFieldParser
 
+from bench.fluss import Bench, flink_job, our_job
 from bench.iceberg import BATCH_ROWS, BUCKETS, ChangelogMaker, _around, batches, new_lake, table_info, task
 from bench.report import Cost, Report
 from lakeward.lake.paimon.plugin import load
@@ -31,7 +36,10 @@ from lakeward.model.schema import OFFSET, PREV_OFFSET
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import CommitProperties, LakeFile, LakeStorage, Precondition
 from lakeward.spi.rewrite import RewriteGroup, RewriteTask
+from lakeward.testing.fluss.cluster import FlussCluster
 from lakeward.tiering.compact.plan import CompactionPolicy, plan_compaction
+from tests.fluss.paimonworld import PaimonWorld
+from tests.fluss.steps import DropTable
 from tests.spark.processes import Job, Server, tier_now
 
 SCALE = float(os.environ.get("LAKEWARD_BENCH_SCALE", "1"))
@@ -168,7 +176,7 @@ def pk_round(lake: LakeStorage, table: TableInfo, changes: dict[int, pa.RecordBa
 
 
 def bench_pk(report: Report) -> None:
-    note = "Fluss's Flink job beside it wants a cluster: bench.fluss has it for Iceberg"
+    note = "alone; the part `fluss` has it beside Fluss's Flink job"
     with paimon_lake() as lake:
         table, maker, chance = table_info("pk", pk=True), ChangelogMaker(KEYS), np.random.default_rng(5)
         lake.catalog().create(table)
@@ -324,10 +332,51 @@ def bench_union(report: Report) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+# ---- on a Fluss cluster ----------------------------------------------------------------------------------------------
+def bench_fluss(report: Report) -> None:
+    """Our job and Fluss's own, one after the other, each on tables of its own with the same rows."""
+    with tempfile.TemporaryDirectory(prefix="lakeward-bench-") as name:
+        folder = Path(name)
+        settings = {"kv.snapshot.interval": "5s"}
+        cluster = FlussCluster(home=folder / "cluster", settings=settings, lake="paimon")
+        try:
+            world = PaimonWorld(cluster.start())
+            bench = Bench(world, report, SCALE)
+            for start in (our_job, flink_job):
+                with start(cluster, folder) as job:
+                    bench.run(job, max(10, int(20 * SCALE)))
+                    world.produce(*(DropTable(table=f"{kind}_{job.name}") for kind in ("warm", "log", "pk")))
+            world.close()
+        finally:
+            cluster.stop()
+    for kind, what in (("pk", f"PK table on Fluss, first round of {KEYS:,} keys"), ("updates", f"{CHANGED:,} updates")):
+        ours, theirs = bench.costs[kind, "ours"], bench.costs[kind, "flink"]
+        report.add(
+            what,
+            figure=ours.cpu_s,
+            unit="CPU s",
+            beside=theirs.cpu_s,
+            beside_what="Fluss's Flink job",
+            target="<= 0.3",
+            of="ratio",
+            cost=ours,
+        )
+
+
+PARTS = {
+    "log": bench_log,
+    "pk": bench_pk,
+    "commits": bench_commits,
+    "life": bench_life,
+    "union": bench_union,
+    "fluss": bench_fluss,
+}
+
+
 def main() -> None:
     report = Report("paimon")
-    for bench in (bench_log, bench_pk, bench_commits, bench_life, bench_union):
-        bench(report)
+    for name in sys.argv[1:] or PARTS:
+        PARTS[name](report)
     report.finish()
 
 
