@@ -68,8 +68,10 @@ class LakeFile:
 
     partition: Mapping[str, str] = field(default_factory=dict)
     is_reader_needed: bool = False
-    """Only `LakeReader.scan` shows its rows as they are, as where a format merges files by key: no engine may scan it
-    by itself."""
+    """Only `LakeReader.scan` shows its rows as they are: no engine may scan it by itself."""
+
+    is_merged: bool = False
+    """Whoever reads it merges it by key with the other files of its bucket."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,9 +29,9 @@ from lakeward.lake.paimon.newsnapshot import (
     removed,
 )
 from lakeward.lake.paimon.rewrite import REWRITE_KIND
-from lakeward.lake.paimon.s3files import files_of
 from lakeward.lake.paimon.snapshotfile import create
 from lakeward.lake.paimon.writer import HANDLE_KIND, RESULT_KIND, VERSION
+from lakeward.lake.s3files import files_of
 from lakeward.model.bucket import Bucket
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import RoundId, TableId

@@ -16,7 +16,7 @@ from pypaimon import CatalogFactory
 from pypaimon.catalog.catalog_exception import DatabaseNotExistException, TableNotExistException
 
 from lakeward.errors import InvalidConfig, LakeTableGone, LakeUnavailable
-from lakeward.lake.paimon.s3files import files_at
+from lakeward.lake.s3files import files_at
 from lakeward.model.table import TablePath
 
 _WHERE = "datalake.paimon.warehouse"

@@ -16,7 +16,7 @@ from pypaimon.table.row.generic_row import GenericRow
 from pypaimon.write.writer.append_only_data_writer import AppendOnlyDataWriter
 
 from lakeward.lake.paimon.keymerge import KIND, SEQUENCE, count_deletes
-from lakeward.lake.paimon.names import sync
+from lakeward.lake.tablefiles import sync
 
 HELD_ROWS = 1 << 19
 """Of all files that are merged at a time: wide rows of a kilobyte are half a gigabyte."""

@@ -21,8 +21,8 @@ from lakeward.errors import (
     LakeUnavailable,
     SnapshotGone,
 )
-from lakeward.lake.paimon.files import LocalFiles, TableFiles
-from lakeward.lake.paimon.s3files import files_of
+from lakeward.lake.s3files import files_of
+from lakeward.lake.tablefiles import LocalFiles, TableFiles
 from lakeward.model.ids import SnapshotId, TableId
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.round import LakeBase

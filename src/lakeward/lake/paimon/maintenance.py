@@ -12,7 +12,7 @@ from lakeward.lake.paimon.expiry import expiring, plan_expiry, protected
 from lakeward.lake.paimon.history import PaimonHistory, snapshot_path, table_folder
 from lakeward.lake.paimon.manifests import Manifests
 from lakeward.lake.paimon.names import has_prefix, is_ours
-from lakeward.lake.paimon.s3files import files_of
+from lakeward.lake.s3files import files_of
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import RoundId, SnapshotId

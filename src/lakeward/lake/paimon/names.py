@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import os
-
 from lakeward.model.ids import RoundId
 
 MARK = "-lw-"
@@ -25,15 +23,3 @@ def has_prefix(name: str, prefix: str) -> bool:
 
 def is_ours(name: str) -> bool:
     return MARK in name
-
-
-def sync(paths: list[str]) -> None:
-    """On stable storage, with the folders that name them: a commit must not outlive its files. An object store
-    answers when they are."""
-    local = [p for p in paths if "://" not in p]
-    for path in [*local, *{os.path.dirname(p) for p in local}]:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

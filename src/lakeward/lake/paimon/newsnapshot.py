@@ -19,8 +19,9 @@ from pypaimon.table.row.generic_row import GenericRow
 from lakeward.lake.paimon.history import PaimonSnapshot
 from lakeward.lake.paimon.manifestmerge import plan_merge
 from lakeward.lake.paimon.manifests import ADD, DELETE, Entry, Manifests
-from lakeward.lake.paimon.names import name_of, sync
+from lakeward.lake.paimon.names import name_of
 from lakeward.lake.paimon.writer import IDENTIFIER
+from lakeward.lake.tablefiles import sync
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import RoundId
 from lakeward.spi.snapshotkeys import COMMIT_USER, ROWS_KEY

@@ -72,6 +72,7 @@ class PaimonLakeReader(LakeReader):
                 sequence=history.number_at(e.file.creation_time_epoch_millis()),
                 partition=dict(e.partition),
                 is_reader_needed=is_odd or e.bucket in merged,
+                is_merged=e.bucket in merged,
             )
             for e in chosen
         ]

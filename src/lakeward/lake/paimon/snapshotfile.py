@@ -6,8 +6,8 @@ from __future__ import annotations
 import json
 import os
 
-from lakeward.lake.paimon.files import TableFiles
 from lakeward.lake.paimon.history import PaimonSnapshot, mark_path, snapshot_numbers, snapshot_path, tag_path
+from lakeward.lake.tablefiles import TableFiles
 
 
 def create(files: TableFiles, folder: str, new: PaimonSnapshot) -> bool:

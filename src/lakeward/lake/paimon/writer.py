@@ -13,7 +13,8 @@ from pypaimon.write.commit_message_serializer import serialize_commit_message
 
 from lakeward.errors import InvalidRequest, LakeSchemaBroken
 from lakeward.lake.paimon.connection import PaimonConnection, lake_errors
-from lakeward.lake.paimon.names import name_of, sync
+from lakeward.lake.paimon.names import name_of
+from lakeward.lake.tablefiles import sync
 from lakeward.model.change import ChangeType
 from lakeward.model.faults import fault_point
 from lakeward.model.schema import BUCKET, CHANGE_TYPE, OFFSET

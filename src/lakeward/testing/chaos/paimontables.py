@@ -19,8 +19,8 @@ from pypaimon.write.file_store_commit import FileStoreCommit
 
 from lakeward.errors import LakewardError
 from lakeward.lake.paimon.connection import PaimonConnection
-from lakeward.lake.paimon.files import LocalFiles
 from lakeward.lake.paimon.history import PaimonSnapshot, snapshot_numbers, snapshot_path
+from lakeward.lake.tablefiles import LocalFiles
 from lakeward.model.table import TablePath
 from lakeward.testing.chaos.journal import RunJournal
 from lakeward.testing.paimonforeign import PaimonForeignEngine

@@ -209,7 +209,7 @@ def _guess(file: LakeFile, named: dict[str, int]) -> int:
 def _plan_bucket(bucket: Bucket, files: list[SizedFile], policy: CompactionPolicy) -> Iterator[PlannedGroup]:
     """Files that are merged by key when they are read have no size at which they are done: each one that is left is
     one more to merge for every reader."""
-    if any(f.file.is_reader_needed for f in files):
+    if any(f.file.is_merged for f in files):
         policy = replace(policy, target_bytes=sys.maxsize)
     is_quiet = max(n for f in files for n in _sequences(f.file)) <= policy.quiet_sequence
     taken: set[str] = set()

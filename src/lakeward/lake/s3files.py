@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table's own files in an object store with conditional puts: nobody's commit can replace another's."""
+"""A table's files in an object store with conditional puts: nobody's commit can replace another's."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
+import pyarrow.fs as fs
+
 from lakeward.errors import InvalidConfig
-from lakeward.lake.paimon.files import LocalFiles, TableFiles
+from lakeward.lake.tablefiles import LocalFiles, TableFiles, inside
 from lakeward.spi.lakefile import StoredFile
 
 _TAKEN = (409, 412)
@@ -21,15 +24,29 @@ class S3Files(TableFiles):
         try:
             import boto3
         except ModuleNotFoundError as error:
-            reason = "a Paimon lake on S3 needs boto3 for its commits: pip install 'lakeward[paimon]'"
-            raise InvalidConfig(where="datalake.paimon.warehouse", reason=reason) from error
+            reason = "a lake on S3 needs boto3 for its commits: pip install 'boto3>=1.36'"
+            raise InvalidConfig(where="the lake's warehouse", reason=reason) from error
+        self._options = dict(options)
         self._client: Any = boto3.client(
             "s3",
             endpoint_url=options.get("s3.endpoint"),
             region_name=options.get("s3.region"),
             aws_access_key_id=options.get("s3.access-key"),
             aws_secret_access_key=options.get("s3.secret-key"),
+            aws_session_token=options.get("s3.security-token"),
         )
+
+    @cached_property
+    def filesystem(self) -> fs.FileSystem:
+        """Credentials that are not given come from the environment, as for the client."""
+        given = {
+            "access_key": self._options.get("s3.access-key"),
+            "secret_key": self._options.get("s3.secret-key"),
+            "session_token": self._options.get("s3.security-token"),
+            "region": self._options.get("s3.region") or os.environ.get("AWS_REGION"),
+            "endpoint_override": self._options.get("s3.endpoint") or os.environ.get("AWS_ENDPOINT_URL_S3"),
+        }
+        return fs.S3FileSystem(**{key: value for key, value in given.items() if value})
 
     def read(self, path: str) -> str | None:
         bucket, key = _parts(path)
@@ -56,10 +73,10 @@ class S3Files(TableFiles):
                 return self.read(path) == text
         return True
 
-    def put(self, path: str, text: str) -> None:
+    def put(self, path: str, data: str | bytes) -> None:
         bucket, key = _parts(path)
         with _os_errors():
-            self._client.put_object(Bucket=bucket, Key=key, Body=text.encode())
+            self._client.put_object(Bucket=bucket, Key=key, Body=data.encode() if isinstance(data, str) else data)
 
     def delete(self, path: str) -> int:
         bucket, key = _parts(path)
@@ -71,6 +88,10 @@ class S3Files(TableFiles):
     def made_at(self, path: str) -> int | None:
         at = self._head(path, "LastModified")
         return None if at is None else int(at.timestamp())
+
+    def stamp(self, path: str) -> str | None:
+        tag = self._head(path, "ETag")
+        return None if tag is None else str(tag)
 
     def walk(self, folder: str) -> Iterator[StoredFile]:
         bucket, key = _parts(f"{folder}/")
@@ -107,7 +128,7 @@ def _os_errors() -> Iterator[None]:
 
 
 def _parts(path: str) -> tuple[str, str]:
-    bucket, _, key = path.removeprefix("s3://").partition("/")
+    bucket, _, key = inside(path).partition("/")
     return bucket, key
 
 

@@ -1,21 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table's own files beside its rows, snapshots above all, on a folder or in an object store: read and written by us,
-as a commit must be the first under its name or none."""
+"""A table's files on a folder or in an object store. Those that are commits are the first under their name or none."""
 
 from __future__ import annotations
 
 import os
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import cached_property
 
-from lakeward.lake.paimon.names import sync
+import pyarrow as pa
+import pyarrow.fs as fs
+
 from lakeward.spi.lakefile import StoredFile
 
 
 class TableFiles(ABC):
     """Paths are whole: `/folder/name`, `s3://bucket/name`. All calls raise `OSError` for trouble outside."""
+
+    @property
+    @abstractmethod
+    def filesystem(self) -> fs.FileSystem:
+        """For rows: files that are read in parts, and written as they grow."""
 
     @abstractmethod
     def read(self, path: str) -> str | None: ...
@@ -29,7 +36,8 @@ class TableFiles(ABC):
         """False where a file is, whoever made it. The name never shows half of one."""
 
     @abstractmethod
-    def put(self, path: str, text: str) -> None: ...
+    def put(self, path: str, data: str | bytes) -> None:
+        """Whole or not at all, in place of what is there."""
 
     @abstractmethod
     def delete(self, path: str) -> int:
@@ -40,10 +48,29 @@ class TableFiles(ABC):
         """When it was made, by the storage's own clock; only the order counts."""
 
     @abstractmethod
+    def stamp(self, path: str) -> str | None:
+        """Another one when another file took its name; None where none is."""
+
+    @abstractmethod
     def walk(self, folder: str) -> Iterator[StoredFile]: ...
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        return self.filesystem.open_input_file(inside(path))
+
+    def open_output(self, path: str) -> pa.NativeFile:
+        """Shows nothing, or part of it, until it is closed: for files that a commit names later."""
+        return self.filesystem.open_output_stream(inside(path))
 
 
 class LocalFiles(TableFiles):
+    @cached_property
+    def filesystem(self) -> fs.FileSystem:
+        return fs.LocalFileSystem()
+
+    def open_output(self, path: str) -> pa.NativeFile:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return super().open_output(path)
+
     def read(self, path: str) -> str | None:
         try:
             with open(path, encoding="utf-8") as text:
@@ -58,7 +85,7 @@ class LocalFiles(TableFiles):
 
     def put_exclusively(self, path: str, text: str) -> bool:
         """By link(2)."""
-        staged = _stage(path, text)
+        staged = _stage(path, text.encode())
         try:
             os.link(staged, path)
         except FileExistsError:
@@ -68,8 +95,8 @@ class LocalFiles(TableFiles):
         sync([path])
         return True
 
-    def put(self, path: str, text: str) -> None:
-        os.replace(_stage(path, text), path)
+    def put(self, path: str, data: str | bytes) -> None:
+        os.replace(_stage(path, data.encode() if isinstance(data, str) else data), path)
 
     def delete(self, path: str) -> int:
         with suppress(FileNotFoundError):
@@ -83,23 +110,46 @@ class LocalFiles(TableFiles):
             return os.stat(path).st_ctime_ns
         return None
 
+    def stamp(self, path: str) -> str | None:
+        with suppress(FileNotFoundError):
+            status = os.stat(path)
+            return f"{status.st_ino}-{status.st_ctime_ns}"
+        return None
+
     def walk(self, folder: str) -> Iterator[StoredFile]:
-        for inside, _, names in os.walk(folder):
+        for where, _, names in os.walk(folder):
             for name in sorted(names):
-                path = os.path.join(inside, name)
+                path = os.path.join(where, name)
                 with suppress(FileNotFoundError):
                     status = os.stat(path)
                     modified = status.st_mtime_ns // 1_000_000
                     yield StoredFile(path=path, size_bytes=status.st_size, modified_at_ms=modified)
 
 
-def _stage(path: str, text: str) -> str:
+def inside(path: str) -> str:
+    """As its file system spells it."""
+    return path.removeprefix("s3://")
+
+
+def sync(paths: Iterable[str]) -> None:
+    """On stable storage, with the folders that name them: a commit must not outlive its files. An object store
+    answers when they are."""
+    local = [p for p in paths if "://" not in p]
+    for path in [*local, *{os.path.dirname(p) for p in local}]:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _stage(path: str, data: bytes) -> str:
     """Beside it, under a name that nobody reads."""
     folder, name = os.path.split(path)
     os.makedirs(folder, exist_ok=True)
     staged = os.path.join(folder, f".{name}.{uuid.uuid4().hex}.tmp")
-    with open(staged, "w", encoding="utf-8") as out:
-        out.write(text)
+    with open(staged, "wb") as out:
+        out.write(data)
         out.flush()
         os.fsync(out.fileno())
     return staged
