@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from lakeward.lake.paimon.manifests import Entry, Manifests
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
+from lakeward.model.offsetset import OffsetSet
 from lakeward.model.round import LakeBase
 from lakeward.model.schema import BUCKET
 from lakeward.model.systemcolumns import LAKE_FIELDS
@@ -90,6 +91,24 @@ class PaimonLakeReader(LakeReader):
         chosen = [e for e in entries if wanted is None or e.bucket in wanted]
         names = list(columns) if columns is not None else list(self._info.schema.names)
         return self._rows(lake_table, chosen, int(snapshot_id), names, filter)
+
+    def scan_buckets(
+        self,
+        snapshot_id: SnapshotId,
+        *,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,
+        buckets: Iterable[Bucket | None] | None = None,
+        without: Mapping[Bucket, OffsetSet] | None = None,
+    ) -> Iterator[tuple[Bucket | None, pa.RecordBatch]]:
+        """Of a log table without a bucket key another engine may have merged files of several buckets."""
+        wanted = None if buckets is None else set(buckets)
+        yield from super().scan_buckets(snapshot_id, columns=columns, filter=filter, buckets=wanted, without=without)
+        lake_table, entries = self._live(snapshot_id)
+        mixed = [e for e in entries if e.bucket is None] if wanted is None or None in wanted else []
+        names = list(columns) if columns is not None else list(self._info.schema.names)
+        for batch in self._rows(lake_table, mixed, int(snapshot_id), names, filter):
+            yield None, batch
 
     def totals(self) -> LakeTotals:
         """Rows of a PK table are those in its files: older versions and deletes count too until they are merged."""

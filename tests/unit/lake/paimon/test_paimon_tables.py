@@ -119,6 +119,23 @@ def test_a_sleeper_does_not_take_the_number_of_an_expired_snapshot(lake: PaimonL
     assert lake_rows(lake, log.table) == log.expected({B0: 3})
 
 
+def test_rows_of_several_buckets_in_one_file_are_read(lake: PaimonLakeStorage) -> None:
+    """A log table without a bucket key: another engine may write, or merge, its rows as it likes."""
+    log = SUITE.make_log(lake)
+    them = PaimonForeignEngine(lake.connection, log.table.path)
+    own = {"__offset": 0, "__timestamp": 0}
+    them.insert(pa.Table.from_pylist([{**row(n), "__bucket": n, **own} for n in (0, 1)], them.schema()))
+    reader = lake.open_reader(log.table)
+    head = reader.load_snapshot()
+    assert head is not None
+    (file,) = reader.files(head.snapshot_id)
+    assert file.bucket is None
+    for chosen in (None, [B0, None]):
+        found = list(reader.scan_buckets(head.snapshot_id, columns=["id"], buckets=chosen))
+        assert [(b, batch.column("id").to_pylist()) for b, batch in found] == [(None, [0, 1])]
+    assert list(reader.scan_buckets(head.snapshot_id, columns=["id"], buckets=[B0])) == []
+
+
 def test_rows_of_others_that_a_compaction_merged_cannot_be_taken_out(lake: PaimonLakeStorage) -> None:
     log = SUITE.make_log(lake, **PK, properties={"table.datalake.foreign-rows": "remove"})
     log.upsert(B0, row(1), row(2))
