@@ -130,6 +130,11 @@ class LakeStorage(ABC):
         end, leaves files that no snapshot references. Raises `LakeUnavailable`, `LakeTampered`."""
         raise NotImplementedError(f"{self.name} does not rewrite files")
 
+    def check_shared(self, table: TableInfo) -> None:
+        """Refuses a lake table that a Fluss cluster made as rounds do not write it. May block. Raises `InvalidTable`,
+        `LakeUnavailable`, `LakeTableGone`."""
+        return
+
     def open_intents(self, table: TableInfo) -> IntentStore:
         """Intents kept beside the table, for a hot store whose coordinator keeps none (Apache Fluss). May block on the
         catalog.

@@ -156,7 +156,7 @@ class FlussCoordinatorClient(CoordinatorClient):
         try:
             table = self._store.load_table(handed.path)
             check_supported(table)
-            self._lake_of(table)
+            self._lake_of(table)[2].check_shared(table)
         except InvalidInput as error:
             self._looked_up[handed.table_id] = True
             log.warning("%s is left to other jobs: %s", handed.path, error)

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from lakeward.errors import InvalidTable
 from lakeward.lake.paimon.catalog import PaimonLakeCatalog
 from lakeward.lake.paimon.committer import PaimonLakeCommitter
 from lakeward.lake.paimon.connection import PaimonConnection
 from lakeward.lake.paimon.intents import PaimonIntentStore
 from lakeward.lake.paimon.maintenance import PaimonLakeMaintenance
+from lakeward.lake.paimon.mapping import SYSTEM_FIELDS
 from lakeward.lake.paimon.reader import PaimonLakeReader
 from lakeward.lake.paimon.rewrite import rewrite_group
 from lakeward.lake.paimon.writer import PaimonLakeWriter
@@ -59,6 +61,14 @@ class PaimonLakeStorage(LakeStorage):
     def takes_one_writer(self, table: TableInfo) -> bool:
         """A PK table that Fluss made goes by sequence numbers, which each writer counts on from the last commit's."""
         return table.is_pk and is_of_fluss(table.descriptor)
+
+    def check_shared(self, table: TableInfo) -> None:
+        names = {f.name for f in self.connection.load(table.path).table_schema.fields}
+        if gone := [name for name, _ in SYSTEM_FIELDS if name not in names]:
+            reason = "rounds need them; Fluss 1.0 makes Paimon tables without: leave this one to Fluss's Flink job"
+            raise InvalidTable(
+                table=str(table.path), field="lake columns", value=f"no {', '.join(gone)}", reason=reason
+            )
 
     def open_intents(self, table: TableInfo) -> PaimonIntentStore:
         return PaimonIntentStore(self.connection, table)
