@@ -10,6 +10,7 @@ import typer
 
 from lakeward.cli.connection import open_server
 from lakeward.cli.output import Json, Server, Table, duration, print_json
+from lakeward.cli.roundprogress import watching
 from lakeward.model.tablepath import TablePath
 from lakeward.protocol import routes
 
@@ -45,7 +46,8 @@ def tier_now(
     Example: lakeward tier-now shop.orders"""
     with closing(open_server(server)) as door:
         path = routes.TIER_NOW.format(table=TablePath.parse(table))
-        body = door.ask("POST", path, params={"limit_s": limit}, timeout_s=limit + 10)
+        with watching(server, table):
+            body = door.ask("POST", path, params={"limit_s": limit}, timeout_s=limit + 10)
     if as_json:
         print_json(body)
     else:

@@ -12,6 +12,7 @@ import typer
 
 from lakeward.cli.connection import open_client
 from lakeward.cli.output import Json, Server, Table, duration, note, print_json, print_rows
+from lakeward.cli.roundprogress import watching
 from lakeward.errors import InvalidRequest
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
@@ -198,6 +199,10 @@ def resync(
     gap: Annotated[
         bool, typer.Option("--gap", help="Log tables: accept that rows between are in neither, and record it.")
     ] = False,
+    wait: Annotated[
+        float | None,
+        typer.Option("--wait", help="Return when that round is in the lake; seconds at the most."),
+    ] = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
@@ -208,7 +213,16 @@ def resync(
     with open_client(server) as client:
         path = routes.RESYNC.format(table=TablePath.parse(table))
         body = client.server.ask("POST", path, encode(ResyncTable(choice=choice)), repeatable=False)
-    print_json(body) if as_json else print(f"{table}: the next round will {'record the gap' if gap else 'resync'}")
+        if wait is not None:
+            with watching(server, table):
+                done = client.tier_now(table, limit_s=wait)
+            body = client.server.ask("GET", routes.TABLE_STATUS.format(table=TablePath.parse(table)))
+    if as_json:
+        print_json(body)
+    elif wait is None:
+        print(f"{table}: the next round will {'record the gap' if gap else 'resync'}")
+    else:
+        print(f"{table} is in step again: {done.rounds} rounds, {duration(done.took_ms)}")
 
 
 def reconcile_schema(

@@ -44,6 +44,7 @@ def tier(
             "--serve", min=0, max=65535, help="With --fluss: serve the cluster's dashboard and /metrics on this port."
         ),
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Log lines as JSON objects, one a line.")] = False,
 ) -> None:
     """Runs a tiering job: rounds from the hot store into the lake, until SIGTERM.
 
@@ -62,6 +63,7 @@ def tier(
         master=master,
         conf=conf or [],
         token_file=token_file,
+        as_json=as_json,
     )
     if serve is None:
         run_here()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import sys
 import warnings
@@ -54,9 +55,12 @@ def run(
     token_file: str | None = None,
     config_file: Path | None = None,
     started: Callable[[TieringJob], None] = lambda _job: None,
+    as_json: bool = False,
 ) -> None:
     """All three doors end here. What is None comes from file, environment or default."""
     _quiet()
+    for handler in logging.getLogger().handlers if as_json else ():
+        handler.setFormatter(JsonLines())
     arguments: dict[str, Any] = {
         "client.server": server,
         "tiering.name": name,
@@ -73,6 +77,15 @@ def run(
     spark = {**{f"spark.{k}": v for k, v in config.below("spark.").items()}, **parse_conf(conf)}
     tiering_options = TieringOptions.from_config(config, spark)
     run_job(tiering_options if fluss is None else tiering_options.with_fluss(fluss, fluss_user, deletes), started)
+
+
+class JsonLines(logging.Formatter):
+    """A log line as a JSON object; a stack is one of its texts."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {"at_ms": int(record.created * 1000), "level": record.levelname.lower(), "from": record.name}
+        stack = {"stack": self.formatException(record.exc_info)} if record.exc_info else {}
+        return json.dumps({**line, "words": record.getMessage(), **stack})
 
 
 def _quiet() -> None:
