@@ -75,7 +75,7 @@ def test_what_an_operator_sees(server: Server, job: Job, open_page: OpenPage) ->
     )
     expect(page.locator("#offsets tbody tr")).to_have_count(2)
     expect(page.locator("#snapshots")).to_contain_text(str(snapshot))
-    expect(page.locator("#schema")).to_contain_text("table.datalake.freshness")
+    expect(page.locator("#properties")).to_contain_text("table.datalake.freshness")
     expect(page.locator("#schema")).to_contain_text("1 id BIGINT NOT NULL")
     with server.connect() as client:
         client.table("shop.visits").append([{"at": 1}])
@@ -97,7 +97,7 @@ def test_what_an_operator_sees(server: Server, job: Job, open_page: OpenPage) ->
         re.compile("Every table would keep .*Set 2 h for shop.visits", re.DOTALL)
     )
     page.locator("#ask-yes").click()
-    expect(page.locator("#schema")).to_contain_text(re.compile("table.datalake.freshness\\s*2 h"))
+    expect(page.locator("#properties")).to_contain_text(re.compile("table.datalake.freshness\\s*2 h"))
     expect(page.locator("h1")).to_have_count(1)
     page.get_by_role("link", name="Jobs", exact=True).click()
     expect(page.locator("#jobs tbody tr")).to_contain_text(re.compile("painter.*live", re.DOTALL))
@@ -108,7 +108,17 @@ def test_what_an_operator_sees(server: Server, job: Job, open_page: OpenPage) ->
 @pytest.mark.parametrize("width", [390, 820, 1600])
 def test_no_page_is_wider_than_its_window(server: Server, open_page: OpenPage, width: int) -> None:
     page = open_page(server.url, width=width)
-    for address in ("#/", "#/table/shop.orders", "#/rounds", "#/jobs"):
+    for address in (
+        "#/",
+        "#/table/shop.orders",
+        "#/rounds",
+        "#/jobs",
+        "#/sql",
+        "#/maintenance",
+        "#/cost",
+        "#/log",
+        "#/new",
+    ):
         page.goto(f"{server.url}/{address}")
         expect(page.locator("#contact")).to_have_class(re.compile("live"))
         assert page.evaluate("document.documentElement.scrollWidth") <= width

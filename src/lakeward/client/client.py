@@ -4,18 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from weakref import WeakSet
 
-from lakeward.client.columns import as_names, parse_columns
+from lakeward.client.columns import as_names, parse_columns, with_key
 from lakeward.client.options import ClientOptions
 from lakeward.client.table import Table
 from lakeward.hot.embedded.door.failure import doing
 from lakeward.hot.embedded.plugin import CA, SERVER, EmbeddedPlugin
 from lakeward.model.naming import of_table
-from lakeward.model.schema import Column, Schema
+from lakeward.model.schema import Schema
 from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.codec import decode
@@ -77,7 +76,7 @@ class Client:
             given[LAKE] = "true" if lake else "false"
         with of_table(path):
             descriptor = TableDescriptor(
-                schema=Schema(columns=_with_key(parse_columns(columns), as_names(primary_key))),
+                schema=Schema(columns=with_key(parse_columns(columns), as_names(primary_key))),
                 primary_key=as_names(primary_key),
                 partition_keys=as_names(partition_by),
                 bucket_keys=as_names(bucket_key),
@@ -167,8 +166,3 @@ def _path(path: str) -> str:
 
 def _duration(value: str | timedelta) -> str:
     return value if isinstance(value, str) else f"{round(value.total_seconds() * 1000)} ms"
-
-
-def _with_key(columns: tuple[Column, ...], key: tuple[str, ...]) -> tuple[Column, ...]:
-    """Key columns are NOT NULL, whether or not that was spelled out, as in SQL."""
-    return tuple(replace(c, type=c.type.with_nullable(False)) if c.name in key else c for c in columns)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -41,6 +42,11 @@ def as_names(names: str | Iterable[str] | None) -> tuple[str, ...]:
     if isinstance(names, str):
         return tuple(name.strip() for name in names.split(",") if name.strip())
     return tuple(names)
+
+
+def with_key(columns: tuple[Column, ...], key: tuple[str, ...]) -> tuple[Column, ...]:
+    """Key columns are NOT NULL, whether or not that was spelled out, as in SQL."""
+    return tuple(replace(c, type=c.type.with_nullable(False)) if c.name in key else c for c in columns)
 
 
 def _from_sql(text: str) -> tuple[Column, ...]:

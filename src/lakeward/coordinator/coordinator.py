@@ -26,7 +26,7 @@ from lakeward.coordinator.state.intents import BoardIntents
 from lakeward.coordinator.state.jobs import load_jobs
 from lakeward.coordinator.state.readleases import ReadLeases
 from lakeward.coordinator.state.registry import Registry
-from lakeward.coordinator.state.statestore import StateStore
+from lakeward.coordinator.state.statestore import DayCost, StateStore
 from lakeward.coordinator.upkeep import Upkeep
 from lakeward.errors import TableNotFound
 from lakeward.model.clock import Clock
@@ -215,6 +215,11 @@ class Coordinator(CoordinatorClient):
         kind: WorkKind | None = None,
     ) -> list[RoundStatus]:
         return self.views.rounds(path, limit, side, kind)
+
+    def costs(self, days: int) -> list[DayCost]:
+        """What each table's work came to, per day, newest first."""
+        with self.board.lock:
+            return self.board.store.load_costs(days)
 
     def queue(self) -> list[QueueEntry]:
         return self.views.queue()

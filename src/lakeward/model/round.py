@@ -48,7 +48,8 @@ class RoundPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class RoundPhases:
-    """Seconds spent in each phase; `slowest_split_s` explains `write_s`."""
+    """Seconds spent in each phase; `slowest_split_s` explains `write_s`. `cpu_s`: processor time of the threads that
+    did it, of all tasks."""
 
     wait_s: float = 0.0
     plan_s: float = 0.0
@@ -56,6 +57,7 @@ class RoundPhases:
     slowest_split_s: float = 0.0
     resolve_s: float = 0.0
     commit_s: float = 0.0
+    cpu_s: float = 0.0
 
     @property
     def total_s(self) -> float:

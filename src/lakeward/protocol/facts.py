@@ -12,7 +12,7 @@ from lakeward.model.table import TablePath
 @dataclass(frozen=True, kw_only=True)
 class HotFacts:
     """One table's logs. `appended_bytes` since the server started; `written_at_ms` None: no row yet; `ttl_ms` 0: kept
-    for ever."""
+    for ever; `read_at_ms` None: nobody read it through the server since that started."""
 
     path: TablePath
     local_bytes: int = 0
@@ -21,6 +21,7 @@ class HotFacts:
     appended_bytes: int = 0
     ttl_ms: int = 0
     written_at_ms: int | None = None
+    read_at_ms: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +47,8 @@ class ServerFacts:
     """Threads of the background that do not work."""
 
     hot: tuple[HotFacts, ...] = ()
+    table_defaults: Mapping[str, str] = field(default_factory=dict)
+    """Table properties that the server's own settings give to tables that do not say otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)

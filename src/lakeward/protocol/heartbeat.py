@@ -91,11 +91,19 @@ class HeartbeatRequest:
     kinds: tuple[WorkKind, ...] = (TIER,)
     """What this job can do: a job of an older version is handed nothing but rounds."""
 
+    now_ms: int | None = None
+    """The job's clock."""
+
+    memory_bytes: int | None = None
+    """Of the job's driver process."""
+
     wait_ms: int = 0
     """The job is idle: an answer without work may be held back so long, until a round is asked for. A server that did
     says that the next beat is due at once; one of an older version answers now."""
 
     def __post_init__(self) -> None:
+        if self.memory_bytes is not None and not 0 <= self.memory_bytes < 1 << 50:
+            raise InvalidRequest(what="HeartbeatRequest.memory_bytes", reason="no process has so much")
         for name in ("slots", "room"):
             if not 0 <= getattr(self, name) <= MOST_SLOTS:
                 raise InvalidRequest(what=f"HeartbeatRequest.{name}", reason=f"0 to {MOST_SLOTS} is allowed")

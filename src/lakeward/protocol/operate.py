@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from lakeward.errors import InvalidRequest
 from lakeward.model.ids import Epoch, TableId
 from lakeward.model.ledger import LedgerEntry
 from lakeward.model.offsets import OffsetMap
@@ -167,3 +168,22 @@ class AdmissionAnswer:
 class KnownRound:
     table_id: TableId
     known: bool
+
+
+MOST_SQL_CHARS, MOST_SQL_ROWS = 20_000, 1_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class SqlQuery:
+    """One SELECT over tables of this server. `mode` and `as_of` as of any read; `rows`: at most so many come back."""
+
+    query: str
+    mode: str = "union"
+    as_of: str | None = None
+    rows: int = 200
+
+    def __post_init__(self) -> None:
+        if len(self.query) > MOST_SQL_CHARS:
+            raise InvalidRequest(what="SqlQuery.query", reason=f"at most {MOST_SQL_CHARS} characters are allowed")
+        if not 1 <= self.rows <= MOST_SQL_ROWS:
+            raise InvalidRequest(what="SqlQuery.rows", reason=f"1 to {MOST_SQL_ROWS} is allowed")

@@ -19,6 +19,18 @@ class CreateTable:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DefineTable:
+    """A new table as people write it: columns as in SQL, names with commas between them."""
+
+    columns: str
+    primary_key: str = ""
+    partition_by: str = ""
+    buckets: int = 1
+    freshness: str | None = None
+    comment: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class AlterTable:
     """Columns to add (nullable, last), properties to set, or to remove where the value is null."""
 

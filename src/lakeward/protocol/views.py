@@ -94,6 +94,10 @@ class JobStatus:
     progress: dict[str, Progress] = field(default_factory=dict)
     expected: bool = False
     kinds: tuple[WorkKind, ...] = (TIER,)
+    memory_bytes: int | None = None
+    clock_apart_ms: int | None = None
+    """How far its clock was ahead of the server's at its last beat."""
+
     beats_missed: int = 0
     """Heartbeats since the last one that should have come; its lease ends much later."""
 

@@ -6,12 +6,16 @@ from __future__ import annotations
 import os
 import resource
 import shutil
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from lakeward import __version__
+from lakeward.config.config import DEFAULT
+from lakeward.config.option import Scope
 from lakeward.errors import LakewardError
+from lakeward.model.memory import resident_bytes
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.facts import ORPHAN_AGE_MS, HotFacts, LakeProbe, ProbeAnswer, ServerFacts
 from lakeward.protocol.version import PROTOCOL
@@ -36,7 +40,7 @@ def gather_facts(services: Services) -> ServerFacts:
         up_ms=now_ms - services.started_at_ms,
         disk_free_bytes=disk.free,
         disk_total_bytes=disk.total,
-        memory_bytes=_memory(),
+        memory_bytes=resident_bytes(),
         memory_limit_bytes=_memory_limit(),
         open_files=_open_files(),
         max_files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
@@ -46,7 +50,8 @@ def gather_facts(services: Services) -> ServerFacts:
         jobs_expected=services.coordinator.board.options.jobs_expected,
         backed_up_at_ms=_time_of(services.data / BACKED_UP),
         still=tuple(beat.name for beat in services.background() if not beat.is_well),
-        hot=tuple(_hot(services)),
+        hot=tuple(_hot(services, now_ms)),
+        table_defaults=_table_defaults(services),
     )
 
 
@@ -85,8 +90,15 @@ def _probe(storage: LakeStorage, table: TableInfo, now_ms: int) -> LakeProbe:
     return LakeProbe(path=table.path, orphan_files=len(orphans), orphan_bytes=sum(f.size_bytes for f in orphans))
 
 
-def _hot(services: Services) -> Iterable[HotFacts]:
+def _table_defaults(services: Services) -> dict[str, str]:
+    resolved = services.coordinator.board.options.config.resolved([Scope.TABLE])
+    return {r.key: r.text for r in resolved if r.option is not None and r.where != DEFAULT}
+
+
+def _hot(services: Services, now_ms: int) -> Iterable[HotFacts]:
+    now = time.monotonic()
     for sizes in services.store.sizes():
+        read_at = services.consumers.read_at(sizes.table_id)
         yield HotFacts(
             path=sizes.path,
             local_bytes=sizes.local_bytes,
@@ -95,13 +107,8 @@ def _hot(services: Services) -> Iterable[HotFacts]:
             appended_bytes=sizes.appended_bytes,
             ttl_ms=sizes.ttl_ms,
             written_at_ms=sizes.written_at_ms or None,
+            read_at_ms=None if read_at is None else now_ms - round((now - read_at) * 1000),
         )
-
-
-def _memory() -> int | None:
-    with suppress(OSError, ValueError, IndexError):
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return None
 
 
 def _memory_limit() -> int | None:

@@ -24,8 +24,11 @@ if TYPE_CHECKING:
     from lakeward.hot.embedded.sizes import TableSizes
     from lakeward.hot.embedded.store import EmbeddedStore
 
-ACTIONS = ("tier-now", "maintain", "resync", "alter", "pause", "resume")
+ACTIONS = ("tier-now", "maintain", "resync", "alter", "pause", "resume", "create")
 """What a page may have a button for."""
+
+PARTS = ("rows", "sql", "maintenance", "cost", "log")
+"""What there may be besides: of a table its rows, properties and logs, and pages of their own."""
 
 Figures = Mapping[SideId, Mapping[str, float]]
 WorkFigures = Mapping[tuple[SideId, WorkKind], Mapping[str, float]]
@@ -80,7 +83,7 @@ class PageSource(ABC):
 class ServerSource(PageSource):
     """A server's own facts."""
 
-    actions, knows_log = ACTIONS, True
+    actions, knows_log = (*ACTIONS, *PARTS), True
 
     def __init__(self, coordinator: Coordinator, store: EmbeddedStore, clock: Clock) -> None:
         self._coordinator, self._store, self._clock = coordinator, store, clock

@@ -31,11 +31,12 @@ from lakeward.server.audit import AuditLog
 from lakeward.server.auth import is_loopback
 from lakeward.server.flightdoor import FlightDoor
 from lakeward.server.frontdoor import FrontDoor
-from lakeward.server.history import SAMPLE_S
+from lakeward.server.history import HISTORY_FILE, SAMPLE_S, History
 from lakeward.server.httpdoor import HttpDoor, bind_listener
 from lakeward.server.interpreter import keep_loaded, share_turns
 from lakeward.server.lakes import ServerLakes
 from lakeward.server.loglimit import LogLimit
+from lakeward.server.loglines import LINES
 from lakeward.server.sampler import Sampler
 from lakeward.server.services import Services
 from lakeward.server.settings import ServerSettings
@@ -128,6 +129,8 @@ class LakewardServer:
             host=self.settings.host,
             has_tls=self.settings.tls is not None,
             started_at_ms=clock.now_ms(),
+            history=History(self.settings.data / HISTORY_FILE),
+            consumers=flight.service.consumers,
             background=lambda: [
                 flight.keeper.heartbeat(),
                 *(t.heartbeat() for t in (*store.upkeep.threads, *coordinator.upkeep.threads, sampler)),
@@ -192,9 +195,9 @@ def run_server(
         level=str(config.get(options.SERVER_LOG_LEVEL)).upper(),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
-    limit = LogLimit()
+    logging.getLogger().addHandler(LINES)
     for handler in logging.getLogger().handlers:
-        handler.addFilter(limit)
+        handler.addFilter(LogLimit())
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     os.umask(0o077)  # rows, keys and state are nobody else's to read
     stopping = StopSignal()

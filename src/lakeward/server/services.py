@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lakeward.hot.embedded.serve.consumers import Consumers
 from lakeward.model.background import Heartbeat
 from lakeward.model.clock import Clock
 from lakeward.protocol.auth import TokenSet
@@ -70,6 +71,7 @@ class Services(PageServices):
     host: str = "127.0.0.1"
     has_tls: bool = False
     started_at_ms: int = 0
+    consumers: Consumers = field(default_factory=Consumers)
 
     @property
     def source(self) -> PageSource:

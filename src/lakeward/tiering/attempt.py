@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
 
 from lakeward.errors import (
@@ -40,6 +41,9 @@ class Attempt(LeasedWork):
 
     world: JobWorld
     started: float = 0.0
+    _busy: float = 0.0
+    """Processor time of this thread when it began."""
+
     phases: RoundPhases = field(default_factory=RoundPhases)
 
     @classmethod
@@ -47,7 +51,7 @@ class Attempt(LeasedWork):
         return cls(world=world, handed=work.handed, owner=work.owner, control=work.control, round_id=work.round_id)
 
     def run(self) -> RoundEnd:
-        self.started = self.world.clock.monotonic()
+        self.started, self._busy = self.world.clock.monotonic(), time.thread_time()
         try:
             with of_table(self.name):
                 return self._run()
@@ -103,6 +107,9 @@ class Attempt(LeasedWork):
     # ---- ends ------------------------------------------------------------------------------------------------------
     def finished(self, result: RoundResult | None, **more: Any) -> TableFinished:
         """`more`: further facts of `TableFinished`."""
+        if result is not None:
+            cpu_s = result.phases.cpu_s + time.thread_time() - self._busy
+            result = replace(result, phases=replace(result.phases, cpu_s=cpu_s))
         return TableFinished(
             table_id=self.handed.table_id,
             epoch=self.handed.epoch,

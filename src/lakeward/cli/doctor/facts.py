@@ -26,7 +26,7 @@ class HereFacts:
     server_url: str = "http://127.0.0.1:9050"
     has_token: bool = False
     spark_settings: Mapping[str, str] = field(default_factory=dict)
-    """Of spark-defaults.conf, where one is found."""
+    """Of spark-defaults.conf, where one is found, and of spark.* in lakeward.toml."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,5 +55,7 @@ class Facts:
         return [r for r in self.rounds if str(r.path) == path and r.kind == TIER and r.outcome != "failed" and r.rows]
 
     def property_of(self, path: str, key: str) -> str | None:
+        """What the table says, else what the server's settings say."""
         info = self.tables.get(path)
-        return None if info is None else info.descriptor.properties.get(key)
+        own = None if info is None else info.descriptor.properties.get(key)
+        return own or self.server.table_defaults.get(key)

@@ -19,13 +19,21 @@ from lakeward.protocol.version import PROTOCOL
 from lakeward.protocol.views import RoundStatus
 
 if TYPE_CHECKING:
+    from lakeward.config import Config
     from lakeward.hot.embedded.door.http import ServerConnection
 
 ROUNDS = 1_000
 
 
-def gather(door: ServerConnection, *, probe: bool = False, table: str | None = None, has_token: bool = False) -> Facts:
-    """Raises what the server refuses with."""
+def gather(
+    door: ServerConnection,
+    *,
+    probe: bool = False,
+    table: str | None = None,
+    has_token: bool = False,
+    config: Config | None = None,
+) -> Facts:
+    """`config`: of this machine, whose jobs read it too. Raises what the server refuses with."""
     info = door.info(fresh=True)
     before = time.time()
     server = decode(ServerFacts, door.ask("GET", routes.FACTS))
@@ -37,7 +45,7 @@ def gather(door: ServerConnection, *, probe: bool = False, table: str | None = N
         answer_ms=round((after - before) * 1000),
         server_url=door.url,
         has_token=has_token,
-        spark_settings=spark_settings(),
+        spark_settings={**spark_settings(), **_spark_of(config)},
     )
     status = decode(CoordinatorStatus, door.ask("GET", routes.STATUS))
     listed = [TableInfo.from_json(t) for t in door.ask("GET", routes.TABLES)["tables"]]
@@ -51,8 +59,17 @@ def gather(door: ServerConnection, *, probe: bool = False, table: str | None = N
         rounds=[decode(RoundStatus, r) for r in door.ask("GET", routes.ROUNDS, params=params)["rounds"]],
         admission=door.call(AdmissionAnswer, "POST", routes.ADMISSION, AdmissionQuery()) if has_slots else None,
         probe=_probe(door, table) if probe else None,
-        lake_options=info.lake_options,
+        lake_options={**_lake_of(config, info.lake_format), **info.lake_options},
     )
+
+
+def _spark_of(config: Config | None) -> dict[str, str]:
+    return {} if config is None else {f"spark.{key}": value for key, value in config.below("spark.").items()}
+
+
+def _lake_of(config: Config | None, lake: str | None) -> dict[str, str]:
+    """Settings that the server tells nobody, where they are here too."""
+    return {} if config is None or lake is None else config.below(f"datalake.{lake}.")
 
 
 def _probe(door: ServerConnection, table: str | None) -> ProbeAnswer:

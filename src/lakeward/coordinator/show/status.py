@@ -145,6 +145,8 @@ class StatusDesk:
             working_on=tuple(dict.fromkeys(side.info.path for side, _ in held)),
             progress={side.label: lease.progress for side, lease in held},
             kinds=job.kinds,
+            memory_bytes=job.memory_bytes,
+            clock_apart_ms=job.clock_apart_ms,
             beats_missed=int(silent_s / self._board.options.beat_s),
             expected=job.name in self._board.options.jobs_expected,
         )

@@ -33,6 +33,9 @@ class JobRecord:
     left: bool = False
     kinds: tuple[WorkKind, ...] = (TIER,)
     seen: float = 0.0
+    memory_bytes: int | None = None
+    clock_apart_ms: int | None = None
+    """Both as of its last beat, not stored."""
 
     def is_live(self, now: float, lease_s: float) -> bool:
         return not self.left and now < self.seen + lease_s
@@ -54,7 +57,8 @@ class JobRecord:
             self.instance = request.instance
         self.pool, self.slots, self.host = request.pool, max(0, request.slots), request.host
         self.version, self.metrics_url, self.left = request.version, request.metrics_url, request.leaving
-        self.kinds = request.kinds
+        self.kinds, self.memory_bytes = request.kinds, request.memory_bytes
+        self.clock_apart_ms = None if request.now_ms is None else request.now_ms - now_ms
         self.seen, self.last_beat_at_ms = now, now_ms
         return before != self.durable()
 

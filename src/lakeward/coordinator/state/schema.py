@@ -40,6 +40,10 @@ create index if not exists intents_by_side on intents (table_id, side, recorded_
 create table if not exists read_leases (
   lease_id text primary key, table_id text not null, side text not null, snapshot_id text,
   ends_at_ms integer not null, offsets text not null) without rowid;
+create table if not exists costs (
+  day text not null, table_id text not null, side text not null, kind text not null, rounds integer not null,
+  cpu_s real not null, bytes_written integer not null, bytes_read integer not null, rows integer not null,
+  primary key (day, table_id, side, kind)) without rowid;
 create table if not exists marks (
   table_id text not null, side text not null, snapshot_id text not null, trace text not null, token text,
   primary key (table_id, side, snapshot_id)) without rowid;

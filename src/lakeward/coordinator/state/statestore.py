@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from lakeward.protocol.codec import decode, load_json
 from lakeward.protocol.views import RoundStatus
 
 _MOST = 2**63
+_MOST_ADDED = 2**50
+"""To a day's sum by one round, whatever a job says."""
 
 _ODD_NUMBER = re.compile(r"[\s:,\[]-?(?:\d{18}|\d[\d.]*[eE]|NaN|Infinity)")
 """What a number that is none begins with. Few texts have it, and a look at each number costs as much as all the rest.
@@ -41,6 +44,25 @@ class StoredSide:
     path: str
     state: str
     body: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class DayCost:
+    """What one kind of work on one side came to in a day."""
+
+    day: str
+    path: str
+    side: str
+    kind: str
+    rounds: int
+    cpu_s: float
+    bytes_written: int
+    bytes_read: int
+    rows: int
+
+
+COST_DAYS = 400
+"""Sums of so many days are kept."""
 
 
 class StateStore:
@@ -133,7 +155,7 @@ class StateStore:
         gone = self.connection.execute(
             "select table_id, side from sides where state = ? and changed_at_ms < ?", (state, before_ms)
         ).fetchall()
-        for name in SIDE_TABLES:
+        for name in (*SIDE_TABLES, "costs"):
             self.connection.executemany(f"delete from {name} where table_id = ? and side = ?", gone)  # noqa: S608 (names of ours)
 
     def save_offsets(self, side: SideId, offsets: OffsetMap) -> None:
@@ -285,6 +307,28 @@ class StateStore:
             (round_id, *_key(side), kind, ended_at_ms, _text(body)),
         )
 
+    def add_cost(self, side: SideId, ended: RoundStatus) -> None:
+        """To the sums of its day, in UTC."""
+        day = datetime.fromtimestamp(ended.ended_at_ms / 1000, UTC).date().isoformat()
+        told = (ended.phases.cpu_s, ended.bytes_written, ended.bytes_read, ended.rows)
+        figures = (1, *(max(0, min(value, _MOST_ADDED)) for value in told))
+        names = ("rounds", "cpu_s", "bytes_written", "bytes_read", "rows")
+        added = ", ".join(f"{name} = {name} + excluded.{name}" for name in names)
+        self.connection.execute(
+            f"insert into costs values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do update set {added}",  # noqa: S608 (names above)
+            (day, *_key(side), ended.kind, *figures),
+        )
+
+    def load_costs(self, days: int) -> list[DayCost]:
+        """Of the newest days, of tables that there are or were lately; newest first."""
+        rows = self.connection.execute(
+            "select c.day, s.path, c.side, c.kind, c.rounds, c.cpu_s, c.bytes_written, c.bytes_read, c.rows "
+            "from costs c join sides s using (table_id, side) "
+            "where c.day > date((select max(day) from costs), ?) order by c.day desc, s.path, c.side, c.kind",
+            (f"-{days} day",),
+        )
+        return [DayCost(*row) for row in rows]
+
     def load_rounds(
         self, side: SideId | None = None, kind: WorkKind | None = None, *, limit: int = 100
     ) -> list[RoundStatus]:
@@ -300,6 +344,8 @@ class StateStore:
 
     def prune_rounds(self, kept: int) -> None:
         self.connection.execute("delete from rounds where seq <= (select max(seq) from rounds) - ?", (kept,))
+        oldest = f"-{COST_DAYS} day"
+        self.connection.execute("delete from costs where day < date((select max(day) from costs), ?)", (oldest,))
 
     def size_bytes(self) -> int:
         pages = self.connection.execute("pragma page_count").fetchone()[0]

@@ -34,6 +34,7 @@ def router(services: Services) -> APIRouter:
         quotas.check(token)
         plan = coordinator.read_plan(TablePath.parse(table), lease_s=lease_s, at_least=at_least, side=side)
         quotas.note(token, plan.lease_id, plan.lease_ends_at_ms)
+        services.consumers.note_read(plan.table.table_id)
         return answer(plan)
 
     @router.post(RENEW_READ, dependencies=may_read, status_code=204)

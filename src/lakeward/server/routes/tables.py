@@ -8,12 +8,14 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, Response
 
 from lakeward.errors import QuotaExceeded
+from lakeward.model.naming import of_table
 from lakeward.model.schema import Column
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role, Token
-from lakeward.protocol.routes import TABLE, TABLES
-from lakeward.protocol.tables import AlterTable, CreateTable, TableAnswer
+from lakeward.protocol.routes import DEFINE, TABLE, TABLES
+from lakeward.protocol.tables import AlterTable, CreateTable, DefineTable, TableAnswer
 from lakeward.server.auth import caller, require
+from lakeward.server.definetable import describe_table
 from lakeward.server.messages import answer, check_fields, described, read_message
 from lakeward.server.services import Services
 
@@ -44,6 +46,14 @@ def router(services: Services) -> APIRouter:
         caller(request).check_table(message.path, f"creating {message.path}")
         made_table = await run_in_threadpool(create, message, caller(request))
         return answer(made_table, status=201 if made_table.created else 200)
+
+    @router.post(DEFINE, dependencies=may_change, status_code=201, openapi_extra=described(DefineTable))
+    async def define_table(table: str, request: Request) -> JSONResponse:
+        """Makes a table from columns as in SQL: `id bigint not null, total int`."""
+        message = await read_message(request, DefineTable, exact=True)
+        with of_table(table):
+            asked = CreateTable(path=TablePath.parse(table), descriptor=describe_table(message))
+        return answer(await run_in_threadpool(create, asked, caller(request)), status=201)
 
     @router.patch(TABLE, dependencies=may_change, openapi_extra=described(AlterTable))
     async def alter_table(table: str, request: Request) -> JSONResponse:

@@ -39,5 +39,13 @@ export const api = {
   resync: (name) => call(`${table(name)}/resync`, { method: "POST", body: { choice: "resync" } }),
   admission: (freshness) => call("/api/v1/admission", { method: "POST", body: { freshness_ms: freshness } }),
   alter: (name, properties) => call(table(name), { method: "PATCH", body: { properties } }),
+  sample: (name, mode, asOf) => call(`${table(name)}/sample?mode=${encodeURIComponent(mode)}${asOf ? `&as_of=${encodeURIComponent(asOf)}` : ""}`, { limitMs: 30000 }),
+  hot: (name) => call(`${table(name)}/hot`),
+  properties: async (name) => (await call(`${table(name)}/properties`)).properties,
+  define: (name, asked) => call(`${table(name)}/define`, { method: "POST", body: asked, limitMs: 30000 }),
+  sql: (asked) => call("/api/v1/sql", { method: "POST", body: asked, limitMs: 60000 }),
+  maintenance: () => call("/api/v1/maintenance"),
+  cost: (days) => call(`/api/v1/cost?days=${encodeURIComponent(days)}`),
+  log: (level) => call(`/api/v1/log?level=${encodeURIComponent(level)}`),
   pause: (name) => call(`${table(name)}/pause`, { method: "POST" }),
 };

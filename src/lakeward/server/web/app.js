@@ -1,8 +1,13 @@
 // The page's frame: routes, polling, contact, theme, questions. Each page draws itself from the newest overview.
 import { api, token } from "./api.js";
-import { clock, duration, text } from "./format.js";
+import { costPage } from "./cost.js";
+import { createPage } from "./create.js";
+import { clock, duration, readDuration, text } from "./format.js";
 import { jobsPage } from "./jobs.js";
+import { logPage } from "./log.js";
+import { maintenancePage } from "./maintenance.js";
 import { roundsPage } from "./rounds.js";
+import { sqlPage } from "./sql.js";
 import { tablePage } from "./table.js";
 import { tablesPage } from "./tables.js";
 
@@ -12,7 +17,12 @@ const page = document.getElementById("page");
 const state = { overview: null, heardAt: 0, view: null, failing: null, asked: false, needsToken: false, timer: null, version: "", tables: new Map() };
 
 const ROUTES = [
-  [/^#\/table\/(.+)$/, (m) => tablePage(decodeURIComponent(m[1])), "tables"],
+  [/^#\/table\/([^?]+)(?:\?(.*))?$/, (m) => tablePage(decodeURIComponent(m[1]), new URLSearchParams(m[2])), "tables"],
+  [/^#\/new$/, () => createPage(), "tables"],
+  [/^#\/sql(?:\?(.*))?$/, (m) => sqlPage(new URLSearchParams(m[1])), "sql"],
+  [/^#\/maintenance$/, () => maintenancePage(), "maintenance"],
+  [/^#\/cost$/, () => costPage(), "cost"],
+  [/^#\/log$/, () => logPage(), "log"],
   [/^#\/jobs$/, () => jobsPage(), "jobs"],
   [/^#\/rounds$/, () => roundsPage(), "rounds"],
   [/^/, () => tablesPage(), "tables"],
@@ -42,24 +52,27 @@ async function act(words, yes, call) {
   poll();
 }
 
-const UNIT_MS = { ms: 1, s: 1000, min: 60000, h: 3600000 };
-
 // What would break is asked before anything is changed.
+async function foresee(name, freshness) {
+  const after = await api.admission({ [name]: freshness });
+  const late = after.rows.filter((r) => r.misses || !r.feasible).map((r) => r.table);
+  return late.length ? `Then ${late.slice(0, 5).join(", ")}${late.length > 5 ? ` and ${late.length - 5} more` : ""} would be late. ${after.words}` : `Every table would keep its freshness. ${after.words}`;
+}
+
 async function alterFreshness(name, now) {
   const given = await ask(`How long may a row of ${name} wait? As 30 s, 5 min or 1 h.`, { typed: now, yes: "What if?" });
   if (!given) return;
-  const [, number, unit] = given.trim().match(/^(\d+)\s*(ms|s|min|h)$/) ?? [];
-  if (!number) { await ask(`${given} is no time; write it as 30 s, 5 min or 1 h.`, { yes: "Close" }); return; }
+  const wait = readDuration(given);
+  if (wait === null) { await ask(`${given} is no time; write it as 30 s, 5 min or 1 h.`, { yes: "Close" }); return; }
   try {
-    const after = await api.admission({ [name]: Number(number) * UNIT_MS[unit] });
-    const late = after.rows.filter((r) => r.misses || !r.feasible).map((r) => r.table);
-    const words = late.length ? `Then ${late.slice(0, 5).join(", ")}${late.length > 5 ? ` and ${late.length - 5} more` : ""} would be late. ${after.words}` : `Every table would keep its freshness. ${after.words}`;
-    await act(`${words} Set ${given.trim()} for ${name}?`, "Set it", () => api.alter(name, { "table.datalake.freshness": given.trim() }));
+    await act(`${await foresee(name, wait)} Set ${given.trim()} for ${name}?`, "Set it", () => api.alter(name, { "table.datalake.freshness": given.trim() }));
   } catch (error) { await ask(`That did not work: ${error.message}`, { yes: "Close" }); }
 }
 
 const tools = {
   ask,
+  act,
+  foresee,
   freshness: alterFreshness,
   resume: (name) => act(`Resume ${name}? Its next round starts as soon as it is due; if the cause is still there it will stop again.`, "Resume", () => api.resume(name)),
   tierNow: (name) => act(`Bring every row of ${name} into the lake now? The next free slot takes it, before others that are due.`, "Tier now", () => api.tierNow(name)),
@@ -126,6 +139,7 @@ async function poll() {
   try {
     const overview = merge(await api.overview(state.version));
     Object.assign(state, { overview, heardAt: Date.now(), failing: null, needsToken: false, asked: false });
+    document.querySelectorAll("nav [data-needs]").forEach((a) => { a.hidden = !overview.actions.includes(a.dataset.needs); });
     state.view?.update(overview);
   } catch (error) {
     state.failing = error.message;

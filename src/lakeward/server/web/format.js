@@ -32,4 +32,12 @@ export function clock(ms) {
   return ms ? new Date(ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false }) : "–";
 }
 
+const UNIT_MS = { ms: 1, s: 1000, min: 60000, h: 3600000, d: 86400000 };
+
+// Milliseconds of "30 s"; null where that is no time.
+export function readDuration(words) {
+  const [, number, unit] = words.trim().match(/^(\d+)\s*(ms|s|min|h|d)$/) ?? [];
+  return number ? Number(number) * UNIT_MS[unit] : null;
+}
+
 export const short = (id) => (id ? String(id).slice(0, 8) : "–");

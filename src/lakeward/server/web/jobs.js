@@ -1,5 +1,8 @@
 // Jobs: who is there, who should be, and what each is doing now.
-import { clock, count, duration, text } from "./format.js";
+import { api } from "./api.js";
+import { bytes, clock, count, duration, text } from "./format.js";
+
+const ERRORS_EVERY_MS = 10000;
 
 const progress = (job) => job.working_on.map((path) => {
   const p = job.progress?.[path] ?? {};
@@ -11,15 +14,28 @@ const progress = (job) => job.working_on.map((path) => {
 export function jobsPage() {
   let root = null;
   let drawn = "";
+  let errors = new Map();
+  let askedAt = 0;
+
+  // The last round of each job that failed, of the newest rounds.
+  const loadErrors = async () => {
+    const { rounds } = await api.rounds(null, 200);
+    errors = new Map(rounds.filter((r) => r.outcome === "failed" && r.error).reverse().map((r) => [r.job, r]));
+  };
+  const lastError = (job) => {
+    const r = errors.get(job.name);
+    return r ? `<tr class="reason"><td colspan="9">${clock(r.ended_at_ms)} <a href="#/table/${encodeURIComponent(r.path)}">${text(r.path)}</a>: ${text(r.error.message)}</td></tr>` : "";
+  };
   return {
     mount(page) { root = page; page.innerHTML = '<section class="card"><h1>Tiering jobs</h1><div id="jobs"></div></section>'; },
     update(overview) {
+      if (Date.now() - askedAt > ERRORS_EVERY_MS) { askedAt = Date.now(); loadErrors().catch(() => {}); }
       const rows = overview.jobs.map((j) => `<tr class="${j.live ? "" : "sick"}">
         <td><b>${text(j.name)}</b>${j.expected ? ' <span class="soft">expected</span>' : ""}</td>
         <td><span class="state ${j.live && j.beats_missed < 10 ? "" : "failed"}">${!j.live || j.beats_missed >= 10 ? "silent" : j.beats_missed >= 3 ? "late" : "live"}</span></td>
-        <td data-label="Pool">${text(j.pool)}</td><td class="num" data-label="Slots">${j.slots}</td><td class="wide now">${progress(j)}</td>
-        <td data-label="Last heartbeat">${j.last_beat_at_ms ? `${clock(j.last_beat_at_ms)} <span class="soft">(${duration(Math.max(0, overview.now_ms - j.last_beat_at_ms))} ago)</span>` : "never"}</td><td class="soft" data-label="Host">${text(j.host)}</td><td class="soft" data-label="Version">${text(j.version)}</td></tr>`).join("");
-      const html = rows ? `<div class="scroll"><table class="cards"><thead><tr><th>Name</th><th>State</th><th>Pool</th><th class="num">Slots</th><th>Now</th><th>Last heartbeat</th><th>Host</th><th>Version</th></tr></thead><tbody>${rows}</tbody></table></div>`
+        <td data-label="Pool">${text(j.pool)}</td><td class="num" data-label="Slots">${j.slots}</td><td class="num" data-label="Memory">${bytes(j.memory_bytes)}</td><td class="wide now">${progress(j)}</td>
+        <td data-label="Last heartbeat">${j.last_beat_at_ms ? `${clock(j.last_beat_at_ms)} <span class="soft">(${duration(Math.max(0, overview.now_ms - j.last_beat_at_ms))} ago)</span>` : "never"}</td><td class="soft" data-label="Host">${text(j.host)}</td><td class="soft" data-label="Version">${text(j.version)}</td></tr>${lastError(j)}`).join("");
+      const html = rows ? `<div class="scroll"><table class="cards"><thead><tr><th>Name</th><th>State</th><th>Pool</th><th class="num">Slots</th><th class="num">Memory</th><th>Now</th><th>Last heartbeat</th><th>Host</th><th>Version</th></tr></thead><tbody>${rows}</tbody></table></div>`
         : '<p class="empty">No job has registered. Start one with <span class="mono">lakeward tier</span>.</p>';
       if (html !== drawn) { root.querySelector("#jobs").innerHTML = html; drawn = html; }
     },

@@ -3,6 +3,7 @@ import { api } from "./api.js";
 import { curve } from "./chart.js";
 import { bytes, clock, count, duration, short, text } from "./format.js";
 import { roundsTable } from "./rounds.js";
+import { rowTable } from "./rowtable.js";
 
 const EVERY_MS = 4000;
 const FILES_EVERY_MS = 60000;
@@ -16,7 +17,7 @@ function offsets(explanation) {
   return `<div class="scroll" style="max-height:22rem;overflow-y:auto"><table><thead><tr><th>Bucket</th><th class="num">Committed offset</th></tr></thead><tbody>${rows.map(([b, o]) => `<tr><td>${text(b)}</td><td class="num">${count(o)}</td></tr>`).join("")}</tbody></table></div>`;
 }
 
-function snapshots(entries) {
+function snapshots(entries, name) {
   const grouped = new Map();
   for (const e of entries) {
     const held = grouped.get(e.round_id) ?? { ...e, ranges: [], total: 0 };
@@ -26,20 +27,36 @@ function snapshots(entries) {
   }
   const list = [...grouped.values()].slice(-50).reverse();
   if (!list.length) return '<p class="empty">No snapshot yet.</p>';
-  return `<div class="scroll" style="max-height:26rem;overflow-y:auto"><table><thead><tr><th>Committed</th><th>Snapshot</th><th>Kind</th><th class="num">Rows</th><th>Ranges</th></tr></thead><tbody>${list.map((e) => `<tr><td>${clock(e.committed_at_ms)}</td><td class="mono">${text(e.snapshot_id ?? "–")}</td><td>${text(e.kind)}</td><td class="num">${count(e.total)}</td><td class="mono soft" title="${text(e.ranges.join("\n"))}">${text(e.ranges.slice(0, 3).join("  "))}${e.ranges.length > 3 ? ` and ${e.ranges.length - 3} more` : ""}</td></tr>`).join("")}</tbody></table></div>`;
+  return `<div class="scroll" style="max-height:26rem;overflow-y:auto"><table><thead><tr><th>Committed</th><th>Snapshot</th><th>Kind</th><th class="num">Rows</th><th>Ranges</th></tr></thead><tbody>${list.map((e) => `<tr><td>${clock(e.committed_at_ms)}</td><td class="mono">${e.snapshot_id ? `<a href="#/table/${encodeURIComponent(name)}?as-of=${encodeURIComponent(e.snapshot_id)}">${text(e.snapshot_id)}</a>` : "–"}</td><td>${text(e.kind)}</td><td class="num">${count(e.total)}</td><td class="mono soft" title="${text(e.ranges.join("\n"))}">${text(e.ranges.slice(0, 3).join("  "))}${e.ranges.length > 3 ? ` and ${e.ranges.length - 3} more` : ""}</td></tr>`).join("")}</tbody></table></div>`;
 }
 
 function lakeFiles(shape) {
   const rows = (list) => list.map((r) => `<tr><td>${text(r.files)}</td><td class="num">${count(r.before)}</td><td class="num">${count(r.after)}</td></tr>`).join("");
   const table = (title, list) => `<table><thead><tr><th>${title}</th><th class="num">Now</th><th class="num">After a compaction</th></tr></thead><tbody>${rows(list)}</tbody></table>`;
-  return `<div class="grid">${table("By size", shape.sizes)}${table("By age", shape.ages)}</div>`;
+  const deletes = shape.deleted_rows ? `<p>A compaction would purge ${count(shape.deleted_rows)} deleted rows.</p>` : '<p class="soft">No deleted rows to purge.</p>';
+  return `<div class="grid">${table("By size", shape.sizes)}${table("By age", shape.ages)}</div>${deletes}`;
 }
 
-export function tablePage(name) {
+function hotSide(hot) {
+  const s = hot.sizes;
+  const buckets = hot.buckets.map((b) => `<tr><td>${text(b.bucket)}</td><td class="num">${count(b.start)}</td><td class="num">${count(b.end)}</td><td>${clock(b.end_at_ms)}</td></tr>`).join("");
+  const consumers = hot.consumers.map((c) => `<tr><td>${text(c.who)}</td><td class="soft">${text(c.peer)}</td><td class="num ${c.lag_rows ? "over" : ""}">${count(c.lag_rows)}</td><td>${duration(c.seen_ms)} ago</td></tr>`).join("");
+  return `${s ? facts([["Local log", `${bytes(s.local_bytes)} in ${count(s.local_segments)} segments`], ["Remote log", `${bytes(s.remote_bytes)} in ${count(s.remote_segments)} segments`], ["Kept for", s.ttl_ms ? duration(s.ttl_ms) : "ever"], ["Newest row", clock(s.written_at_ms)]]) : ""}
+    <div class="scroll bucketlist" tabindex="0" role="region" aria-label="buckets"><table><thead><tr><th>Bucket</th><th class="num">Log start</th><th class="num">Log end</th><th>Newest row</th></tr></thead><tbody>${buckets}</tbody></table></div>
+    <h3>Consumers</h3>${consumers ? `<div class="scroll"><table id="consumers"><thead><tr><th>Token</th><th>From</th><th class="num">Rows behind</th><th>Asked</th></tr></thead><tbody>${consumers}</tbody></table></div>` : '<p class="empty">Nobody has followed this log in the last minutes.</p>'}`;
+}
+
+const properties = (list) => `<div class="scroll bucketlist" tabindex="0" role="region" aria-label="properties"><table><thead><tr><th>Property</th><th>Value</th><th>Set by</th></tr></thead><tbody>${[...list].sort((a, b) => SOURCES.indexOf(a.source) - SOURCES.indexOf(b.source)).map((p) => `<tr class="${p.source === "default" ? "soft" : ""}" title="${text(p.help)}"><td class="mono">${text(p.key)}</td><td class="mono">${text(p.value)}</td><td>${text(p.source)}</td></tr>`).join("")}</tbody></table></div>`;
+const SOURCES = ["table", "server", "default"];
+
+export function tablePage(name, asked = new URLSearchParams()) {
+  const asOf = asked.get("as-of");
   let root = null;
   let loadedAt = 0;
   let filesAt = 0;
   let shown = null;
+  let rowsToo = false;
+  let sampled = false;
   const put = (id, html) => {
     const box = root.querySelector(id);
     if (box && box.dataset.html !== html) { box.innerHTML = html; box.dataset.html = html; }
@@ -63,7 +80,7 @@ export function tablePage(name) {
     if (!root.isConnected) return;
     put("#lag", curve(lag.samples, t?.freshness_ms ?? lag.freshness_ms, root.querySelector("#lag").clientWidth, duration, clock));
     put("#rounds", roundsTable(rounds.rounds, false));
-    put("#snapshots", snapshots(ledger));
+    put("#snapshots", snapshots(ledger, name));
     put("#offsets", offsets(explanation));
     put("#words", text(explanation.words));
     const d = info.table.descriptor;
@@ -73,8 +90,12 @@ export function tablePage(name) {
       ["Partitioned by", text(d.partition_keys.join(", ") || "–")],
       ["Buckets", `${d.bucket_count} by ${text(d.bucket_keys.join(", ") || "turn")} (${text(d.bucket_function)})`],
       ["Table id", `<span class="mono">${text(info.table.table_id)}</span>`],
-      ...Object.entries(d.properties).map(([k, v]) => [k, `<span class="mono">${text(v)}</span>`]),
     ]));
+    if (!rowsToo) return;
+    const [hot, given] = await Promise.all([api.hot(name), api.properties(name)]);
+    if (!root.isConnected) return;
+    put("#hot", hotSide(hot));
+    put("#properties", properties(given));
   };
 
   // Reads the lake's file list, so rarely; a table without a lake has none.
@@ -83,22 +104,35 @@ export function tablePage(name) {
     try { put("#files", lakeFiles(await api.lakeFiles(name))); } catch (error) { put("#files", `<p class="empty">${text(error.message)}</p>`); }
   };
 
+  const sample = async () => {
+    try {
+      const answer = await api.sample(name, asOf ? "lake" : root.querySelector("#mode").value, asOf);
+      put("#sample", `${rowTable(answer, "No rows there.")}<p class="soft">${text(answer.words)}</p>`);
+    } catch (error) { put("#sample", `<p class="empty">${text(error.message)}</p>`); }
+  };
+
   return {
     mount(page, tools) {
-      root = page;
-      page.innerHTML = `<div class="bar"><a href="#/">← Tables</a><h1>${text(name)}</h1><span class="count"><button id="now" hidden>Tier now</button><button id="compact" hidden>Compact now</button><button id="resync" hidden>Resync</button><button id="freshness" hidden>Freshness</button><button id="pause" hidden>Pause</button><button id="resume" class="primary" hidden>Resume</button></span></div>
+      root = document.createElement("div");
+      page.append(root);
+      const query = `#/sql?${new URLSearchParams({ q: `SELECT * FROM ${name} LIMIT 20`, ...(asOf && { "as-of": asOf }) })}`;
+      root.innerHTML = `<div class="bar"><a href="#/">← Tables</a><h1>${text(name)}</h1><span class="count"><button id="now" hidden>Tier now</button><button id="compact" hidden>Compact now</button><button id="resync" hidden>Resync</button><button id="freshness" hidden>Freshness</button><button id="pause" hidden>Pause</button><button id="resume" class="primary" hidden>Resume</button></span></div>
         <section class="card"><h2>Why it lags as it does</h2><p class="words" id="words">Loading</p><div id="lag"></div></section>
         <section class="card"><h2>Rounds, newest first</h2><div id="rounds"></div></section>
         <div class="grid"><section class="card"><h2>Now</h2><div id="status"></div></section><section class="card"><h2>Committed offsets</h2><div id="offsets"></div></section></div>
         <section class="card" style="margin-top:1.1rem"><h2>Snapshots and the ranges they added</h2><div id="snapshots"></div></section>
+        <section class="card" data-needs="rows" hidden><div class="bar"><h2>Rows</h2>${asOf ? `<span>as of snapshot <span class="mono">${text(asOf)}</span>, <a href="#/table/${encodeURIComponent(name)}">now</a></span>` : '<select id="mode" aria-label="Which rows"><option value="union">lake and hot store</option><option value="lake">lake alone</option><option value="hot">hot store alone</option></select>'}<button id="again">Read again</button><a href="${text(query)}" data-needs="sql" hidden>Query it</a></div><div id="sample"><p class="empty">Loading</p></div></section>
         <section class="card"><h2>Files in the lake</h2><div id="files"></div></section>
-        <section class="card"><h2>Table</h2><div id="schema"></div></section>`;
-      page.querySelector("#now").addEventListener("click", () => tools.tierNow(name));
-      page.querySelector("#compact").addEventListener("click", () => tools.compact(name));
-      page.querySelector("#resync").addEventListener("click", () => tools.resync(name));
-      page.querySelector("#freshness").addEventListener("click", () => tools.freshness(name, shown ? duration(shown.freshness_ms) : ""));
-      page.querySelector("#pause").addEventListener("click", () => tools.pause(name));
-      page.querySelector("#resume").addEventListener("click", () => tools.resume(name));
+        <div class="grid"><section class="card" data-needs="rows" hidden><h2>Hot store</h2><div id="hot"></div></section><section class="card"><h2>Table</h2><div id="schema"></div></section></div>
+        <section class="card below" data-needs="rows" hidden><h2>Properties</h2><div id="properties"></div></section>`;
+      root.querySelector("#again").addEventListener("click", sample);
+      root.querySelector("#mode")?.addEventListener("change", sample);
+      root.querySelector("#now").addEventListener("click", () => tools.tierNow(name));
+      root.querySelector("#compact").addEventListener("click", () => tools.compact(name));
+      root.querySelector("#resync").addEventListener("click", () => tools.resync(name));
+      root.querySelector("#freshness").addEventListener("click", () => tools.freshness(name, shown ? duration(shown.freshness_ms) : ""));
+      root.querySelector("#pause").addEventListener("click", () => tools.pause(name));
+      root.querySelector("#resume").addEventListener("click", () => tools.resume(name));
     },
     update(overview) {
       const t = overview.tables.find((x) => x.path === name);
@@ -107,7 +141,10 @@ export function tablePage(name) {
       const may = (action) => overview.actions.includes(action);
       root.querySelector("#resume").hidden = !stopped || !may("resume");
       for (const [id, action] of ACTIONS) root.querySelector(id).hidden = !t || stopped || t.state === "disabled" || !may(action);
-      root.querySelector("#resync").hidden = t?.state !== "quarantined" || !may("resync");
+      root.querySelector("#resync").hidden = !t || t.state === "disabled" || !may("resync");
+      rowsToo = may("rows");
+      root.querySelectorAll("[data-needs]").forEach((part) => { part.hidden = !may(part.dataset.needs); });
+      if (rowsToo && !sampled) { sampled = true; sample(); }
       put("#status", t ? status(t) : '<p class="empty">The coordinator does not know this table.</p>');
       if (Date.now() - filesAt > FILES_EVERY_MS) loadFiles();
       if (Date.now() - loadedAt > EVERY_MS) {

@@ -93,6 +93,7 @@ export function tablesPage() {
     if (!overview) return;
     root.querySelector("#tiles").innerHTML = tiles(overview.tiles);
     root.querySelector("#warnings").innerHTML = (overview.warnings ?? []).filter((w) => !ON_TILES.test(w)).slice(0, 5).map((w) => `<p class="warning">${text(w)}</p>`).join("");
+    root.querySelector("#new").hidden = !overview.actions.includes("create");
     const rows = chosen();
     place(rows.slice(0, view.shown));
     const none = root.querySelector("#none");
@@ -144,7 +145,7 @@ export function tablesPage() {
       const states = Object.keys(ORDER).map((s) => `<option>${s}</option>`).join("");
       root.innerHTML = `<div class="tiles" id="tiles"></div><div id="warnings"></div><section class="card">
         <div class="bar"><h1>Tables</h1><input id="find" type="search" placeholder="Find a table" aria-label="Find a table">
-          <select id="state" aria-label="State"><option value="">all states</option>${states}</select><select id="sort" class="narrow" aria-label="Sort by"><option value="worst">worst first</option>${COLUMNS.filter((c) => c[2]).map(([key, label]) => `<option value="${key}"${key === view.sort ? " selected" : ""}>by ${label.toLowerCase()}</option>`).join("")}</select><span class="count" id="count"></span></div>
+          <select id="state" aria-label="State"><option value="">all states</option>${states}</select><select id="sort" class="narrow" aria-label="Sort by"><option value="worst">worst first</option>${COLUMNS.filter((c) => c[2]).map(([key, label]) => `<option value="${key}"${key === view.sort ? " selected" : ""}>by ${label.toLowerCase()}</option>`).join("")}</select><span class="count" id="count"></span><a href="#/new" id="new" hidden>New table</a></div>
         <div class="scroll"><table class="cards" id="tables"><thead><tr>${COLUMNS.map(([key, label, value, num]) => `<th class="${num ? "num" : ""}">${value ? `<button data-sort="${key}" data-label="${label}">${label}</button>` : label}</th>`).join("")}</tr></thead></table></div>
         <p class="empty" id="none" hidden></p></section>`;
       root.querySelector("#find").value = asked.get("find") ?? "";

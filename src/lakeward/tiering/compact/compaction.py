@@ -89,6 +89,7 @@ class Compaction(Attempt):
             self.phases,
             write_s=self.world.clock.monotonic() - began,
             slowest_split_s=max((o.seconds for o in outcomes), default=0.0),
+            cpu_s=sum(o.cpu_s for o in outcomes),
         )
         fault_point("compact.written", table=self.name, round_id=self.round_id)
         control.check()

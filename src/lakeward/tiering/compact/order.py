@@ -27,7 +27,7 @@ class RewriteOrder(Order):
 class RewriteOutcome(Packed):
     """What became of a group, by its index. Neither `payload` nor `error`: it came due before it was done."""
 
-    packed_as: ClassVar = ("rewrite-outcome", 2)
+    packed_as: ClassVar = ("rewrite-outcome", 3)
 
     index: int
     payload: bytes | None = None
@@ -35,6 +35,7 @@ class RewriteOutcome(Packed):
     bytes_read: int = 0
     bytes_written: int = 0
     seconds: float = 0.0
+    cpu_s: float = 0.0
     error: LakewardError | None = None
 
     def result(self, group: RewriteGroup) -> RewriteResult | None:

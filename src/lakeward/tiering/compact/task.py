@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 from lakeward.errors import LakewardError, SplitFailed
@@ -19,7 +20,7 @@ def rewrite_groups(order: RewriteOrder, plugins: PluginCache, clock: Clock, atte
     signal = TaskStop(order, clock, lambda: plugins.hot(order.hot).coordinator().check_lease(order.lease))
     outcomes = []
     for group in order.groups:
-        began = clock.monotonic()
+        began, busy = clock.monotonic(), time.thread_time()
         try:
             outcome = _rewrite(order, group, plugins, attempt, signal)
         except LakewardError as error:
@@ -28,7 +29,7 @@ def rewrite_groups(order: RewriteOrder, plugins: PluginCache, clock: Clock, atte
             what, text = f"group {group.index} of bucket {group.bucket}", str(error)[:2000]
             failed = SplitFailed(table=str(order.table.path), split=what, kind=type(error).__name__, text=text)
             outcome = RewriteOutcome(index=group.index, error=failed)
-        outcomes.append(replace(outcome, seconds=clock.monotonic() - began))
+        outcomes.append(replace(outcome, seconds=clock.monotonic() - began, cpu_s=time.thread_time() - busy))
     return outcomes
 
 

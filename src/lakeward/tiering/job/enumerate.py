@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -20,6 +21,7 @@ from lakeward.errors import (
     to_wire,
 )
 from lakeward.model.ids import InstanceId, JobName, RoundId, TableId
+from lakeward.model.memory import resident_bytes
 from lakeward.model.side import SideName, WorkKind
 from lakeward.protocol.heartbeat import (
     HandedOut,
@@ -168,6 +170,8 @@ class Enumerator:
                 room=room,
                 host=me.host,
                 version=me.version,
+                now_ms=round(time.time() * 1000),
+                memory_bytes=resident_bytes(),
                 coordinator_epoch=self._coordinator_epoch,
                 tiering=tuple(
                     TableInWork(

@@ -21,7 +21,7 @@ class WriteOutcome(Packed):
     again (a resync found them altered or doubled). `error` set means that the split failed and the rest does not count.
     """
 
-    packed_as: ClassVar = ("write-outcome", 3)
+    packed_as: ClassVar = ("write-outcome", 4)
 
     split: Split
     stop: int
@@ -32,6 +32,7 @@ class WriteOutcome(Packed):
     rows: int = 0
     bytes_read: int = 0
     seconds: float = 0.0
+    cpu_s: float = 0.0
     error: LakewardError | None = None
 
     @property

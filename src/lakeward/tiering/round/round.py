@@ -182,7 +182,9 @@ class Round(Attempt):
 
     def _note_write(self, began: float, outcomes: Mapping[Split, WriteOutcome]) -> None:
         slowest = max((o.seconds for o in outcomes.values()), default=0.0)
-        self.phases = replace(self.phases, write_s=self.world.clock.monotonic() - began, slowest_split_s=slowest)
+        cpu_s = sum(o.cpu_s for o in outcomes.values())
+        write_s = self.world.clock.monotonic() - began
+        self.phases = replace(self.phases, write_s=write_s, slowest_split_s=slowest, cpu_s=cpu_s)
         self.control.show(splits_done=len(outcomes), rows=sum(o.rows for o in outcomes.values()))
 
     def _adopt(self, ground: Ground) -> None:

@@ -6,6 +6,7 @@ Outcomes are returned, never raised: an exception would reach the driver as text
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -42,7 +43,7 @@ def write_splits(order: WriteOrder, plugins: PluginCache, clock: Clock, attempt:
     outcomes = []
     signal = TaskStop(order, clock, lambda: plugins.hot(order.hot).coordinator().check_lease(order.lease))
     for number, split in enumerate(order.splits):
-        began = clock.monotonic()
+        began, busy = clock.monotonic(), time.thread_time()
         is_first = order.is_first and number == 0
         try:
             with of_table(str(order.table.path)):
@@ -53,7 +54,7 @@ def write_splits(order: WriteOrder, plugins: PluginCache, clock: Clock, attempt:
             text = str(error)[:2000]
             failed = SplitFailed(table=str(order.table.path), split=str(split), kind=type(error).__name__, text=text)
             outcome = _failed(split, attempt, failed)
-        outcomes.append(replace(outcome, seconds=clock.monotonic() - began))
+        outcomes.append(replace(outcome, seconds=clock.monotonic() - began, cpu_s=time.thread_time() - busy))
     return outcomes
 
 

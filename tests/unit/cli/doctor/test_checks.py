@@ -35,7 +35,14 @@ TABLE = TableStatus(
     lake_files=40,
 )
 JOB = JobStatus(
-    name=JobName("a"), instance=InstanceId("i"), pool="default", slots=1, live=True, last_beat_at_ms=1, version="1"
+    name=JobName("a"),
+    instance=InstanceId("i"),
+    pool="default",
+    slots=1,
+    live=True,
+    last_beat_at_ms=1,
+    version="1",
+    kinds=(TIER, WorkKind("compact")),
 )
 ROUND = RoundStatus(
     round_id=RoundId("r"),
@@ -116,6 +123,7 @@ def test_a_healthy_server_is_told_nothing() -> None:
     assert examine(replace(empty, server=replace(SERVER, hot=(), up_ms=1, backed_up_at_ms=None))) == []
 
 
+PATH_STYLE = "spark.hadoop.fs.s3a.path.style.access"
 SLOW = replace(TABLE, path=TablePath.parse("shop.slow"), table_id=TableId("s"), freshness_ms=10**7)
 LATE = AdmissionRow(
     table="shop.orders", freshness_ms=60_000, round_ms=5_000, worst_lag_ms=90_000, feasible=True, misses=3
@@ -171,6 +179,20 @@ CONDITIONS: dict[str, tuple[Facts, str, Level, str, str]] = {
         Level.SOON,
         "up to 5,760 new files a day",
         "table.datalake.auto-compaction=true",
+    ),
+    "compaction is off on the server": (
+        server(table_defaults={"table.datalake.auto-maintenance": "false"}),
+        "files",
+        Level.SOON,
+        "compaction is off for every table: table.datalake.auto-maintenance = false",
+        "table.datalake.auto-maintenance = true in lakeward.toml",
+    ),
+    "nobody compacts": (
+        status(jobs=(replace(JOB, kinds=(TIER,)),)),
+        "files",
+        Level.SOON,
+        "no live job compacts: a can do rounds alone",
+        "start the jobs again",
     ),
     "a tiny table": (
         replace(rounds(rows=2, files=1, bytes_written=10**7), status=table(lake_rows=200).status),
@@ -250,6 +272,13 @@ CONDITIONS: dict[str, tuple[Facts, str, Level, str, str]] = {
         "start the older ones again",
     ),
     "clocks": (here(now_ms=90 * DAY - 5_000, answer_ms=500), "clocks", Level.WRONG, "4.5 s between", "NTP"),
+    "the clock of a job": (
+        status(jobs=(replace(JOB, clock_apart_ms=-3_000, host="west"),)),
+        "clocks",
+        Level.WRONG,
+        "3.0 s between the job's clock and the server's",
+        "NTP on west",
+    ),
     "no TLS": (
         server(is_loopback=False, has_tokens=True),
         "security",
@@ -294,13 +323,30 @@ CONDITIONS: dict[str, tuple[Facts, str, Level, str, str]] = {
     ),
     "S3 twice": (
         replace(
-            here(spark_settings={"spark.hadoop.fs.s3a.endpoint": "minio:9001"}),
+            here(spark_settings={"spark.hadoop.fs.s3a.endpoint": "minio:9001", PATH_STYLE: "true"}),
             lake_options={"s3.endpoint": "http://minio:9000/"},
         ),
         "storage",
         Level.WRONG,
         "s3.endpoint is http://minio:9000/, spark.hadoop.fs.s3a.endpoint is minio:9001",
         "spark-defaults.conf",
+    ),
+    "S3 addressed in two ways": (
+        replace(
+            here(spark_settings={"spark.hadoop.fs.s3a.endpoint": "minio:9000"}),
+            lake_options={"s3.endpoint": "http://minio:9000"},
+        ),
+        "storage",
+        Level.WRONG,
+        "s3.force-virtual-addressing is false, spark.hadoop.fs.s3a.path.style.access is false",
+        "spark.hadoop.fs.s3a.path.style.access",
+    ),
+    "nobody reads": (
+        replace(server(up_ms=31 * DAY), status=table(state=TableState.DISABLED).status),
+        "unused",
+        Level.SOON,
+        "rows come, and nobody has read one for 30 days",
+        "table.datalake.enabled=true",
     ),
     "nobody writes": (
         hot(written_at_ms=59 * DAY),

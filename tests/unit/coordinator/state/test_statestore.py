@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from lakeward.coordinator.state.readlease import Mark
 from lakeward.coordinator.state.statestore import StateStore
 from lakeward.errors import DataFolderVersion, InvalidConfig
 from lakeward.model.expiry import ExpiringSnapshot
-from lakeward.model.ids import RoundId, SnapshotId, TableId
-from lakeward.model.side import SideId
+from lakeward.model.ids import Epoch, JobName, RoundId, SnapshotId, TableId
+from lakeward.model.round import RoundPhases
+from lakeward.model.side import COMPACT, SideId
+from lakeward.protocol.views import RoundStatus
 from lakeward.testing.world import PATH, CoordinatorWorld
 
 VERSION_1 = """
@@ -112,3 +115,35 @@ def test_an_epoch_that_cannot_be_written_is_seen_by_nobody(world: CoordinatorWor
     (table,) = world.job(instance="i2").take()
     world.restart()
     assert world.coordinator.board.find(PATH).tier.epoch == table.epoch
+
+
+def test_costs_are_summed_by_day_and_kind(world: CoordinatorWorld) -> None:
+    world.create()
+    store, side = world.coordinator.board.store, world.coordinator.board.find(PATH)
+    day = 86_400_000
+    ended = RoundStatus(
+        round_id=RoundId("r"),
+        path=PATH,
+        epoch=Epoch(1),
+        job=JobName("j"),
+        outcome="done",
+        started_at_ms=0,
+        ended_at_ms=day,
+        phases=RoundPhases(cpu_s=1.5),
+        rows=10,
+        bytes_written=100,
+    )
+    for told in (
+        ended,
+        ended,
+        replace(ended, kind=COMPACT, bytes_read=70),
+        replace(ended, ended_at_ms=0),
+        replace(ended, ended_at_ms=4 * day, bytes_written=10**30, phases=RoundPhases(cpu_s=-1.0)),
+    ):
+        store.add_cost(side.id, told)
+    costs = [(c.day, c.path, c.kind, c.rounds, c.cpu_s, c.bytes_written, c.bytes_read) for c in store.load_costs(4)]
+    assert costs == [
+        ("1970-01-05", str(PATH), "tier", 1, 0.0, 2**50, 0),
+        ("1970-01-02", str(PATH), "compact", 1, 1.5, 100, 70),
+        ("1970-01-02", str(PATH), "tier", 2, 3.0, 200, 0),
+    ]

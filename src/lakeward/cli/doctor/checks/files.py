@@ -3,19 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from lakeward.cli.doctor.diagnosis import Diagnosis, Level
 from lakeward.cli.doctor.facts import Facts
+from lakeward.model.side import COMPACT
 
 MANY_FILES, MANY_DEBT = 5_000, 500
-AUTO = "table.datalake.auto-compaction"
+AUTO, ALL = "table.datalake.auto-compaction", "table.datalake.auto-maintenance"
 
 
 def check(facts: Facts) -> Iterator[Diagnosis]:
+    yield from _server(facts)
     for table in facts.tiered:
         path, files = str(table.path), (table.lake_files or 0) + (table.lake_delete_files or 0)
-        is_off = (facts.property_of(path, AUTO) or "true").lower() == "false"
+        info = facts.tables.get(path)
+        off = None if info is None else _switched_off(info.descriptor.properties)
         if files > MANY_FILES or table.debt_files > MANY_DEBT:
             yield Diagnosis(
                 check="files",
@@ -23,10 +26,9 @@ def check(facts: Facts) -> Iterator[Diagnosis]:
                 about=path,
                 figure=f"{files:,} files, {table.debt_files:,} of them to merge",
                 why="Planning a scan costs more than reading above some thousand files.",
-                mend=f"lakeward table alter {path} --set {AUTO}=true" if is_off else f"lakeward maintain {path}",
+                mend=f"lakeward table alter {path} --set {off}=true" if off else f"lakeward maintain {path}",
             )
-        elif is_off and table.lake_files is not None:
-            info = facts.tables[path]
+        elif off and info is not None and table.lake_files is not None:
             day = round(86_400_000 / max(1, table.freshness_ms) * info.descriptor.bucket_count)
             yield Diagnosis(
                 check="files",
@@ -34,5 +36,24 @@ def check(facts: Facts) -> Iterator[Diagnosis]:
                 about=path,
                 figure=f"compaction is off; up to {day:,} new files a day",
                 why="Each round writes at least a file for each bucket, and nobody merges them.",
-                mend=f"lakeward table alter {path} --set {AUTO}=true, unless another engine compacts it",
+                mend=f"lakeward table alter {path} --set {off}=true, unless another engine compacts it",
             )
+
+
+def _server(facts: Facts) -> Iterator[Diagnosis]:
+    off = _switched_off(facts.server.table_defaults)
+    live = [j for j in facts.status.jobs if j.live and j.slots]
+    if off and facts.tiered:
+        yield _finding(f"compaction is off for every table: {off} = false", f"{off} = true in lakeward.toml")
+    elif live and facts.tiered and not any(COMPACT in j.kinds for j in live):
+        named = ", ".join(str(j.name) for j in live)
+        yield _finding(f"no live job compacts: {named} can do rounds alone", "start the jobs again from this version")
+
+
+def _finding(figure: str, mend: str) -> Diagnosis:
+    why = "Each round writes at least a file for each bucket, and nobody merges them."
+    return Diagnosis(check="files", level=Level.SOON, about="server", figure=figure, why=why, mend=mend)
+
+
+def _switched_off(given: Mapping[str, str]) -> str | None:
+    return next((key for key in (ALL, AUTO) if given.get(key, "true").lower() == "false"), None)

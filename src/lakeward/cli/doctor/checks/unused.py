@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables that nobody writes to."""
+"""Tables that nobody writes to, and tables of the hot store alone that nobody reads. Who reads the lake is not seen."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from lakeward.cli.doctor.diagnosis import Diagnosis, Level
 from lakeward.cli.doctor.facts import Facts
 from lakeward.cli.output import moment
+from lakeward.model.state import TableState
+from lakeward.protocol.facts import HotFacts
 
 LONG_MS = 30 * 86_400_000
 
 
 def check(facts: Facts) -> Iterator[Diagnosis]:
+    hot_alone = {str(t.path) for t in facts.status.tables if t.state is TableState.DISABLED}
     for hot in facts.server.hot:
         path = str(hot.path)
         if hot.written_at_ms is not None and facts.server.now_ms - hot.written_at_ms > LONG_MS:
@@ -24,3 +27,16 @@ def check(facts: Facts) -> Iterator[Diagnosis]:
                 why="It is looked at in every round of upkeep, and its buckets hold files open.",
                 mend=f"lakeward table drop {path}: the lake table stays and can be read as before",
             )
+        elif path in hot_alone and hot.written_at_ms and facts.server.up_ms > LONG_MS and not _is_read(facts, hot):
+            yield Diagnosis(
+                check="unused",
+                level=Level.SOON,
+                about=path,
+                figure=f"rows come, and nobody has read one for {LONG_MS // 86_400_000} days",
+                why="It is not in the lake either: its rows go when their time is over, and nobody has seen them.",
+                mend=f"lakeward table alter {path} --set table.datalake.enabled=true, or lakeward table drop {path}",
+            )
+
+
+def _is_read(facts: Facts, hot: HotFacts) -> bool:
+    return hot.read_at_ms is not None and facts.server.now_ms - hot.read_at_ms <= LONG_MS

@@ -19,6 +19,7 @@ from lakeward.hot.embedded.door.failure import answering
 from lakeward.hot.embedded.gate.rules import PEER
 from lakeward.hot.embedded.serve.actions import ACTIONS, answer, find_action
 from lakeward.hot.embedded.serve.budget import MemoryBudget
+from lakeward.hot.embedded.serve.consumers import Consumers, count_reached
 from lakeward.hot.embedded.serve.gate import CallGate
 from lakeward.hot.embedded.serve.get import open_read
 from lakeward.hot.embedded.serve.outlet import widen_outlets
@@ -27,7 +28,7 @@ from lakeward.hot.embedded.serve.quota import SnapshotQuotas, StreamQuotas, Writ
 from lakeward.hot.embedded.store import EmbeddedStore
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role, Token, TokenSet
-from lakeward.protocol.flight import Act, ActionRequest, PutCommand, Ticket, from_bytes
+from lakeward.protocol.flight import Act, ActionRequest, PutCommand, Read, Ticket, from_bytes
 
 log = logging.getLogger(__name__)
 
@@ -120,9 +121,11 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         writers: WriterQuotas | None = None,
         is_open: bool = True,
         behind: Path | None = None,
+        consumers: Consumers | None = None,
     ) -> None:
         self.store, self.tokens, self.budget, self.audit = store, tokens, budget or MemoryBudget(), audit
         self.snapshots, self.writers = SnapshotQuotas(), writers or WriterQuotas()
+        self.consumers = consumers or Consumers()
         self.gate = CallGate(f"{host}:{port}", is_open=is_open)
         scheme = "grpc+tls" if tls else "grpc"
         certificates = [(tls.certificate, tls.key)] if tls else None
@@ -185,7 +188,18 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             with self._recorded(context, f"get {wanted.kind}", wanted.table, is_change=False), self.gate.inside():
                 token.check_table(wanted.table, "do_get")
                 budget = self.budget.of(token.name)
-                return open_read(self.store, wanted, budget, lambda: context.is_cancelled() or not self.gate.is_open)
+                opened = open_read(self.store, wanted, budget, lambda: context.is_cancelled() or not self.gate.is_open)
+                self._note(context, token, wanted)
+                return opened
+
+    def _note(self, context: flight.ServerCallContext, token: Token, wanted: Ticket) -> None:
+        """Of a read that was opened: its table is there."""
+        if wanted.kind is Read.TAIL:
+            peer = context.get_middleware("caller").peer or str(context.peer())
+            reached = count_reached(wanted.offsets or {}, self.store.bounds(self.store.load_table(wanted.table)))
+            self.consumers.note(wanted.table_id, token.name, peer, reached)
+        elif wanted.kind is Read.LOOKUP:
+            self.consumers.note_read(wanted.table_id)
 
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[bytes]:
         with answering(f"action {action.type[:100]}"):

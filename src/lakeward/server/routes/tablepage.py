@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What pages show beside a table's tiering: properties with their source, the hot side, maintenance debt, cost."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import JSONResponse
+
+from lakeward.coordinator.state.statestore import COST_DAYS
+from lakeward.model.table import TablePath
+from lakeward.protocol.auth import Role
+from lakeward.protocol.routes import COST, HOT, MAINTENANCE, PROPERTIES
+from lakeward.server import tablepage
+from lakeward.server.auth import caller, require
+from lakeward.server.messages import answer
+from lakeward.server.services import Services
+
+
+def router(services: Services) -> APIRouter:
+    router = APIRouter(tags=["tables"])
+    may_read = [require(services.tokens, Role.READ)]
+
+    @router.get(PROPERTIES, dependencies=may_read)
+    def properties(table: str) -> JSONResponse:
+        """Every property of a table: its value, and whether the table, the server or the default says so."""
+        return answer({"properties": tablepage.properties(services, TablePath.parse(table))})
+
+    @router.get(HOT, dependencies=may_read)
+    def hot(table: str) -> JSONResponse:
+        """The table's logs, and who follows them how far behind."""
+        return answer(tablepage.hot_side(services, TablePath.parse(table)))
+
+    @router.get(MAINTENANCE, dependencies=may_read)
+    def maintenance(request: Request) -> JSONResponse:
+        """What compaction has to do, table by table, most first."""
+        return answer({"tables": tablepage.debts(services, caller(request).may_use)})
+
+    @router.get(COST, dependencies=may_read)
+    def cost(request: Request, days: Annotated[int, Query(ge=1, le=COST_DAYS)] = 14) -> JSONResponse:
+        """Processor time, bytes written and bytes rewritten per table and day (UTC), of rounds that ended well."""
+        return answer({"days": tablepage.costs(services, days, caller(request).may_use)})
+
+    return router
