@@ -28,8 +28,9 @@ from pyiceberg.io.pyarrow import PyArrowFileIO, _dataframe_to_data_files
 
 from bench.report import Cost, Report
 from lakeward.changelog import Fold
+from lakeward.lake.dictionaries import dictionary_columns
 from lakeward.lake.iceberg.datafile.handle import WriteHandle
-from lakeward.lake.iceberg.datafile.parquet import ParquetOptions, dictionary_columns
+from lakeward.lake.iceberg.datafile.parquet import ParquetOptions
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.types import to_arrow_schema
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
@@ -42,7 +43,7 @@ from lakeward.model.schema import CHANGE_TYPE, OFFSET, PREV_OFFSET, TIMESTAMP, C
 from lakeward.model.split import LogSplit
 from lakeward.model.sqltype import parse_type
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.spi.lake import CommitProperties, Precondition, WriteTask
+from lakeward.spi.lake import CommitProperties, LakeStorage, Precondition, WriteTask
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.iceberg.engines import duckdb_connection
 
@@ -215,7 +216,7 @@ class ChangelogMaker:
         return pa.RecordBatch.from_arrays(arrays, names=[*COLUMNS, OFFSET, TIMESTAMP, CHANGE_TYPE, PREV_OFFSET])
 
 
-def run_round(lake: IcebergLakeStorage, table: TableInfo, changes: dict[int, pa.RecordBatch]) -> None:
+def run_round(lake: LakeStorage, table: TableInfo, changes: dict[int, pa.RecordBatch]) -> None:
     """Fold, write, resolve, commit, as a job with one task does it."""
     reader, committer, round_id = lake.open_reader(table), lake.open_committer(table), new_round_id()
     base, handle = reader.load_base(), committer.begin(round_id)

@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 
 from bench.report import Cost, Report
 from lakeward.client import Client, Table
-from lakeward.lake.iceberg.datafile.parquet import ParquetOptions, dictionary_columns
+from lakeward.lake.dictionaries import dictionary_columns
+from lakeward.lake.iceberg.datafile.parquet import ParquetOptions
 from lakeward.protocol import routes
 from lakeward.testing.waiting import wait_until
 from tests.spark.processes import Job, Server, committed, tier_now, wait_tiered

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Delta lake keeps the lake contract, in a local folder."""
+"""The Delta lake keeps the lake contract: in a folder, and in an S3 bucket."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,18 +14,15 @@ from lakeward.model.table import TableInfo
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
 from lakeward.testing.deltaforeign import DeltaForeignEngine
+from lakeward.testing.iceberg.s3 import S3Store, s3_store
 from lakeward.testing.lakes import LakeContract
 from lakeward.testing.lakes.ddl import EVERY_TYPE
 from lakeward.testing.scripted_log import Row
 
 
-class TestDeltaLake(LakeContract):
+class DeltaContract(LakeContract):
     every_type = {name: kind for name, kind in EVERY_TYPE.items() if name != "a_time"}
     """Delta has no type for a time of day: such columns are refused."""
-
-    @pytest.fixture
-    def lake(self, tmp_path: Path) -> LakeStorage:
-        return load_lake("delta", {"warehouse": str(tmp_path)})
 
     def foreign_commit(self, lake: LakeStorage, table: TableInfo) -> None:
         foreign(lake, table).touch()
@@ -41,6 +38,27 @@ class TestDeltaLake(LakeContract):
 
     def roll_back(self, lake: LakeStorage, table: TableInfo, snapshot_id: SnapshotId) -> None:
         foreign(lake, table).restore(snapshot_id)
+
+
+class TestDeltaLake(DeltaContract):
+    @pytest.fixture
+    def lake(self, tmp_path: Path) -> LakeStorage:
+        return load_lake("delta", {"warehouse": str(tmp_path)})
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[S3Store]:
+    with s3_store() as store:
+        yield store
+
+
+@pytest.mark.soak
+class TestDeltaOnS3(DeltaContract):
+    @pytest.fixture
+    def lake(self, store: S3Store, monkeypatch: pytest.MonkeyPatch) -> LakeStorage:
+        for name, value in store.environment.items():
+            monkeypatch.setenv(name, value)
+        return load_lake("delta", {"warehouse": f"{store.new_bucket()}/warehouse", **store.options})
 
 
 def foreign(lake: LakeStorage, table: TableInfo) -> DeltaForeignEngine:

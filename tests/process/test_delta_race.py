@@ -20,9 +20,9 @@ from lakeward.testing.scripted_log import ScriptedLog
 VERSIONS = 60
 RACER = f"""
 import sys
-from pathlib import Path
 from lakeward.lake.delta.log import DeltaLog
-log, me = DeltaLog(Path(sys.argv[1]), "t"), sys.argv[2]
+from lakeward.lake.tablefiles import LocalFiles
+log, me = DeltaLog(LocalFiles(), sys.argv[1], "t"), sys.argv[2]
 print("ready", flush=True)
 sys.stdin.readline()
 entry = [{{"commitInfo": {{"operation": "WRITE", "who": me, "padding": "x" * 20_000}}}}]
@@ -72,7 +72,7 @@ def test_each_version_is_made_by_one_of_them(tmp_path: Path) -> None:
     lake, table = open_lake({"warehouse": str(tmp_path)}), LakeSuite().table_info()
     lake.catalog().create(table)
     log = lake.log(table.path)
-    arguments = [sys.executable, "-c", RACER, str(log.root)]
+    arguments = [sys.executable, "-c", RACER, log.root]
     racers = [
         subprocess.Popen([*arguments, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for name in ("one", "other")

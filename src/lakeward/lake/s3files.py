@@ -15,6 +15,7 @@ from lakeward.errors import InvalidConfig
 from lakeward.lake.tablefiles import LocalFiles, TableFiles, inside
 from lakeward.spi.lakefile import StoredFile
 
+S3_OPTIONS = ("s3.endpoint", "s3.region", "s3.access-key", "s3.secret-key", "s3.security-token")
 _TAKEN = (409, 412)
 """What a store answers where somebody was first."""
 
@@ -88,6 +89,10 @@ class S3Files(TableFiles):
     def made_at(self, path: str) -> int | None:
         at = self._head(path, "LastModified")
         return None if at is None else int(at.timestamp())
+
+    def modified_at_ms(self, path: str) -> int | None:
+        at = self._head(path, "LastModified")
+        return None if at is None else int(at.timestamp() * 1_000)
 
     def stamp(self, path: str) -> str | None:
         tag = self._head(path, "ETag")

@@ -48,6 +48,9 @@ class TableFiles(ABC):
         """When it was made, by the storage's own clock; only the order counts."""
 
     @abstractmethod
+    def modified_at_ms(self, path: str) -> int | None: ...
+
+    @abstractmethod
     def stamp(self, path: str) -> str | None:
         """Another one when another file took its name; None where none is."""
 
@@ -110,6 +113,11 @@ class LocalFiles(TableFiles):
             return os.stat(path).st_ctime_ns
         return None
 
+    def modified_at_ms(self, path: str) -> int | None:
+        with suppress(FileNotFoundError):
+            return os.stat(path).st_mtime_ns // 1_000_000
+        return None
+
     def stamp(self, path: str) -> str | None:
         with suppress(FileNotFoundError):
             status = os.stat(path)
@@ -124,6 +132,11 @@ class LocalFiles(TableFiles):
                     status = os.stat(path)
                     modified = status.st_mtime_ns // 1_000_000
                     yield StoredFile(path=path, size_bytes=status.st_size, modified_at_ms=modified)
+
+
+def plain_path(uri: str) -> str:
+    """As `TableFiles` spells what others spell as Hadoop does."""
+    return f"s3://{uri.removeprefix('s3a://')}" if uri.startswith("s3a://") else uri.removeprefix("file://")
 
 
 def inside(path: str) -> str:

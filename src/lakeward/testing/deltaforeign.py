@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakeward.lake.delta.actions import Action, AddFile, DeltaTableState
-from lakeward.lake.delta.checkpoint import write_checkpoint
 from lakeward.lake.delta.columns import file_schema, parse_schema_string, table_schema
 from lakeward.lake.delta.log import DeltaLog
 from lakeward.lake.delta.rows import DeltaFileRows
@@ -34,7 +33,7 @@ class DeltaForeignEngine:
         """Live rows of each partition into one file beside ours, in descending offset order; vectors are gone."""
         state = self._log.load()
         schema = table_schema(parse_schema_string(state.metadata["schemaString"]))
-        rows = DeltaFileRows(self._log.root, self._log.table, schema)
+        rows = DeltaFileRows(self._log.files, self._log.root, self._log.table, schema)
         by_partition: dict[tuple[tuple[str, str], ...], list[pa.Table]] = {}
         for file in state.files.values():
             values = tuple(sorted(file.action["partitionValues"].items()))
@@ -55,7 +54,7 @@ class DeltaForeignEngine:
     def clean_log(self) -> None:
         """A checkpoint at the head, and no entry before it."""
         state = self._log.load()
-        write_checkpoint(self._log.folder / f"{state.version:020d}.checkpoint.parquet", state)
+        self._log.checkpoint(state)
         self._log.clean(state.version)
 
     def restore(self, snapshot_id: SnapshotId) -> None:
@@ -68,18 +67,20 @@ class DeltaForeignEngine:
     def _write(
         self, state: DeltaTableState, rows: pa.Table, values: dict[str, str], *, changes_data: bool
     ) -> list[Action]:
-        schema = file_schema(rows.schema, state.partition_columns)
+        """As most engines do: partition values are in the log alone."""
+        schema = pa.schema([f for f in file_schema(rows.schema) if f.name not in state.partition_columns])
         name = f"part-{uuid.uuid4()}.zstd.parquet"
-        path = self._log.root / name
-        with pq.ParquetWriter(path, schema, store_schema=False) as output:
-            output.write_table(rows.select(schema.names).cast(schema))
+        with self._log.files.open_output(f"{self._log.root}/{name}") as sink:
+            with pq.ParquetWriter(sink, schema, store_schema=False) as output:
+                output.write_table(rows.select(schema.names).cast(schema))
+            size = sink.tell()
         add = {
             "path": name,
             "partitionValues": values,
-            "size": path.stat().st_size,
+            "size": size,
             "modificationTime": _now_ms(),
             "dataChange": changes_data,
-            "stats": file_stats(output.writer.metadata),
+            "stats": file_stats(output.writer.metadata, ()),
         }
         return [{"add": AddFile(add).action}]
 

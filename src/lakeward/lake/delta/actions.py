@@ -4,16 +4,16 @@
 from __future__ import annotations
 
 import json
-import os
 import time
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 from lakeward.lake.delta.vector import Vector, vector_id
+from lakeward.lake.tablefiles import plain_path
 from lakeward.model.bucket import PARTITION_SEPARATOR, Bucket
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsets import OffsetRange
@@ -27,6 +27,13 @@ VERSION_KEY = "lakeward.version"
 """The version that our newest commit made: the one that is kept whatever is asked."""
 
 EXPIRED_KEY = "lakeward.expired"
+_SINCE, _VECTOR_SINCE = VERSION_KEY, "lakeward.vector-version"
+"""Tags of a data file: the versions that its rows and its vector are of."""
+
+WHOLE = "whole-"
+"""So begin names of data files that hold their partition's values, too: an engine may scan them by themselves."""
+
+_FILE_KINDS = frozenset({"add", "remove", "cdc"})
 Action = dict[str, Any]
 
 
@@ -66,9 +73,22 @@ class AddFile:
         low, high = (self.stats.get(k, {}).get(OFFSET) for k in ("minValues", "maxValues"))
         return None if low is None or high is None else OffsetRange(low, high + 1)
 
-    def location(self, root: Path) -> str:
-        path = unquote(str(self.action["path"]).removeprefix("file://"))
-        return path if os.path.isabs(path) else os.path.join(root, path)
+    @property
+    def is_whole(self) -> bool:
+        return str(self.action["path"]).rpartition("/")[2].startswith(WHOLE)
+
+    @property
+    def since(self) -> int:
+        """The version that its rows came with; 0 where others wrote them."""
+        return int((self.action.get("tags") or {}).get(_SINCE, 0))
+
+    @property
+    def vector_since(self) -> int:
+        return int((self.action.get("tags") or {}).get(_VECTOR_SINCE, 0))
+
+    def location(self, root: str) -> str:
+        path = unquote(str(self.action["path"]))
+        return plain_path(path if path.startswith("/") or "://" in path else f"{root}/{path}")
 
     def partition(self, keys: Sequence[str]) -> dict[str, str]:
         values = self.action.get("partitionValues") or {}
@@ -81,10 +101,16 @@ class AddFile:
             return None
         return Bucket(PARTITION_SEPARATOR.join(values[k] for k in keys), int(number))
 
-    def with_vector(self, vector: Vector) -> AddFile:
+    def with_vector(self, vector: Vector, version: int) -> AddFile:
         """Bounds are no longer of live rows alone."""
         stats = json.dumps({**self.stats, "tightBounds": False})
-        return AddFile({**self.action, "deletionVector": vector, "stats": stats})
+        return AddFile({**self.action, "deletionVector": vector, "stats": stats})._tagged(_VECTOR_SINCE, version)
+
+    def with_since(self, version: int) -> AddFile:
+        return self._tagged(_SINCE, version)
+
+    def _tagged(self, tag: str, version: int) -> AddFile:
+        return AddFile({**self.action, "tags": {**(self.action.get("tags") or {}), tag: str(version)}})
 
     def removal(self, at_ms: int, *, changes_data: bool) -> Action:
         kept = ("path", "partitionValues", "size", "deletionVector")
@@ -101,11 +127,28 @@ class AddFile:
 
 @dataclass(frozen=True)
 class LogEntry:
-    """One version's actions. `written_at_ms`: of its file, for entries that do not say when."""
+    """What a version says but for the files it names. `written_at_ms`: of its file, for entries that do not say when.
+    `removes_rows`: other than by moving them."""
 
     version: int
     actions: tuple[Action, ...]
+    adds: bool = False
+    removes: bool = False
+    removes_rows: bool = False
     written_at_ms: int = 0
+
+    @classmethod
+    def parse(cls, version: int, actions: Iterable[Action], written_at_ms: int = 0) -> LogEntry:
+        every = list(actions)
+        removed = [a["remove"] for a in every if a.get("remove") is not None]
+        return cls(
+            version=version,
+            actions=tuple(a for a in every if not _FILE_KINDS.intersection(a)),
+            adds=any(a.get("add") is not None for a in every),
+            removes=bool(removed),
+            removes_rows=any(r.get("dataChange", True) for r in removed),
+            written_at_ms=written_at_ms,
+        )
 
     @property
     def snapshot_id(self) -> SnapshotId:
@@ -117,6 +160,10 @@ class LogEntry:
     @cached_property
     def info(self) -> Action:
         return next(iter(self.of("commitInfo")), {})
+
+    @property
+    def says_when(self) -> bool:
+        return bool(self.info.get("inCommitTimestamp") or self.info.get("timestamp"))
 
     @property
     def committed_at_ms(self) -> int:
@@ -132,7 +179,7 @@ class LogEntry:
     def is_snapshot(self) -> bool:
         """A change of columns or properties alone is none: it has the rows of the one before."""
         kinds = {kind for action in self.actions for kind in action}
-        return bool(self.keys or kinds & {"add", "remove"} or not kinds & {"metaData", "protocol", "domainMetadata"})
+        return bool(self.keys or self.adds or self.removes or not kinds & {"metaData", "protocol", "domainMetadata"})
 
     @property
     def operation(self) -> str:
@@ -215,7 +262,8 @@ def key_of(body: Action) -> tuple[str, str]:
 def commit_info(operation: str, **more: str) -> Action:
     """What an entry of ours says to people and their tools."""
     now_ms = int(time.time() * 1000)
-    return {"timestamp": now_ms, "operation": operation, "operationParameters": {}, "engineInfo": "lakeward", **more}
+    own = {"engineInfo": "lakeward", "txnId": str(uuid.uuid4())}
+    return {"timestamp": now_ms, "operation": operation, "operationParameters": {}, **own, **more}
 
 
 def say(said: Mapping[str, str]) -> Action:

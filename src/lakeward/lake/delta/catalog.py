@@ -3,21 +3,19 @@
 
 from __future__ import annotations
 
-import os
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 from lakeward.bucketing import check_bucket_keys
 from lakeward.errors import InvalidAlter, InvalidConfig, LakeForeign, LakeMismatch, LakeNotEmpty, LakeUnavailable
 from lakeward.lake.delta.actions import Action, DeltaTableState, commit_info
 from lakeward.lake.delta.columns import parse_schema_string, table_schema, to_delta_type, to_schema_string
-from lakeward.lake.delta.durable import lake_errors
 from lakeward.lake.delta.features import VECTORS_KEY, protocol_of, with_features
 from lakeward.lake.delta.log import DeltaLog
 from lakeward.lake.delta.reconcile import DeltaGround
 from lakeward.lake.delta.rows import parse_partition_value
+from lakeward.lake.tablefiles import TableFiles
 from lakeward.model.ids import TableId
 from lakeward.model.schema import BUCKET, Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
@@ -34,14 +32,17 @@ _RETENTION = {"delta.deletedFileRetentionDuration": "interval 7 days", "delta.lo
 
 
 class DeltaLakeCatalog(LakeCatalog):
-    def __init__(self, warehouse: Path, log_of: Callable[[TablePath], DeltaLog]) -> None:
-        self._warehouse, self._log_of = warehouse, log_of
+    def __init__(self, files: TableFiles, warehouse: str, log_of: Callable[[TablePath], DeltaLog]) -> None:
+        self._files, self._warehouse, self._log_of = files, warehouse, log_of
 
     def check(self) -> None:
-        with lake_errors(str(self._warehouse), "make the warehouse"):
-            self._warehouse.mkdir(parents=True, exist_ok=True)
-        if not os.access(self._warehouse, os.W_OK):
-            raise InvalidConfig(where="datalake.delta.warehouse", reason=f"{self._warehouse} cannot be written")
+        probe = f"{self._warehouse}/.lakeward-check-{uuid.uuid4().hex}"
+        try:
+            self._files.put(probe, "lakeward")
+            self._files.delete(probe)
+        except OSError as error:
+            reason = f"{self._warehouse} cannot be written to: {error}"
+            raise InvalidConfig(where="datalake.delta.warehouse", reason=reason) from error
 
     def check_descriptor(self, path: TablePath, descriptor: TableDescriptor) -> None:
         check_bucket_keys(descriptor)

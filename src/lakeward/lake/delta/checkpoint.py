@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakeward.lake.delta.actions import Action, DeltaTableState
-from lakeward.lake.delta.durable import replace_whole
+from lakeward.lake.tablefiles import TableFiles, sync
 
 _TEXT, _TEXTS = pa.string(), pa.map_(pa.string(), pa.string())
 _VECTOR = pa.struct(
@@ -63,7 +62,7 @@ _SCHEMA = pa.schema(
 _MAPS = {"add": ("partitionValues", "tags"), "metaData": ("configuration",)}
 
 
-def write_checkpoint(path: Path, state: DeltaTableState) -> int:
+def write_checkpoint(files: TableFiles, path: str, state: DeltaTableState) -> int:
     """Comes into being whole; the number of actions in it. Raises `OSError`."""
     actions: list[Action] = [{"protocol": state.protocol}, {"metaData": state.metadata}]
     actions += [{"txn": t} for t in state.transactions.values()]
@@ -71,14 +70,15 @@ def write_checkpoint(path: Path, state: DeltaTableState) -> int:
     actions += [{"add": {**f.action, "dataChange": False}} for f in state.files.values()]
     output = io.BytesIO()
     pq.write_table(pa.Table.from_pylist([_spelled(a) for a in actions], _SCHEMA), output, compression="snappy")
-    replace_whole(path, output.getvalue())
+    files.put(path, output.getvalue())
+    sync([path])
     return len(actions)
 
 
-def read_checkpoint(paths: Sequence[Path]) -> Iterator[Action]:
+def read_checkpoint(files: TableFiles, paths: Sequence[str]) -> Iterator[Action]:
     """Raises `OSError`."""
     for path in paths:
-        with pq.ParquetFile(path) as file:
+        with files.open_input(path) as source, pq.ParquetFile(source) as file:
             there = set(file.schema_arrow.names)
             for batch in file.iter_batches(columns=[n for n in _SCHEMA.names if n in there]):
                 for row in batch.to_pylist():

@@ -104,9 +104,10 @@ def table_schema(columns: Sequence[Column]) -> pa.Schema:
     return pa.schema([*(to_arrow_field(c) for c in columns), *LAKE_FIELDS])
 
 
-def file_schema(schema: pa.Schema, partition_columns: Sequence[str]) -> pa.Schema:
-    """As rows lie in a data file: partition values are in the log alone."""
-    return pa.schema([pa.field(f.name, _stored(f.type), f.nullable) for f in schema if f.name not in partition_columns])
+def file_schema(schema: pa.Schema) -> pa.Schema:
+    """As rows lie in a data file of ours. Partition values are there, too, though Delta takes them from its log: an
+    engine may then scan the file by itself. They cost a few bytes."""
+    return pa.schema([pa.field(f.name, _stored(f.type), f.nullable) for f in schema])
 
 
 def _field(name: str, kind: DataType, comment: str | None, where: str, *, spelled: bool = False) -> dict[str, Any]:

@@ -19,9 +19,9 @@ from lakeward.errors import (
 )
 from lakeward.lake.delta.actions import EXPIRED_KEY, VERSION_KEY, Action, AddFile, LogEntry, commit_info, say
 from lakeward.lake.delta.columns import parse_schema_string, table_schema
-from lakeward.lake.delta.durable import lake_errors
 from lakeward.lake.delta.expiry import plan_expiry
-from lakeward.lake.delta.features import with_vectors
+from lakeward.lake.delta.failures import lake_errors
+from lakeward.lake.delta.features import features_due
 from lakeward.lake.delta.foreignrows import Key, find_foreign_rows
 from lakeward.lake.delta.log import DeltaLog
 from lakeward.lake.delta.reconcile import DeltaGround, describe, load_base
@@ -71,7 +71,8 @@ class DeltaLakeCommitter(LakeCommitter):
         if back := properties.breach(base):
             raise CommitConflict(table=self._log.table, round_id=properties.round_id, reason=back, lost=True)
         ground = self._fresh(base, properties.round_id)
-        new = [f for data in results for f in DeltaWriteResult.from_bytes(data).files]
+        version = ground.state.version + 1
+        new = [f.with_since(version) for data in results for f in DeltaWriteResult.from_bytes(data).files]
         gone = self._foreign(ground, properties.generation > base.generation, renewal)
         renewed = {} if renewal is None else renewal.offsets
         fault_point("lake.before-resolve", round_id=properties.round_id)
@@ -79,9 +80,9 @@ class DeltaLakeCommitter(LakeCommitter):
         now_ms = int(time.time() * 1000)
         files = {f.key: f for f in (*ground.state.files.values(), *new)}
         vectors, vector_bytes = self._write_vectors(gone, files, properties.round_id)
-        actions = [] if not vectors else with_vectors(ground.state)
+        actions = features_due(ground.state, has_vectors=bool(vectors))
         actions += [f.removal(now_ms, changes_data=True) for k, f in ground.state.files.items() if k in vectors]
-        actions += [{"add": f.with_vector(vectors[k]).action} for k, f in files.items() if k in vectors]
+        actions += [{"add": f.with_vector(vectors[k], version).action} for k, f in files.items() if k in vectors]
         actions += [{"add": f.action} for f in new if f.key not in vectors]
         deletes = sum(vectors[k]["cardinality"] - files[k].deleted for k in vectors)
         added = sum(f.records or 0 for f in new)
@@ -113,16 +114,17 @@ class DeltaLakeCommitter(LakeCommitter):
         if not whole or base.token is None:
             return PreparedRewrite(committable=None, left_out=left_out)
         groups = [DeltaRewrittenGroup.from_bytes(r.payload) for r in whole]
-        new = [f for g in groups for f in g.files]
+        version, ages = ground.state.version + 1, [max(f.sequence for f in r.group.files) for r in whole]
+        new = [f.with_since(age) for g, age in zip(groups, ages, strict=True) for f in g.files]
         late: dict[Key, OffsetSet] = {}
         for group in groups:
             late.update(group.carry_over(lambda path: self._rows(ground).deleted(live[path])))
         vectors, vector_bytes = self._write_vectors(late, {f.key: f for f in new}, round_id)
         now_ms = int(time.time() * 1000)
         inputs = [live[f.path] for r in whole for f in r.group.files]
-        actions = [] if not vectors else with_vectors(ground.state)
+        actions = features_due(ground.state, has_vectors=bool(vectors))
         actions += [f.removal(now_ms, changes_data=False) for f in inputs]
-        added = [f if f.key not in vectors else f.with_vector(vectors[f.key]) for f in new]
+        added = [f if f.key not in vectors else f.with_vector(vectors[f.key], version) for f in new]
         actions += [{"add": {**f.action, "dataChange": False}} for f in added]
         own = CommitProperties.rewrite(base, extra)
         keys = encode_all_keys(self._info.table_id, base, own, rows=base.lake_rows, rewrite_id=round_id)
@@ -155,7 +157,7 @@ class DeltaLakeCommitter(LakeCommitter):
         if not landed:
             raise self._conflict(round_id, f"version {version} is there already", precondition)
         self._log.checkpoint_if_due(version)
-        return describe(LogEntry(version, actions), self._log.table)
+        return describe(LogEntry.parse(version, actions), self._log.table)
 
     def find(self, round_id: RoundId) -> LakeSnapshot | None:
         own = (e for e in self._log.entries(self._log.listing().versions) if is_of(e.keys, round_id))
@@ -201,7 +203,7 @@ class DeltaLakeCommitter(LakeCommitter):
 
     def _rows(self, ground: DeltaGround) -> DeltaFileRows:
         schema = table_schema(parse_schema_string(ground.state.metadata["schemaString"]))
-        return DeltaFileRows(self._log.root, self._log.table, schema)
+        return DeltaFileRows(self._log.files, self._log.root, self._log.table, schema)
 
     def _foreign(self, ground: DeltaGround, is_resync: bool, renewal: Renewal | None) -> dict[Key, OffsetSet]:
         """Rows that go because no changelog has them. Raises `ForeignRowsFound` where the table's option says so."""
@@ -254,15 +256,14 @@ class DeltaLakeCommitter(LakeCommitter):
 
     def _others_deleted(self, ground: DeltaGround) -> bool:
         """Has another engine deleted rows, as far as the log tells? Then a replaced row may be gone for a reason."""
-        foreign = (e for e in self._log.entries(ground.listing.versions) if not e.keys)
-        return any(r.get("dataChange", True) for e in foreign for r in e.of("remove"))
+        return any(e.removes_rows for e in self._log.entries(ground.listing.versions) if not e.keys)
 
     def _write_vectors(
         self, gone: Mapping[Key, OffsetSet], files: Mapping[Key, AddFile], round_id: RoundId
     ) -> tuple[dict[Key, Action], int]:
         """Each merged with the one that is there; a file that loses no more row needs none."""
         merged: dict[Key, OffsetSet] = {}
-        rows = DeltaFileRows(self._log.root, self._log.table, table_schema(()))
+        rows = DeltaFileRows(self._log.files, self._log.root, self._log.table, table_schema(()))
         for key, positions in gone.items():
             there = rows.deleted(files[key])
             both = there.union(positions)
@@ -273,7 +274,7 @@ class DeltaLakeCommitter(LakeCommitter):
         fault_point("lake.before-deletes", round_id=round_id)
         with lake_errors(self._log.table, "write vectors of"):
             by_path = {path: positions for (path, _), positions in merged.items()}
-            vectors, size = write_vectors(self._log.root, round_folder(round_id), by_path)
+            vectors, size = write_vectors(self._log.files, self._log.root, round_folder(round_id), by_path)
         return {key: vectors[key[0]] for key in merged}, size
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from urllib.parse import quote
 
 from lakeward.lake.delta.actions import AddFile
@@ -14,8 +13,10 @@ from lakeward.spi.lakefile import LakeDelete, LakeFile
 _INLINE = "inline:"
 """A vector that is in the log itself has no path."""
 
+_SAFE = "/:"
 
-def deletes_of(file: AddFile, root: Path) -> tuple[LakeDelete, ...]:
+
+def deletes_of(file: AddFile, root: str) -> tuple[LakeDelete, ...]:
     vector = file.vector
     if vector is None:
         return ()
@@ -24,6 +25,7 @@ def deletes_of(file: AddFile, root: Path) -> tuple[LakeDelete, ...]:
             path=vector_path(root, vector) or f"{_INLINE}{vector['pathOrInlineDv']}",
             content="vector",
             record_count=file.deleted,
+            sequence=file.vector_since,
             content_offset=vector.get("offset"),
             content_size=vector["sizeInBytes"],
         ),
@@ -36,14 +38,14 @@ def add_of(file: LakeFile) -> AddFile:
     if file.bucket is not None:
         values[BUCKET] = str(file.bucket.number)
     vector = {"deletionVector": _vector(file.deletes[0])} if file.deletes else {}
-    return AddFile({"path": quote(file.path), "size": file.size_bytes, "partitionValues": values, **vector})
+    return AddFile({"path": quote(file.path, _SAFE), "size": file.size_bytes, "partitionValues": values, **vector})
 
 
 def _vector(delete: LakeDelete) -> Vector:
     is_inline = delete.path.startswith(_INLINE)
     return {
         "storageType": "i" if is_inline else "p",
-        "pathOrInlineDv": delete.path.removeprefix(_INLINE),
+        "pathOrInlineDv": delete.path.removeprefix(_INLINE) if is_inline else quote(delete.path, _SAFE),
         "offset": delete.content_offset,
         "sizeInBytes": delete.content_size,
         "cardinality": delete.record_count,

@@ -7,6 +7,9 @@ from lakeward.lake.delta.actions import Action, DeltaTableState
 from lakeward.lake.delta.columns import has_time_without_zone
 
 _VECTORS, _DOMAIN, _TIME = "deletionVectors", "domainMetadata", "timestampNtz"
+_NOT_NULL = "invariants"
+"""Delta's own code refuses a table that has columns which are never null, as ours have, and does not name it."""
+
 VECTORS_KEY = "delta.enableDeletionVectors"
 
 
@@ -16,11 +19,11 @@ def protocol_of(schema_string: str, *, has_vectors: bool) -> Action:
     protocol: Action = {"minReaderVersion": 3 if shared else 1, "minWriterVersion": 7}
     if shared:
         protocol["readerFeatures"] = shared
-    return {**protocol, "writerFeatures": [*shared, _DOMAIN]}
+    return {**protocol, "writerFeatures": [*shared, _DOMAIN, _NOT_NULL]}
 
 
 def with_features(state: DeltaTableState, metadata: Action) -> list[Action]:
-    """The metadata, and the protocol where it asks for more than there is."""
+    """The metadata, where it changes, and the protocol where it asks for more than there is."""
     has_vectors = (metadata.get("configuration") or {}).get(VECTORS_KEY) == "true"
     wanted = protocol_of(metadata["schemaString"], has_vectors=has_vectors)
     have = state.protocol
@@ -31,15 +34,12 @@ def with_features(state: DeltaTableState, metadata: Action) -> list[Action]:
     }
     versions = {k: max(have[k], wanted[k]) for k in ("minReaderVersion", "minWriterVersion")}
     is_enough = versions.items() <= have.items() and all(set(merged[k]) <= set(have.get(k) or ()) for k in merged)
-    return (
-        [{"metaData": metadata}]
-        if is_enough
-        else [{"protocol": {**have, **versions, **merged}}, {"metaData": metadata}]
-    )
+    actions: list[Action] = [] if is_enough else [{"protocol": {**have, **versions, **merged}}]
+    return actions if metadata == state.metadata else [*actions, {"metaData": metadata}]
 
 
-def with_vectors(state: DeltaTableState) -> list[Action]:
-    """What a commit with vectors needs beside them: nothing, once a table may have them."""
-    if state.properties.get(VECTORS_KEY) == "true":
-        return []
+def features_due(state: DeltaTableState, *, has_vectors: bool) -> list[Action]:
+    """What a commit needs beside its files: nothing, once a table names what it uses."""
+    if not has_vectors:
+        return with_features(state, state.metadata)
     return with_features(state, {**state.metadata, "configuration": {**state.properties, VECTORS_KEY: "true"}})

@@ -26,7 +26,7 @@ def find_foreign_rows(
     share the address of a row that moved."""
     keys, head = ground.state.keys, ground.state
     since = [v for v in ground.listing.versions if keys and v > int(keys[VERSION_KEY])]
-    foreign = [e for e in log.entries(since) if e.of("add")]
+    foreign = [e for e in log.entries(since) if e.adds]
     if not foreign or int(keys[VERSION_KEY]) not in ground.listing.versions:
         return [], {}, 0
     before = log.load(int(keys[VERSION_KEY]), ground.listing)

@@ -4,25 +4,25 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 from lakeward.errors import LakeSchemaBroken, LakeTableGone, LakeTampered, LakewardError, SnapshotGone
 from lakeward.lake.delta.actions import Action, DeltaTableState, LogEntry
 from lakeward.lake.delta.checkpoint import read_checkpoint, write_checkpoint
-from lakeward.lake.delta.durable import create_whole, lake_errors, replace_whole
+from lakeward.lake.delta.failures import lake_errors
+from lakeward.lake.delta.logcache import LogCache
+from lakeward.lake.tablefiles import TableFiles, sync
 from lakeward.model.ids import SnapshotId
 
 LOG_FOLDER = "_delta_log"
 _ENTRY = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
 _TEMPORARY = re.compile(r"\..*\.tmp")
-_TEMPORARY_S = 24 * 3600
+_TEMPORARY_MS = 24 * 3600 * 1000
 """A temporary file this old is of a process that died."""
 
 _KNOWN_FEATURES = frozenset({"deletionVectors", "domainMetadata", "timestampNtz", "appendOnly", "invariants"})
@@ -53,16 +53,21 @@ class Listing:
 
 
 class DeltaLog:
-    """Reads anew with each call: other processes write. Raises `LakeUnavailable` where the folder does not answer."""
+    """Looks anew with each call, as other processes write; what `cache` has is not read again. Raises
+    `LakeUnavailable` where folder or object store do not answer."""
 
-    def __init__(self, root: Path, table: str) -> None:
-        self.root, self.table = root, table
-        self.folder = root / LOG_FOLDER
+    def __init__(self, files: TableFiles, root: str, table: str, cache: LogCache | None = None) -> None:
+        self.files, self.root, self.table = files, root, table
+        self.folder = f"{root}/{LOG_FOLDER}"
+        self._cache = cache or LogCache()
 
     def listing(self) -> Listing:
         entries, parts = [], dict[int, dict[str, int]]()
         with lake_errors(self.table, "list the log of"):
-            names = os.listdir(self.folder) if self.folder.is_dir() else []
+            names = self.files.names(self.folder)
+            known = self._cache.stamp
+            if known is not None and self.files.stamp(self.path(known[0])) != known[1]:
+                self._cache.reset()
         for name in names:
             if entry := _ENTRY.fullmatch(name):
                 entries.append(int(entry[1]))
@@ -79,28 +84,50 @@ class DeltaLog:
         wanted = listing.versions[-1] if version is None else version
         if wanted not in listing.versions:
             raise self.gone(wanted)
-        start = max((c for c in listing.checkpoints if c <= wanted), default=-1)
-        with lake_errors(self.table, "read a checkpoint of"):
-            paths = [self.folder / name for name in listing.checkpoints.get(start, ())]
-            state = DeltaTableState(start).after(start, read_checkpoint(paths)) if paths else DeltaTableState(-1)
-        for entry in self.entries(range(start + 1, wanted + 1)):
-            state = state.after(entry.version, entry.actions)
+        state = self._cache.find_state(wanted) or DeltaTableState(-1)
+        checkpoint = max((c for c in listing.checkpoints if c <= wanted), default=-1)
+        is_near = listing.versions[0] <= state.version + 1 and checkpoint - state.version < _INTERVAL
+        if checkpoint > state.version and not is_near:
+            with lake_errors(self.table, "read a checkpoint of"):
+                paths = [f"{self.folder}/{name}" for name in listing.checkpoints[checkpoint]]
+                state = DeltaTableState(checkpoint).after(checkpoint, read_checkpoint(self.files, paths))
+        if state.version < wanted:
+            for number in range(state.version + 1, wanted + 1):
+                state = state.after(number, self.actions(number))
+            with lake_errors(self.table, "look at the log of"):
+                self._cache.keep_state(state, self.files.stamp(self.path(wanted)))
         self._check_features(state)
         return state
+
+    def actions(self, version: int) -> list[Action]:
+        """Raises `LakeTampered`; `LakeUnavailable` where a clean-up was quicker."""
+        path = self.path(version)
+        with lake_errors(self.table, "read the log of"):
+            text = self.files.read(path)
+            if text is None:
+                raise FileNotFoundError(path)
+        try:
+            actions = [json.loads(line) for line in text.splitlines() if line]
+        except ValueError as error:
+            name = path.rpartition("/")[2]
+            raise LakeTampered(table=self.table, snapshot=str(version), what=name, reason=str(error)) from error
+        entry = LogEntry.parse(version, actions)
+        self._cache.keep_entry(entry if entry.says_when else replace(entry, written_at_ms=self._written_at_ms(path)))
+        return actions
 
     def entries(self, versions: Sequence[int]) -> Iterator[LogEntry]:
         for version in versions:
             yield self.entry(version)
 
     def entry(self, version: int) -> LogEntry:
-        """Raises `SnapshotGone`, `LakeTampered`."""
-        path = self.path(version)
-        try:
-            with lake_errors(self.table, "read the log of"):
-                text, written = path.read_text(), path.stat().st_mtime_ns // 1_000_000
-            return LogEntry(version, tuple(json.loads(line) for line in text.splitlines() if line), written)
-        except ValueError as error:
-            raise LakeTampered(table=self.table, snapshot=str(version), what=path.name, reason=str(error)) from error
+        """Raises as `actions` does."""
+        while (entry := self._cache.find_entry(version)) is None:
+            self.actions(version)
+        return entry
+
+    def _written_at_ms(self, path: str) -> int:
+        with lake_errors(self.table, "look at the log of"):
+            return self.files.modified_at_ms(path) or 0
 
     def snapshots(self, listing: Listing | None = None, since: int = -1) -> list[LogEntry]:
         """Entries that made a snapshot which has not expired, oldest first."""
@@ -118,12 +145,11 @@ class DeltaLog:
         """Makes exactly this version; false where it is there. One that was cleaned away is there, too."""
         text = "".join(json.dumps(a, separators=(",", ":")) + "\n" for a in actions)
         with lake_errors(self.table, "write the log of"):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            if not create_whole(self.path(version), text.encode()):
+            if not self.files.put_exclusively(self.path(version), text):
                 return False
             if version in self.listing().versions:
                 return True
-            self.path(version).unlink(missing_ok=True)
+            self.files.delete(self.path(version))
             return False
 
     def checkpoint_if_due(self, version: int) -> None:
@@ -132,29 +158,33 @@ class DeltaLog:
             listing = self.listing()
             newest = max((c for c in listing.checkpoints if c <= version), default=0)
             state = self.load(version, listing)
-            if version - newest < int(state.properties.get(_INTERVAL_KEY, _INTERVAL)):
-                return
-            size = write_checkpoint(self.folder / f"{version:020d}.checkpoint.parquet", state)
-            last = json.dumps({"version": version, "size": size}).encode()
-            replace_whole(self.folder / "_last_checkpoint", last)
+            if version - newest >= int(state.properties.get(_INTERVAL_KEY, _INTERVAL)):
+                self.checkpoint(state)
         except (OSError, LakewardError):
             return
+
+    def checkpoint(self, state: DeltaTableState) -> None:
+        """Raises `OSError`."""
+        path = f"{self.folder}/{state.version:020d}.checkpoint.parquet"
+        size = write_checkpoint(self.files, path, state)
+        last = f"{self.folder}/_last_checkpoint"
+        self.files.put(last, json.dumps({"version": state.version, "size": size}))
+        sync([last])
 
     def clean(self, oldest: int) -> None:
         """Deletes what no version from `oldest` on needs, and what processes that died left. Safe to repeat."""
         listing = self.listing()
         start = max((c for c in listing.checkpoints if c <= oldest), default=0)
-        names = [self.path(v).name for v in listing.entries if v < start]
-        names += [name for v, parts in listing.checkpoints.items() if v < start for name in parts]
+        paths = [self.path(v) for v in listing.entries if v < start]
+        paths += [f"{self.folder}/{name}" for v, parts in listing.checkpoints.items() if v < start for name in parts]
         with lake_errors(self.table, "clean the log of"):
-            with os.scandir(self.folder) as files:
-                aside = [f for f in files if _TEMPORARY.fullmatch(f.name)]
-                names += [f.name for f in aside if time.time() - f.stat().st_mtime > _TEMPORARY_S]
-            for name in sorted(names):
-                (self.folder / name).unlink(missing_ok=True)
+            aside = [f for f in self.files.walk(self.folder) if _TEMPORARY.fullmatch(f.name)]
+            paths += [f.path for f in aside if time.time() * 1000 - f.modified_at_ms > _TEMPORARY_MS]
+            for path in sorted(paths):
+                self.files.delete(path)
 
-    def path(self, version: int) -> Path:
-        return self.folder / f"{version:020d}.json"
+    def path(self, version: int) -> str:
+        return f"{self.folder}/{version:020d}.json"
 
     def gone(self, version: SnapshotId | int) -> SnapshotGone:
         return SnapshotGone(table=self.table, snapshot=str(version), advice="read again from the newest one")

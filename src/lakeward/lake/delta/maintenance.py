@@ -7,13 +7,13 @@ import json
 import os
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from contextlib import suppress
 
 from lakeward.errors import CommitConflict
 from lakeward.lake.delta.actions import EXPIRED_KEY, VERSION_KEY, AddFile, commit_info, key_of, say
 from lakeward.lake.delta.committer import DeltaLakeCommitter
-from lakeward.lake.delta.durable import lake_errors
 from lakeward.lake.delta.expiry import plan_expiry
+from lakeward.lake.delta.failures import lake_errors
 from lakeward.lake.delta.log import DeltaLog
 from lakeward.lake.delta.reconcile import DeltaGround
 from lakeward.lake.delta.vector import vector_path
@@ -34,13 +34,11 @@ class DeltaLakeMaintenance(LakeMaintenance):
 
     def list_files(self, prefix: str | None = None) -> Iterable[StoredFile]:
         """Of rounds' folders. A prefix names one, or begins the names in it."""
-        root = self._log.root
+        root = f"{self._log.root}/"
+        folder = self._log.root if prefix is None else prefix.rpartition("/")[0]
         with lake_errors(self._log.table, "list files of"):
-            if prefix is not None:
-                folder = Path(prefix).parent if not prefix.endswith("/") else Path(prefix)
-                return [f for f in _list_folder(folder) if f.path.startswith(prefix)]
-            names = [n for n in os.listdir(root) if is_round_folder(n)] if root.is_dir() else []
-            return [f for name in sorted(names) for f in _list_folder(root / name)]
+            ours = (f for f in self._log.files.walk(folder) if is_round_folder(f.path.removeprefix(root)))
+            return [f for f in ours if prefix is None or f.path.startswith(prefix)]
 
     def references(self) -> set[str]:
         return self._seen()[0]
@@ -55,7 +53,15 @@ class DeltaLakeMaintenance(LakeMaintenance):
         for path in paths:
             fault_point("lake.before-delete", path=path)
             with lake_errors(self._log.table, "delete a file of"):
-                freed += _delete(Path(path))
+                freed += self._delete(path)
+        return freed
+
+    def _delete(self, path: str) -> int:
+        """Bytes freed; 0 when the file is gone already. A round's folder goes with its last file."""
+        freed = self._log.files.delete(path)
+        with suppress(OSError):
+            if is_round_folder(path.removeprefix(f"{self._log.root}/")):
+                os.rmdir(path.rpartition("/")[0])
         return freed
 
     def expirable(self, now_ms: int) -> Sequence[ExpiringSnapshot]:
@@ -97,14 +103,15 @@ class DeltaLakeMaintenance(LakeMaintenance):
         retained = [e.version for e in self._log.snapshots(listing)]
         live = {key: (oldest.version, file) for key, file in oldest.files.items()}
         seen, referenced = self._paths(oldest.files.values()), set[str]()
-        for entry in self._log.entries(listing.versions[1:]):
-            for key in map(key_of, entry.of("remove")):
-                since, file = live.pop(key, (entry.version, None))
+        for version in listing.versions[1:]:
+            actions = self._log.actions(version)
+            for key in (key_of(a["remove"]) for a in actions if a.get("remove") is not None):
+                since, file = live.pop(key, (version, None))
                 at = bisect_left(retained, since)
-                if file is not None and at < len(retained) and retained[at] < entry.version:
+                if file is not None and at < len(retained) and retained[at] < version:
                     referenced |= self._paths([file])
-            added = [AddFile(body) for body in entry.of("add")]
-            live.update((f.key, (entry.version, f)) for f in added if f.key not in live)
+            added = [AddFile(a["add"]) for a in actions if a.get("add") is not None]
+            live.update((f.key, (version, f)) for f in added if f.key not in live)
             seen |= self._paths(added)
         return referenced | self._paths(file for _, file in live.values()), seen
 
@@ -114,23 +121,3 @@ class DeltaLakeMaintenance(LakeMaintenance):
             vector = None if file.vector is None else vector_path(root, file.vector)
             paths |= {file.location(root), *([] if vector is None else [vector])}
         return {path for path in paths if path.startswith(f"{root}/")}
-
-
-def _list_folder(folder: Path) -> list[StoredFile]:
-    if not folder.is_dir():
-        return []
-    with os.scandir(folder) as files:
-        stats = sorted((f.path, f.stat()) for f in files)
-    return [StoredFile(path=p, size_bytes=s.st_size, modified_at_ms=s.st_mtime_ns // 1_000_000) for p, s in stats]
-
-
-def _delete(path: Path) -> int:
-    """Bytes freed; 0 when the file is gone already. A round's folder goes with its last file."""
-    try:
-        size = path.stat().st_size
-        path.unlink()
-    except FileNotFoundError:
-        return 0
-    if is_round_folder(path.parent.name) and not os.listdir(path.parent):
-        path.parent.rmdir()
-    return size

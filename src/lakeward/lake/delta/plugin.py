@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door of the Delta lake: options in, `LakeStorage` out. The one option is `warehouse`, a local folder; without it
-the server keeps the lake in its own."""
+"""The door of the Delta lake: options in, `LakeStorage` out. `warehouse` is a folder or an S3 address; without it the
+server keeps the lake in its own folder."""
 
 from __future__ import annotations
 
+import difflib
+import os
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
@@ -12,10 +15,13 @@ from lakeward.errors import InvalidConfig, UnknownOption
 from lakeward.lake.delta.catalog import DeltaLakeCatalog
 from lakeward.lake.delta.committer import DeltaLakeCommitter
 from lakeward.lake.delta.log import DeltaLog
+from lakeward.lake.delta.logcache import LogCache
 from lakeward.lake.delta.maintenance import DeltaLakeMaintenance
 from lakeward.lake.delta.reader import DeltaLakeReader
 from lakeward.lake.delta.rewrite import rewrite_group
 from lakeward.lake.delta.writer import DeltaLakeWriter
+from lakeward.lake.s3files import S3_OPTIONS, files_at
+from lakeward.lake.tablefiles import TableFiles
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
 from lakeward.spi.lake import LakeStorage, WriteTask
@@ -23,6 +29,9 @@ from lakeward.spi.lakeplugin import LakePlugin
 from lakeward.spi.rewrite import RewriteResult, RewriteTask
 
 _WAREHOUSE = "warehouse"
+_CACHED = 64
+"""Tables whose log is kept in memory, replayed."""
+
 CAPABILITIES = LakeCapabilities(
     delete_encodings=frozenset({DeleteEncoding.POSITIONS}),
     one_writer_per_bucket=False,
@@ -37,17 +46,24 @@ CAPABILITIES = LakeCapabilities(
 
 
 class DeltaLakeStorage(LakeStorage):
+    """`options`: those of S3, for a warehouse there."""
+
     name = "delta"
     capabilities = CAPABILITIES
 
-    def __init__(self, warehouse: Path) -> None:
-        self.warehouse = warehouse
+    def __init__(self, warehouse: str, options: Mapping[str, str] | None = None) -> None:
+        self.warehouse, self._options = warehouse, dict(options or {})
+        self._cache = lru_cache(_CACHED)(lambda _root: LogCache())
+
+    @property
+    def files(self) -> TableFiles:
+        return files_at(self.warehouse, self._options)
 
     def catalog(self) -> DeltaLakeCatalog:
-        return DeltaLakeCatalog(self.warehouse, self.log)
+        return DeltaLakeCatalog(self.files, self.warehouse, self.log)
 
     def open_writer(self, task: WriteTask) -> DeltaLakeWriter:
-        return DeltaLakeWriter(task)
+        return DeltaLakeWriter(self.files, task)
 
     def open_committer(self, table: TableInfo) -> DeltaLakeCommitter:
         return DeltaLakeCommitter(self.log(table.path), table)
@@ -59,10 +75,11 @@ class DeltaLakeStorage(LakeStorage):
         return DeltaLakeMaintenance(self.log(table.path), table)
 
     def rewrite(self, task: RewriteTask, is_due: Callable[[], bool] = lambda: False) -> RewriteResult | None:
-        return rewrite_group(task, is_due)
+        return rewrite_group(self.files, task, is_due)
 
     def log(self, path: TablePath) -> DeltaLog:
-        return DeltaLog(self.warehouse / path.database / path.table, str(path))
+        root = f"{self.warehouse}/{path.database}/{path.table}"
+        return DeltaLog(self.files, root, str(path), self._cache(root))
 
 
 class DeltaLakePlugin(LakePlugin):
@@ -72,15 +89,16 @@ class DeltaLakePlugin(LakePlugin):
 
 def open_lake(options: Mapping[str, str]) -> DeltaLakeStorage:
     """Raises `UnknownOption`, `InvalidConfig`."""
-    unknown = sorted(set(options) - {_WAREHOUSE})
-    if unknown:
-        raise UnknownOption(where="datalake.delta", key=unknown[0], nearest=_WAREHOUSE)
+    if unknown := sorted(set(options) - {_WAREHOUSE, *S3_OPTIONS}):
+        (nearest, *_) = (*difflib.get_close_matches(unknown[0], S3_OPTIONS, 1), _WAREHOUSE)
+        raise UnknownOption(where="datalake.delta", key=unknown[0], nearest=nearest)
     where, given = f"datalake.delta.{_WAREHOUSE}", options.get(_WAREHOUSE, "")
-    parsed = urlparse(given)
-    if not given or parsed.scheme not in ("", "file"):
-        reason = f"{given!r} is no local folder: a commit needs one, to be the first of its version or none"
-        raise InvalidConfig(where=where, reason=reason)
-    return DeltaLakeStorage(Path(unquote(parsed.path) if parsed.scheme else given).resolve())
+    url = urlparse(given)
+    if url.scheme in ("s3", "s3a") and url.netloc:
+        return DeltaLakeStorage(f"s3://{url.netloc}{url.path.rstrip('/')}", options)
+    if not given or url.scheme not in ("", "file"):
+        raise InvalidConfig(where=where, reason=f"{given!r} is no folder (a path, or file:) and no s3:// address")
+    return DeltaLakeStorage(os.path.abspath(unquote(url.path) if url.scheme else given))
 
 
 load = DeltaLakePlugin("delta", open_lake)

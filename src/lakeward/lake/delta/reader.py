@@ -14,9 +14,11 @@ from lakeward.lake.delta.actions import AddFile, DeltaTableState
 from lakeward.lake.delta.columns import parse_schema_string, table_schema
 from lakeward.lake.delta.described import add_of, deletes_of
 from lakeward.lake.delta.log import DeltaLog, Listing
+from lakeward.lake.delta.prune import prune
 from lakeward.lake.delta.reconcile import DeltaGround, describe, load_base, parse_offsets
 from lakeward.lake.delta.rows import DeltaFileRows
 from lakeward.lake.delta.vector import vector_path
+from lakeward.lake.filtercolumns import filter_columns
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsetset import Offsets, OffsetSet
@@ -73,8 +75,12 @@ class DeltaLakeReader(LakeReader):
             raise InvalidRequest(what=f"columns {', '.join(missing)}", reason="the lake table has none of that name")
         wanted = None if buckets is None else set(buckets)
         chosen = [f for f in state.files.values() if wanted is None or f.bucket(state.partition_keys) in wanted]
-        read = names if filter is None else [*names, *(n for n in schema.names if n not in names)]
-        return self._batches(DeltaFileRows(self._log.root, self._log.table, schema), chosen, read, names, filter)
+        asked = filter_columns(filter, {f.name: f.type for f in schema})
+        if filter is not None:
+            chosen = prune(chosen, filter, pa.schema([schema.field(n) for n in asked]))
+        read = list(dict.fromkeys((*names, *asked)))
+        rows = DeltaFileRows(self._log.files, self._log.root, self._log.table, schema)
+        return self._batches(rows, chosen, read, names, filter)
 
     def _batches(
         self,
@@ -94,7 +100,7 @@ class DeltaLakeReader(LakeReader):
 
     def deleted_offsets(self, file: LakeFile) -> OffsetSet | None:
         add, positions = self._deleted(file)
-        rows = DeltaFileRows(self._log.root, self._log.table, pa.schema([]))
+        rows = DeltaFileRows(self._log.files, self._log.root, self._log.table, pa.schema([]))
         return OffsetSet(rows.offsets(add)[positions.values]) if positions else OffsetSet()
 
     def totals(self) -> LakeTotals:
@@ -118,11 +124,11 @@ class DeltaLakeReader(LakeReader):
         return self._log.load(int(snapshot_id), listing)
 
     def _rows(self, state: DeltaTableState) -> DeltaFileRows:
-        return DeltaFileRows(self._log.root, self._log.table, _schema_of(state))
+        return DeltaFileRows(self._log.files, self._log.root, self._log.table, _schema_of(state))
 
     def _deleted(self, file: LakeFile) -> tuple[AddFile, OffsetSet]:
         add = add_of(file)
-        return add, DeltaFileRows(self._log.root, self._log.table, pa.schema([])).deleted(add)
+        return add, DeltaFileRows(self._log.files, self._log.root, self._log.table, pa.schema([])).deleted(add)
 
     def _describe(self, file: AddFile, rows: DeltaFileRows, keys: Sequence[str]) -> LakeFile:
         return LakeFile(
@@ -131,8 +137,10 @@ class DeltaLakeReader(LakeReader):
             record_count=rows.count(file) + file.deleted,
             size_bytes=file.size_bytes,
             offsets=file.offsets,
+            sequence=file.since,
             deletes=deletes_of(file, self._log.root),
             partition=file.partition(keys),
+            is_reader_needed=not file.is_whole,
         )
 
 

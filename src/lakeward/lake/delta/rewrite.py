@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -20,6 +19,7 @@ from lakeward.lake.delta.described import add_of
 from lakeward.lake.delta.rows import BATCH_ROWS, DeltaFileRows
 from lakeward.lake.delta.writer import DeltaLakeWriter, DeltaWriteHandle, DeltaWriteResult
 from lakeward.lake.ranks import RankTable
+from lakeward.lake.tablefiles import TableFiles
 from lakeward.model.faults import fault_point
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.offsetset import OffsetSet
@@ -60,16 +60,16 @@ class DeltaRewrittenGroup(Packed):
         return carried
 
 
-def rewrite_group(task: RewriteTask, is_due: Callable[[], bool]) -> RewriteResult | None:
+def rewrite_group(storage: TableFiles, task: RewriteTask, is_due: Callable[[], bool]) -> RewriteResult | None:
     """None: it came due before it was done."""
     handle = DeltaWriteHandle.from_bytes(task.handle)
     schema = table_schema(parse_schema_string(handle.schema))
-    rows = DeltaFileRows(Path(handle.root), str(task.table.path), schema)
+    rows = DeltaFileRows(storage, handle.root, str(task.table.path), schema)
     files, parts, gone = task.group.files, [], []
     for number, file in enumerate(files):
         add, rank = add_of(file), 0
         gone.append(rows.deleted(add))
-        for _, live in rows.live(add, [n for n in schema.names if n not in handle.partition_columns]):
+        for _, live in rows.live(add, schema.names):
             if is_due():
                 return None
             ranks = pa.array(np.arange(rank, rank + live.num_rows))
@@ -78,7 +78,7 @@ def rewrite_group(task: RewriteTask, is_due: Callable[[], bool]) -> RewriteResul
             parts.append(live.append_column(_FILE, numbers).append_column(_RANK, ranks))
     order = [(OFFSET, "ascending"), (_FILE, "ascending"), (_RANK, "ascending")]
     whole = pa.concat_tables(parts).sort_by(order) if parts else None
-    result = None if whole is None else _write(task, whole.drop_columns([_FILE, _RANK]))
+    result = None if whole is None else _write(storage, task, whole.drop_columns([_FILE, _RANK]))
     fault_point("rewrite.written", table=str(task.table.path), group=task.group.index)
     group = DeltaRewrittenGroup(result, tuple(_ranks(f.path, gone[n], n, whole) for n, f in enumerate(files)))
     return RewriteResult(
@@ -90,12 +90,13 @@ def rewrite_group(task: RewriteTask, is_due: Callable[[], bool]) -> RewriteResul
     )
 
 
-def _write(task: RewriteTask, rows: pa.Table) -> DeltaWriteResult | None:
+def _write(storage: TableFiles, task: RewriteTask, rows: pa.Table) -> DeltaWriteResult | None:
     offsets = rows.column(OFFSET).to_numpy()
     span = OffsetRange(int(offsets[0]), int(offsets[-1]) + 1) if len(offsets) else OffsetRange(0, 0)
     split = LogSplit(bucket=task.group.bucket, range=span, index=task.group.index)
     writer = DeltaLakeWriter(
-        WriteTask(round_id=task.round_id, table=task.table, split=split, attempt=task.attempt, handle=task.handle)
+        storage,
+        WriteTask(round_id=task.round_id, table=task.table, split=split, attempt=task.attempt, handle=task.handle),
     )
     for batch in rows.to_batches(BATCH_ROWS):
         writer.write(batch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 
 from lakeward.errors import InvalidRequest
 from lakeward.lake.delta.actions import AddFile
-from lakeward.lake.delta.durable import lake_errors
+from lakeward.lake.delta.failures import lake_errors
 from lakeward.lake.delta.vector import load_vector
+from lakeward.lake.tablefiles import TableFiles
 from lakeward.model.offsetset import Offsets, OffsetSet
 from lakeward.model.schema import OFFSET
 
@@ -25,13 +26,13 @@ BATCH_ROWS = 65_536
 class DeltaFileRows:
     """Data files of one table. `schema` is that of rows as they leave here."""
 
-    def __init__(self, root: Path, table: str, schema: pa.Schema) -> None:
-        self._root, self._table, self._schema = root, table, schema
+    def __init__(self, files: TableFiles, root: str, table: str, schema: pa.Schema) -> None:
+        self._files, self._root, self._table, self._schema = files, root, table, schema
 
     def live(self, file: AddFile, names: Sequence[str]) -> Iterator[tuple[Offsets, pa.Table]]:
         """Live rows in the file's order, batch by batch, with the positions they have in the file."""
         gone, start = self.deleted(file), 0
-        with lake_errors(self._table, "read a file of"), pq.ParquetFile(file.location(self._root)) as parquet:
+        with self._open(file) as parquet:
             there = [n for n in names if n in parquet.schema_arrow.names]
             for batch in parquet.iter_batches(BATCH_ROWS, columns=there, use_threads=False):
                 rows = self._fit(pa.table(batch), file, names, batch.num_rows)
@@ -44,11 +45,11 @@ class DeltaFileRows:
         if file.vector is None:
             return OffsetSet()
         with lake_errors(self._table, "read a vector of"):
-            return load_vector(self._root, file.vector, self._table)
+            return load_vector(self._files, self._root, file.vector, self._table)
 
     def offsets(self, file: AddFile) -> Offsets:
         """Of every row, deleted ones too, in the file's order."""
-        with lake_errors(self._table, "read a file of"), pq.ParquetFile(file.location(self._root)) as parquet:
+        with self._open(file) as parquet:
             column = parquet.read(columns=[OFFSET], use_threads=False).column(0)
         return np.asarray(column.to_numpy(), np.int64)
 
@@ -56,21 +57,27 @@ class DeltaFileRows:
         """Live rows."""
         if file.records is not None:
             return file.records - file.deleted
-        with lake_errors(self._table, "read a file of"), pq.ParquetFile(file.location(self._root)) as parquet:
+        with self._open(file) as parquet:
             return int(parquet.metadata.num_rows) - file.deleted
 
+    @contextmanager
+    def _open(self, file: AddFile) -> Iterator[pq.ParquetFile]:
+        path = file.location(self._root)
+        with lake_errors(self._table, "read a file of"), self._files.open_input(path) as source:
+            yield pq.ParquetFile(source, pre_buffer="://" in path)
+
     def _fit(self, rows: pa.Table, file: AddFile, names: Sequence[str], count: int) -> pa.Table:
-        """A column that was added since is null, one of the partition's has its one value."""
+        """A column that was added since is null, one of the partition's has its one value, where the file has none."""
         values: Mapping[str, str | None] = file.action.get("partitionValues") or {}
         fields = [self._schema.field(n) for n in names]
         arrays = []
         for field in fields:
-            if field.name in values:
-                value = parse_partition_value(values[field.name], field.type)
-                arrays.append(pa.repeat(pa.scalar(value, field.type), count))
-            elif field.name in rows.column_names:
+            if field.name in rows.column_names and (file.is_whole or field.name not in values):
                 column = rows.column(field.name)
                 arrays.append(column if column.type == field.type else column.cast(field.type))
+            elif field.name in values:
+                value = parse_partition_value(values[field.name], field.type)
+                arrays.append(pa.repeat(pa.scalar(value, field.type), count))
             else:
                 arrays.append(pa.nulls(count, field.type))
         return pa.table(arrays, schema=pa.schema(fields))

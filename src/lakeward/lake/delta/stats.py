@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections.abc import Collection
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -13,8 +14,9 @@ _MAX_TEXT = 64
 """A longer bound would be most of a log entry, and prunes little."""
 
 
-def file_stats(metadata: pq.FileMetaData) -> str:
-    """Bounds of integers, dates and short texts: what JSON says exactly and in one way. Nulls of plain columns."""
+def file_stats(metadata: pq.FileMetaData, partition_columns: Collection[str]) -> str:
+    """Bounds of integers, dates and short texts: what JSON says exactly and in one way. Nulls of plain columns. None of
+    partition columns: their value is beside."""
     nulls: dict[str, int] = {}
     bounds: dict[str, tuple[Any, Any]] = {}
     unbounded: set[str] = set()
@@ -22,7 +24,12 @@ def file_stats(metadata: pq.FileMetaData) -> str:
         for at in range(metadata.num_columns):
             column = metadata.row_group(group).column(at)
             name, statistics = column.path_in_schema, column.statistics
-            if metadata.schema.column(at).max_repetition_level or "." in name or statistics is None:
+            if (
+                metadata.schema.column(at).max_repetition_level
+                or "." in name
+                or statistics is None
+                or name in partition_columns
+            ):
                 continue
             nulls[name] = nulls.get(name, 0) + int(statistics.null_count or 0)
             if statistics.has_min_max and _is_exact(statistics.min) and _is_exact(statistics.max):

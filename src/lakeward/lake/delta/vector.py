@@ -3,19 +3,18 @@
 
 from __future__ import annotations
 
-import os
 import struct
 import uuid
 import zlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pyroaring
 
 from lakeward.errors import LakeTampered
-from lakeward.lake.delta.durable import sync_file
+from lakeward.lake.tablefiles import TableFiles, plain_path, sync
 from lakeward.model.offsetset import Offsets, OffsetSet
 
 _MAGIC = struct.pack("<I", 1681511377)
@@ -28,7 +27,9 @@ Vector = dict[str, Any]
 """A vector's descriptor, as in the log."""
 
 
-def write_vectors(root: Path, folder: str, positions: Mapping[str, OffsetSet]) -> tuple[dict[str, Vector], int]:
+def write_vectors(
+    files: TableFiles, root: str, folder: str, positions: Mapping[str, OffsetSet]
+) -> tuple[dict[str, Vector], int]:
     """One file below `folder` of the table; a descriptor for each key, and the file's size."""
     name = uuid.uuid4()
     data, vectors = bytearray(_VERSION), {}
@@ -42,24 +43,23 @@ def write_vectors(root: Path, folder: str, positions: Mapping[str, OffsetSet]) -
             "cardinality": len(gone),
         }
         data += struct.pack(">I", len(blob)) + blob + struct.pack(">I", zlib.crc32(blob))
-    path = root / folder / f"deletion_vector_{name}.bin"
-    path.parent.mkdir(exist_ok=True)
-    with path.open("xb") as output:
-        output.write(data)
-    sync_file(path)
+    path = f"{root}/{folder}/deletion_vector_{name}.bin"
+    files.put(path, bytes(data))
+    sync([path])
     return vectors, len(data)
 
 
-def load_vector(root: Path, vector: Vector, table: str) -> OffsetSet:
+def load_vector(files: TableFiles, root: str, vector: Vector, table: str) -> OffsetSet:
     """Raises `LakeTampered` for one that is not what its descriptor says; `OSError`."""
     path = vector_path(root, vector)
     if path is None:
         blob = _decode(vector["pathOrInlineDv"])[: vector["sizeInBytes"]]
     else:
-        with open(path, "rb") as source:
+        with files.open_input(path) as source:
             source.seek(vector.get("offset") or 0)
-            size, blob = source.read(4), source.read(vector["sizeInBytes"])
-            (checksum,) = struct.unpack(">I", source.read(4).rjust(4, b"\0"))
+            data = source.read(vector["sizeInBytes"] + 8)
+        size, blob = data[:4], data[4 : 4 + vector["sizeInBytes"]]
+        (checksum,) = struct.unpack(">I", data[4 + len(blob) :].rjust(4, b"\0"))
         if struct.pack(">I", len(blob)) != size or zlib.crc32(blob) != checksum:
             raise LakeTampered(table=table, snapshot="-", what=path, reason="its length or checksum is wrong")
     if blob[:4] != _MAGIC:
@@ -68,15 +68,16 @@ def load_vector(root: Path, vector: Vector, table: str) -> OffsetSet:
     return OffsetSet.from_sorted(positions)
 
 
-def vector_path(root: Path, vector: Vector) -> str | None:
+def vector_path(root: str, vector: Vector) -> str | None:
     """None: it is in the log itself."""
     text = vector["pathOrInlineDv"]
     match vector["storageType"]:
         case "u":
             name = uuid.UUID(bytes=_decode(text[-_ID_LENGTH:]))
-            return os.path.join(root, text[:-_ID_LENGTH], f"deletion_vector_{name}.bin")
+            folder = f"{root}/{text[:-_ID_LENGTH]}".rstrip("/")
+            return f"{folder}/deletion_vector_{name}.bin"
         case "p":
-            return str(text).removeprefix("file://")
+            return plain_path(unquote(str(text)))
     return None
 
 

@@ -7,17 +7,19 @@ import json
 import time
 import uuid
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakeward.errors import LakeSchemaBroken
-from lakeward.lake.delta.actions import AddFile
+from lakeward.lake.delta.actions import WHOLE, AddFile
 from lakeward.lake.delta.columns import file_schema, parse_schema_string, table_schema
-from lakeward.lake.delta.durable import lake_errors, sync_file
+from lakeward.lake.delta.failures import lake_errors
+from lakeward.lake.delta.rows import parse_partition_value
 from lakeward.lake.delta.stats import file_stats
+from lakeward.lake.dictionaries import dictionary_columns
+from lakeward.lake.tablefiles import TableFiles, sync
 from lakeward.model.bucket import partition_values
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import RoundId
@@ -28,6 +30,7 @@ from lakeward.spi.lake import LakeWriter, WriteTask
 _ROW_GROUP_BYTES, _ROW_GROUP_ROWS = 64 * 1024 * 1024, 1_048_576
 """Of Arrow: what a writer holds. 10 to 20 MB of Parquet, large enough for every reader."""
 
+_DICTIONARY_BYTES = 2 * 1024 * 1024
 _TARGET_KEY, _TARGET_BYTES = "delta.targetFileSize", 512 * 1024 * 1024
 _OURS = "lakeward-"
 
@@ -44,10 +47,10 @@ class DeltaWriteHandle(Packed):
     target_bytes: int
 
     @classmethod
-    def of(cls, root: Path, metadata: dict[str, Any]) -> DeltaWriteHandle:
+    def of(cls, root: str, metadata: dict[str, Any]) -> DeltaWriteHandle:
         target = (metadata.get("configuration") or {}).get(_TARGET_KEY, "")
         size = int(target) if target.isdigit() else _TARGET_BYTES
-        return cls(str(root), metadata["schemaString"], tuple(metadata["partitionColumns"]), size)
+        return cls(root, metadata["schemaString"], tuple(metadata["partitionColumns"]), size)
 
 
 @dataclass(frozen=True)
@@ -73,16 +76,16 @@ def is_round_folder(name: str) -> bool:
 
 
 class DeltaLakeWriter(LakeWriter):
-    def __init__(self, task: WriteTask) -> None:
-        self._task = task
+    def __init__(self, files: TableFiles, task: WriteTask) -> None:
+        self._files, self._task = files, task
         self._handle = handle = DeltaWriteHandle.from_bytes(task.handle)
-        whole = table_schema(parse_schema_string(handle.schema))
-        self._schema = file_schema(whole, handle.partition_columns)
-        self._folder = Path(handle.root) / round_folder(task.round_id)
+        self._schema = file_schema(table_schema(parse_schema_string(handle.schema)))
+        self._folder = round_folder(task.round_id)
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
         self._output: pq.ParquetWriter | None = None
-        self._path = Path()
+        self._sink: pa.NativeFile | None = None
+        self._path = ""
         self._actions: list[dict[str, Any]] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -103,9 +106,10 @@ class DeltaLakeWriter(LakeWriter):
 
     def abort(self) -> None:
         self._pending, self._pending_bytes = [], 0
-        if self._output is not None:
+        if self._output is not None and self._sink is not None:
             self._output.close()
-            self._output = None
+            self._sink.close()
+            self._output = self._sink = None
 
     def _flush(self) -> None:
         """Pending rows become a row group; a file that has reached its size is closed."""
@@ -115,38 +119,49 @@ class DeltaLakeWriter(LakeWriter):
         self._pending, self._pending_bytes = [], 0
         with lake_errors(str(self._task.table.path), "write a file of"):
             if self._output is None:
-                self._open()
+                self._open(table)
             assert self._output is not None
-            fault_point("lake.before-row-group", path=str(self._path))
+            assert self._sink is not None
+            fault_point("lake.before-row-group", path=self._location)
             self._output.write_table(table, row_group_size=table.num_rows)
-            if self._path.stat().st_size >= self._handle.target_bytes:
+            if self._sink.tell() >= self._handle.target_bytes:
                 self._close_file()
 
-    def _open(self) -> None:
+    @property
+    def _location(self) -> str:
+        return f"{self._handle.root}/{self._path}"
+
+    def _open(self, first: pa.Table) -> None:
         split = self._task.split
-        name = f"{split.bucket.number}-{split.index}-{split.start}-{self._task.attempt}-{uuid.uuid4().hex}.parquet"
-        self._folder.mkdir(exist_ok=True)
-        self._path = self._folder / name
+        facts = (split.bucket.number, split.index, split.start, self._task.attempt, uuid.uuid4().hex)
+        self._path = f"{self._folder}/{WHOLE}{'-'.join(map(str, facts))}.parquet"
+        self._sink = self._files.open_output(self._location)
         self._output = pq.ParquetWriter(
-            self._path,
+            self._sink,
             self._schema,
             compression="zstd",
+            use_dictionary=dictionary_columns(first),
+            dictionary_pagesize_limit=_DICTIONARY_BYTES,
             store_schema=False,  # with ARROW:schema other readers take large_string and fail
             store_decimal_as_integer=True,
         )
 
     def _conform(self, table: pa.Table) -> pa.Table:
         """Columns as the lake table has them: by name, cast, a newer lake column filled with nulls."""
-        names, arrays = set(table.column_names), []
+        names, arrays, partition = set(table.column_names), [], self._partition()
         for field in self._schema:
-            if field.name in names:
+            if field.name in partition:
+                text, is_text = partition[field.name], pa.types.is_string(field.type)
+                value = text if is_text else parse_partition_value(text, field.type)
+                arrays.append(pa.repeat(pa.scalar(value, field.type), table.num_rows))
+            elif field.name in names:
                 column = table.column(field.name)
                 arrays.append(column if column.type == field.type else column.cast(field.type))
             elif field.nullable:
                 arrays.append(pa.nulls(table.num_rows, field.type))
             else:
                 raise LakeSchemaBroken(table=str(self._task.table.path), diff=f"the batch has no column {field.name}")
-        lost = names - {*self._schema.names, *self._handle.partition_columns}
+        lost = names - set(self._schema.names)
         if lost:
             diff = f"the lake table has no column {', '.join(sorted(lost))}"
             raise LakeSchemaBroken(table=str(self._task.table.path), diff=diff)
@@ -154,22 +169,24 @@ class DeltaLakeWriter(LakeWriter):
 
     def _close_file(self) -> None:
         assert self._output is not None
+        assert self._sink is not None
         with lake_errors(str(self._task.table.path), "close a file of"):
             self._output.close()
-            sync_file(self._path)
-            size = self._path.stat().st_size
+            size = self._sink.tell()
+            self._sink.close()
+            sync([self._location])
         self._actions.append(
             {
-                "path": f"{self._folder.name}/{self._path.name}",
+                "path": self._path,
                 "partitionValues": self._partition(),
                 "size": size,
                 "modificationTime": int(time.time() * 1000),
                 "dataChange": True,
-                "stats": file_stats(self._output.writer.metadata),
+                "stats": file_stats(self._output.writer.metadata, self._handle.partition_columns),
             }
         )
-        self._output = None
-        fault_point("lake.after-file", path=str(self._path))
+        self._output = self._sink = None
+        fault_point("lake.after-file", path=self._location)
 
     def _partition(self) -> dict[str, str]:
         bucket = self._task.split.bucket

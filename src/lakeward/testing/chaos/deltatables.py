@@ -17,7 +17,7 @@ HURT = (LakewardError, OSError, AssertionError)
 def meddle_with_delta(warehouse: Path, path: TablePath, deed: str) -> bool:
     """`compact` or `expire`; false when it did not come to pass."""
     try:
-        engine = DeltaForeignEngine(DeltaLakeStorage(warehouse).log(path))
+        engine = DeltaForeignEngine(DeltaLakeStorage(str(warehouse)).log(path))
         {"compact": engine.optimize, "expire": engine.clean_log}[deed]()
     except HURT:
         return False

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import (
@@ -21,12 +20,8 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.schema import Schema
 
 from lakeward.errors import InvalidConfig
+from lakeward.lake.dictionaries import dictionary_columns
 from lakeward.lake.iceberg.datafile.durable import sync_files
-
-_SAMPLE_ROWS = 16_384
-_PAYS = 0.1
-"""A dictionary pays while at most so many values in the sample are different: above, its pages outgrow their limit and
-Parquet falls back to plain after having hashed everything."""
 
 _CODECS = {"uncompressed": "none", "snappy": "snappy", "gzip": "gzip", "zstd": "zstd", "lz4": "lz4", "brotli": "brotli"}
 
@@ -61,34 +56,6 @@ class ParquetOptions:
             ),
             row_group_rows=int(properties.get("write.parquet.row-group-limit", 1_048_576)),
         )
-
-
-def dictionary_columns(table: pa.Table) -> list[str]:
-    """Leaf columns where a dictionary pays, judged on the first rows; nested leaves always have one."""
-    chosen: list[str] = []
-    sample = table.slice(0, _SAMPLE_ROWS)
-    for field, column in zip(table.schema, sample.columns, strict=True):
-        if pa.types.is_nested(field.type):
-            chosen += leaf_paths(field, field.name)
-        elif (
-            not pa.types.is_boolean(field.type)
-            and pc.count_distinct(column, mode="all").as_py() <= _PAYS * len(sample) + 1
-        ):
-            chosen.append(field.name)
-    return chosen
-
-
-def leaf_paths(field: pa.Field, path: str) -> list[str]:
-    """Parquet's names of the leaves below a nested field."""
-    kind = field.type
-    if pa.types.is_map(kind):
-        key, value = kind.key_field, kind.item_field
-        return [*leaf_paths(key, f"{path}.key_value.key"), *leaf_paths(value, f"{path}.key_value.value")]
-    if pa.types.is_list(kind):
-        return leaf_paths(kind.value_field, f"{path}.list.element")
-    if pa.types.is_struct(kind):
-        return [leaf for child in kind for leaf in leaf_paths(child, f"{path}.{child.name}")]
-    return [path]
 
 
 class ParquetOutput:
