@@ -67,8 +67,7 @@ class Operations:
         with self._board.change():
             side = self._board.find(path, name)
             storage = self._board.lake_of(side)
-            if side.state in STANDS:
-                raise TableBusy(table=side.label, reason=f"it is {side.state}: {side.reason or 'by call'}")
+            _check_goes(side)
             if storage is None or not storage.capabilities.rewrites:
                 raise TableBusy(table=side.label, reason="its lake format has no files that Lakeward rewrites")
             side.work(COMPACT).asked = True
@@ -80,8 +79,7 @@ class Operations:
             side = self._board.find(path, name)
         offsets = OffsetMap({b: v.end for b, v in self._board.hot.bounds(side.info, sync=True).items()})
         with self._board.change():
-            if side.state in STANDS:
-                raise TableBusy(table=side.label, reason=f"it is {side.state}: {side.reason or 'by call'}")
+            _check_goes(side)
             asked = Asked(
                 side=side.id,
                 path=path,
@@ -110,8 +108,7 @@ class Operations:
                 return TierNowAnswer(
                     path=asked.path, committed=side.committed, rounds=side.tier.epoch - asked.epoch, took_ms=took
                 )
-            if side.state in STANDS:
-                raise TableBusy(table=side.label, reason=f"it is {side.state}: {side.reason or 'by call'}")
+            _check_goes(side)
             return None
 
     def check_limit(self, asked: Asked, limit_s: float) -> None:
@@ -160,3 +157,11 @@ class Operations:
                 # The round in work was planned without the resync.
                 self._board.enter(side, _S.PENDING, "a resync was asked for")
             self._board.touch(side)
+
+
+def _check_goes(side: LakeSide) -> None:
+    """Raises `TableBusy` where nothing is done for a side until somebody says so."""
+    if side.state in STANDS:
+        is_off = side.state is _S.DISABLED
+        advice = "set table.datalake.enabled to true" if is_off else f"`lakeward resume {side.info.path}` ends that"
+        raise TableBusy(table=side.label, reason=f"it is {side.state}: {side.reason or 'by call'}; {advice}")

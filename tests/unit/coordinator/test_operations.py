@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeward.errors import LakeBehind, ReadTooFarAhead, SnapshotGone, TableBusy, TimedOut
+from lakeward.errors import LakeBehind, ReadTooFarAhead, SnapshotGone, TableBusy, TableNotFound, TimedOut
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import LeaseId, RoundId
 from lakeward.model.intent import Intent
@@ -40,6 +40,26 @@ def test_pause_stops_the_round_in_work_and_resume_goes_on(world: CoordinatorWorl
     world.coordinator.resume(PATH)
     world.clock.advance(1)
     assert len(job.take()) == 1
+
+
+def test_a_compaction_of_a_table_that_stands_or_is_not_here_is_refused_in_words(world: CoordinatorWorld) -> None:
+    with pytest.raises(TableNotFound, match=r"no table db\.t; `lakeward table list` shows"):
+        world.coordinator.compact_now(PATH)
+    world.set_options(quarantine_after=1)
+    world.create()
+    world.hot.append(PATH)
+    world.clock.advance(200)
+    job = world.job()
+    job.fail(*job.take())
+    with pytest.raises(TableBusy, match=r"quarantined: 1 rounds failed .*; `lakeward resume db\.t` ends that"):
+        world.coordinator.compact_now(PATH)
+    world.coordinator.resume(PATH)
+    world.coordinator.compact_now(PATH)
+    world.coordinator.pause(PATH)
+    with pytest.raises(
+        TableBusy, match=r"table db\.t.*: it is paused: paused by call; `lakeward resume db\.t` ends that"
+    ):
+        world.coordinator.compact_now(PATH)
 
 
 def test_tier_now_returns_once_its_data_is_in_the_lake(world: CoordinatorWorld) -> None:
