@@ -112,7 +112,7 @@ COMPACTION_MAX_DELETED = option(
     "compaction.max-deleted",
     ratio(),
     "0.2",
-    "A file is rewritten when more than this share of its rows is deleted.",
+    "A file is rewritten when more than this share of its rows is deleted; a small one from a quarter of it on.",
     JOB,
 )
 COMPACTION_MAX_BYTES = option(

@@ -27,7 +27,7 @@ from lakeward.lake.iceberg.meta.failures import lake_errors
 from lakeward.lake.iceberg.meta.layout import address_bounds, fill_address, is_clean, with_address
 from lakeward.lake.iceberg.meta.types import to_arrow_type
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
-from lakeward.lake.iceberg.scan.project import physical_names, project
+from lakeward.lake.iceberg.scan.project import keep_rows, physical_names, project
 from lakeward.lake.iceberg.writer import IcebergLakeWriter
 from lakeward.lake.ranks import RankTable
 from lakeward.model.faults import fault_point
@@ -171,7 +171,7 @@ class _GroupRewriter:
                 keep = keeper.mask(table, start)
                 if keep is not None:
                     gone.append((np.flatnonzero(~keep) + start).astype(np.int64))
-                    table = table.filter(pa.array(keep))
+                    table = keep_rows(table, keep)
                 start += batch.num_rows
                 if table.num_rows:
                     yield table.select(self._names)

@@ -33,7 +33,7 @@ def load_compaction(table: TableInfo, lake: LakeStorage, options: TieringOptions
     The rows of a clean table do not say their offsets. Its log files are counted in the order of their commits, where
     others do not say theirs: a merged one stays in the place of its inputs. Those of its PK tables may come in any
     order."""
-    reader = lake.open_reader(table)
+    reader = lake.open_reader(table).pinned()
     base = reader.load_base()
     snapshot = None if base.head is None else reader.load_snapshot(base.head)
     if base.token is None or snapshot is None:

@@ -77,8 +77,14 @@ def test_full_files_are_left_alone() -> None:
 
 
 def test_a_file_with_many_deleted_rows_is_rewritten_alone() -> None:
-    assert names([file(0, 100, deletes=(positions(20),))]) == []
-    assert names([file(0, 100, deletes=(positions(21),))]) == [(Why.PURGE, ["0/0"])]
+    assert names([file(0, 200, deletes=(positions(40),))]) == []
+    assert names([file(0, 200, deletes=(positions(41),))]) == [(Why.PURGE, ["0/0"])]
+
+
+def test_fewer_deleted_rows_wear_a_small_file() -> None:
+    """A quarter of the share, where it is far below the target size."""
+    assert names([file(0, 30, deletes=(positions(1),))]) == []
+    assert names([file(0, 30, deletes=(positions(2),))]) == [(Why.PURGE, ["0/0"])]
 
 
 def test_a_delete_file_counts_for_each_file_it_names_by_its_rows() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
@@ -26,3 +28,10 @@ def project(
         array = pa.nulls(batch.num_rows, kind) if source is None else batch.column(source)
         arrays.append(array if array.type == kind else array.cast(kind))
     return pa.table(arrays, names=list(names))
+
+
+def keep_rows(rows: pa.Table, keep: npt.NDArray[np.bool_]) -> pa.Table:
+    """Column by column: a table's own filter looks every row up by its number, which takes twice as long where few
+    rows go."""
+    mask = pa.array(keep)
+    return pa.Table.from_arrays([c.filter(mask) for c in rows.columns], schema=rows.schema)

@@ -20,7 +20,7 @@ from lakeward.lake.iceberg.meta.layout import fill_address, is_clean, with_addre
 from lakeward.lake.iceberg.meta.types import to_arrow_type
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.kept import Kept
-from lakeward.lake.iceberg.scan.project import physical_names, project
+from lakeward.lake.iceberg.scan.project import keep_rows, physical_names, project
 from lakeward.lake.iceberg.scan.prune import FilterBounds
 from lakeward.lake.iceberg.scan.snapshotfiles import PlannedFile, plan_files
 from lakeward.lake.readahead import read_ahead
@@ -94,7 +94,7 @@ class Scan:
                         table = fill_address(table, planned.bucket, planned.first_offset, start)
                     keep = keeper.mask(table, start)
                     start += batch.num_rows
-                    yield from self._finish(table if keep is None else table.filter(pa.array(keep)))
+                    yield from self._finish(table if keep is None else keep_rows(table, keep))
 
     def _runs(self, file: pq.ParquetFile, physical: dict[str, str | None]) -> Iterator[tuple[int, list[int]]]:
         """Neighbouring row groups that the filter may find rows in, with the position of their
