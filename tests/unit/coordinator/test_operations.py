@@ -50,7 +50,8 @@ def test_a_compaction_of_a_table_that_stands_or_is_not_here_is_refused_in_words(
     world.hot.append(PATH)
     world.clock.advance(200)
     job = world.job()
-    job.fail(*job.take())
+    (handed,) = job.take()
+    job.fail(handed)
     with pytest.raises(TableBusy, match=r"quarantined: 1 rounds failed .*; `lakeward resume db\.t` ends that"):
         world.coordinator.compact_now(PATH)
     world.coordinator.resume(PATH)
