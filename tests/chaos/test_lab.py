@@ -53,6 +53,13 @@ def test_every_kind_of_fault(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("format", ["paimon", "delta"])
+def test_every_kind_of_fault_in_another_format(tmp_path: Path, format: str) -> None:
+    report = run(tmp_path / "lab", LabOptions(seed=300, seconds=60, every_s=1.2, format=format))
+    assert report.figures["rounds"] > 0
+
+
+@pytest.mark.soak
 @pytest.mark.spark
 def test_jobs_on_spark(tmp_path: Path) -> None:
     run(tmp_path / "lab", LabOptions(seed=7, seconds=60, every_s=4.0, spark=True))

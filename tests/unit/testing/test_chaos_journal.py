@@ -6,18 +6,24 @@ that are late.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lakeward.lake.delta.plugin import DeltaLakeStorage
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 from lakeward.testing.chaos.journal import RunJournal
 from lakeward.testing.chaos.record import Change, Record
 from lakeward.testing.chaos.spells import Spell, Spells
 from lakeward.testing.chaos.tables import LOG, PK, watch_commits
+from lakeward.testing.deltaforeign import DeltaForeignEngine
 from lakeward.testing.httpproxy import ProxyAnswer, ProxyRequest
+from lakeward.testing.lakes import LakeRound
+from lakeward.testing.lakes.suite import B0, LakeSuite, row
+from lakeward.testing.scripted_log import ScriptedLog
 from lakeward.testing.waiting import wait_until
 
 TABLE = "t-1"
@@ -147,3 +153,21 @@ def test_snapshots_of_a_folder_count_as_commits(tmp_path: Path) -> None:
     (wrong,) = journal.wrong_commits()
     assert "r4" in wrong
     assert "took offsets back" in wrong
+
+
+def test_log_entries_of_a_delta_table_count_as_commits(tmp_path: Path) -> None:
+    lake, path = DeltaLakeStorage(str(tmp_path)), TablePath.parse(LOG)
+    log = ScriptedLog(replace(LakeSuite().table_info(), path=path))
+    lake.catalog().create(log.table)
+    journal, rounds = RunJournal(), list[str]()
+    with watch_commits(tmp_path, "delta", journal):
+        for number in (1, 2):
+            log.append(B0, row(number))
+            made = LakeRound.plan(lake, log)
+            made.run()
+            rounds.append(made.round_id)
+        DeltaForeignEngine(lake.log(path)).touch()
+        wait_until(lambda: len(journal.commits) == 2, what="both rounds are noted")
+        DeltaForeignEngine(lake.log(path)).clean_log()
+    assert [(c.round_id, c.offsets) for c in journal.commits] == [(rounds[0], {"/0": 1}), (rounds[1], {"/0": 2})]
+    assert journal.wrong_commits() == []

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from lakeward.lake.paimon.connection import PaimonConnection
 from lakeward.lake.paimon.history import PaimonSnapshot, snapshot_numbers, snapshot_path
 from lakeward.lake.tablefiles import LocalFiles
 from lakeward.model.table import TablePath
+from lakeward.testing.chaos.commitwatch import CommitWatch
 from lakeward.testing.chaos.journal import RunJournal
 from lakeward.testing.paimonforeign import PaimonForeignEngine
 
@@ -53,28 +53,14 @@ class _Exclusive(SnapshotCommit):  # type: ignore[misc]
         pass
 
 
-class SnapshotWatch:
-    """Notes every snapshot of a round, which jobs commit to the folder themselves. Looks often enough to see each
-    before it expires.
-    """
-
-    EVERY_S = 0.2
+class SnapshotWatch(CommitWatch):
+    """Notes every snapshot of a round."""
 
     def __init__(self, warehouse: Path, tables: Sequence[str], journal: RunJournal) -> None:
         paths = [TablePath.parse(name) for name in tables]
         self._seen = {str(warehouse / f"{path.database}.db" / path.table): 0 for path in paths}
-        self._journal, self._done = journal, threading.Event()
-        self._thread = threading.Thread(target=self._run, name="chaos-snapshots", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._done.set()
-        self._thread.join()
-        self.look()
-
-    def _run(self) -> None:
-        while not self._done.wait(self.EVERY_S):
-            self.look()
+        self._journal = journal
+        super().__init__()
 
     def look(self) -> None:
         """One that comes late, under a number that had expired, takes itself away again: it does not count."""

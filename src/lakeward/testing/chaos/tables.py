@@ -15,6 +15,7 @@ from requests.exceptions import RequestException
 
 from lakeward.client import Client
 from lakeward.model.table import TablePath
+from lakeward.testing.chaos.commitwatch import CommitWatch
 from lakeward.testing.chaos.journal import RunJournal
 from lakeward.testing.iceberg.foreign import IcebergForeignEngine
 
@@ -98,13 +99,21 @@ def meddle(server_url: str, warehouse: Path, format: str, path: str, deed: str) 
 @contextmanager
 def watch_commits(warehouse: Path, format: str, journal: RunJournal) -> Iterator[None]:
     """Notes lake commits that pass no server, where the format has such."""
-    if format != "paimon":
-        yield
-        return
-    from lakeward.testing.chaos.paimontables import SnapshotWatch
-
-    watch = SnapshotWatch(warehouse, (LOG, PK), journal)
+    watch = _open_watch(warehouse, format, journal)
     try:
         yield
     finally:
-        watch.stop()
+        if watch is not None:
+            watch.stop()
+
+
+def _open_watch(warehouse: Path, format: str, journal: RunJournal) -> CommitWatch | None:
+    if format == "paimon":
+        from lakeward.testing.chaos.paimontables import SnapshotWatch
+
+        return SnapshotWatch(warehouse, (LOG, PK), journal)
+    if format == "delta":
+        from lakeward.testing.chaos.deltatables import EntryWatch
+
+        return EntryWatch(warehouse, (LOG, PK), journal)
+    return None
