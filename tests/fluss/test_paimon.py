@@ -37,6 +37,8 @@ from tests.fluss.steps import (
     events,
 )
 from tests.fluss.test_handover import LEASE_S, Load
+from tests.fluss.test_tiering import ALL_TYPES, typed_row
+from tests.fluss.test_types import NESTED, ROWS, as_read
 from tests.fluss.world import ThreadJob
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
@@ -138,6 +140,22 @@ def test_partitions_of_a_pk_table(world: PaimonWorld, rounds: OnDemand) -> None:
     assert {b.partition for b in world.committed("daily")} == set(days)
 
 
+def test_types_of_log_and_pk_tables(world: PaimonWorld, rounds: OnDemand) -> None:
+    flat = [*(typed_row(n) for n in range(1, 6)), {**dict.fromkeys(ALL_TYPES.names), "id": 6}]
+    for kind, schema, rows in (("flat", ALL_TYPES, flat), ("nested", NESTED, ROWS)):
+        keyed = schema.set(0, pa.field("id", pa.int64(), nullable=False))
+        changes = [{**r, "scores": dict(r["scores"])} if r.get("scores") else r for r in rows]
+        world.produce(
+            MakeTable(name=kind, schema=schema, buckets=1, freshness="1h"),
+            Append(table=kind, rows=pa.RecordBatch.from_pylist(rows, schema=schema)),
+            MakeTable(name=f"{kind}_pk", schema=keyed, primary_key=("id",), buckets=1, freshness="1h"),
+            Upsert(table=f"{kind}_pk", rows=changes),
+        )
+        for name in (kind, f"{kind}_pk"):
+            assert isinstance(rounds.run(name), TableFinished)
+            assert [as_read(dict(r)) for r in world.by_key(name).values()] == rows, name
+
+
 def test_a_lake_that_is_ahead_is_taken_over(world: PaimonWorld, rounds: OnDemand) -> None:
     world.produce(MakeTable(name="ahead", schema=EVENTS, freshness="1h"), Append(table="ahead", rows=events(0, 50)))
     with Faults() as faults:
@@ -163,9 +181,35 @@ def test_fluss_ahead_of_the_lake_stops_the_table(world: PaimonWorld, rounds: OnD
     assert end.error["code"] == "lake-behind"
 
 
+class Daily:
+    """A partitioned PK table that changes step by step, with what the lake must hold."""
+
+    DAYS = ("2024-02-29", "2024-03-01")
+
+    def __init__(self, world: PaimonWorld, name: str) -> None:
+        self.world, self.name = world, name
+        self.rows = dict[tuple[int, str], str]()
+        key = ("id", "day")
+        world.produce(
+            MakeTable(name=name, schema=DAILY, primary_key=key, partition_keys=("day",), freshness="2s"),
+            *(MakePartition(table=name, spec={"day": day}) for day in self.DAYS),
+        )
+
+    def step(self, number: int) -> None:
+        changed = {n: f"step {number} of {n}" for n in range(number, 60 + number, 1 + number % 3)}
+        self.world.produce(*(users(self.name, changed, day=day) for day in self.DAYS))
+        self.rows |= {(n, day): name for day in self.DAYS for n, name in changed.items()}
+
+    def check(self, limit_s: float) -> None:
+        self.world.wait_tiered(self.name, limit_s)
+        found = self.world.rows(self.name).to_pylist()
+        assert {(r["id"], r["day"]): r["name"] for r in found} == self.rows
+        assert len(found) == len(self.rows)
+
+
 def test_flink_then_ours_then_flink_again(world: PaimonWorld, tmp_path: Path) -> None:
-    """On a log table and a PK table; each finds the other's rows and goes on from there."""
-    load = Load(world, "_turns")
+    """On a log table, a PK table and a partitioned one; each finds the other's rows and goes on from there."""
+    load, daily = Load(world, "_turns"), Daily(world, "daily_turns")
     for turn, is_ours in enumerate((False, True, False, True)):
         job = (
             ThreadJob(world.cluster.bootstrap, f"turn-{turn}")
@@ -175,8 +219,10 @@ def test_flink_then_ours_then_flink_again(world: PaimonWorld, tmp_path: Path) ->
         try:
             for step in (0, 1):
                 load.step(2 * turn + step)
+                daily.step(2 * turn + step)
                 load.check(LEASE_S)
+                daily.check(LEASE_S)
         finally:
             job.stop()
-    for table in (load.log, load.pk):
-        assert world.writers(table) == {"flink", "turn-1", "turn-3"}
+    for table in (load.log, load.pk, daily.name):
+        assert world.writers(table) - {"rewrite"} == {"flink", "turn-1", "turn-3"}
