@@ -126,3 +126,19 @@ def test_preflight_names_what_would_go_wrong(
     monkeypatch.delenv("JAVA_HOME")
     assert app.run(["preflight"]) == 1
     assert "token" in capsys.readouterr().out
+
+
+@pytest.mark.soak
+def test_compaction_that_is_off_for_all_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Server(tmp_path, {"table.datalake.auto-maintenance": "false"})
+    try:
+        with server.connect() as client:
+            client.create_table("doc.orders", "id bigint", freshness="1 min")
+        monkeypatch.setenv("LAKEWARD_SERVER", server.url)
+        app.run(["doctor", "--json"])
+        found = json.loads(capsys.readouterr().out)["findings"]
+        assert ("files", "server") in [(f["check"], f["about"]) for f in found]
+    finally:
+        server.kill()

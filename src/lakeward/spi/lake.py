@@ -394,6 +394,10 @@ def _without(batch: pa.RecordBatch, gone: OffsetSet, columns: Sequence[str]) -> 
     return batch.filter(pa.array(keep)).select(list(columns))
 
 
+PROBE = "lakeward-probe-"
+"""What the names of probe files begin with; no reader takes them for data."""
+
+
 class LakeMaintenance(ABC):
     """Upkeep of one lake table. Deleting happens here and nowhere else."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -23,7 +24,7 @@ from lakeward.model.faults import fault_point
 from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.round import LakeBase
 from lakeward.model.table import TableInfo
-from lakeward.spi.lake import CommitProperties, Expired, LakeMaintenance, LakeSnapshot, Precondition, StoredFile
+from lakeward.spi.lake import PROBE, CommitProperties, Expired, LakeMaintenance, LakeSnapshot, Precondition, StoredFile
 
 _ATTEMPTS = 3
 
@@ -63,6 +64,13 @@ class DeltaLakeMaintenance(LakeMaintenance):
             if is_round_folder(path.removeprefix(f"{self._log.root}/")):
                 os.rmdir(path.rpartition("/")[0])
         return freed
+
+    def probe(self) -> bool:
+        path = self._log.root / f"{PROBE}{uuid.uuid4().hex}"
+        with lake_errors(self._log.table, "write and delete a probe file of"):
+            path.write_bytes(b"lakeward doctor --probe")
+            path.unlink()
+        return True
 
     def expirable(self, now_ms: int) -> Sequence[ExpiringSnapshot]:
         return plan_expiry(self._log, DeltaGround.load(self._log), now_ms)

@@ -35,12 +35,17 @@ from lakeward.model.faults import fault_point
 from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.round import LakeBase
 from lakeward.model.table import TableInfo
-from lakeward.spi.lake import CommitProperties, Expired, LakeMaintenance, LakeSnapshot, Precondition, StoredFile
+from lakeward.spi.lake import (
+    PROBE,
+    CommitProperties,
+    Expired,
+    LakeMaintenance,
+    LakeSnapshot,
+    Precondition,
+    StoredFile,
+)
 
 _ATTEMPTS = 3
-
-
-PROBE = "lakeward-probe-"
 
 
 class IcebergLakeMaintenance(LakeMaintenance):

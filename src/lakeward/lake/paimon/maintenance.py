@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lakeward.lake.paimon.committer import PaimonLakeCommitter
@@ -19,7 +20,7 @@ from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.round import LakeBase
 from lakeward.model.table import TableInfo
 from lakeward.spi.commit import CommitProperties, Precondition
-from lakeward.spi.lake import LakeMaintenance
+from lakeward.spi.lake import PROBE, LakeMaintenance
 from lakeward.spi.lakefile import Expired, LakeSnapshot, StoredFile
 
 
@@ -52,6 +53,14 @@ class PaimonLakeMaintenance(LakeMaintenance):
             with lake_errors(self._where, "delete files of"):
                 freed += files.delete(path)
         return freed
+
+    def probe(self) -> bool:
+        lake_table = self._connection.load(self._info.path)
+        files, path = files_of(lake_table), f"{table_folder(lake_table)}/{PROBE}{uuid.uuid4().hex}"
+        with lake_errors(self._where, "write and delete a probe file of"):
+            files.put(path, "lakeward doctor --probe")
+            files.delete(path)
+        return True
 
     def expirable(self, now_ms: int) -> Sequence[ExpiringSnapshot]:
         lake_table = self._connection.load(self._info.path)
