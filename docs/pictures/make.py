@@ -20,7 +20,11 @@ from playwright.sync_api import Browser, sync_playwright
 
 HERE = Path(__file__).parent
 PAGES = {"dashboard": ("#/", "light", 620), "table": ("#/table/demo.orders", "dark", 900)}
-ALL_PAGES = {"tables": "#/", "table": "#/table/demo.orders", "rounds": "#/rounds", "jobs": "#/jobs"}
+ALL_PAGES = {
+    "tables": "#/",
+    "table": "#/table/demo.orders",
+    **{name: f"#/{name}" for name in ("rounds", "jobs", "sql", "maintenance", "cost", "log", "new")},
+}
 WIDTHS = (390, 900, 1600)
 SECONDS = "90"
 

@@ -60,7 +60,11 @@ class Table:
         is there, and are NULL on a new one.
 
         `columns` names those that are set whatever rows give; `replace` writes whole rows: what is not given becomes
-        NULL."""
+        NULL.
+
+        Rows are checked before the first is sent: a value that does not fit is `InvalidRows`, and nothing is stored.
+        What only the server can see (a new key without a value for a NOT NULL column) it refuses batch by batch:
+        batches before that one are stored then."""
         return self._put(PutKind.UPSERT, rows, None if columns is None else tuple(columns), replace=replace)
 
     def delete(self, keys: Any) -> WriteToken:

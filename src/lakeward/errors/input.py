@@ -76,7 +76,7 @@ class InvalidAlter(InvalidInput):
 
 class InvalidRows(InvalidInput):
     code = "invalid-rows"
-    template = "table {table}, row {row}, column {column}: {reason}; nothing of this call was stored"
+    template = "table {table}, row {row}, column {column}: {reason}"
     table: str
     row: int
     column: str
