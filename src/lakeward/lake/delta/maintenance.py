@@ -66,10 +66,10 @@ class DeltaLakeMaintenance(LakeMaintenance):
         return freed
 
     def probe(self) -> bool:
-        path = self._log.root / f"{PROBE}{uuid.uuid4().hex}"
+        path = f"{self._log.root}/{PROBE}{uuid.uuid4().hex}"
         with lake_errors(self._log.table, "write and delete a probe file of"):
-            path.write_bytes(b"lakeward doctor --probe")
-            path.unlink()
+            self._log.files.put(path, "lakeward doctor --probe")
+            self._log.files.delete(path)
         return True
 
     def expirable(self, now_ms: int) -> Sequence[ExpiringSnapshot]:
