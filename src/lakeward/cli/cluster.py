@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`status`, `rounds` and `jobs` of an Apache Fluss cluster, in place of a server's: asked of the cluster and the
-lake.
-"""
+"""Commands on an Apache Fluss cluster, in place of a server: what goes on is asked of the cluster and the lake."""
 
 from __future__ import annotations
 
@@ -92,6 +90,45 @@ def show_next_round(fluss: str, user: str | None, table: str, *, as_json: bool) 
         print_json({"next_round": describe_plan(found.plan)})
     else:
         print("\n".join(found.lines()))
+
+
+def tier_cluster_now(fluss: str, user: str | None, table: str, limit_s: float, *, as_json: bool) -> None:
+    from lakeward.config import resolve
+    from lakeward.hot.fluss.tiernow import tier_now
+    from lakeward.protocol.codec import encode
+    from lakeward.tiering.job.options import TieringOptions
+    from lakeward.tiering.round.once import tier_once
+
+    options = TieringOptions.from_config(resolve()).with_fluss(fluss, user)
+    with open_fluss(fluss, user) as plugin:
+        done = tier_now(plugin, TablePath.parse(table), limit_s, lambda handed: tier_once(plugin, handed, options))
+    if as_json:
+        print_json(encode(done))
+        return
+    who = "no job asked for it, so the round ran here" if done.ran_here else "a running job took it"
+    print(f"{table} is in the lake, {duration(done.took_ms)}: {who}")
+
+
+def compact_cluster_now(fluss: str, user: str | None, table: str, *, as_json: bool) -> None:
+    """Here, beside whichever jobs there are: the lake's fence keeps them apart."""
+    from lakeward.config import resolve
+    from lakeward.errors import from_wire
+    from lakeward.protocol.heartbeat import TableFailed
+    from lakeward.tiering.compact.once import compact_once
+    from lakeward.tiering.job.options import TieringOptions
+
+    options = TieringOptions.from_config(resolve()).with_fluss(fluss, user)
+    with open_fluss(fluss, user) as plugin:
+        end = compact_once(plugin, TablePath.parse(table), options)
+    if isinstance(end, TableFailed):
+        raise from_wire(end.error)
+    result = end.result
+    replaced, files = (0, 0) if result is None else (result.files_replaced, result.files)
+    if as_json:
+        print_json({"table": table, "files_replaced": replaced, "files": files, "more": end.force_finished})
+        return
+    more = "; there is more to do, call it again" if end.force_finished else ""
+    print(f"{table}: {replaced:,} files became {files:,}{more}" if replaced else f"{table}: nothing to rewrite")
 
 
 def show_jobs(fluss: str, user: str | None, *, as_json: bool) -> None:

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lakeward.cli.cluster import Fluss, FlussUser, compact_cluster_now, open_fluss
 from lakeward.cli.connection import open_client
 from lakeward.cli.output import Json, Server, Table, print_json
 from lakeward.config import options
+from lakeward.errors import InvalidConfig
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 
 if TYPE_CHECKING:
-    from lakeward.client import Client
+    from lakeward.spi.hot import HotPlugin
     from lakeward.tiering.compact.plan import CompactionPlan
 
 
@@ -30,12 +32,18 @@ def maintain(
         bool | None, typer.Option("--on/--off", help="Whether Lakeward looks after its lake table by itself.")
     ] = None,
     server: Server = None,
+    fluss: Fluss = None,
+    fluss_user: FlussUser = None,
     as_json: Json = False,
 ) -> None:
-    """Says what a compaction of the table's lake files would do; or asks for one, or switches maintenance.
+    """Says what a compaction of the table's lake files would do; or asks for one, or switches maintenance. With --fluss
+    a compaction that is asked for runs here, beside any jobs.
 
     Example: lakeward maintain shop.orders --explain"""
     path = TablePath.parse(table)
+    if fluss is not None:
+        _maintain_cluster(fluss, fluss_user, path, now=now, explain=explain, on=on, as_json=as_json)
+        return
     with open_client(server) as client:
         if on is not None:
             client.alter_table(table, properties={options.TABLE_DATALAKE_AUTO_MAINTENANCE.key: str(on).lower()})
@@ -44,10 +52,25 @@ def maintain(
             body = client.server.ask("POST", routes.MAINTAIN.format(table=path))
             _say(as_json, body, f"{table} is compacted as soon as a slot is free; `lakeward rounds {table}` shows it")
         if explain or not (now or on is not None):
-            _explain(client, path, as_json)
+            _explain(client.plugin, path, as_json)
 
 
-def _explain(client: Client, path: TablePath, as_json: bool) -> None:
+def _maintain_cluster(
+    fluss: str, user: str | None, path: TablePath, *, now: bool, explain: bool, on: bool | None, as_json: bool
+) -> None:
+    if on is not None:
+        key = options.TABLE_DATALAKE_AUTO_COMPACTION.key
+        raise InvalidConfig(
+            where="--on/--off", reason=f"of a Fluss table: ALTER TABLE {path} SET ('{key}' = ...) there"
+        )
+    if now:
+        compact_cluster_now(fluss, user, str(path), as_json=as_json)
+    if explain or not now:
+        with open_fluss(fluss, user) as plugin:
+            _explain(plugin, path, as_json)
+
+
+def _explain(plugin: HotPlugin, path: TablePath, as_json: bool) -> None:
     from lakeward.config import resolve
     from lakeward.model.clock import SystemClock
     from lakeward.spi.registry import load_lake
@@ -55,8 +78,8 @@ def _explain(client: Client, path: TablePath, as_json: bool) -> None:
     from lakeward.tiering.compact.plan import describe_compaction
     from lakeward.tiering.job.options import TieringOptions
 
-    table = client.plugin.store().load_table(path)
-    lake = load_lake(*client.plugin.lake_options(table))
+    table = plugin.store().load_table(path)
+    lake = load_lake(*plugin.lake_options(table))
     plan = load_compaction(table, lake, TieringOptions.from_config(resolve()), SystemClock()).plan
     if as_json:
         print_json({"table": str(path), "files": plan.files, "groups": describe_compaction(plan)})

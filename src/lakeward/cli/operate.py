@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from lakeward.cli.cluster import Fluss, FlussUser, tier_cluster_now
 from lakeward.cli.connection import open_server
 from lakeward.cli.output import Json, Server, Table, duration, print_json
 from lakeward.cli.roundprogress import watching
@@ -39,11 +40,17 @@ def tier_now(
     table: Table,
     limit: Annotated[float, typer.Option(help="Seconds to wait at the most.")] = 120.0,
     server: Server = None,
+    fluss: Fluss = None,
+    fluss_user: FlussUser = None,
     as_json: Json = False,
 ) -> None:
-    """Returns when everything acknowledged before the call is in the lake.
+    """Returns when everything acknowledged before the call is in the lake. Of a Fluss cluster: the table comes due now,
+    and where no job asks for it within three seconds the round runs here.
 
     Example: lakeward tier-now shop.orders"""
+    if fluss is not None:
+        tier_cluster_now(fluss, fluss_user, table, limit, as_json=as_json)
+        return
     with closing(open_server(server)) as door:
         path = routes.TIER_NOW.format(table=TablePath.parse(table))
         with watching(server, table):

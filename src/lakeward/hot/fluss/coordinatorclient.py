@@ -21,6 +21,7 @@ from lakeward.hot.fluss.beats import HeldBack, beat_entry, beat_message, read_le
 from lakeward.hot.fluss.compactions import Compactions, Held
 from lakeward.hot.fluss.epochs import join_epoch
 from lakeward.hot.fluss.failures import Code, fluss_code_of, to_error
+from lakeward.hot.fluss.heldnote import HeldNote
 from lakeward.hot.fluss.lakeends import bucket_ends, gone_ends, named_offsets
 from lakeward.hot.fluss.lakehistory import Registered, find_newest, read_ledger
 from lakeward.hot.fluss.logmarks import (
@@ -38,6 +39,7 @@ from lakeward.hot.fluss.protobuf import Message
 from lakeward.hot.fluss.readplan import LakeOf, load_head, plan_read
 from lakeward.hot.fluss.servers import FlussServers, path_message
 from lakeward.hot.fluss.slack import Slack
+from lakeward.hot.fluss.standing import Standing, make_due
 from lakeward.hot.fluss.store import FlussStore
 from lakeward.hot.fluss.supported import check_supported
 from lakeward.model.bucket import Bucket
@@ -91,7 +93,14 @@ class FlussCoordinatorClient(CoordinatorClient):
     the lake.
     """
 
-    def __init__(self, servers: FlussServers, store: FlussStore, lake_of: LakeOf, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        servers: FlussServers,
+        store: FlussStore,
+        lake_of: LakeOf,
+        clock: Clock | None = None,
+        note: HeldNote | None = None,
+    ) -> None:
         self.servers, self._store, self._lake_of = servers, store, lake_of
         self._clock: Clock = clock or SystemClock()
         self._held, self._slack, self._compactions = HeldBack(), Slack(), Compactions(self._is_compacted)
@@ -100,6 +109,7 @@ class FlussCoordinatorClient(CoordinatorClient):
         self._intents: OrderedDict[RoundId, TableInfo] = OrderedDict()
         self._looked_at: OrderedDict[SnapshotId, None] = OrderedDict()
         self._lock = threading.Lock()
+        self._note = note
         self._looked_up: dict[TableId, bool] = {}
         self._ask_at = 0.0
 
@@ -109,6 +119,9 @@ class FlussCoordinatorClient(CoordinatorClient):
         something comes.
         """
         now = self._clock.monotonic()
+        if request.room and self._note is not None and (left := self._note.take_left(request.job)):
+            log.info("a job of this name ended without giving back %d tables: they are given back now", len(left))
+            self._beat({"failed": [beat_entry(*key) for key in left]})
         told = self._compactions.translate(request, now)
         waiting = self._compactions.renewed()
         with self._lock:
@@ -127,6 +140,9 @@ class FlussCoordinatorClient(CoordinatorClient):
         verdicts, handed = read_verdicts(told, answer), self._collect(answer, told.room)
         with self._lock:
             tables = (*map(self._compaction, compacted), *self._slack.order(handed, self._clock.monotonic()))
+        if self._note is not None and self.servers.has_growing_epochs:
+            in_work = [] if request.leaving else [(t.table_id, t.epoch) for t in request.tiering]
+            self._note.keep(request.job, [*in_work, *((t.table_id, t.epoch) for t in handed)])
         return HeartbeatAnswer(
             coordinator_epoch=answer.get("coordinator_epoch", 0), verdicts=verdicts, tables=tables, next_beat_ms=BEAT_MS
         )
@@ -173,6 +189,23 @@ class FlussCoordinatorClient(CoordinatorClient):
             self._beat({"failed": [beat_entry(t.table_id, t.epoch) for t in refused]})
         except LakewardError as error:
             log.info("%d tables could not be given back, Fluss takes them after its lease: %s", len(refused), error)
+
+    def make_due(self, table: TableInfo) -> Standing:
+        """A table that waits for its time is due after this. Raises `InvalidTable` where Fluss does not tier it."""
+        return make_due(self._beat, table)
+
+    def take(self, path: TablePath) -> HandedOut | None:
+        """This one table, if it is due. Others that come before it are given back."""
+        others: list[HandedOut] = []
+        try:
+            while (handed := self._handed(self._beat({"request_table": 1}))) is not None:
+                if handed.path == path:
+                    return handed
+                others.append(handed)
+        finally:
+            if others:
+                self._give_back(others)
+        return None
 
     def check_lease(self, check: LeaseCheck) -> LeaseVerdict:
         """Fluss has no question of its own for that: a heartbeat that renews the table is refused when it is

@@ -103,6 +103,9 @@ EARLIEST, LATEST, TIMESTAMP = 0, 1, 2
 CLIENT = -1
 """The follower id of a reader that is no replica."""
 
+ALTER_DATABASE = 1060
+"""Not called: that a coordinator knows it tells 1.0 from what came before."""
+
 SCAN_KV = 1061
 """Not called here. Tablet servers have it from Fluss 1.0 on: it tells which Fluss this is."""
 

@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from lakeward.errors import InvalidConfig
 from lakeward.hot.fluss.connection import Credentials
 from lakeward.hot.fluss.coordinatorclient import FlussCoordinatorClient
+from lakeward.hot.fluss.heldnote import HeldNote
 from lakeward.hot.fluss.lakeoptions import lake_of
 from lakeward.hot.fluss.servers import FlussServers
 from lakeward.hot.fluss.store import FlussStore
+from lakeward.model.clock import SystemClock
 from lakeward.model.table import TableInfo
 from lakeward.spi.hot import HotPlugin
 from lakeward.spi.lake import LakeReader, LakeStorage
@@ -43,7 +45,8 @@ class FlussPlugin(HotPlugin):
         self.servers = FlussServers(addresses, credentials=_credentials(options.get(USER) or user or None))
         self._store = FlussStore(self.servers)
         self._lakes: dict[tuple[tuple[str, str], ...], LakeStorage] = {}
-        self._coordinator = FlussCoordinatorClient(self.servers, self._store, self._lake)
+        note = HeldNote(addresses, SystemClock())
+        self._coordinator = FlussCoordinatorClient(self.servers, self._store, self._lake, note=note)
 
     def store(self) -> FlussStore:
         return self._store

@@ -12,7 +12,7 @@ from typing import Any
 from lakeward.errors import ClusterUnavailable, InvalidConfig, LakewardError, ServerUnavailable
 from lakeward.hot.fluss.connection import Credentials, FlussConnection
 from lakeward.hot.fluss.failures import MOVED, fluss_code_of
-from lakeward.hot.fluss.messages import METADATA, SCAN_KV, Api
+from lakeward.hot.fluss.messages import ALTER_DATABASE, METADATA, SCAN_KV, Api
 from lakeward.hot.fluss.protobuf import Message
 from lakeward.hot.logbatch.header import MagicOne
 
@@ -98,6 +98,14 @@ class FlussServers:
         with self._lock:
             connections = list(self._connections.values())
         return MagicOne.STATISTICS if any(c.lists(SCAN_KV) for c in connections) else MagicOne.LEADER_EPOCH
+
+    @property
+    def has_growing_epochs(self) -> bool:
+        """Whether the coordinator's epoch tells one start of it from the next, as of 1.0: told from the calls that it
+        knows. False before it was called."""
+        with self._lock:
+            connections = list(self._connections.values())
+        return any(c.lists(ALTER_DATABASE) for c in connections)
 
     def forget_leader(self, bucket: LogBucket) -> None:
         with self._lock:

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which tables a job has from Fluss, noted on this machine under the job's name. A job that was killed and comes back
+gives them back at once, where Fluss would wait 120 seconds for a sign of life.
+
+Fluss takes the end of a table from whoever names its epoch, and no two hand-outs have the same one while a coordinator
+lives: the note can hit nothing but what the job of that name was handed. Before 1.0 one start of a coordinator is not
+told from the next, so there nothing is to be noted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from lakeward.config.cache import cache_folder
+from lakeward.model.clock import Clock
+from lakeward.model.ids import Epoch, JobName, TableId
+
+Held = tuple[TableId, Epoch]
+
+TOUCH_S = 10.0
+OLDEST_MS = 135_000
+"""Fluss's own patience: 120 s, looked at every 15. What an older note names has been given to others."""
+
+
+class HeldNote:
+    """Used by one thread. A note that cannot be written or read costs the two minutes, nothing else."""
+
+    def __init__(self, cluster: str, clock: Clock, folder: Path | None = None) -> None:
+        self._cluster, self._clock, self._folder = cluster, clock, folder
+        self._noted: frozenset[Held] | None = None
+        self._touched = 0.0
+
+    def take_left(self, job: JobName) -> list[Held]:
+        """What a job of this name had when it ended without a word; the first time it is asked for."""
+        if self._noted is not None:
+            return []
+        self._noted = frozenset()
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            note = json.loads(self._path(job).read_text())
+            if self._clock.now_ms() - note["at_ms"] <= OLDEST_MS:
+                return [(TableId(table), Epoch(epoch)) for table, epoch in note["held"]]
+        return []
+
+    def keep(self, job: JobName, held: Iterable[Held]) -> None:
+        """Nothing for who never asked for tables: that is no job."""
+        if self._noted is None:
+            return
+        now, told = self._clock.monotonic(), frozenset(held)
+        if told == self._noted and (not told or now - self._touched < TOUCH_S):
+            return
+        self._noted, self._touched = told, now
+        with suppress(OSError):
+            path = self._path(job)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            draft = path.with_suffix(f".{os.getpid()}")
+            draft.write_text(json.dumps({"at_ms": self._clock.now_ms(), "held": sorted(told)}))
+            draft.replace(path)
+
+    def _path(self, job: JobName) -> Path:
+        name = hashlib.sha256(f"{self._cluster}\n{job}".encode()).hexdigest()[:32]
+        return (self._folder or cache_folder()) / "fluss" / f"{name}.json"
