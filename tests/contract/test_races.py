@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two processes commit on one head of a Paimon table, again and again, in a folder and in a bucket: one wins, and no
-commit is lost."""
+"""Two processes commit on one head of a table, again and again, in a folder and in a bucket: one wins, and no commit is
+lost. Of formats whose commit is a file of its own."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ from lakeward.testing.lakes.rounds import LakeRound, lake_rows
 from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
 from lakeward.testing.scripted_log import ScriptedLog
 
+FORMATS = pytest.mark.parametrize("format", ["paimon", pytest.param("delta", marks=pytest.mark.soak)])
 SUITE, LIMIT_S = LakeSuite(), 120
 
 
-def race(options: dict[str, str], table_id: TableId, number: int, heads: int, lined_up: Any, told: Any) -> None:
+def race(
+    format: str, options: dict[str, str], table_id: TableId, number: int, heads: int, lined_up: Any, told: Any
+) -> None:
     """Both plan on one head, and wait for each other once more when each has found it unmoved."""
-    lake, bucket = load_lake("paimon", options), (B0, B1)[number]
+    lake, bucket = load_lake(format, options), (B0, B1)[number]
     log = ScriptedLog(SUITE.table_info(table_id=table_id))
     with Faults() as faults:
         faults.arm("lake.before-commit", times=None, when=lambda _: lined_up.wait(LIMIT_S) < 0)
@@ -40,12 +43,12 @@ def race(options: dict[str, str], table_id: TableId, number: int, heads: int, li
                 continue
 
 
-def run(options: dict[str, str], heads: int) -> None:
-    lake, table_id = load_lake("paimon", options), new_table_id()
+def run(format: str, options: dict[str, str], heads: int) -> None:
+    lake, table_id = load_lake(format, options), new_table_id()
     log = SUITE.make_log(lake, table_id=table_id)
     spawn = multiprocessing.get_context("spawn")
     lined_up, told = spawn.Barrier(2), spawn.Queue()
-    racers = [spawn.Process(target=race, args=(options, table_id, n, heads, lined_up, told)) for n in (0, 1)]
+    racers = [spawn.Process(target=race, args=(format, options, table_id, n, heads, lined_up, told)) for n in (0, 1)]
     for racer in racers:
         racer.start()
     wins = Counter(told.get(timeout=LIMIT_S) for _ in range(heads))
@@ -74,19 +77,23 @@ def bucket_options(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
         yield {"warehouse": f"{store.new_bucket()}/warehouse", **store.options}
 
 
-def test_of_two_processes_on_one_head_one_wins(tmp_path: Path) -> None:
-    run(in_folder(tmp_path), 4)
+@FORMATS
+def test_of_two_processes_on_one_head_one_wins(format: str, tmp_path: Path) -> None:
+    run(format, in_folder(tmp_path), 4)
 
 
-def test_of_two_processes_on_one_head_in_a_bucket_one_wins(bucket_options: dict[str, str]) -> None:
-    run(bucket_options, 2)
+@FORMATS
+def test_of_two_processes_on_one_head_in_a_bucket_one_wins(format: str, bucket_options: dict[str, str]) -> None:
+    run(format, bucket_options, 2)
 
 
+@FORMATS
 @pytest.mark.soak
-def test_of_two_processes_on_a_few_hundred_heads_one_wins_each(tmp_path: Path) -> None:
-    run(in_folder(tmp_path), 300)
+def test_of_two_processes_on_a_few_hundred_heads_one_wins_each(format: str, tmp_path: Path) -> None:
+    run(format, in_folder(tmp_path), 300)
 
 
+@FORMATS
 @pytest.mark.soak
-def test_of_two_processes_on_many_heads_in_a_bucket_one_wins_each(bucket_options: dict[str, str]) -> None:
-    run(bucket_options, 100)
+def test_of_two_processes_on_many_heads_in_a_bucket_one_wins_each(format: str, bucket_options: dict[str, str]) -> None:
+    run(format, bucket_options, 100)
