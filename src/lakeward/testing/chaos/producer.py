@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from lakeward.client import Client, Table, connect
 from lakeward.errors import LakewardError
@@ -36,11 +36,21 @@ def partition_of(key: int) -> str:
     return PARTITIONS[key % len(PARTITIONS)]
 
 
+class WrittenTable(Protocol):
+    """A table of whatever store. Each call returns when the rows are durable, or raises a `LakewardError`."""
+
+    def append(self, rows: Any) -> object: ...
+
+    def upsert(self, rows: Any) -> object: ...
+
+    def delete(self, keys: Any) -> object: ...
+
+
 class Producer:
     """`step` makes one change. A change in doubt is never followed by another of the same key."""
 
-    def __init__(self, table: Table, number: int, record: RecordWriter, seed: int) -> None:
-        self._table, self._number, self._record = table, number, record
+    def __init__(self, table: WrittenTable, number: int, record: RecordWriter, seed: int, *, is_pk: bool) -> None:
+        self._table, self._number, self._record, self._is_pk = table, number, record, is_pk
         self._chance = random.Random(seed)  # noqa: S311 - rows, not secrets
         self._change, self._row = 0, 0
         self._fresh = number * KEY_STRIDE
@@ -48,7 +58,7 @@ class Producer:
         self._dead: list[int] = []
 
     def step(self) -> None:
-        if self._table.info.is_pk:
+        if self._is_pk:
             self._step_keyed()
         else:
             self._append()
@@ -100,7 +110,8 @@ def main(arguments: Sequence[str]) -> None:
     )
     stopping = StopSignal(signal.SIGTERM)
     with connect(url) as client:
-        producer = Producer(_open(client, path), number, RecordWriter(record), seed)
+        table = _open(client, path)
+        producer = Producer(table, number, RecordWriter(record), seed, is_pk=table.info.is_pk)
         while not stopping.wait(PAUSE_S):
             producer.step()
 
