@@ -17,6 +17,7 @@ from lakeward.hot.embedded.plugin import EmbeddedPlugin
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.iceberg.plugin import load as load_iceberg
 from lakeward.model.ids import JobName
+from lakeward.model.side import SideName
 from lakeward.model.table import TableInfo
 from lakeward.protocol.flight import Act, ActionRequest
 from lakeward.spi.plugins import PluginCache
@@ -60,8 +61,8 @@ class CountedPlugin(EmbeddedPlugin):
         counted.calls = proxy.calls
         self._store.connection = counted
 
-    def lake_options(self, table: TableInfo) -> tuple[str, Mapping[str, str]]:
-        name, options = super().lake_options(table)
+    def lake_options(self, table: TableInfo, side: SideName | None = None) -> tuple[str, Mapping[str, str]]:
+        name, options = super().lake_options(table, side)
         return name, {**options, "uri": f"{self._proxy.url}/iceberg"}
 
 

@@ -25,6 +25,7 @@ COMMANDS = (
     Command("doctor", "lakeward.cli.doctor.command", "Says what is wrong or will be, and the command that mends it."),
     Command("explain", "lakeward.cli.status", "Where a table's lag comes from, and what its next round would do."),
     Command("jobs", "lakeward.cli.status", "Tiering jobs: who is live, who is missing, what each does now."),
+    Command("lake", "lakeward.cli.lake", "The server's lakes: list, check."),
     Command("maintain", "lakeward.cli.maintain", "What a compaction of a lake table would do; asks for one."),
     Command("pause", "lakeward.cli.operate", "Stops rounds of a table until it is resumed."),
     Command("preflight", "lakeward.cli.doctor.command", "Says what would go wrong at the first start."),

@@ -10,7 +10,7 @@ import typer
 
 from lakeward.cli.cluster import Fluss, FlussUser, tier_cluster_now
 from lakeward.cli.connection import open_server
-from lakeward.cli.output import Json, Server, Table, duration, print_json
+from lakeward.cli.output import Json, Lake, Server, Table, duration, lake_params, print_json
 from lakeward.cli.roundprogress import watching
 from lakeward.model.tablepath import TablePath
 from lakeward.protocol import routes
@@ -22,23 +22,24 @@ def register(app: typer.Typer) -> None:
     app.command("tier-now")(tier_now)
 
 
-def pause(table: Table, server: Server = None, as_json: Json = False) -> None:
+def pause(table: Table, lake: Lake = None, server: Server = None, as_json: Json = False) -> None:
     """Stops rounds of a table until it is resumed. Its rows stay in the hot store.
 
     Example: lakeward pause shop.orders"""
-    _post(routes.PAUSE, table, server, as_json, f"{table} is paused")
+    _post(routes.PAUSE, table, lake, server, as_json, f"{table} is paused")
 
 
-def resume(table: Table, server: Server = None, as_json: Json = False) -> None:
+def resume(table: Table, lake: Lake = None, server: Server = None, as_json: Json = False) -> None:
     """Ends a pause or a quarantine.
 
     Example: lakeward resume shop.orders"""
-    _post(routes.RESUME, table, server, as_json, f"{table} goes on")
+    _post(routes.RESUME, table, lake, server, as_json, f"{table} goes on")
 
 
 def tier_now(
     table: Table,
     limit: Annotated[float, typer.Option(help="Seconds to wait at the most.")] = 120.0,
+    lake: Lake = None,
     server: Server = None,
     fluss: Fluss = None,
     fluss_user: FlussUser = None,
@@ -54,14 +55,14 @@ def tier_now(
     with closing(open_server(server)) as door:
         path = routes.TIER_NOW.format(table=TablePath.parse(table))
         with watching(server, table):
-            body = door.ask("POST", path, params={"limit_s": limit}, timeout_s=limit + 10)
+            body = door.ask("POST", path, params={"limit_s": limit, **lake_params(lake)}, timeout_s=limit + 10)
     if as_json:
         print_json(body)
     else:
         print(f"{table} is in the lake: {body['rounds']} rounds, {duration(body['took_ms'])}")
 
 
-def _post(route: str, table: str, server: str | None, as_json: bool, words: str) -> None:
+def _post(route: str, table: str, lake: str | None, server: str | None, as_json: bool, words: str) -> None:
     with closing(open_server(server)) as door:
-        body = door.ask("POST", route.format(table=TablePath.parse(table)))
+        body = door.ask("POST", route.format(table=TablePath.parse(table)), params=lake_params(lake))
     print_json(body) if as_json else print(words)

@@ -36,6 +36,21 @@ def complete_table(incomplete: str) -> list[str]:
 Table = Annotated[str, typer.Argument(help="The table, as database.table.", autocompletion=complete_table)]
 
 
+Lake = Annotated[
+    str | None, typer.Option("--lake", help="Of a table in several lakes: this one, in place of all or the first.")
+]
+
+
+def lake_params(lake: str | None) -> dict[str, str]:
+    return {} if lake is None else {"side": lake}
+
+
+def side_label(row: dict[str, Any], rows: Iterable[dict[str, Any]]) -> str:
+    """The table, and the lake where it is in several."""
+    many = sum(other["path"] == row["path"] for other in rows) > 1
+    return f"{row['path']} ({row['side']})" if many else str(row["path"])
+
+
 def print_json(body: Any) -> None:
     print(json.dumps(body, indent=2, default=str))
 

@@ -98,6 +98,9 @@ def read(
     ] = None,
     at_least: Annotated[str | None, typer.Option(help="A token that a write gave: read at least that.")] = None,
     limit: Annotated[int | None, typer.Option(min=0, help="Rows at the most.")] = None,
+    lake: Annotated[
+        str | None, typer.Option(help="Of a table in several lakes: this one, in place of the one that is furthest.")
+    ] = None,
     format: Annotated[
         ReadFormat, typer.Option(help="A table for people, JSON lines, CSV, or an Arrow stream.")
     ] = ReadFormat.TABLE,
@@ -111,7 +114,7 @@ def read(
 
     chosen = [c.strip() for c in columns.split(",")] if columns else None
     with open_client(server) as client:
-        result = client.read(table, columns=chosen, mode=str(mode), as_of=as_of, at_least=at_least)
+        result = client.read(table, columns=chosen, mode=str(mode), as_of=as_of, at_least=at_least, lake=lake)
         with result:
             write_rows(result.schema, take(result, limit), ReadFormat.JSON if as_json else format)
         note(describe_freshness(result.bound))

@@ -10,7 +10,7 @@ import typer
 
 from lakeward.cli.cluster import Fluss, FlussUser, show_jobs, show_next_round, show_rounds, show_status
 from lakeward.cli.connection import open_client, open_server
-from lakeward.cli.output import Json, Server, Table, duration, moment, note, print_json, print_rows, size
+from lakeward.cli.output import Json, Server, Table, duration, moment, note, print_json, print_rows, side_label, size
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 
@@ -34,7 +34,7 @@ def status(server: Server = None, fluss: Fluss = None, fluss_user: FlussUser = N
     else:
         print_rows(
             ("table", "state", "freshness", "lag", "slack", "last round", "lake rows", "files", "failures"),
-            [_table_row(t) for t in body["tables"]],
+            [_table_row(t, body["tables"]) for t in body["tables"]],
             empty="no lake tables",
         )
         for warning in body.get("warnings", ()):
@@ -154,11 +154,11 @@ def _next_round(client: Any, table: str) -> list[dict[str, Any]]:
     return list(explain_round(client.plugin, TablePath.parse(table)))
 
 
-def _table_row(t: dict[str, Any]) -> tuple[Any, ...]:
+def _table_row(t: dict[str, Any], tables: list[dict[str, Any]]) -> tuple[Any, ...]:
     state = t["state"] if not t.get("reason") else f"{t['state']}: {t['reason']}"
     late = " !" if t["lag_ms"] > t["freshness_ms"] else ""
     return (
-        t["path"],
+        side_label(t, tables),
         state,
         duration(t["freshness_ms"]),
         duration(t["lag_ms"]) + late,

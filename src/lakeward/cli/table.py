@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lakeward.cli.connection import open_client
-from lakeward.cli.output import Json, Server, Table, duration, note, print_json, print_rows
+from lakeward.cli.output import Json, Lake, Server, Table, duration, lake_params, note, print_json, print_rows
 from lakeward.cli.roundprogress import watching
 from lakeward.errors import InvalidRequest
 from lakeward.model.table import TablePath
@@ -203,6 +203,7 @@ def resync(
         float | None,
         typer.Option("--wait", help="Return when that round is in the lake; seconds at the most."),
     ] = None,
+    lake: Lake = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
@@ -212,11 +213,13 @@ def resync(
     choice = ResyncChoice.GAP if gap else ResyncChoice.RESYNC
     with open_client(server) as client:
         path = routes.RESYNC.format(table=TablePath.parse(table))
-        body = client.server.ask("POST", path, encode(ResyncTable(choice=choice)), repeatable=False)
+        asked = encode(ResyncTable(choice=choice))
+        body = client.server.ask("POST", path, asked, params=lake_params(lake), repeatable=False)
         if wait is not None:
             with watching(server, table):
-                done = client.tier_now(table, limit_s=wait)
-            body = client.server.ask("GET", routes.TABLE_STATUS.format(table=TablePath.parse(table)))
+                done = client.tier_now(table, limit_s=wait, lake=lake)
+            shown = routes.TABLE_STATUS.format(table=TablePath.parse(table))
+            body = client.server.ask("GET", shown, params=lake_params(lake))
     if as_json:
         print_json(body)
     elif wait is None:

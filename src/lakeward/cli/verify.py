@@ -13,7 +13,9 @@ import typer
 
 from lakeward.cli.cluster import Fluss, FlussUser, open_fluss
 from lakeward.cli.connection import open_client
-from lakeward.cli.output import Json, Server, moment, print_json, print_rows, size
+from lakeward.cli.output import Json, Lake, Server, moment, print_json, print_rows, size
+from lakeward.errors import LakewardError
+from lakeward.model.side import SideName, named_sides
 from lakeward.model.table import TablePath
 from lakeward.protocol.codec import encode
 
@@ -40,6 +42,7 @@ def verify(
     spark: Annotated[
         str | None, typer.Option("--spark", help="Run the checks on this Spark master, for big tables.")
     ] = None,
+    lake: Lake = None,
     fluss: Fluss = None,
     fluss_user: FlussUser = None,
     server: Server = None,
@@ -60,7 +63,11 @@ def verify(
             runner = spark_runner(spark, plugin)
         check = partial(verify_table, plugin, deep=deep or sample < 1, sample=sample, seed=seed, run=runner)
         with _progress() as show:
-            certificates = [_certificate(path, partial(check, progress=partial(show, path))) for path in paths]
+            certificates = [
+                _certificate(path, partial(check, side=side, progress=partial(show, path)))
+                for path in paths
+                for side in _sides(plugin, path, lake)
+            ]
     if as_json:
         print_json([{**encode(c), "totals": c.totals, "holds": c.holds} for c in certificates])
     else:
@@ -92,6 +99,16 @@ def _summary(certificates: Sequence[Certificate]) -> str:
     rows = sum(c.rows for c in certificates)
     verdict = "all hold" if not broken else f"{len(broken)} DO NOT HOLD: {', '.join(broken)}"
     return f"{len(certificates)} tables, {rows:,} rows: {verdict}"
+
+
+def _sides(plugin: HotPlugin, path: TablePath, lake: str | None) -> Sequence[SideName | None]:
+    """The named one, or all of the table's."""
+    if lake is not None:
+        return [SideName.parse(lake)]
+    try:
+        return named_sides(plugin.store().load_table(path).descriptor.properties) or [None]
+    except LakewardError:  # the check itself will say it
+        return [None]
 
 
 @contextmanager
@@ -131,7 +148,8 @@ def _certificate(path: TablePath, verify: Callable[[TablePath], Certificate]) ->
 def print_certificate(certificate: Certificate) -> None:
     totals = certificate.totals
     verdict = "holds" if certificate.holds else "DOES NOT HOLD"
-    print(f"{certificate.table}: {verdict}")
+    lake = "" if certificate.side is None else f" ({certificate.side})"
+    print(f"{certificate.table}{lake}: {verdict}")
     print(
         f"  checked {moment(certificate.checked_at_ms)} UTC, lake snapshot {certificate.snapshot_id or '-'}, table "
         f"{certificate.table_id}"

@@ -122,10 +122,12 @@ class Client:
             table = self.table(path)
         return table.read(**options)
 
-    def tier_now(self, path: str, *, limit_s: float = 120.0) -> TierNowAnswer:
-        """Returns when everything acknowledged before the call is in the lake. Raises `TimedOut` at the limit."""
+    def tier_now(self, path: str, *, limit_s: float = 120.0, lake: str | None = None) -> TierNowAnswer:
+        """Returns when everything acknowledged before the call is in the lake, or in all of the table's; `lake`: in
+        that one. Raises `TimedOut` at the limit."""
         route = routes.TIER_NOW.format(table=TablePath.parse(path))
-        body = self.server.ask("POST", route, params={"limit_s": limit_s}, timeout_s=limit_s + 10)
+        params = {"limit_s": limit_s, **({} if lake is None else {"side": lake})}
+        body = self.server.ask("POST", route, params=params, timeout_s=limit_s + 10)
         return decode(TierNowAnswer, body)
 
     def reconcile_schema(self, path: str, *, dry_run: bool = False) -> tuple[str, ...]:

@@ -134,6 +134,9 @@ def find_nearest(key: str) -> str | None:
 
 def _masked(setting: Setting) -> str:
     """Settings of a lake that are not on the list are not shown, nor what of Spark has a secret's name."""
-    _, _, name = setting.key.removeprefix("datalake.").partition(".")
-    shown = name in SHOWN if setting.key.startswith("datalake.") else not looks_secret(setting.key)
+    family, _, rest = setting.key.partition(".")
+    _, _, name = rest.partition(".")
+    if family == "lakes" and (name in ("format", "pool") or name.startswith("table.")):
+        return setting.text
+    shown = name in SHOWN if family in ("datalake", "lakes") else not looks_secret(setting.key)
     return shown_value(setting.text) if shown else HIDDEN

@@ -56,8 +56,8 @@ class Option(Generic[T_co]):
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """Keys below a prefix that are handed on as they are: a lake's own settings, Spark's. `<format>` stands for one
-    word.
+    """Keys below a prefix that are handed on as they are: a lake's own settings, Spark's. `<format>` and `<lake>`
+    stand for one word.
     """
 
     prefix: str
@@ -65,7 +65,8 @@ class Family:
     scope: Scope
 
     def matches(self, key: str) -> bool:
-        return re.match(re.escape(self.prefix).replace("<format>", "[a-z0-9]+") + ".", key) is not None
+        pattern = re.escape(self.prefix).replace("<format>", "[a-z0-9]+").replace("<lake>", "[^.]+")
+        return re.match(pattern + ".", key) is not None
 
 
 def variable_name(key: str) -> str:

@@ -11,8 +11,17 @@ from lakeward.config import options
 from lakeward.config.config import Config
 from lakeward.config.kinds import render_duration
 from lakeward.config.option import Scope
+from lakeward.config.sources import Setting
 from lakeward.errors import InvalidAlter, InvalidTable
 from lakeward.model.newtable import FIXED
+from lakeward.model.side import DEFAULT_SIDE, named_sides
+
+SIDE = "table.datalake."
+"""What properties of sides begin with; `OF_TABLES` are said of all of a table's sides at once."""
+
+OF_TABLES = ("table.datalake.enabled", "table.datalake.format", "table.datalake.lakes")
+DEFAULT_LAKE = DEFAULT_SIDE.lake
+"""The name of the lake that `datalake.format` stands for."""
 
 
 def check_properties(
@@ -24,6 +33,7 @@ def check_properties(
     Raises `UnknownOption`, `InvalidOptionValue`, and `InvalidTable` where two of them do not go together."""
     config = (server or Config()).for_table(properties)
     _check_ttl(table, config)
+    _check_sides(table, properties)
     if config.get(options.TABLE_AUTO_PARTITION_ENABLED):
         _check_auto_partition(table, config, partition_keys)
     return config
@@ -40,6 +50,43 @@ def check_alter(table: str, changes: Mapping[str, str | None]) -> None:
         option = options.ALL.get(key)
         if option is not None and option.scope is Scope.TABLE and not option.alterable:
             raise InvalidAlter(table=table, change=f"property {key}", reason="it is fixed when the table is created")
+
+
+def lakes_of(properties: Mapping[str, str]) -> tuple[str, ...]:
+    """The lakes that a table's own properties name, in order; none: that of `datalake.format`. What the server sets is
+    the default of new tables, which keep it as their own."""
+    return tuple(side.lake for side in named_sides(properties))
+
+
+def side_properties(properties: Mapping[str, str], lake: str) -> dict[str, str]:
+    """What a table says of its side in one lake, as if it were said of the table."""
+    prefix = f"{options.TABLE_DATALAKE_LAKES.key}.{lake}."
+    return {f"{SIDE}{k.removeprefix(prefix)}": v for k, v in properties.items() if k.startswith(prefix)}
+
+
+def _check_sides(table: str, properties: Mapping[str, str]) -> None:
+    """Raises `InvalidTable` for lakes named twice, and for properties of a side that the table has not."""
+    key, names = options.TABLE_DATALAKE_LAKES.key, lakes_of(properties)
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise InvalidTable(
+            table=table,
+            field=key,
+            value=", ".join(names),
+            reason=f"lake {twice[0]} is named twice: two sides would write one lake table",
+        )
+    for name in properties:
+        lake, dot, _ = name.removeprefix(f"{key}.").partition(".")
+        if name.startswith(f"{key}.") and (not dot or lake not in (names or (DEFAULT_LAKE,))):
+            reason = f"the table has no side in lake {lake}; {key} names {', '.join(names) or 'none'}"
+            raise InvalidTable(table=table, field=name, value=properties[name], reason=reason)
+    for lake in names or (DEFAULT_LAKE,):
+        for name, value in side_properties(properties, lake).items():
+            if name in OF_TABLES:
+                raise InvalidTable(
+                    table=table, field=name, value=value, reason="it is said of a table, not of one side"
+                )
+            Config([Setting(name, value, f"table property {key}.{lake}.{name.removeprefix(SIDE)}")])
 
 
 def _check_ttl(table: str, config: Config) -> None:

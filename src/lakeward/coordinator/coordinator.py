@@ -175,10 +175,17 @@ class Coordinator(CoordinatorClient):
     def tick(self) -> None:
         self.schedule.tick()
 
-    def read_lake(self, path: TablePath, side: SideName | None = None) -> bool:
+    def sides(self, path: TablePath, side: SideName | None = None) -> list[SideName]:
+        """Of a table, in order; or the named one. Raises `TableNotFound`, `SideNotFound`."""
         with self.board.lock:
-            lake_side = self.board.find(path, side)
-        return self.lakes.read(lake_side)
+            return list(self.board.find_table(path).sides) if side is None else [self.board.find(path, side).name]
+
+    def read_lake(self, path: TablePath, side: SideName | None = None) -> bool:
+        """Of the named side, or of all that are on; false when one did not answer."""
+        with self.board.lock:
+            sides = self.board.find_table(path).enabled if side is None else [self.board.find(path, side)]
+        answers = [self.lakes.read(s) for s in sides]
+        return all(answers)
 
     def refresh_figures(self, path: TablePath) -> None:
         """Somebody else committed to its lake table: rows, files and bytes are looked up. May block on the lake; a
@@ -233,9 +240,9 @@ class Coordinator(CoordinatorClient):
         return self.views.ledger(path, limit, before, side)
 
     def explain(self, path: TablePath, side: SideName | None = None) -> LagExplanation:
-        last = next(iter(self.views.rounds(path, 1, side, TIER)), None)
         with self.board.lock:
             lake_side = self.board.find(path, side)
+            last = next(iter(self.views.rounds(path, 1, lake_side.name, TIER)), None)
             self.board.look(lake_side)  # what was written since the last tick waits too
             return explain(lake_side, self.board.clock.now_ms(), last, self.views.is_served(lake_side))
 

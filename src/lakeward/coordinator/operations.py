@@ -40,26 +40,36 @@ class Operations:
     def pause(self, path: TablePath, name: SideName | None = None) -> None:
         """A round in work is told to stop at its next beat and may not commit any more. Safe to repeat."""
         with self._board.change():
-            side = self._board.find(path, name)
-            if side.state is not _S.PAUSED:
-                self._board.enter(side, _S.PAUSED, "paused by call")
+            for side in self._named(path, name):
+                if side.state is not _S.PAUSED:
+                    self._board.enter(side, _S.PAUSED, "paused by call")
+
+    def _named(self, path: TablePath, name: SideName | None) -> list[LakeSide]:
+        """The side that was named, or all."""
+        return list(self._board.find_table(path).sides.values()) if name is None else [self._board.find(path, name)]
 
     def resume(self, path: TablePath, name: SideName | None = None) -> None:
         """From Paused or Quarantined; the count of failures starts anew. Safe to repeat."""
         with self._board.change():
-            side = self._board.find(path, name)
-            if side.broken is not None:
-                raise TableBusy(table=side.label, reason=side.broken)
-            side.tier.forgive()
-            if side.state is _S.FAILED:
-                self._board.retry_after(side, side.tier, 0)
-            elif side.state in (_S.PAUSED, _S.QUARANTINED):
-                self._board.enter(side, _S.SCHEDULED)
-            elif side.state is _S.DISABLED:
-                raise TableBusy(
-                    table=side.label, reason="the lake is switched off for it; set table.datalake.enabled to true"
-                )
-            self._board.touch(side)
+            sides = self._named(path, name)
+            for side in sides:
+                if side.broken is None and side.state is not _S.DISABLED:
+                    self._go_on(side)
+            for side in sides:
+                if side.broken is not None:
+                    raise TableBusy(table=side.label, reason=side.broken)
+                if side.state is _S.DISABLED:
+                    raise TableBusy(
+                        table=side.label, reason="the lake is switched off for it; set table.datalake.enabled to true"
+                    )
+
+    def _go_on(self, side: LakeSide) -> None:
+        side.tier.forgive()
+        if side.state is _S.FAILED:
+            self._board.retry_after(side, side.tier, 0)
+        elif side.state in (_S.PAUSED, _S.QUARANTINED):
+            self._board.enter(side, _S.SCHEDULED)
+        self._board.touch(side)
 
     def compact_now(self, path: TablePath, name: SideName | None = None) -> None:
         """Its next compaction takes the first slot that is free, also where the table compacts nothing by itself.

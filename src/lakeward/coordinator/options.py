@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from lakeward.config import Config, LakeConfig, load_lake_config
+from lakeward.config import DEFAULT_LAKE, Config, LakeConfig, load_lakes
 from lakeward.config import options as keys
+from lakeward.config.tables import lakes_of, side_properties
+from lakeward.model.side import SideName
 from lakeward.model.table import TableInfo
+from lakeward.protocol.tables import LakeAddress
 
 DEFAULT_POOL = keys.TABLE_DATALAKE_POOL.default
 
@@ -73,8 +76,11 @@ class CoordinatorOptions:
     """The format of tables that name none. Set with `lake_enabled` false it only chooses bucket functions."""
 
     lake_enabled: bool = True
-    lake_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Format -> what readers and jobs need to reach it, without secrets."""
+    lakes: Mapping[str, LakeConfig] = field(default_factory=dict)
+    """Lakes by name, that of tables which name none first; empty: the one of `lake_format`."""
+
+    addresses: Mapping[str, LakeAddress] = field(default_factory=dict)
+    """Name -> what readers and jobs need to reach that lake, without secrets."""
 
     flight_uri: str = ""
     restored: bool = False
@@ -84,7 +90,8 @@ class CoordinatorOptions:
     @classmethod
     def from_config(cls, config: Config, **more: object) -> CoordinatorOptions:
         """Raises `InvalidConfig` for a half-written lake."""
-        lake: LakeConfig | None = load_lake_config(config)
+        lakes = load_lakes(config)
+        lake = next(iter(lakes.values()), None)
         values: dict[str, object] = {
             "lease_s": _s(config.get(keys.COORDINATOR_LEASE_DURATION)),
             "sweep_s": _s(config.get(keys.COORDINATOR_SWEEP_INTERVAL)),
@@ -110,17 +117,26 @@ class CoordinatorOptions:
             "round_max_age_s": _s(config.get(keys.TIERING_ROUND_MAX_AGE)),
             "lake_format": None if lake is None else lake.format,
             "lake_enabled": lake is not None and lake.enabled,
+            "lakes": lakes,
             "config": config,
         }
         return cls(**{**values, **more})  # type: ignore[arg-type]
 
+    @property
+    def configured(self) -> Mapping[str, LakeConfig]:
+        if self.lakes or self.lake_format is None:
+            return self.lakes
+        return {DEFAULT_LAKE: LakeConfig(format=self.lake_format, enabled=self.lake_enabled, settings={})}
+
 
 @dataclass(frozen=True, kw_only=True)
-class TableOptions:
-    """A table's tiering options, parsed."""
+class SideOptions:
+    """A side's tiering options, parsed. `lake` is what its lake is opened by: a lake's name, or the format of a table
+    that keeps another one than the lake of `datalake.format` has now."""
 
     enabled: bool
     format: str | None
+    lake: str = DEFAULT_LAKE
     freshness_ms: int = 180_000
     pool: str = DEFAULT_POOL
     priority: int = 0
@@ -137,16 +153,34 @@ class TableOptions:
         return self.limit_ms if self.limit_ms is not None else max(1, self.freshness_ms // 2)
 
 
-def read_table_options(properties: Mapping[str, str], options: CoordinatorOptions) -> TableOptions:
-    """Raises `InvalidOptionValue` naming the property."""
-    config = options.config.for_table(properties)
+Sides = dict[SideName, SideOptions]
+
+
+def read_sides(properties: Mapping[str, str], options: CoordinatorOptions) -> Sides:
+    """The sides that a table's own properties name, in their order; a table that names none has the one of
+    `datalake.format`. Raises `InvalidOptionValue` naming the property."""
+    names = lakes_of(properties) or (DEFAULT_LAKE,)
+    return {SideName(name): _read_side(name, properties, options) for name in names}
+
+
+def _read_side(name: str, properties: Mapping[str, str], options: CoordinatorOptions) -> SideOptions:
+    """A property of one side counts before the table's, that before the lake's default, that before the server's."""
+    lake = options.configured.get(name)
+    config = options.config.for_table(
+        {**(lake.defaults if lake is not None else {}), **properties, **side_properties(properties, name)}
+    )
+    format_name = lake.format if lake is not None else None
+    if name == DEFAULT_LAKE:
+        format_name = config.get(keys.TABLE_DATALAKE_FORMAT) or format_name
+    is_own = lake is not None and lake.format == format_name
+    enabled, is_on = config.get(keys.TABLE_DATALAKE_ENABLED), options.lake_enabled if lake is None else lake.enabled
+    is_there = format_name is not None and (lake is not None or not options.configured)
     maintained = config.get(keys.TABLE_DATALAKE_AUTO_MAINTENANCE)
-    named = config.get(keys.TABLE_DATALAKE_FORMAT) or options.lake_format
-    enabled = config.get(keys.TABLE_DATALAKE_ENABLED)
     limit = config.get(keys.TABLE_DATALAKE_MAX_ROUND_DURATION)
-    return TableOptions(
-        enabled=named is not None and (options.lake_enabled if enabled is None else enabled),
-        format=named,
+    return SideOptions(
+        enabled=is_there and (is_on if enabled is None else enabled),
+        format=format_name,
+        lake=name if is_own or format_name is None else format_name,
         freshness_ms=_ms(config.get(keys.TABLE_DATALAKE_FRESHNESS)),
         pool=config.get(keys.TABLE_DATALAKE_POOL),
         priority=config.get(keys.TABLE_DATALAKE_PRIORITY),
@@ -157,8 +191,8 @@ def read_table_options(properties: Mapping[str, str], options: CoordinatorOption
     )
 
 
-def table_options(table: TableInfo, options: CoordinatorOptions) -> TableOptions:
-    return read_table_options(table.descriptor.properties, options)
+def sides_of(table: TableInfo, options: CoordinatorOptions) -> Sides:
+    return read_sides(table.descriptor.properties, options)
 
 
 def _s(value: timedelta) -> float:

@@ -8,8 +8,8 @@
     │   ├── InvalidRows             row, column, reason
     │   ├── InvalidRequest          malformed HTTP, Flight or plan input
     │   └── NotJson, SparkUnsupported, JavaNotFound, UnsafeLake
-    ├── NotFound                    TableNotFound, SideNotFound, PartitionNotFound, SnapshotGone, OffsetOutOfRange,
-    │                               PluginNotFound
+    ├── NotFound                    TableNotFound, SideNotFound, LakeNotFound, PartitionNotFound, SnapshotGone,
+    │                               OffsetOutOfRange, PluginNotFound
     ├── AlreadyExists               TableAlreadyExists, LakeMismatch, LakeNotEmpty
     ├── Refused                     Unauthorized, Forbidden, ForeignCaller, IncompatibleVersion, InsecureBinding
     ├── HotStoreError               BucketStopped (BucketUnavailable), CorruptBatch, OutOfSequence,

@@ -25,6 +25,13 @@ class SideNotFound(NotFound):
     sides: str
 
 
+class LakeNotFound(NotFound):
+    code = "lake-not-found"
+    template = "no lake is called {lake!r}; this server has {lakes}"
+    lake: str
+    lakes: str
+
+
 class PartitionNotFound(NotFound):
     code = "partition-not-found"
     template = "table {table} has no partition {partition}"

@@ -7,6 +7,7 @@ recorded and shown is (table, side, kind).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, NewType
@@ -52,6 +53,19 @@ class SideName:
 
 DEFAULT_SIDE = SideName()
 """The one side of a table whose server has one lake."""
+
+
+LAKES_PROPERTY = "table.datalake.lakes"
+
+
+def named_sides(properties: Mapping[str, str]) -> tuple[SideName, ...]:
+    """The sides that a table's properties name, in order; none: it has the one of a server with one lake."""
+    names = [name.strip() for name in properties.get(LAKES_PROPERTY, "").split(",")]
+    return tuple(SideName(name) for name in names if name)
+
+
+def first_side(properties: Mapping[str, str]) -> SideName | None:
+    return next(iter(named_sides(properties)), None)
 
 
 class SideId(NamedTuple):

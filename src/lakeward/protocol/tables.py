@@ -48,6 +48,14 @@ class TableAnswer:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LakeAddress:
+    """What peers need to open a lake: its format, and its options with secrets left out."""
+
+    format: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ServerInfo:
     """What a client asks first: versions, and where Flight listens."""
 
@@ -60,6 +68,9 @@ class ServerInfo:
     iceberg_uri: str | None = None
     lake_options: Mapping[str, str] = field(default_factory=dict)
     """Options of that lake for peers, secrets left out."""
+
+    lakes: Mapping[str, LakeAddress] = field(default_factory=dict)
+    """Every lake by name; none from a server of an older version."""
 
     max_batch_bytes: int = 64 * 1024 * 1024
     """The largest record batch that a put may hold."""

@@ -129,7 +129,9 @@ def kv_holder(lease_id: LeaseId) -> str:
 
 def _lease(plugin: HotPlugin, coordinator: CoordinatorClient, request: ReadRequest) -> tuple[ReadPlan, HeldLease]:
     try:
-        plan = coordinator.read_plan(request.path, lease_s=request.lease_s, at_least=request.at_least)
+        plan = coordinator.read_plan(
+            request.path, lease_s=request.lease_s, at_least=request.at_least, side=request.side
+        )
     except (LakeError, LogTooShort):
         if request.mode is not ReadMode.HOT:
             raise

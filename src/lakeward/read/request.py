@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lakeward.errors import InvalidRequest
 from lakeward.model.arrow import to_arrow_schema
+from lakeward.model.side import SideName
 from lakeward.model.systemcolumns import LAKE_FIELDS
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.read.plan import AsOf, ReadMode, parse_as_of
@@ -28,6 +29,8 @@ class ReadRequest:
     at_least: str | None = None
     system_columns: bool = False
     lease_s: float = 60.0
+    side: SideName | None = None
+    """None: the one that is furthest."""
 
     def __post_init__(self) -> None:
         if self.as_of is not None and self.mode is ReadMode.HOT:
@@ -47,12 +50,14 @@ def request_of(
     as_of: AsOf | None = None,
     at_least: object | None = None,
     system_columns: bool = False,
+    lake: str | None = None,
 ) -> ReadRequest:
     """A read's options, as people write them: texts are parsed, and a wrong one is an error that names it.
 
     `mode`: `"union"`, `"lake"` (history alone) or `"hot"` (what the hot store holds). `as_of`: a lake snapshot id or a
     moment, for history. `at_least`: a write's token, to see that write. `filter`: tuples such as `[("id", "=", 5)]`;
-    files that cannot have such rows are not opened. `system_columns`: with `__bucket`, `__offset`, `__timestamp`."""
+    files that cannot have such rows are not opened. `system_columns`: with `__bucket`, `__offset`, `__timestamp`.
+    `lake`: which of the table's lakes is read, where it has several; the one that is furthest if None."""
     if isinstance(columns, str):
         raise InvalidRequest(what=f"columns {columns!r}", reason="give a list of names")
     return ReadRequest(
@@ -63,7 +68,15 @@ def request_of(
         as_of=parse_as_of(as_of) if isinstance(as_of, str) else as_of,
         at_least=None if at_least is None else str(at_least),
         system_columns=system_columns,
+        side=None if lake is None else _side(lake),
     )
+
+
+def _side(lake: str) -> SideName:
+    try:
+        return SideName.parse(lake)
+    except ValueError as error:
+        raise InvalidRequest(what=f"lake {lake!r}", reason=str(error)) from error
 
 
 def check_columns(request: ReadRequest, table: TableInfo) -> None:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from lakeward import __version__
+from lakeward.config import DEFAULT_LAKE
 from lakeward.config.config import DEFAULT
 from lakeward.config.option import Scope
 from lakeward.errors import LakewardError
@@ -63,7 +64,7 @@ def probe_lakes(services: Services, chosen: TablePath | None, most: int) -> Prob
     catalogs: dict[str, str] = {}
     probes = []
     for side in sorted(sides, key=lambda s: s.info.path)[:most]:
-        name = str(side.options.format)
+        name = str(side.options.format if side.options.lake == DEFAULT_LAKE else side.options.lake)
         try:
             storage = board.lake_of(side)
             if storage is None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The server's lakes: the configured one, with its embedded Iceberg catalog unless another is named, and any other
-plugin.
+"""The server's lakes: those that are configured, one of them with the embedded Iceberg catalog unless another is named,
+and any other plugin.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakeward.config import Config, LakeConfig, load_lake_config, options
+from lakeward.config import DEFAULT_LAKE, Config, LakeConfig, load_lakes, options
 from lakeward.config.shown import shown_options
-from lakeward.errors import PluginNotFound
+from lakeward.errors import InvalidConfig, LakeNotFound, PluginNotFound
+from lakeward.protocol.tables import LakeAddress
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.lakeplugin import LakePlugin
 from lakeward.spi.registry import find_lake_plugin, load_lake
@@ -27,36 +28,66 @@ log = logging.getLogger(__name__)
 
 
 class ServerLakes:
-    """Opens each lake once. Called like a function it gives a format's storage, as the coordinator wants it."""
+    """Opens each lake once. Called like a function it gives a lake's storage by name, as the coordinator wants it; the
+    name of a format is that of a table which keeps another one than its lake has now."""
 
     def __init__(self, config: Config, data: Path) -> None:
+        """Raises `InvalidConfig` for lakes that are half-written or one place."""
         self.config, self.data = config, data
-        self.lake: LakeConfig | None = load_lake_config(config)
+        self.lakes: dict[str, LakeConfig] = load_lakes(config)
+        self.lake: LakeConfig | None = next(iter(self.lakes.values()), None)
         self._lock = threading.Lock()
         self._opened: dict[str, LakeStorage] = {}
+        self._check_catalogs()
+        self._check_places()
 
     def __call__(self, name: str) -> LakeStorage:
         """Raises `PluginNotFound`, `InvalidConfig`."""
+        lake = self.lakes.get(name) or self._short(name)
+        key = name if lake is None else lake.name
         with self._lock:
-            if name not in self._opened:
-                self._opened[name] = load_lake(name, self._options(name))
-            return self._opened[name]
+            if key not in self._opened:
+                format_name = name if lake is None else lake.format
+                options = self.config.below(f"datalake.{name}.") if lake is None else self._options(lake)
+                self._opened[key] = load_lake(format_name, options)
+            return self._opened[key]
+
+    def find(self, name: str) -> LakeConfig:
+        """Raises `LakeNotFound`."""
+        if name not in self.lakes:
+            raise LakeNotFound(lake=name, lakes=", ".join(self.lakes) or "none")
+        return self.lakes[name]
+
+    def _short(self, format_name: str) -> LakeConfig | None:
+        short = self.lakes.get(DEFAULT_LAKE)
+        return short if short is not None and short.format == format_name else None
 
     @property
     def has_embedded_catalog(self) -> bool:
-        """The server keeps the catalog of its lake and serves it under /iceberg."""
-        return self.lake is not None and self._plugin(self.lake.format).wants_catalog(self.lake.settings)
+        """The server keeps the catalog of a lake and serves it under /iceberg."""
+        return self._kept() is not None
+
+    def elsewhere(self) -> list[str]:
+        """Lakes whose catalog is not the server's own."""
+        return [name for name, lake in self.lakes.items() if not self._is_kept(lake)]
+
+    def _kept(self) -> LakeConfig | None:
+        return next((lake for lake in self.lakes.values() if self._is_kept(lake)), None)
+
+    def _is_kept(self, lake: LakeConfig) -> bool:
+        return self._plugin(lake.format).wants_catalog(lake.settings)
 
     def embedded_catalog(self) -> Catalog | None:
         storage = self._embedded()
         return None if storage is None else storage.connection.catalog
 
     def _embedded(self) -> IcebergLakeStorage | None:
-        if self.lake is None or not self.has_embedded_catalog:
+        lake = self._kept()
+        if lake is None:
             return None
         from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 
-        storage = self(self.lake.format)
+        storage = self(lake.name)
         assert isinstance(storage, IcebergLakeStorage), "the REST catalog serves Iceberg's"
         return storage
 
@@ -73,14 +104,15 @@ class ServerLakes:
                 logging.WARNING if moved.after is None else logging.INFO, "lake table %s: %s", moved.table, moved.words
             )
 
-    def peer_options(self, http_url: str) -> dict[str, dict[str, str]]:
-        """Format -> what jobs and readers need to reach that lake; they bring their own secrets."""
-        if self.lake is None:
-            return {}
-        plugin = self._plugin(self.lake.format)
-        settings = {**plugin.defaults(self.data), **self.lake.settings}
+    def addresses(self, http_url: str) -> dict[str, LakeAddress]:
+        """Name -> what jobs and readers need to reach that lake; they bring their own secrets."""
+        return {name: self._address(lake, http_url) for name, lake in self.lakes.items()}
+
+    def _address(self, lake: LakeConfig, http_url: str) -> LakeAddress:
+        plugin = self._plugin(lake.format)
+        settings = {**plugin.defaults(self._folder(lake)), **lake.settings}
         told = shown_options(settings, self.config.get(options.SERVER_LAKE_OPTIONS_SHOWN))
-        return {self.lake.format: plugin.peer_options(told, f"{http_url}/iceberg")}
+        return LakeAddress(format=lake.format, options=plugin.peer_options(told, f"{http_url}/iceberg"))
 
     def _plugin(self, name: str) -> LakePlugin:
         """One that is not installed is said to be missing when it is opened."""
@@ -89,7 +121,26 @@ class ServerLakes:
         except PluginNotFound:
             return LakePlugin(name, partial(load_lake, name))
 
-    def _options(self, name: str) -> dict[str, str]:
-        options = self.config.below(f"datalake.{name}.")
-        is_main = self.lake is not None and self.lake.format == name
-        return self._plugin(name).server_options(options, self.data) if is_main else options
+    def _options(self, lake: LakeConfig) -> dict[str, str]:
+        return self._plugin(lake.format).server_options(lake.settings, self._folder(lake))
+
+    def _folder(self, lake: LakeConfig) -> Path:
+        """By its name alone, so that it stays where it is when another one becomes the default."""
+        is_own = lake.name == DEFAULT_LAKE or self._is_kept(lake)
+        return self.data if is_own else self.data / "lakes" / lake.name
+
+    def _check_catalogs(self) -> None:
+        kept = [lake.name for lake in self.lakes.values() if self._is_kept(lake)]
+        if len(kept) > 1:
+            reason = f"the server keeps one catalog, that of lake {kept[0]}: name the catalog of this one (uri, type)"
+            raise InvalidConfig(where=f"lakes.{kept[1]}", reason=reason)
+
+    def _check_places(self) -> None:
+        known: dict[tuple[str, str], str] = {}
+        for name, lake in self.lakes.items():
+            plugin = self._plugin(lake.format)
+            place = plugin.place({**plugin.defaults(self._folder(lake)), **lake.settings})
+            other = known.setdefault((lake.format, place), name)
+            if other != name:
+                reason = f"it is where lake {other} is ({place or 'by default'}): two sides would write one lake table"
+                raise InvalidConfig(where=f"lakes.{name}", reason=reason)

@@ -102,7 +102,7 @@ class LakewardServer:
         self._flight = flight = FlightDoor(self.config, self.settings, store, audit)
         self.flight_uri = self.settings.flight_uri(self._flight.port)
         coordinator_options = CoordinatorOptions.from_config(
-            self.config, flight_uri=self.flight_uri, lake_options=lakes.peer_options(self.url)
+            self.config, flight_uri=self.flight_uri, addresses=lakes.addresses(self.url)
         )
         coordinator = Coordinator(state, store, lakes, clock, coordinator_options)
         coordinator.open()
@@ -163,7 +163,7 @@ class LakewardServer:
         self._stack.close()
 
     def _info(self, lakes: ServerLakes, coordinator: Coordinator) -> ServerInfo:
-        lake = lakes.lake
+        lake, addresses = lakes.lake, lakes.addresses(self.url)
         return ServerInfo(
             version=__version__,
             protocol=PROTOCOL,
@@ -172,7 +172,8 @@ class LakewardServer:
             coordinator_epoch=coordinator.epoch,
             lake_format=lake.format if lake is not None and lake.enabled else None,
             iceberg_uri=f"{self.url}/iceberg" if lakes.has_embedded_catalog else None,
-            lake_options={} if lake is None else lakes.peer_options(self.url)[lake.format],
+            lake_options={} if lake is None else addresses[lake.name].options,
+            lakes=addresses,
             max_batch_bytes=min(
                 self.config.get(options.SERVER_REQUEST_MAX_SIZE),
                 self.config.get(options.SERVER_MEMORY_MAX_IN_FLIGHT),

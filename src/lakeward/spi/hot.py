@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakeward.model.bucket import Bucket
+from lakeward.model.side import SideName
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.spi.coordinator import CoordinatorClient
 
@@ -134,5 +135,6 @@ class HotPlugin(ABC):
         """The coordinator's client. Connects on first use."""
 
     @abstractmethod
-    def lake_options(self, table: TableInfo) -> tuple[str, Mapping[str, str]]:
-        """(format, options) of the lake this table is tiered to, secrets left out: each process adds its own."""
+    def lake_options(self, table: TableInfo, side: SideName | None = None) -> tuple[str, Mapping[str, str]]:
+        """(format, options) of the lake that this side of the table is in (its first, where none is named), secrets
+        left out: each process adds its own."""

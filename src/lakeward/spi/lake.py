@@ -194,6 +194,11 @@ class LakeCatalog(ABC):
     def exists(self, path: TablePath) -> bool:
         """Is there a lake table of that name?"""
 
+    def location(self, path: TablePath) -> str | None:
+        """Where the files of a lake table that exists lie: the same for two lakes that are one place under two names.
+        None: the format cannot tell. Raises `LakeUnavailable`, `LakeTableGone`."""
+        return None
+
     @abstractmethod
     def table_id(self, path: TablePath) -> TableId | None:
         """The table id that our newest snapshot there carries; None without one. For adoption."""

@@ -42,6 +42,10 @@ class LakePlugin:
         serves a catalog that it keeps."""
         return without_secrets(options)
 
+    def place(self, options: Mapping[str, str]) -> str:
+        """Where tables lie with these options, of the server: two lakes in one place would write one table."""
+        return ", ".join(f"{k}={options[k]}" for k in sorted(options) if k in ("name", "uri", "warehouse"))
+
     def fluss_options(self, options: Mapping[str, str]) -> dict[str, str]:
         """The options of a Fluss cluster's lake as ours. Raises `UnsafeLake`, `InvalidConfig`."""
         raise UnsafeLake(

@@ -15,6 +15,7 @@ import pyarrow as pa
 from lakeward.client.columns import as_names, parse_columns
 from lakeward.client.routing import Router
 from lakeward.client.rows import fit_rows
+from lakeward.config import LakeConfig
 from lakeward.coordinator.coordinator import Coordinator
 from lakeward.coordinator.lake.federation import Federation
 from lakeward.coordinator.options import CoordinatorOptions
@@ -27,7 +28,7 @@ from lakeward.model.ids import InstanceId, JobName, new_instance_id, new_round_i
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.round import RoundOwner
 from lakeward.model.schema import Schema
-from lakeward.model.side import COMPACT, TIER, WorkKind
+from lakeward.model.side import COMPACT, DEFAULT_SIDE, TIER, SideName, WorkKind
 from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
 from lakeward.protocol.heartbeat import (
     HandedOut,
@@ -52,6 +53,7 @@ from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.work import JobWorld, LeasedWork, RoundEnd
 
 JOB = JobName("in-process")
+LAKE = "lake"
 SLOTS = 2
 """A round and a compaction may be in work at once."""
 
@@ -69,8 +71,9 @@ class LocalPlugin(HotPlugin):
     def coordinator(self) -> CoordinatorClient:
         return self._parts.coordinator
 
-    def lake_options(self, table: TableInfo) -> tuple[str, Mapping[str, str]]:
-        return self._parts.lake.name, {}
+    def lake_options(self, table: TableInfo, side: SideName | None = None) -> tuple[str, Mapping[str, str]]:
+        name = DEFAULT_SIDE.lake if side is None else side.lake
+        return self._parts.storage(name).name, {} if name not in self._parts.named else {LAKE: name}
 
 
 class InProcessLakeward:
@@ -82,22 +85,34 @@ class InProcessLakeward:
         lake: LakeStorage,
         clock: Clock | None = None,
         store_options: StoreOptions | None = None,
+        named: Mapping[str, LakeStorage] | None = None,
         **options: Any,
     ) -> None:
+        """`named`: further lakes, by name."""
         self.folder, self.lake, self.store_options = folder, lake, store_options
+        self.named = named or {}
         self.clock = clock or ManualClock()
         self.instance: InstanceId = new_instance_id()
-        self.options = CoordinatorOptions(lake_format=lake.name, **options)
+        self.options = CoordinatorOptions(lake_format=lake.name, lakes=self._lakes(), **options)
         self.plugin = LocalPlugin(self)
         self._open()
+
+    def _lakes(self) -> dict[str, LakeConfig]:
+        lakes = {DEFAULT_SIDE.lake: self.lake, **self.named} if self.named else {}
+        return {n: LakeConfig(name=n, format=s.name, enabled=True, settings={}) for n, s in lakes.items()}
+
+    def storage(self, name: str) -> LakeStorage:
+        return self.named.get(name, self.lake)
 
     def _open(self) -> None:
         self.store = EmbeddedStore.open(self.folder / "hot", self.store_options, self.clock)
         state = StateStore.open(self.folder / "coordinator.db")
-        self.coordinator = Coordinator(state, self.store, lambda _name: self.lake, self.clock, self.options)
+        self.coordinator = Coordinator(state, self.store, self.storage, self.clock, self.options)
         self.coordinator.open()
         self.federation = Federation(self.coordinator)
-        plugins = PluginCache(open_hot=lambda _n, _o: self.plugin, open_lake=lambda _n, _o: self.lake)
+        plugins = PluginCache(
+            open_hot=lambda _n, _o: self.plugin, open_lake=lambda _n, o: self.storage(o.get(LAKE, ""))
+        )
         self.dispatcher = DirectDispatcher(plugins, self.clock)
         self.world = JobWorld(
             hot=self.plugin,
@@ -169,15 +184,15 @@ class InProcessLakeward:
         return read(self.plugin, request_of(path, **options), self.open_lake)
 
     def open_lake(self, plan: ReadPlan) -> LakeReader | None:
-        return self.lake.open_reader(plan.table) if plan.lake_format else None
+        return self.storage(plan.side.lake).open_reader(plan.table) if plan.lake_format else None
 
     # ---- rounds ----------------------------------------------------------------------------------------------------
-    def tier(self, path: str) -> list[RoundEnd]:
-        """Rounds of this table until the lake has everything acknowledged now."""
-        asked = self.coordinator.ask_now(TablePath.parse(path))
+    def tier(self, path: str, side: SideName = DEFAULT_SIDE) -> list[RoundEnd]:
+        """Rounds of this side of the table until its lake has everything acknowledged now."""
+        asked = self.coordinator.ask_now(TablePath.parse(path), side)
         ends: list[RoundEnd] = []
         while self.coordinator.check_asked(asked) is None:
-            handed = self.take(path)
+            handed = self.take(path, side=side)
             if handed is None:
                 break
             ends.append(self.run(handed))
@@ -190,14 +205,14 @@ class InProcessLakeward:
         assert handed is not None, "another compaction of the table is in work"
         return self.run(handed)
 
-    def take(self, path: str, kind: WorkKind = TIER) -> HandedOut | None:
+    def take(self, path: str, kind: WorkKind = TIER, side: SideName = DEFAULT_SIDE) -> HandedOut | None:
         """Hands a due table to this process's job. What else it is handed it gives back."""
         self.coordinator.tick()
         me = HeartbeatRequest(
             job=JOB, instance=self.instance, slots=SLOTS, kinds=(TIER,) if kind == TIER else (TIER, kind)
         )
         handed = self.coordinator.heartbeat(replace(me, room=SLOTS)).tables
-        wanted = next((h for h in handed if str(h.path) == path and h.kind == kind), None)
+        wanted = next((h for h in handed if (str(h.path), h.kind, h.side) == (path, kind, side)), None)
         back = [
             TableFailed(table_id=h.table_id, epoch=h.epoch, error={}, given_back=True, side=h.side, kind=h.kind)
             for h in handed

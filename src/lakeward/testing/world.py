@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from lakeward.config import LakeConfig
 from lakeward.coordinator.coordinator import Coordinator
 from lakeward.coordinator.kinds import KINDS
 from lakeward.coordinator.kinds.kind import Kind
@@ -55,23 +56,32 @@ class CoordinatorWorld:
         *,
         sync: bool = True,
         kinds: Sequence[type[Kind]] = KINDS,
+        named: Sequence[str] = (),
         **options: Any,
     ) -> None:
+        """`named`: further memory lakes, by name."""
         self.folder, self.lake = folder, lake or load_lake("memory", {"name": str(folder)})
+        self.named = {name: load_lake("memory", {"name": f"{folder}/{name}"}) for name in named}
         self.sync, self.kinds = sync, kinds
         self.clock = ManualClock()
         self.hot = MemoryHotAdmin(self.clock)
-        if isinstance(self.lake, MemoryLakeStorage):
-            self.lake.lake.clock = self.clock
-        self.options = CoordinatorOptions(lake_format="memory", **options)
+        for storage in (self.lake, *self.named.values()):
+            if isinstance(storage, MemoryLakeStorage):
+                storage.lake.clock = self.clock
+        self.options = CoordinatorOptions(
+            lake_format="memory", lakes=memory_lakes(("default", *named)) if named else {}, **options
+        )
         self.coordinator = self._open()
         self.federation = Federation(self.coordinator)
 
     def _open(self) -> Coordinator:
         store = StateStore.open(self.folder / "state.db", sync=self.sync)
-        coordinator = Coordinator(store, self.hot, lambda name: self.lake, self.clock, self.options, self.kinds)
+        coordinator = Coordinator(store, self.hot, self.open_lake, self.clock, self.options, self.kinds)
         coordinator.open()
         return coordinator
+
+    def open_lake(self, name: str) -> LakeStorage:
+        return self.named.get(name, self.lake)
 
     def set_options(self, **changes: Any) -> None:
         self.options = replace(self.options, **changes)
@@ -114,11 +124,17 @@ class CoordinatorWorld:
         return ScriptedJob(self, JobName(name), InstanceId(instance), slots, pool, kinds)
 
     def commit_to_lake(
-        self, table: TableInfo, stop: int, epoch: int = 1, round_id: RoundId | None = None, generation: int = 0
+        self,
+        table: TableInfo,
+        stop: int,
+        epoch: int = 1,
+        round_id: RoundId | None = None,
+        generation: int = 0,
+        lake: str = "default",
     ) -> SnapshotId:
         """A round's lake commit without rows: what matters here is its offsets."""
-        base = self.lake.open_reader(table).load_base()
-        committer = self.lake.open_committer(table)
+        base = self.open_lake(lake).open_reader(table).load_base()
+        committer = self.open_lake(lake).open_committer(table)
         round_id = round_id or new_round_id()
         properties = CommitProperties(
             round_id=round_id, epoch=epoch, job="job", offsets={B0: stop}, generation=generation
@@ -126,6 +142,10 @@ class CoordinatorWorld:
         committable = committer.prepare([], {}, base, properties)
         condition = Precondition(table_id=table.table_id, token=base.token, starts={B0: base.offsets.get(B0)})
         return committer.commit(committable, condition).snapshot_id
+
+
+def memory_lakes(names: Sequence[str]) -> dict[str, LakeConfig]:
+    return {name: LakeConfig(name=name, format="memory", enabled=True, settings={}) for name in names}
 
 
 class ScriptedJob:
@@ -167,6 +187,7 @@ class ScriptedJob:
             CommitReport(
                 **{
                     "table_id": table.table_id,
+                    "side": table.side,
                     "round_id": RoundId(round_id),
                     "snapshot_id": SnapshotId(f"s-{round_id}"),
                     "epoch": table.epoch,

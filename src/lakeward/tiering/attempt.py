@@ -75,7 +75,7 @@ class Attempt(LeasedWork):
         return self.world.plugins.lake(self.lake_plugin(table))
 
     def lake_plugin(self, table: TableInfo) -> Plugin:
-        name, lake_options = self.world.hot.lake_options(table)
+        name, lake_options = self.world.hot.lake_options(table, self.handed.side)
         return Plugin(name=name, options=dict(lake_options))
 
     def patiently(self, call: Callable[[], T]) -> T:

@@ -10,6 +10,7 @@ from typing import Any
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsets import OffsetRange
+from lakeward.model.side import SideName
 
 SHOWN = 10
 """How many offsets a finding names."""
@@ -70,6 +71,8 @@ class Certificate:
     orphan_bytes: int = 0
     checked_at_ms: int = 0
     notes: tuple[str, ...] = field(default=())
+    side: SideName | None = None
+    """Of a table that names its lakes."""
 
     @property
     def all_findings(self) -> tuple[Finding, ...]:

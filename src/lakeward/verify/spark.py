@@ -32,7 +32,7 @@ def spark_runner(master: str, plugin: HotPlugin) -> BucketRunner:
     def run(tasks: Sequence[BucketTask]) -> list[BucketReport]:
         if not tasks:
             return []
-        lake_name, lake_options = plugin.lake_options(tasks[0].table)
+        lake_name, lake_options = plugin.lake_options(tasks[0].table, tasks[0].side)
         setting = {"hot": [plugin.name, dict(plugin.options)], "lake": [lake_name, dict(lake_options)]}
         orders = [json.dumps({**setting, "task": encode(task)}) for task in tasks]
         with _session(master) as spark:

@@ -13,6 +13,7 @@ from lakeward.model.ids import SnapshotId
 from lakeward.model.ledger import LedgerEntry
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.schema import BUCKET, OFFSET
+from lakeward.model.side import SideName, first_side
 from lakeward.model.table import TablePath
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.read.arrow import OpenRead, ReadRequest, open_read
@@ -97,15 +98,19 @@ def verify_table(
     clock: Clock | None = None,
     open_storage: StorageOpener | None = None,
     progress: Callable[[Checked], None] | None = None,
+    side: SideName | None = None,
 ) -> Certificate:
     """The certificate. Raises only what keeps it from being made (no such table, no server, no lake).
 
     Takes no table lease and stops no round: it reads a snapshot and a log range that a read lease keeps. `progress`
-    hears of each bucket that is done."""
+    hears of each bucket that is done. `side`: the table's first if None."""
     depth, tell = Depth(deep, sample, seed), progress or (lambda _checked: None)
+    chosen = side or first_side(plugin.store().load_table(path).descriptor.properties)
     for attempt in range(ATTEMPTS):
         try:
-            return _attempt(plugin, path, depth, run, clock or SystemClock(), open_storage or _open_storage, tell)
+            return _attempt(
+                plugin, path, chosen, depth, run, clock or SystemClock(), open_storage or _open_storage, tell
+            )
         except (SnapshotGone, SchemaChanged):
             if attempt == ATTEMPTS - 1:
                 raise
@@ -115,6 +120,7 @@ def verify_table(
 def _attempt(
     plugin: HotPlugin,
     path: TablePath,
+    side: SideName | None,
     depth: Depth,
     run: BucketRunner | None,
     clock: Clock,
@@ -122,7 +128,7 @@ def _attempt(
     tell: Callable[[Checked], None],
 ) -> Certificate:
     # Before the lake is read: it may only fall behind meanwhile.
-    entries = newest_generation(plugin.coordinator().ledger(path))
+    entries = newest_generation(plugin.coordinator().ledger(path, side))
     storages: list[LakeStorage] = []
 
     def open_lake(plan: ReadPlan) -> LakeReader | None:
@@ -131,7 +137,7 @@ def _attempt(
         storages.append(open_storage(plan))
         return storages[-1].open_reader(plan.table)
 
-    opened = open_read(plugin, ReadRequest(path=path, mode=ReadMode.LAKE), open_lake)
+    opened = open_read(plugin, ReadRequest(path=path, mode=ReadMode.LAKE, side=side), open_lake)
     with opened.lease:
         if opened.lake is None:
             return _empty(opened, depth.values, clock)
@@ -166,6 +172,7 @@ def _certify(ground: _Ground, run: BucketRunner, clock: Clock, tell: Callable[[C
         orphan_bytes=orphans[1],
         checked_at_ms=clock.now_ms(),
         notes=(*_notes(ground, retained), *counted),
+        side=ground.opened.request.side,
     )
 
 
@@ -219,6 +226,7 @@ def _tasks(ground: _Ground) -> tuple[list[BucketTask], list[Finding], list[str]]
             mixed=bool(mixed),
             sample=depth.sample,
             seed=depth.seed,
+            side=ground.opened.plan.side,
         )
         for bucket, stop in (*committed.items(), *((b, 0) for b in sorted(unknown)))
     ]

@@ -14,6 +14,7 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.offsetset import Offsets
+from lakeward.model.side import DEFAULT_SIDE, SideName
 from lakeward.model.table import TableInfo
 from lakeward.spi.hot import LogBounds
 from lakeward.verify.certificate import SHOWN, Finding, FindingKind
@@ -47,6 +48,7 @@ class BucketTask:
     mixed: bool = False
     sample: float = 1.0
     seed: int = 0
+    side: SideName = DEFAULT_SIDE
 
     @property
     def window_rows(self) -> int:

@@ -68,7 +68,8 @@ def test_each_option_is_complete(option: Any) -> None:
 
 def test_every_option_is_read_by_somebody() -> None:
     config = Path(options.__file__).parents[1]
-    sources = "".join(p.read_text() for p in config.parent.rglob("*.py") if config not in p.parents)
+    readers = [p for p in config.parent.rglob("*.py") if config not in p.parents or p == config / "lake.py"]
+    sources = "".join(p.read_text() for p in readers)
     unread = {key for key in options.ALL if key.upper().replace(".", "_").replace("-", "_") not in sources}
     assert unread == {"table.log.format"}, "an option that nobody reads is a promise that nobody keeps"
 

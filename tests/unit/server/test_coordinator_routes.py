@@ -73,6 +73,10 @@ def world(tmp_path: Path) -> Iterator[CoordinatorWorld]:
 
 @pytest.fixture
 def services(world: CoordinatorWorld) -> Services:
+    return services_of(world)
+
+
+def services_of(world: CoordinatorWorld) -> Services:
     return Services(
         store=world.hot,  # type: ignore[arg-type]
         coordinator=world.coordinator,
@@ -506,3 +510,22 @@ def test_maintenance_over_http(world: CoordinatorWorld, door: Door) -> None:
     refused = door.ask("POST", path_of(routes.MAINTAIN))
     assert (refused.status_code, "paused" in refused.text) == (409, True)
     assert door.ask("GET", path_of(routes.MAINTAIN)).status_code == 200, "looking is allowed"
+
+
+def test_lakes_are_listed_and_one_is_asked(tmp_path: Path) -> None:
+    world = CoordinatorWorld(tmp_path, named=("finance",))
+    door = Door(create_app(services_of(world)))
+    world.create("t", table__datalake__lakes="default, finance")
+    world.create("u")
+    listed = door.ask("GET", routes.LAKES, role="read").json()["lakes"]
+    assert [(row["name"], row["is_default"], row["tables"]) for row in listed] == [
+        ("default", True, 2),
+        ("finance", False, 1),
+    ]
+    checked = door.ask("POST", routes.LAKE_CHECK.format(lake="finance")).json()
+    assert (checked["trouble"], checked["took_ms"]) == ("", 0)
+    refused = door.ask("POST", routes.LAKE_CHECK.format(lake="nope"))
+    assert refused.status_code == 404
+    assert "default, finance" in str(from_wire(refused.json()))
+    assert door.ask("POST", routes.LAKE_CHECK.format(lake="finance"), role="read").status_code == 403
+    world.close()

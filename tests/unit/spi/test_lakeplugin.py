@@ -9,6 +9,7 @@ import pytest
 
 from lakeward.config import resolve
 from lakeward.errors import PluginNotFound, UnsafeLake
+from lakeward.protocol.tables import LakeAddress
 from lakeward.server.lakes import ServerLakes
 from lakeward.spi.registry import find_lake_plugin
 
@@ -44,7 +45,7 @@ def test_iceberg_with_a_catalog_is_left_there(tmp_path: Path) -> None:
 def test_a_format_that_is_not_installed_is_said_to_be_missing_when_it_is_opened(tmp_path: Path) -> None:
     lakes = ServerLakes(resolve(environment={}, arguments={"datalake.format": "nope"}), tmp_path)
     assert not lakes.has_embedded_catalog
-    assert lakes.peer_options("http://server") == {"nope": {}}
+    assert lakes.addresses("http://server") == {"default": LakeAddress(format="nope")}
     with pytest.raises(PluginNotFound, match="nope"):
         lakes("nope")
 
@@ -52,6 +53,7 @@ def test_a_format_that_is_not_installed_is_said_to_be_missing_when_it_is_opened(
 @pytest.mark.parametrize("format", ["paimon", "delta"])
 def test_a_lake_without_a_warehouse_is_in_the_servers_folder_and_jobs_are_told(tmp_path: Path, format: str) -> None:
     lakes = ServerLakes(resolve(environment={}, arguments={"datalake.format": format}), tmp_path)
-    assert lakes.peer_options("http://server") == {format: {"warehouse": str(tmp_path / "warehouse")}}
+    told = lakes.addresses("http://server")["default"]
+    assert told == LakeAddress(format=format, options={"warehouse": str(tmp_path / "warehouse")})
     assert find_lake_plugin(format).server_options({}, tmp_path) == {"warehouse": str(tmp_path / "warehouse")}
     assert find_lake_plugin(format).server_options({"warehouse": "/w"}, tmp_path) == {"warehouse": "/w"}

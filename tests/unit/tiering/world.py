@@ -327,7 +327,7 @@ class ListPlugin(HotPlugin):
     def coordinator(self) -> BookCoordinator:
         return self.world.coordinator
 
-    def lake_options(self, table: TableInfo) -> tuple[str, Mapping[str, str]]:
+    def lake_options(self, table: TableInfo, side: SideName | None = None) -> tuple[str, Mapping[str, str]]:
         return "memory", {"name": self.world.lake_name}
 
 

@@ -70,7 +70,7 @@ class Plugin(HotPlugin):
     def coordinator(self) -> LakeLedger:
         return self._coordinator
 
-    def lake_options(self, table: TableInfo) -> tuple[str, Mapping[str, str]]:
+    def lake_options(self, table: TableInfo, side: SideName | None = None) -> tuple[str, Mapping[str, str]]:
         return "iceberg", {}
 
     def verify(self) -> Certificate:

@@ -132,8 +132,8 @@ def _lake(config: Config, data: Path) -> str:
 
     try:
         lakes = ServerLakes(config, data)
-        if lakes.lake is not None and not lakes.has_embedded_catalog:
-            lakes(lakes.lake.format).catalog().check()
+        for name in lakes.elsewhere():
+            lakes(name).catalog().check()
     except LakewardError as error:
         return str(error)
     return ""

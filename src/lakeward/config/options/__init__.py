@@ -29,6 +29,16 @@ FAMILIES: tuple[Family, ...] = (
         scope=Scope.SERVER,
     ),
     Family(
+        prefix="lakes.<lake>.",
+        help="A lake: `format`, `pool`, its plugin's settings, and `table.datalake.*` defaults of tables there.",
+        scope=Scope.SERVER,
+    ),
+    Family(
+        prefix="table.datalake.lakes.<lake>.",
+        help="A `table.datalake.*` option of the table's side in one lake: `freshness`, `pool`, `priority` and so on.",
+        scope=Scope.TABLE,
+    ),
+    Family(
         prefix="spark.",
         help="Handed to Spark as they are. Keys with capitals cannot be environment variables.",
         scope=Scope.JOB,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from lakeward.config.kinds import boolean, choice, duration, integer, ratio, size, text
+from lakeward.config.kinds import boolean, choice, duration, integer, ratio, size, text, word_list
 from lakeward.config.options.choices import ForeignRows
 from lakeward.config.options.declare import JOB, MS, SECOND, SERVER, TABLE, option, optional
 
@@ -19,6 +19,13 @@ DATALAKE_FORMAT = optional(
     text(),
     "no lake",
     "The lake plugin that tables go to: iceberg, or one that is installed.",
+    SERVER,
+)
+DATALAKE_DEFAULT_LAKE = optional(
+    "datalake.default-lake",
+    text(),
+    "the lake of datalake.format, or the only one",
+    "The lake of tables that name none, where several are configured ([lakes.NAME]).",
     SERVER,
 )
 
@@ -37,6 +44,15 @@ TABLE_DATALAKE_FORMAT = optional(
     "The table's lake format, fixed when it is created.",
     TABLE,
     alterable=False,
+)
+TABLE_DATALAKE_LAKES = option(
+    "table.datalake.lakes",
+    word_list(),
+    "",
+    "The lakes ([lakes.NAME]) that the table has a side in, each with rounds of its own; the server's default lake if "
+    "empty.",
+    TABLE,
+    fluss="not there: a cluster has one lake",
 )
 TABLE_DATALAKE_FRESHNESS = option(
     "table.datalake.freshness",

@@ -87,7 +87,9 @@ class Commits:
         """What the report changes; done to a copy for the disk first."""
         if change.generation > side.generation:
             side.resync, side.broken, side.confirmed, side.confirmed_at = None, None, OffsetMap(), None
+            side.missing = 0
         side.committed, side.generation = change.offsets, change.generation
+        side.missing += sum(len(e.range) for e in change.entries if e.kind is LedgerKind.GAP and not side.info.is_pk)
         if report.work == TIER:
             side.token = report.round_id if fresh else side.token
             if side.tier.lease is None:

@@ -10,14 +10,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lakeward.bucketing import check_bucket_keys, choose_function
+from lakeward.config import DEFAULT_LAKE
 from lakeward.config import options as keys
-from lakeward.config.tables import check_alter, check_properties
+from lakeward.config.tables import check_alter, check_properties, lakes_of
 from lakeward.coordinator.coordinator import Coordinator
-from lakeward.coordinator.options import TableOptions, read_table_options
-from lakeward.errors import InvalidAlter, InvalidRequest, LakeForeign, TableAlreadyExists, TableNotFound
+from lakeward.coordinator.options import SideOptions, Sides, read_sides, sides_of
+from lakeward.errors import (
+    InvalidAlter,
+    InvalidRequest,
+    InvalidTable,
+    LakeForeign,
+    SideNotFound,
+    TableAlreadyExists,
+    TableNotFound,
+)
 from lakeward.model.ids import TableId, new_table_id
 from lakeward.model.newtable import check_new_columns, check_new_table, warn_of_columns
 from lakeward.model.schema import Column
+from lakeward.model.side import SideName
 from lakeward.model.state import TableState
 from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
 from lakeward.protocol.operate import AdoptTable, LakeRestored, ResyncChoice, SchemaReconciled
@@ -50,7 +60,7 @@ class Federation:
                 raise TableAlreadyExists(table=str(request.path))
             if not request.adopt:
                 check_new_table(str(request.path), request.descriptor)
-            descriptor, options = self._complete(request.path, request.descriptor)
+            descriptor, sides = self._complete(request.path, request.descriptor)
             table = TableInfo(
                 path=request.path,
                 table_id=new_table_id(),
@@ -58,15 +68,16 @@ class Federation:
                 created_at_ms=self._board.clock.now_ms(),
             )
             self._hot.check_table(table)
-            if options.enabled:
-                table = self._create_in_lake(table, options, request.adopt)
+            lakes = _enabled(sides)
+            if lakes:
+                table = self._create_in_lakes(table, lakes, request.adopt)
             elif request.adopt:
                 raise InvalidRequest(what=f"adopting {request.path}", reason="the lake is not enabled for this table")
             self._hot.create_table(table)
             self._coordinator.register(table, new=not request.adopt)
         if request.adopt:
             self._coordinator.read_lake(table.path)
-        warnings = warn_of_columns(descriptor.schema.columns) if options.enabled else ()
+        warnings = warn_of_columns(descriptor.schema.columns) if lakes else ()
         return TableAnswer(table=table, created=True, warnings=(*self._coordinator.warnings(table.path), *warnings))
 
     def _find(self, path: TablePath) -> TableInfo | None:
@@ -75,40 +86,93 @@ class Federation:
         except TableNotFound:
             return None
 
-    def _complete(self, path: TablePath, descriptor: TableDescriptor) -> tuple[TableDescriptor, TableOptions]:
-        """The descriptor as it is recorded: checked, with the format and bucket function that it keeps for life."""
-        check_properties(str(path), descriptor.properties, descriptor.partition_keys, self._board.options.config)
-        options = read_table_options(descriptor.properties, self._board.options)
-        properties = dict(descriptor.properties)
-        if options.format is not None:
-            properties.setdefault(keys.TABLE_DATALAKE_FORMAT.key, options.format)
-        lake = None if options.format is None else self._board.lakes(options.format)
-        own = BucketFunction.FLUSS if lake is None else lake.capabilities.bucket_function
-        completed = replace(descriptor, properties=properties, bucket_function=choose_function(own, descriptor))
+    def _complete(self, path: TablePath, descriptor: TableDescriptor) -> tuple[TableDescriptor, Sides]:
+        """The descriptor as it is recorded: checked, with the lakes or the format that it has at birth, and the bucket
+        function that it keeps for life."""
+        properties = self._with_lakes(descriptor.properties)
+        check_properties(str(path), properties, descriptor.partition_keys, self._board.options.config)
+        sides = self._read(path, properties)
+        first = next(iter(sides.values()))
+        if first.format is not None and not lakes_of(properties):
+            properties.setdefault(keys.TABLE_DATALAKE_FORMAT.key, first.format)
+        function = choose_function(self._bucket_function(sides), descriptor)
+        completed = replace(descriptor, properties=properties, bucket_function=function)
         check_bucket_keys(completed)
-        self._check_fits(path, completed, options)
-        return completed, options
+        for options in sides.values():
+            self._check_fits(path, completed, options)
+        for options in list(sides.values())[1:]:
+            self._check_spread(path, completed, options)
+        return completed, sides
 
-    def _check_fits(self, path: TablePath, descriptor: TableDescriptor, options: TableOptions) -> None:
+    def _with_lakes(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """A new table keeps as its own what the server's configuration says of lakes now."""
+        options = self._board.options
+        names = options.config.get(keys.TABLE_DATALAKE_LAKES)
+        first = next(iter(options.configured), DEFAULT_LAKE)
+        if not names and first != DEFAULT_LAKE and keys.TABLE_DATALAKE_FORMAT.key not in properties:
+            names = (first,)
+        return {**({keys.TABLE_DATALAKE_LAKES.key: ", ".join(names)} if names else {}), **properties}
+
+    def _read(self, path: TablePath, properties: Mapping[str, str]) -> Sides:
+        """Raises `InvalidTable` for a lake that is not configured, or has another format than the table wants."""
+        known, key = self._board.options.configured, keys.TABLE_DATALAKE_LAKES.key
+        wanted = properties.get(keys.TABLE_DATALAKE_FORMAT.key)
+        for name in lakes_of(properties):
+            if name not in known:
+                reason = f"no such lake is configured; there are: {', '.join(known) or 'none'}"
+                raise InvalidTable(table=str(path), field=key, value=name, reason=reason)
+        first = next(iter(lakes_of(properties)), DEFAULT_LAKE)
+        if wanted is not None and first != DEFAULT_LAKE and known[first].format != wanted:
+            reason = f"its lake {first} has the format {known[first].format}"
+            raise InvalidTable(table=str(path), field=keys.TABLE_DATALAKE_FORMAT.key, value=wanted, reason=reason)
+        return read_sides(properties, self._board.options)
+
+    def _bucket_function(self, sides: Sides) -> BucketFunction:
+        """The one that a side's readers need, else that of the first."""
+        lakes = [self._board.lakes(o.lake).capabilities for o in sides.values() if o.format is not None]
+        needed = [c.bucket_function for c in lakes if c.bucket_function_needed]
+        return next(iter([*needed, *(c.bucket_function for c in lakes)]), BucketFunction.FLUSS)
+
+    def _check_fits(self, path: TablePath, descriptor: TableDescriptor, options: SideOptions) -> None:
         """Can the table exist in its lake format? Raises `InvalidTable`, `UnsupportedType`, `UnsupportedBucketKey`."""
         if options.format is not None:
-            check_table(options.format, self._board.lakes(options.format).capabilities, path, descriptor)
+            check_table(options.format, self._board.lakes(options.lake).capabilities, path, descriptor)
             self._catalog(options).check_descriptor(path, descriptor)
 
-    def _create_in_lake(self, table: TableInfo, options: TableOptions, adopt: bool) -> TableInfo:
-        catalog = self._catalog(options)
+    def _create_in_lakes(self, table: TableInfo, lakes: Sides, adopt: bool) -> TableInfo:
+        catalogs = {name: self._catalog(options) for name, options in lakes.items()}
         if adopt:
-            table = replace(table, table_id=self._adopted_id(catalog, table))
-        catalog.create(table, adopt=adopt)
+            table = replace(table, table_id=self._adopted_id(catalogs, table))
+        for catalog in catalogs.values():
+            catalog.create(table, adopt=adopt)
+        self._check_apart(table.path, lakes)
         return table
 
-    def _adopted_id(self, catalog: LakeCatalog, table: TableInfo) -> TableId:
-        """The id that the lake's snapshots carry; a lake table nobody tiered to gets the new one."""
-        return catalog.table_id(table.path) or table.table_id
+    def _adopted_id(self, catalogs: Mapping[SideName, LakeCatalog], table: TableInfo) -> TableId:
+        """The id that the lakes' snapshots carry; lake tables nobody tiered to get the new one."""
+        asked = [c for c in catalogs.values() if len(catalogs) == 1 or c.exists(table.path)]
+        owners = [owner for catalog in asked if (owner := catalog.table_id(table.path)) is not None]
+        for owner in owners[1:]:
+            if owner != owners[0]:
+                raise LakeForeign(table=str(table.path), found=owner, expected=owners[0])
+        return owners[0] if owners else table.table_id
 
-    def _catalog(self, options: TableOptions) -> LakeCatalog:
-        assert options.format is not None
-        return self._board.lakes(options.format).catalog()
+    def _check_apart(self, path: TablePath, lakes: Sides) -> None:
+        """Two lakes may be one place under two names. Raises `InvalidTable`."""
+        places: dict[tuple[str | None, str], SideName] = {}
+        for name, options in lakes.items() if len(lakes) > 1 else ():
+            place = self._catalog(options).location(path)
+            other = name if place is None else places.setdefault((options.format, place), name)
+            if other != name:
+                reason = (
+                    f"lakes {other} and {name} keep it in one place ({place}): two sides would write one lake table"
+                )
+                raise InvalidTable(
+                    table=str(path), field=keys.TABLE_DATALAKE_LAKES.key, value=f"{other}, {name}", reason=reason
+                )
+
+    def _catalog(self, options: SideOptions) -> LakeCatalog:
+        return self._board.lakes(options.lake).catalog()
 
     def adopt(self, path: TablePath, request: AdoptTable) -> TableAnswer:
         """Takes over a lake table that carries snapshots of ours: its table id and its offsets. Where the hot side is
@@ -118,12 +182,13 @@ class Federation:
             if request.descriptor is None:
                 raise InvalidRequest(what=f"adopting {path}", reason="the hot side does not exist: send its descriptor")
             return self.create(CreateTable(path=path, descriptor=request.descriptor, adopt=True))
-        options = self._options_of(table)
-        if options.format is None:
+        sides = self._sides_of(table)
+        if all(options.format is None for options in sides.values()):
             raise InvalidRequest(what=f"adopting {path}", reason="the server has no datalake.format")
-        if not options.enabled:
+        if not _enabled(sides):
             return self.alter(path, AlterTable(properties={keys.TABLE_DATALAKE_ENABLED.key: "true"}))
-        self._enable_lake(table, options)
+        for options in _enabled(sides).values():
+            self._enable_lake(table, options)
         self._coordinator.read_lake(path)
         return TableAnswer(table=table, created=False, warnings=self._coordinator.warnings(path))
 
@@ -134,24 +199,48 @@ class Federation:
             before = self._hot.load_table(path)
             check_alter(str(path), change.properties)
             after = self._altered(before, change)
-            was, wanted = read_table_options(before.descriptor.properties, self._board.options), self._options_of(after)
-            if wanted.enabled and wanted.format is None:
-                raise InvalidAlter(
-                    table=str(path), change=keys.TABLE_DATALAKE_ENABLED.key, reason="the server has no datalake.format"
-                )
-            if was.enabled:
-                self._alter_lake(before, was, change)
-            if wanted.enabled and not was.enabled:
-                self._enable_lake(after, wanted)
+            self._check_last_side(before, change)
+            was, wanted = self._sides_of(before), self._read(path, after.descriptor.properties)
+            self._check_there(path, change, wanted)
+            added = {n: o for n, o in _enabled(wanted).items() if n not in _enabled(was)}
+            kept = {n: o for n, o in _enabled(was).items() if n in wanted}
+            self._alter_lakes(before, kept, change)
+            for options in added.values():
+                self._enable_lake(after, options)
+            self._check_apart(path, _enabled(wanted) if added else {})
             self._hot.alter_table(after)
             self._coordinator.altered(after)
-        if wanted.enabled and not was.enabled:
-            self._coordinator.read_lake(path)
-        added = warn_of_columns(Column.from_json(c) for c in change.add_columns) if wanted.enabled else ()
-        return TableAnswer(table=after, created=False, warnings=(*self._coordinator.warnings(path), *added))
+        for name in added:
+            self._coordinator.read_lake(path, name)
+        warnings = warn_of_columns(Column.from_json(c) for c in change.add_columns) if _enabled(wanted) else ()
+        late = self._warn_of_history(after, added, was)
+        return TableAnswer(table=after, created=False, warnings=(*self._coordinator.warnings(path), *warnings, *late))
 
-    def _options_of(self, table: TableInfo) -> TableOptions:
-        return read_table_options(table.descriptor.properties, self._board.options)
+    def _check_last_side(self, table: TableInfo, change: AlterTable) -> None:
+        key = keys.TABLE_DATALAKE_LAKES.key
+        if key in change.properties and not (change.properties[key] or "").strip(" ,"):
+            reason = f"a table keeps one side at least; {keys.TABLE_DATALAKE_ENABLED.key} = false switches them all off"
+            raise InvalidAlter(table=str(table.path), change=f"property {key}", reason=reason)
+
+    def _check_there(self, path: TablePath, change: AlterTable, sides: Sides) -> None:
+        asked = (change.properties.get(keys.TABLE_DATALAKE_ENABLED.key) or "").strip().lower()
+        if asked == "true" and not _enabled(sides):
+            raise InvalidAlter(
+                table=str(path), change=keys.TABLE_DATALAKE_ENABLED.key, reason="the server has no datalake.format"
+            )
+
+    def _warn_of_history(self, table: TableInfo, added: Sides, was: Sides) -> list[str]:
+        """A lake that comes late gets what the log still has; of a PK table that is every key."""
+        if table.is_pk or not _enabled(was) or not any(b.start for b in self._hot.bounds(table).values()):
+            return []
+        others = ", ".join(map(str, was))
+        return [
+            f"lake {name} gets what the log still has: older rows of {table.path} are in {others} alone"
+            for name in added
+        ]
+
+    def _sides_of(self, table: TableInfo) -> Sides:
+        return sides_of(table, self._board.options)
 
     def _altered(self, table: TableInfo, change: AlterTable) -> TableInfo:
         descriptor = table.descriptor
@@ -167,20 +256,22 @@ class Federation:
         schema = descriptor.schema.with_added(columns) if columns else descriptor.schema
         return table.with_descriptor(replace(descriptor, schema=schema, properties=properties))
 
-    def _alter_lake(self, table: TableInfo, options: TableOptions, change: AlterTable) -> None:
-        catalog = self._catalog(options)
-        if change.add_columns:
-            assert options.format is not None
-            names = [str(c["name"]) for c in change.add_columns]
-            check_added_columns(options.format, self._board.lakes(options.format).capabilities, table.path, names)
-            catalog.add_columns(table, [Column.from_json(c) for c in change.add_columns])
-        if properties := _mutable(change.properties):
-            catalog.set_properties(table, properties)
+    def _alter_lakes(self, table: TableInfo, lakes: Sides, change: AlterTable) -> None:
+        """What each can do is asked of all first; each step is safe to repeat."""
+        names = [str(c["name"]) for c in change.add_columns]
+        for options in lakes.values():
+            capabilities = self._board.lakes(options.lake).capabilities
+            check_added_columns(str(options.format), capabilities, table.path, names)
+        for options in lakes.values():
+            if change.add_columns:
+                self._catalog(options).add_columns(table, [Column.from_json(c) for c in change.add_columns])
+            if properties := _mutable(change.properties):
+                self._catalog(options).set_properties(table, properties)
 
-    def _enable_lake(self, table: TableInfo, options: TableOptions) -> None:
+    def _enable_lake(self, table: TableInfo, options: SideOptions) -> None:
         """A lake table that this very table filled before is taken again; anybody else's is refused."""
         self._check_fits(table.path, table.descriptor, options)
-        self._check_spread(table, options)
+        self._check_spread(table.path, table.descriptor, options)
         catalog = self._catalog(options)
         owner = catalog.table_id(table.path) if catalog.exists(table.path) else None
         if owner is not None and owner != table.table_id:
@@ -189,11 +280,21 @@ class Federation:
             self._catch_up_schema(catalog, table)
         catalog.create(table, adopt=owner == table.table_id)
 
-    def _check_spread(self, table: TableInfo, options: TableOptions) -> None:
-        """Of a table that may have rows: do they lie where readers of the lake look for them? Raises `InvalidTable`."""
-        assert options.format is not None
-        capabilities = self._board.lakes(options.format).capabilities
-        check_bucket_function(options.format, capabilities, table.path, table.descriptor)
+    def _check_spread(self, path: TablePath, descriptor: TableDescriptor, options: SideOptions) -> None:
+        """Do its rows lie where readers of the lake look for them? Raises `InvalidTable`."""
+        if options.format is not None:
+            capabilities = self._board.lakes(options.lake).capabilities
+            check_bucket_function(options.format, capabilities, path, descriptor)
+
+    def _side_options(self, table: TableInfo, name: SideName | None, what: str) -> SideOptions:
+        """Of the named side, or the first. Raises `SideNotFound`, `InvalidRequest` where it is off."""
+        sides = self._sides_of(table)
+        if name is not None and name not in sides:
+            raise SideNotFound(table=str(table.path), side=str(name), sides=", ".join(map(str, sides)))
+        options = next(iter(sides.values())) if name is None else sides[name]
+        if not options.enabled:
+            raise InvalidRequest(what=what, reason="the lake is not enabled for it")
+        return options
 
     def _catch_up_schema(self, catalog: LakeCatalog, table: TableInfo) -> None:
         """Columns that were added while the lake was off; adding one that is there already changes nothing."""
@@ -201,31 +302,35 @@ class Federation:
         if table.schema.schema_id > 1:
             catalog.add_columns(table, added)
 
-    def reconcile_schema(self, path: TablePath, *, dry_run: bool = False) -> SchemaReconciled:
+    def reconcile_schema(
+        self, path: TablePath, side: SideName | None = None, *, dry_run: bool = False
+    ) -> SchemaReconciled:
         """After others changed the lake table's columns or partitioning. A table that stopped because of it goes on.
         Raises `InvalidAlter` for what cannot go back."""
         with self._lock:
             table = self._hot.load_table(path)
-            options = self._options_of(table)
-            if not options.enabled:
-                raise InvalidRequest(what=f"reconcile-schema of {path}", reason="the lake is not enabled for it")
+            options = self._side_options(table, side, f"reconcile-schema of {path}")
             changes = self._catalog(options).reconcile_schema(table, dry_run=dry_run)
-        if changes and not dry_run and self._board.find(path).state in (TableState.FAILED, TableState.QUARANTINED):
-            self._coordinator.resume(path)
+        if changes and not dry_run:
+            self._resume_stopped(path, side)
         return SchemaReconciled(path=path, changes=changes, dry_run=dry_run)
 
-    def restore_lake(self, path: TablePath, *, anew: bool = False) -> LakeRestored:
+    def _resume_stopped(self, path: TablePath, name: SideName | None) -> None:
+        side = self._board.find(path, name)
+        if side.state in (TableState.FAILED, TableState.QUARANTINED):
+            self._coordinator.resume(path, side.name)
+
+    def restore_lake(self, path: TablePath, side: SideName | None = None, *, anew: bool = False) -> LakeRestored:
         """After somebody dropped the lake table: it comes back from the files that are left; `anew`: where none are,
         an empty one is made, and a resync writes what the hot store still has. Raises `InvalidRequest`."""
         with self._lock:
             table = self._hot.load_table(path)
-            options, what = self._options_of(table), f"restore-lake of {path}"
-            if not options.enabled:
-                raise InvalidRequest(what=what, reason="the lake is not enabled for it")
+            what = f"restore-lake of {path}"
+            options = self._side_options(table, side, what)
             catalog = self._catalog(options)
             if catalog.exists(path):
                 raise InvalidRequest(what=what, reason="its lake table is in the catalog, there is nothing to restore")
-            self._check_spread(table, options)
+            self._check_spread(path, table.descriptor, options)
             source = catalog.restore(table)
             if source is None and not anew:
                 reason = "no files of it are left where the catalog kept them; `--anew` makes an empty lake table, and "
@@ -233,9 +338,9 @@ class Federation:
             if source is None:
                 catalog.create(table)
         if source is None:
-            self._coordinator.resync(path, ResyncChoice.RESYNC)
-        elif self._board.find(path).state in (TableState.FAILED, TableState.QUARANTINED):
-            self._coordinator.resume(path)
+            self._coordinator.resync(path, ResyncChoice.RESYNC, side)
+        else:
+            self._resume_stopped(path, side)
         return LakeRestored(path=path, source=source)
 
     # ---- drop ----
@@ -247,5 +352,11 @@ class Federation:
             self._hot.drop_table(path)
 
 
+def _enabled(sides: Sides) -> Sides:
+    return {name: options for name, options in sides.items() if options.enabled}
+
+
 def _mutable(changes: Mapping[str, str | None]) -> dict[str, str | None]:
-    return {k: v for k, v in changes.items() if k != keys.TABLE_DATALAKE_ENABLED.key}
+    """Properties that lake tables carry too; which lakes there are is none of them."""
+    about = (keys.TABLE_DATALAKE_ENABLED.key, keys.TABLE_DATALAKE_LAKES.key)
+    return {k: v for k, v in changes.items() if not k.startswith(about)}

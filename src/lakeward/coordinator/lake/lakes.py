@@ -5,6 +5,11 @@ generation.
 
 from __future__ import annotations
 
+from collections import Counter
+
+from lakeward.config import DEFAULT_LAKE
+from lakeward.config import options as keys
+from lakeward.config.tables import lakes_of
 from lakeward.coordinator.lake.commits import Commits
 from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.record import LakeFigures, LakeSide
@@ -21,6 +26,7 @@ from lakeward.errors import (
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.round import LakeBase
 from lakeward.model.state import TableState
+from lakeward.protocol.lakes import LakeStatus
 
 _S = TableState
 
@@ -29,29 +35,71 @@ class Lakes:
     def __init__(self, board: Board, commits: Commits) -> None:
         self._board, self._commits = board, commits
         self.trouble: dict[str, str] = {}
-        """Format -> why it does not answer."""
+        """Name -> why it does not answer."""
 
     def check(self) -> None:
         """At start. A wrong configuration is raised; a lake that does not answer is remembered
         and asked again later.
         """
-        for name in self._formats():
+        self._check_named()
+        for name in self._names():
             self._check(name)
+
+    def _check_named(self) -> None:
+        """A side whose lake is no longer configured: its rows would go from the log unseen."""
+        with self._board.lock:
+            records = list(self._board.tables.values())
+        known = self._board.options.configured
+        for record in records:
+            named = lakes_of(record.info.descriptor.properties)
+            is_off = record.info.descriptor.properties.get(keys.TABLE_DATALAKE_ENABLED.key, "").lower() == "false"
+            for name in () if is_off else [n for n in named if n not in known]:
+                reason = f"table {record.info.path} has a side in it, and it is not configured; put it back, and take "
+                raise InvalidConfig(
+                    where=f"lakes.{name}", reason=f"{reason}it from {keys.TABLE_DATALAKE_LAKES.key} first"
+                )
+
+    def listed(self) -> list[LakeStatus]:
+        """Every lake that is configured, the one of tables that name none first."""
+        options = self._board.options
+        with self._board.lock:
+            counts = Counter(s.options.lake for s in self._board.sides() if s.options.enabled)
+        return [
+            LakeStatus(
+                name=name,
+                format=lake.format,
+                is_default=first,
+                tables=counts[name],
+                trouble=self.trouble.get(name, ""),
+                options=options.addresses[name].options if name in options.addresses else {},
+            )
+            for name, lake, first in ((n, lake, not i) for i, (n, lake) in enumerate(options.configured.items()))
+        ]
+
+    def ask(self, name: str) -> None:
+        """Asks the lake now; what it says is kept in `trouble`."""
+        try:
+            self._check(name)
+        except (InvalidConfig, PluginNotFound) as error:
+            self.trouble[name] = str(error)
 
     def look(self) -> None:
         """From time to time: whether every lake still answers. Nothing is raised; people see it on the dashboard."""
-        for name in self._formats():
-            try:
-                self._check(name)
-            except (InvalidConfig, PluginNotFound) as error:
-                self.trouble[name] = str(error)
+        for name in self._names():
+            self.ask(name)
 
-    def _formats(self) -> list[str]:
+    def shown(self) -> dict[str, str]:
+        """Name -> why it does not answer, empty where it does; the lake of `datalake.format` under its format."""
+        known = self._board.options.configured
         with self._board.lock:
-            formats = {s.options.format for s in self._board.sides() if s.options.enabled}
-        if self._board.options.lake_enabled:
-            formats.add(self._board.options.lake_format)
-        return sorted(f for f in formats if f is not None)
+            names = {s.options.lake for s in self._board.sides() if s.options.enabled} | set(known)
+        shown = {known[n].format if n == DEFAULT_LAKE and n in known else n: self.trouble.get(n, "") for n in names}
+        return dict(sorted(shown.items()))
+
+    def _names(self) -> list[str]:
+        with self._board.lock:
+            names = {s.options.lake for s in self._board.sides() if s.options.enabled}
+        return sorted(names | {n for n, lake in self._board.options.configured.items() if lake.enabled})
 
     def _check(self, name: str) -> None:
         try:
@@ -127,8 +175,9 @@ class Lakes:
             self._commits.adopt_base(side, base)
             if gaps:
                 self._commits.record_gaps(side, dict(gaps), "restored")
-            self._board.hot.pause_writes(side.info, None)
             side.lake_seen, side.lake_error = True, None
+            if all(s.lake_seen for s in side.table.enabled):
+                self._board.hot.pause_writes(side.info, None)
             side.confirmed_at = self._board.clock.monotonic()
             side.confirmed = base.offsets
             self._board.look(side)
@@ -158,7 +207,7 @@ class Lakes:
         if side.resync is not None or side.broken is not None or side.state is _S.DISABLED:
             return
         choice = "resync it from a KV snapshot" if side.info.is_pk else "accept the gap"
-        side.broken = f"{why}; {choice} with `lakeward table resync {side.label}`"
+        side.broken = f"{why}; {choice} with `lakeward table resync {side.argument}`"
         if side.state is not _S.PAUSED:
             self._board.enter(side, _S.PAUSED, side.broken)
         self._board.touch(side)

@@ -19,7 +19,7 @@ class BoardRetention(RetentionGuard):
         """Of the slowest side that is on."""
         with self._board.lock:
             record = self._board.tables.get(table_id)
-            offsets = [_offset(side, bucket) for side in record.sides.values()] if record is not None else []
+            offsets = [_offset(side, bucket) for side in record.enabled] if record is not None else []
             known = [offset for offset in offsets if offset is not None]
             return min(known) if known and len(known) == len(offsets) else None
 
@@ -36,7 +36,7 @@ class BoardRetention(RetentionGuard):
         """A table we do not know yet is treated as enabled: keeping is safe."""
         with self._board.lock:
             record = self._board.tables.get(table_id)
-            return record is None or record.options.enabled
+            return record is None or bool(record.enabled)
 
 
 def _offset(side: LakeSide, bucket: Bucket) -> int | None:

@@ -89,7 +89,7 @@ class Schedule:
         """Heartbeats go on meanwhile: backlogs are asked and plans are made without the board's lock."""
         with self._ticking:
             self._look()
-            pools = {t.options.pool for t in list(self._board.tables.values())}
+            pools = {s.options.pool for s in self._board.sides()}
             for pool, plan in {pool: _plan(self.load(pool)) for pool in pools}.items():
                 self._apply(pool, plan, pause_s=BREATH_S)
 

@@ -9,7 +9,15 @@ from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.readlease import ReadLease
 from lakeward.coordinator.state.readleases import ReadLeases
 from lakeward.coordinator.state.record import LakeSide
-from lakeward.errors import InvalidRequest, LakewardError, LogTooShort, ReadTooFarAhead, SnapshotGone, TableBusy
+from lakeward.errors import (
+    InvalidRequest,
+    LakeError,
+    LakewardError,
+    LogTooShort,
+    ReadTooFarAhead,
+    SnapshotGone,
+    TableBusy,
+)
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.side import SideName
@@ -31,9 +39,19 @@ class ReadPlans:
     def plan(
         self, path: TablePath, name: SideName | None = None, *, lease_s: float = 60.0, at_least: str | None = None
     ) -> ReadPlan:
+        """Of the named side; else of the one that is furthest, or the next where its lake does not answer."""
         with self._board.lock:
-            side = self._board.find(path, name)
-            storage = self._board.lake_of(side)
+            sides = self._board.find_table(path).sides.values() if name is None else [self._board.find(path, name)]
+            *better, last = sorted(sides, key=_rank)
+        for side in better:
+            try:
+                return self._plan(path, side, lease_s, at_least)
+            except (LakeError, LogTooShort):
+                continue
+        return self._plan(path, last, lease_s, at_least)
+
+    def _plan(self, path: TablePath, side: LakeSide, lease_s: float, at_least: str | None) -> ReadPlan:
+        storage = self._board.lake_of(side)
         reader = None if storage is None else storage.open_reader(side.info)
         offsets, bounds = OffsetMap(), dict[Bucket, LogBounds]()
         for _ in range(TRIES):
@@ -106,6 +124,7 @@ class ReadPlans:
         table = side.info
         self._check_token(table, bounds, at_least, lease)
         options = self._board.options
+        address = None if lake_format is None else options.addresses.get(side.options.lake)
         return ReadPlan(
             table=table,
             side=side.name,
@@ -121,7 +140,7 @@ class ReadPlans:
             ),
             flight_uri=options.flight_uri,
             lake_format=lake_format,
-            lake_options={} if lake_format is None else dict(options.lake_options.get(lake_format, {})),
+            lake_options={} if address is None else dict(address.options),
         )
 
     def _check_token(
@@ -142,6 +161,11 @@ class ReadPlans:
         except (InvalidRequest, ReadTooFarAhead):
             self._leases.release(lease.lease_id)
             raise
+
+
+def _rank(side: LakeSide) -> tuple[bool, int, int]:
+    """Sides without rows that others have come last; then who is furthest counts, then the table's own order."""
+    return not side.options.enabled, side.missing, -sum(side.committed.values())
 
 
 def _tail(table: TableInfo, bucket: Bucket, start: int, stop: int) -> HotRange:

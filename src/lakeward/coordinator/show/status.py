@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from lakeward.coordinator.lake.lakes import Lakes
@@ -103,17 +103,16 @@ class StatusDesk:
     def warnings_of(self, path: TablePath) -> tuple[str, ...]:
         """For whoever created or altered a table."""
         with self._board.lock:
-            side = self._board.find(path)
-            warnings = []
-            if side.broken is not None:
-                warnings.append(side.broken)
-            if side.options.enabled and not self.is_served(side):
-                warnings.append(
-                    f"no live job serves pool {side.options.pool!r}: {path} waits until one does (`lakeward tier`)"
-                )
-            if not self.is_feasible(side):
-                warnings.append(_infeasible(side))
-            return tuple(warnings)
+            sides = self._board.find_table(path).sides.values()
+            return tuple(words for side in sides for words in self._warnings(side))
+
+    def _warnings(self, side: LakeSide) -> Iterator[str]:
+        if side.broken is not None:
+            yield side.broken
+        if side.options.enabled and not self.is_served(side):
+            yield f"no live job serves pool {side.options.pool!r}: {side.label} waits until one does (`lakeward tier`)"
+        if not self.is_feasible(side):
+            yield _infeasible(side)
 
     # ---- jobs ----
     def jobs(self) -> list[JobStatus]:
@@ -162,10 +161,14 @@ class StatusDesk:
         name: SideName | None = None,
         kind: WorkKind | None = None,
     ) -> list[RoundStatus]:
-        """Newest first; of every kind of work unless one is named."""
+        """Newest first; of every kind of work, and of all sides, unless one is named."""
+        store = self._board.store
         with self._board.lock:
-            side = None if path is None else self._board.find(path, name).id
-            return self._board.store.load_rounds(side, kind, limit=limit)
+            if path is None:
+                return store.load_rounds(None, kind, limit=limit)
+            found = self._board.find_table(path).sides.values() if name is None else [self._board.find(path, name)]
+            listed = [r for side in found for r in store.load_rounds(side.id, kind, limit=limit)]
+        return sorted(listed, key=lambda r: -r.ended_at_ms)[:limit] if len(found) > 1 else listed
 
     def ledger(self, path: TablePath, limit: int | None, before: int | None, name: SideName | None) -> LedgerAnswer:
         """No limit: all of it."""
@@ -223,7 +226,7 @@ class StatusDesk:
                 jobs=jobs,
                 jobs_missing=missing,
                 pools_unserved=tuple(unserved),
-                lakes={f: self._lakes.trouble.get(f, "") for f in sorted(self._formats())},
+                lakes=self._lakes.shown(),
                 figures=self.figures(),
                 warnings=(
                     *[f"nobody serves pool {p!r}" for p in unserved],
@@ -234,12 +237,6 @@ class StatusDesk:
                     *self._board.hot.left_out(),
                 ),
             )
-
-    def _formats(self) -> set[str]:
-        formats = {s.options.format for s in self._board.sides() if s.options.enabled} | {
-            self._board.options.lake_format
-        }
-        return {f for f in formats if f is not None}
 
     def figures(self) -> dict[str, float]:
         """Names as in design.md section 9."""

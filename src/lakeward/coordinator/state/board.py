@@ -95,8 +95,15 @@ class Board:
         self.tables[record.table_id] = record
         self.by_path[record.info.path] = record.table_id
         for side in record.sides.values():
-            self._sides[side.id] = side
-            self.touch(side)
+            self.add_side(side)
+
+    def add_side(self, side: LakeSide) -> None:
+        self._sides[side.id] = side
+        self.touch(side)
+
+    def remove_side(self, side: LakeSide) -> None:
+        """Of a table that stays."""
+        del self._sides[side.id], side.table.sides[side.name]
 
     def remove(self, record: TableRecord) -> None:
         del self.tables[record.table_id]
@@ -176,7 +183,7 @@ class Board:
         """The lake of a side that is on; None otherwise."""
         if not side.options.enabled or side.options.format is None:
             return None
-        return self.lakes(side.options.format)
+        return self.lakes(side.options.lake)
 
 
 def _stored(side: LakeSide) -> StoredSide:

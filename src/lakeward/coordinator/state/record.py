@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lakeward.coordinator.options import TableOptions
+from lakeward.coordinator.options import SideOptions
 from lakeward.coordinator.state.work import Lease, Work
 from lakeward.model.ids import TableId
 from lakeward.model.offsets import OffsetMap
@@ -36,16 +36,19 @@ class LakeFigures:
 @dataclass
 class TableRecord:
     info: TableInfo
-    options: TableOptions
     sides: dict[SideName, LakeSide] = field(default_factory=dict)
 
     @property
     def table_id(self) -> TableId:
         return self.info.table_id
 
-    def add_side(self, name: SideName = DEFAULT_SIDE) -> LakeSide:
-        self.sides[name] = LakeSide(self, name)
+    def add_side(self, name: SideName, options: SideOptions) -> LakeSide:
+        self.sides[name] = LakeSide(self, options, name)
         return self.sides[name]
+
+    @property
+    def enabled(self) -> list[LakeSide]:
+        return [side for side in self.sides.values() if side.options.enabled]
 
     @property
     def first(self) -> LakeSide:
@@ -59,6 +62,7 @@ class LakeSide:
     what the coordinator saw in the lake itself."""
 
     table: TableRecord
+    options: SideOptions
     name: SideName = DEFAULT_SIDE
     state: TableState | None = None
     reason: str | None = None
@@ -77,6 +81,9 @@ class LakeSide:
 
     broken: str | None = None
     """Why lake and log do not meet any more; the side is paused until an operator chooses."""
+
+    missing: int = 0
+    """Offsets of a log table whose rows were gone from the log before this side had them."""
 
     misses: int = 0
     pending_since_ms: int | None = None
@@ -112,10 +119,6 @@ class LakeSide:
         return self.table.info
 
     @property
-    def options(self) -> TableOptions:
-        return self.table.options
-
-    @property
     def table_id(self) -> TableId:
         return self.table.info.table_id
 
@@ -123,7 +126,13 @@ class LakeSide:
     def label(self) -> str:
         """For people: the table, and the side where it is not the only one."""
         path = str(self.table.info.path)
-        return path if self.name == DEFAULT_SIDE else f"{path} ({self.name})"
+        return path if len(self.table.sides) <= 1 else f"{path} ({self.name})"
+
+    @property
+    def argument(self) -> str:
+        """For commands that people type."""
+        path = str(self.table.info.path)
+        return path if len(self.table.sides) <= 1 else f"{path} --lake {self.name}"
 
     @property
     def tier(self) -> Work:
@@ -179,4 +188,4 @@ class LakeSide:
         self.lake = LakeFigures(**body.get("lake") or {})
 
 
-_PLAIN = ("reason", "token", "generation", "broken", "misses", "pending_since_ms", "last_tiered_at_ms")
+_PLAIN = ("reason", "token", "generation", "broken", "missing", "misses", "pending_since_ms", "last_tiered_at_ms")

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lakeward.coordinator.options import table_options
+from lakeward.coordinator.options import SideOptions, sides_of
 from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.record import LakeSide, TableRecord
 from lakeward.coordinator.state.statestore import StoredSide
 from lakeward.coordinator.state.work import Work
 from lakeward.model.offsets import OffsetMap
+from lakeward.model.side import SideName
 from lakeward.model.state import TableState
 from lakeward.model.table import TableInfo, TablePath
 
@@ -28,13 +29,19 @@ class Registry:
         with board.change():
             stored, offsets = board.store.load_sides(), board.store.load_offsets()
             for table in tables:
-                record = TableRecord(info=table, options=table_options(table, board.options))
-                side = record.add_side()
+                record = self._record(table)
                 board.add(record)
-                self._restore(side, stored.pop(side.id, None), offsets.get(side.id, OffsetMap()))
+                for side in record.sides.values():
+                    self._restore(side, stored.pop(side.id, None), offsets.get(side.id, OffsetMap()))
             gone = [s for s in stored.values() if s.state != _S.DROPPED]
             with board.store.transaction():
                 board.store.save_sides([_dropped(s) for s in gone], board.clock.now_ms())
+
+    def _record(self, table: TableInfo) -> TableRecord:
+        record = TableRecord(info=table)
+        for name, options in sides_of(table, self._board.options).items():
+            record.add_side(name, options)
+        return record
 
     def _restore(self, side: LakeSide, stored: StoredSide | None, offsets: OffsetMap) -> None:
         side.committed = offsets
@@ -78,40 +85,58 @@ class Registry:
         One that was adopted has the id of the table that the lake belonged to. When that was dropped here, its ledger
         goes on: what it records is recorded once, and no epoch is handed out twice."""
         board = self._board
-        record = TableRecord(info=table, options=table_options(table, board.options))
-        side = record.add_side()
-        side.lake_seen = new
+        record = self._record(table)
         with board.change():
-            if not new:
-                self._go_on(side)
             board.add(record)
-            board.enter(side, _S.NEW if side.options.enabled else _S.DISABLED)
-            self._settle(side)
+            for side in record.sides.values():
+                side.lake_seen = new
+                self._begin(side, is_new=new)
         return record
+
+    def _begin(self, side: LakeSide, *, is_new: bool) -> None:
+        if not is_new:
+            self._go_on(side)
+        self._board.enter(side, _S.NEW if side.options.enabled else _S.DISABLED)
+        self._settle(side)
 
     def _go_on(self, side: LakeSide) -> None:
         stored = self._board.store.load_sides(side.table_id).get(side.id)
         if stored is None:
             return
-        before = LakeSide(side.table, side.name)
+        before = LakeSide(side.table, side.options, side.name)
         before.load_json(stored.body)
-        side.generation, side.token = before.generation, before.token
+        side.generation, side.token, side.missing = before.generation, before.token, before.missing
         for kind, work in before.works.items():
             side.works[kind] = Work(kind, epoch=work.epoch, estimate=work.estimate)
         side.committed = self._board.store.load_offsets().get(side.id, OffsetMap())
 
     def altered(self, table: TableInfo) -> None:
-        """The lake may have been switched on or off; freshness, pool and priority count from now on."""
+        """Lakes may have been added or taken away, or switched on or off; freshness, pool and priority count from now
+        on. What was known of a side that is taken away stays stored, for when it is added again."""
         board = self._board
         with board.change():
             record = board.find_table(table.path)
-            was = record.options.enabled
-            record.info, record.options = table, table_options(table, board.options)
-            for side in record.sides.values():
-                if record.options.enabled and not was:
-                    side.lake_seen = False
-                self._settle(side)
-                board.touch(side)
+            wanted = sides_of(table, board.options)
+            record.info = table
+            for side in [s for s in record.sides.values() if s.name not in wanted]:
+                board.enter(side, _S.DROPPED)
+                board.remove_side(side)
+            for name, options in wanted.items():
+                self._follow(record, name, options)
+            record.sides = {name: record.sides[name] for name in wanted}
+
+    def _follow(self, record: TableRecord, name: SideName, options: SideOptions) -> None:
+        side = record.sides.get(name)
+        if side is None:
+            side = record.add_side(name, options)
+            self._board.add_side(side)
+            self._begin(side, is_new=False)
+            return
+        if options.enabled and not side.options.enabled:
+            side.lake_seen = False
+        side.options = options
+        self._settle(side)
+        self._board.touch(side)
 
     def dropped(self, path: TablePath) -> None:
         board = self._board

@@ -9,6 +9,7 @@ from lakeward.errors import InvalidConfig, LakeUnavailable
 from lakeward.hot.embedded.door.coordinatorclient import HttpCoordinatorClient
 from lakeward.hot.embedded.door.http import ServerConnection
 from lakeward.hot.embedded.door.storeclient import EmbeddedStoreClient
+from lakeward.model.side import DEFAULT_SIDE, SideName, first_side
 from lakeward.model.table import TableInfo
 from lakeward.spi.hot import HotPlugin
 
@@ -44,13 +45,19 @@ class EmbeddedPlugin(HotPlugin):
     def coordinator(self) -> HttpCoordinatorClient:
         return self._coordinator
 
-    def lake_options(self, table: TableInfo) -> tuple[str, Mapping[str, str]]:
+    def lake_options(self, table: TableInfo, side: SideName | None = None) -> tuple[str, Mapping[str, str]]:
         """Asks the server where its lake is, and how it is reached."""
         info = self.server.info()
+        name = (side or first_side(table.descriptor.properties) or DEFAULT_SIDE).lake
+        if name != DEFAULT_SIDE.lake:
+            if name not in info.lakes:
+                raise LakeUnavailable(lake=name, what=str(table.path), reason="the server has no lake of that name")
+            return info.lakes[name].format, dict(info.lakes[name].options)
         lake = table.descriptor.properties.get(FORMAT_PROPERTY) or info.lake_format
         if lake is None:
             raise LakeUnavailable(lake="none", what=str(table.path), reason="the server has no datalake.format")
-        return lake, dict(info.lake_options)
+        own = info.lakes.get(DEFAULT_SIDE.lake)
+        return lake, dict(info.lake_options if own is None else own.options)
 
 
 def load(options: Mapping[str, str]) -> EmbeddedPlugin:

@@ -16,6 +16,7 @@ from lakeward.hot.fluss.lakeoptions import lake_of
 from lakeward.hot.fluss.servers import FlussServers
 from lakeward.hot.fluss.store import FlussStore
 from lakeward.model.clock import SystemClock
+from lakeward.model.side import SideName
 from lakeward.model.table import TableInfo
 from lakeward.spi.hot import HotPlugin
 from lakeward.spi.lake import LakeReader, LakeStorage
@@ -54,7 +55,7 @@ class FlussPlugin(HotPlugin):
     def coordinator(self) -> FlussCoordinatorClient:
         return self._coordinator
 
-    def lake_options(self, table: TableInfo) -> tuple[str, Mapping[str, str]]:
+    def lake_options(self, table: TableInfo, side: SideName | None = None) -> tuple[str, Mapping[str, str]]:
         """From the table's properties. Raises `UnsafeLake` for a catalog that two writers cannot share safely."""
         overrides = {k.removeprefix(LAKE_PREFIX): v for k, v in self.options.items() if k.startswith(LAKE_PREFIX)}
         return lake_of(table, overrides)

@@ -101,6 +101,9 @@ class DeltaLakeCatalog(LakeCatalog):
     def exists(self, path: TablePath) -> bool:
         return bool(self._log_of(path).listing().versions)
 
+    def location(self, path: TablePath) -> str:
+        return f"{self._warehouse}/{path.database}/{path.table}"
+
     def table_id(self, path: TablePath) -> TableId | None:
         owner = self._log_of(path).load().keys.get(TABLE_ID_KEY)
         return None if owner is None else TableId(owner)

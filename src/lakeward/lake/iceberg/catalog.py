@@ -217,6 +217,9 @@ class IcebergLakeCatalog(LakeCatalog):
             return False
         return True
 
+    def location(self, path: TablePath) -> str:
+        return str(self._connection.load(path).location())
+
     def table_id(self, path: TablePath) -> TableId | None:
         return newest_table_id(self._connection.load(path).metadata)
 

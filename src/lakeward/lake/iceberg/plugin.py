@@ -90,6 +90,11 @@ class IcebergLakePlugin(LakePlugin):
         served = {"type": "rest", "uri": catalog_uri} if self.wants_catalog(options) else {}
         return {**without_secrets(options), **served}
 
+    def place(self, options: Mapping[str, str]) -> str:
+        """A catalog in a database is one for each name, whatever its warehouse; a REST catalog may serve several."""
+        keys = ("uri", "name") if options.get("type") == "sql" else ("uri", "prefix", "warehouse")
+        return ", ".join(f"{k}={options[k]}" for k in keys if k in options)
+
     def fluss_options(self, options: Mapping[str, str]) -> dict[str, str]:
         return iceberg_options(options)
 

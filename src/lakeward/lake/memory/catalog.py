@@ -71,6 +71,9 @@ class MemoryLakeCatalog(LakeCatalog):
     def exists(self, path: TablePath) -> bool:
         return path in self._lake.tables
 
+    def location(self, path: TablePath) -> str:
+        return f"memory:{id(self._lake)}"
+
     def table_id(self, path: TablePath) -> TableId | None:
         with self._lake.lock:
             lake_table = self._lake.tables.get(path)

@@ -94,6 +94,9 @@ class PaimonLakeCatalog(LakeCatalog):
             return False
         return True
 
+    def location(self, path: TablePath) -> str:
+        return str(self._connection.load(path).table_path)
+
     def table_id(self, path: TablePath) -> TableId | None:
         return PaimonHistory.load(self._connection.load(path), str(path)).owner
 

@@ -20,6 +20,7 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.schema import CHANGE_TYPE
+from lakeward.model.side import first_side
 from lakeward.model.table import TableInfo
 from lakeward.read.arrow import conform
 from lakeward.read.spark.options import SourceOptions, StartAt
@@ -171,7 +172,9 @@ class UnionStreamReader(*_bases()):  # type: ignore[misc]
         """The newest lake snapshot, kept by a lease while the query begins; without one the changelog from the log's
         start.
         """
-        plan = rows.plugin.coordinator().read_plan(rows.table.path, lease_s=self.options.lease_s)
+        plan = rows.plugin.coordinator().read_plan(
+            rows.table.path, lease_s=self.options.lease_s, side=first_side(rows.table.descriptor.properties)
+        )
         snapshot = None if rows.lake is None or plan.snapshot_id is None else rows.lake.load_snapshot(plan.snapshot_id)
         known = (snapshot.offsets if snapshot is not None else None) or OffsetMap()
         for bucket, held in rows.bounds().items():

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from lakeward.errors import LakeUnavailable
+from lakeward.model.side import SideName
 from lakeward.model.table import TableInfo
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.read.arrow import ReadRequest, describe_freshness, read
@@ -38,7 +39,7 @@ class LocalPlugin(HotPlugin):
     def coordinator(self) -> CoordinatorClient:
         return self._services.coordinator
 
-    def lake_options(self, table: TableInfo) -> tuple[str, Mapping[str, str]]:
+    def lake_options(self, table: TableInfo, side: SideName | None = None) -> tuple[str, Mapping[str, str]]:
         raise LakeUnavailable(lake="local", what=str(table.path), reason="its lake is opened by the server itself")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -16,7 +17,14 @@ from lakeward.errors import QuotaExceeded
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.auth import Role
-from lakeward.protocol.operate import AdmissionQuery, AdoptTable, ReconcileSchema, RestoreLake, ResyncTable
+from lakeward.protocol.operate import (
+    AdmissionQuery,
+    AdoptTable,
+    ReconcileSchema,
+    RestoreLake,
+    ResyncTable,
+    TierNowAnswer,
+)
 from lakeward.server.auth import caller, require
 from lakeward.server.messages import answer, described, read_message
 from lakeward.server.services import Services
@@ -97,13 +105,15 @@ def _add_operations(router: APIRouter, services: Services) -> None:
     async def tier_now(
         table: str, side: Side, limit_s: Annotated[float | None, Query(gt=0, allow_inf_nan=False)] = None
     ) -> JSONResponse:
-        """Answers when everything acknowledged before the call is in the lake; `timed-out` at the limit. Holds no
-        thread.
-        """
-        asked = await run_in_threadpool(coordinator.ask_now, TablePath.parse(table), side)
-        while (done := coordinator.check_asked(asked, limit_s)) is None:
-            await asyncio.sleep(POLL_S)
-        return answer(done)
+        """Answers when everything acknowledged before the call is in the lake, or in each of them where no side is
+        named; `timed-out` at the limit. Holds no thread."""
+        path, done = TablePath.parse(table), list[TierNowAnswer]()
+        asked = [await run_in_threadpool(coordinator.ask_now, path, s) for s in coordinator.sides(path, side)]
+        for each in asked:
+            while (answered := coordinator.check_asked(each, limit_s)) is None:
+                await asyncio.sleep(POLL_S)
+            done.append(answered)
+        return answer(replace(done[0], rounds=sum(d.rounds for d in done), took_ms=max(d.took_ms for d in done)))
 
     @router.post(routes.ADOPT, dependencies=may_change, openapi_extra=described(AdoptTable))
     async def adopt(table: str, request: Request) -> JSONResponse:
@@ -112,17 +122,17 @@ def _add_operations(router: APIRouter, services: Services) -> None:
         return answer(await run_in_threadpool(services.federation.adopt, TablePath.parse(table), message))
 
     @router.post(routes.RECONCILE_SCHEMA, dependencies=may_change, openapi_extra=described(ReconcileSchema))
-    async def reconcile_schema(table: str, request: Request) -> JSONResponse:
+    async def reconcile_schema(table: str, side: Side, request: Request) -> JSONResponse:
         """Makes the lake table's columns and partitioning what rounds need, after another engine changed them."""
         message, federation = await read_message(request, ReconcileSchema), services.federation
         path = TablePath.parse(table)
-        return answer(await run_in_threadpool(federation.reconcile_schema, path, dry_run=message.dry_run))
+        return answer(await run_in_threadpool(federation.reconcile_schema, path, side, dry_run=message.dry_run))
 
     @router.post(routes.RESTORE_LAKE, dependencies=may_change, openapi_extra=described(RestoreLake))
-    async def restore_lake(table: str, request: Request) -> JSONResponse:
+    async def restore_lake(table: str, side: Side, request: Request) -> JSONResponse:
         """Puts a lake table back that somebody dropped, from the files that are left of it, or anew."""
         message, path = await read_message(request, RestoreLake), TablePath.parse(table)
-        return answer(await run_in_threadpool(services.federation.restore_lake, path, anew=message.anew))
+        return answer(await run_in_threadpool(services.federation.restore_lake, path, side, anew=message.anew))
 
     @router.post(routes.RESYNC, dependencies=may_change, openapi_extra=described(ResyncTable))
     async def resync(table: str, side: Side, request: Request) -> JSONResponse:

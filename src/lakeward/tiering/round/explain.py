@@ -72,7 +72,7 @@ def explain(
     known, caches = hot.coordinator().committed(path), plugins or PluginCache()
 
     def lake_of(table: TableInfo) -> LakeStorage:
-        name, lake_options = hot.lake_options(table)
+        name, lake_options = hot.lake_options(table, known.side)
         return caches.lake(Plugin(name=name, options=dict(lake_options)))
 
     handed = HandedOut(
@@ -82,6 +82,7 @@ def explain(
         freshness_ms=0,
         resync=known.resync,
         generation=known.generation + known.resync,
+        side=known.side,
         committed=known,
     )
     planner = Planner(

@@ -18,10 +18,11 @@ from lakeward.errors import Superseded
 from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.offsets import OffsetMap
-from lakeward.model.side import COMPACT, DEFAULT_SIDE, TIER, SideId
+from lakeward.model.side import COMPACT, DEFAULT_SIDE, TIER, SideId, SideName
 from lakeward.model.table import TablePath
 from lakeward.protocol.codec import encode
 from lakeward.protocol.heartbeat import HeartbeatRequest, TableFailed, TableFinished, TableInWork, Verdict
+from lakeward.protocol.tables import AlterTable
 from lakeward.spi.lake import CommitProperties, LakeStorage, Precondition
 from lakeward.spi.registry import load_lake
 from lakeward.testing.clock import ManualClock
@@ -50,6 +51,29 @@ def parts(folder: Path) -> Iterator[InProcessLakeward]:
     assert opened.coordinator.read_lakes() == 2
     yield opened
     opened.close()
+
+
+def test_a_table_of_an_old_folder_gets_a_second_side(folder: Path) -> None:
+    lake = load_lake("memory", {"name": str(folder)})
+    named = {"finance": load_lake("memory", {"name": f"{folder}/finance"})}
+    clock = ManualClock()
+    clock.advance(10)
+    parts = InProcessLakeward(folder, lake, clock, named=named)
+    for path in (LOG, KEYED):
+        fill_lake(lake, parts, path)
+    parts.coordinator.read_lakes()
+    before = {path: encode(parts.coordinator.ledger_page(path))["entries"] for path in (LOG, KEYED)}
+    lakes = AlterTable(properties={"table.datalake.lakes": "default, finance"})
+    for path in (LOG, KEYED):
+        parts.federation.alter(path, lakes)
+        parts.tier(str(path), SideName("finance"))
+        assert parts.coordinator.sides(path) == [DEFAULT_SIDE, SideName("finance")]
+        reached = parts.coordinator.committed(path, SideName("finance")).offsets
+        assert not list(parts.coordinator.committed(path, DEFAULT_SIDE).offsets.regressions(reached))
+        assert encode(parts.coordinator.ledger_page(path, side=DEFAULT_SIDE))["entries"] == before[path]
+    parts.restart()
+    assert parts.coordinator.sides(LOG) == [DEFAULT_SIDE, SideName("finance")]
+    parts.close()
 
 
 def fill_lake(lake: LakeStorage, parts: InProcessLakeward, path: TablePath) -> None:

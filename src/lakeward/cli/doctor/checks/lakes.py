@@ -23,7 +23,7 @@ def check(facts: Facts) -> Iterator[Diagnosis]:
             about=f"lake {name}",
             figure="its catalog does not answer",
             why=words,
-            mend=f"mend datalake.{name}.* in lakeward.toml (lakeward config shows it); rounds go on by themselves",
+            mend=f"mend datalake.{name}.* (lakes.{name}.*) in lakeward.toml; rounds go on by themselves",
         )
     for probe in facts.probe.tables if facts.probe is not None else ():
         if probe.error is not None:

@@ -13,6 +13,7 @@ from lakeward.model.clock import SystemClock
 from lakeward.model.ids import NO_EPOCH, RoundId
 from lakeward.model.intent import IntentState
 from lakeward.model.round import RoundResult
+from lakeward.model.side import SideName
 from lakeward.model.table import TableInfo
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.spi.coordinator import CoordinatorClient
@@ -66,7 +67,7 @@ class LoneHot(HotPlugin):
     def coordinator(self) -> CoordinatorClient:
         raise NotImplementedError
 
-    def lake_options(self, table: TableInfo) -> tuple[str, Mapping[str, str]]:
+    def lake_options(self, table: TableInfo, side: SideName | None = None) -> tuple[str, Mapping[str, str]]:
         return "iceberg", {}
 
 

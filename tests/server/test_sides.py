@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real server with two lakes of two formats: a job tiers one table to both, and every command finds its side."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from lakeward.cli import app
+from lakeward.hot.embedded.door.http import ServerConnection
+from lakeward.hot.embedded.plugin import EmbeddedPlugin
+from lakeward.model.ids import JobName
+from lakeward.model.side import SideName
+from lakeward.spi.plugins import PluginCache
+from lakeward.testing.serverprocess import ServerProcess
+from lakeward.tiering.job.dispatch import DirectDispatcher
+from lakeward.tiering.job.job import TieringJob
+from lakeward.tiering.job.options import TieringOptions
+from lakeward.verify import verify_table
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    settings = {"datalake.format": "iceberg", "lakes.cold.format": "delta"}
+    made = ServerProcess(tmp_path / "data", settings=settings).start()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def job(server: ServerProcess) -> Iterator[EmbeddedPlugin]:
+    plugin = EmbeddedPlugin({"server": server.url}, ServerConnection(server.url))
+    plugins = PluginCache(open_hot=lambda _name, _options: plugin)
+    made = TieringJob(
+        TieringOptions(heartbeat_s=0.1, slots=2),
+        plugin,
+        plugins,
+        DirectDispatcher(plugins),
+        name=JobName("sides"),
+        start_thread=start_thread,
+    )
+    running = threading.Thread(target=made.run, daemon=True)
+    running.start()
+    yield plugin
+    made.stop()
+    running.join(30)
+    plugin.store().close()
+    plugin.server.close()
+
+
+def start_thread(target: Callable[[], None], name: str) -> None:
+    threading.Thread(target=target, name=name, daemon=True).start()
+
+
+def test_one_table_in_two_lakes(server: ServerProcess, job: EmbeddedPlugin, capsys: pytest.CaptureFixture[str]) -> None:
+    client = server.client()
+    table = client.create_table(
+        "d.t", "id BIGINT NOT NULL, v STRING", primary_key="id", properties={"table.datalake.lakes": "default, cold"}
+    )
+    table.upsert([{"id": n, "v": "x"} for n in range(100)])
+    table.upsert([{"id": n, "v": "y"} for n in range(50)])
+    assert client.tier_now("d.t", limit_s=60).rounds >= 2
+    want = [{"id": n, "v": "y" if n < 50 else "x"} for n in range(100)]
+    for lake in ("default", "cold"):
+        rows = client.read("d.t", lake=lake, mode="lake").to_table().to_pylist()
+        assert sorted(rows, key=lambda r: r["id"]) == want
+        certificate = verify_table(job, table.info.path, deep=True, side=SideName(lake))
+        assert (certificate.holds, certificate.rows, certificate.side) == (True, 100, SideName(lake))
+    assert "cold" in run(server, capsys, "lake", "list")
+    assert "lake cold (delta): answers" in run(server, capsys, "lake", "check", "cold")
+    assert "d.t (cold)" in run(server, capsys, "status")
+    assert "d.t (cold): holds" in run(server, capsys, "verify", "d.t")
+    run(server, capsys, "pause", "d.t", "--lake", "cold")
+    table.upsert([{"id": 7, "v": "z"}])
+    client.tier_now("d.t", limit_s=60, lake="default")
+    shown = {t["side"]: t["state"] for t in client.server.ask("GET", "/api/v1/status")["tables"]}
+    assert (shown["cold"], shown["default"]) == ("paused", "scheduled")
+    assert app.run(["lake", "check", "nope", "--server", server.url]) == 3
+    assert "this server has default, cold" in capsys.readouterr().err
+
+
+def run(server: ServerProcess, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert app.run([*arguments, "--server", server.url]) == 0
+    return capsys.readouterr().out

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One table, several sides: each with rounds, state and ledger of its own; only the log waits for the slowest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lakeward.config import LakeConfig
+from lakeward.errors import InvalidAlter, InvalidConfig, InvalidTable, SideNotFound, TableBusy
+from lakeward.lake.memory.plugin import MemoryLakeStorage
+from lakeward.model.ids import RoundId
+from lakeward.model.offsets import OffsetMap
+from lakeward.model.side import DEFAULT_SIDE, SideName
+from lakeward.model.state import TableState
+from lakeward.protocol.heartbeat import HandedOut, Verdict
+from lakeward.protocol.operate import ResyncChoice
+from lakeward.protocol.tables import AlterTable
+from lakeward.testing.world import B0, PATH, CoordinatorWorld, ScriptedJob
+
+FINANCE = SideName("finance")
+BOTH = "default, finance"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[CoordinatorWorld]:
+    made = CoordinatorWorld(tmp_path, named=("finance",))
+    yield made
+    made.close()
+
+
+def alter(world: CoordinatorWorld, **properties: str | None) -> tuple[str, ...]:
+    changes = {k.replace("__", ".").replace("_", "-"): v for k, v in properties.items()}
+    return world.federation.alter(PATH, AlterTable(properties=changes)).warnings
+
+
+def state(world: CoordinatorWorld, side: SideName) -> TableState:
+    return world.coordinator.table_status(PATH, side).state
+
+
+def run_round(world: CoordinatorWorld, job: ScriptedJob, handed: HandedOut, start: int, stop: int) -> None:
+    """What a job does in a round, the lake's own commit included."""
+    round_id = RoundId(f"{handed.side}-{handed.epoch}")
+    world.commit_to_lake(
+        world.hot.load_table(PATH), stop, int(handed.epoch), round_id, handed.generation, lake=handed.side.lake
+    )
+    job.commit(handed, start, stop, round_id, generation=handed.generation)
+    job.finish(handed, round_id)
+
+
+def due(world: CoordinatorWorld, job: ScriptedJob) -> dict[SideName, HandedOut]:
+    world.clock.advance(200)
+    return {handed.side: handed for handed in job.take(room=4)}
+
+
+def test_each_side_has_rounds_ledger_and_offsets_of_its_own(world: CoordinatorWorld) -> None:
+    table, job = world.create(table__datalake__lakes=BOTH).table, world.job()
+    world.hot.append(PATH, 10)
+    handed = due(world, job)
+    assert set(handed) == {DEFAULT_SIDE, FINANCE}
+    run_round(world, job, handed[FINANCE], 0, 10)
+    coordinator = world.coordinator
+    assert coordinator.committed(PATH, FINANCE).offsets == OffsetMap({B0: 10})
+    assert coordinator.committed(PATH, DEFAULT_SIDE).offsets == OffsetMap()
+    assert [e.side for e in coordinator.ledger(PATH, FINANCE)] == [FINANCE]
+    assert not coordinator.ledger(PATH)
+    assert (state(world, FINANCE), state(world, DEFAULT_SIDE)) == (TableState.SCHEDULED, TableState.TIERING)
+    assert [t.side for t in coordinator.status().tables] == [DEFAULT_SIDE, FINANCE]
+    assert {s.name for s in world.coordinator.views.side_figures() if s.table_id == table.table_id} == {
+        DEFAULT_SIDE,
+        FINANCE,
+    }
+
+
+def test_a_side_that_fails_or_stands_holds_up_no_other(world: CoordinatorWorld) -> None:
+    world.create(table__datalake__lakes=BOTH)
+    job = world.job()
+    world.coordinator.pause(PATH, FINANCE)
+    for turn in range(1, 4):
+        world.hot.append(PATH, 10)
+        (handed,) = due(world, job).values()
+        assert handed.side == DEFAULT_SIDE
+        run_round(world, job, handed, 10 * turn - 10, 10 * turn)
+    world.coordinator.resume(PATH, FINANCE)
+    world.coordinator.pause(PATH, DEFAULT_SIDE)
+    for _ in range(world.options.quarantine_after):
+        world.clock.advance(1_000)
+        job.fail(due(world, job)[FINANCE])
+    assert state(world, FINANCE) is TableState.QUARANTINED
+    world.coordinator.resume(PATH, DEFAULT_SIDE)
+    world.hot.append(PATH, 10)
+    assert set(due(world, job)) == {DEFAULT_SIDE}
+
+
+def test_the_log_waits_for_the_slowest_side_that_is_on(world: CoordinatorWorld) -> None:
+    table, job = world.create(table__datalake__lakes=BOTH).table, world.job()
+    world.hot.append(PATH, 10)
+    handed, guard = due(world, job), world.coordinator.retention
+    run_round(world, job, handed[DEFAULT_SIDE], 0, 10)
+    world.coordinator.read_lake(PATH)
+    assert guard.lake_offset(table.table_id, B0) is None
+    world.coordinator.pause(PATH, FINANCE)
+    assert guard.lake_offset(table.table_id, B0) is None
+    alter(world, table__datalake__lakes="default")
+    assert guard.lake_offset(table.table_id, B0) == 10
+    alter(world, table__datalake__enabled="false")
+    assert not guard.lake_enabled(table.table_id)
+
+
+def test_a_side_is_added_and_removed_while_rows_come_in(world: CoordinatorWorld) -> None:
+    table, job = world.create().table, world.job()
+    world.hot.append(PATH, 10)
+    run_round(world, job, due(world, job)[DEFAULT_SIDE], 0, 10)
+    assert not [w for w in alter(world, table__datalake__lakes=BOTH) if "older rows" in w]
+    assert world.named["finance"].catalog().exists(PATH)
+    world.hot.append(PATH, 5)
+    handed = due(world, job)
+    run_round(world, job, handed[FINANCE], 0, 15)
+    world.hot.append(PATH, 5)
+    taken_away = due(world, job)[FINANCE]
+    alter(world, table__datalake__lakes="default")
+    (told,) = job.work(taken_away).verdicts
+    assert told.verdict is Verdict.DROPPED
+    assert FINANCE not in {side.name for side, _, _ in world.coordinator.board.leased()}
+    with pytest.raises(SideNotFound, match="finance"):
+        world.coordinator.table_status(PATH, FINANCE)
+    world.restart()
+    assert list(world.coordinator.board.find_table(PATH).sides) == [DEFAULT_SIDE]
+    alter(world, table__datalake__lakes=BOTH)
+    again = world.coordinator.table_status(PATH, FINANCE)
+    assert world.coordinator.committed(PATH, FINANCE).offsets == OffsetMap({B0: 15})
+    assert (again.state, again.epoch >= taken_away.epoch) == (TableState.SCHEDULED, True)
+    assert world.coordinator.ledger(PATH, FINANCE)[0].range.stop == 15
+    run_round(world, world.job(), due(world, world.job())[FINANCE], 15, 20)
+    assert table.table_id == world.hot.load_table(PATH).table_id
+
+
+def test_a_side_that_was_away_past_the_ttl_waits_for_an_operator(world: CoordinatorWorld) -> None:
+    world.create(table__datalake__lakes=BOTH)
+    job = world.job()
+    world.hot.append(PATH, 10)
+    for side, handed in due(world, job).items():
+        assert side in (DEFAULT_SIDE, FINANCE)
+        run_round(world, job, handed, 0, 10)
+    alter(world, table__datalake__lakes="default")
+    world.hot.append(PATH, 10)
+    run_round(world, job, due(world, job)[DEFAULT_SIDE], 10, 20)
+    world.hot.truncate(PATH, B0, 15)
+    warnings = alter(world, table__datalake__lakes=BOTH)
+    assert any("older rows of db.t are in default alone" in w for w in warnings)
+    stopped = world.coordinator.table_status(PATH, FINANCE)
+    assert stopped.state is TableState.PAUSED
+    assert "lakeward table resync db.t --lake finance" in (stopped.reason or "")
+    assert state(world, DEFAULT_SIDE) is TableState.SCHEDULED
+    with pytest.raises(TableBusy):
+        world.coordinator.resume(PATH, FINANCE)
+    world.coordinator.resync(PATH, ResyncChoice.GAP, FINANCE)
+    run_round(world, job, due(world, job)[FINANCE], 15, 20)
+    assert world.coordinator.committed(PATH, FINANCE).generation == 1
+    assert world.coordinator.committed(PATH, DEFAULT_SIDE).generation == 0
+
+
+def test_readers_get_the_side_that_is_furthest_and_none_that_lacks_rows(world: CoordinatorWorld) -> None:
+    world.create(table__datalake__lakes=BOTH)
+    job, plan = world.job(), world.coordinator.read_plan
+    world.hot.append(PATH, 10)
+    handed = due(world, job)
+    assert plan(PATH).side == DEFAULT_SIDE
+    run_round(world, job, handed[FINANCE], 0, 10)
+    assert plan(PATH).side == FINANCE
+    assert plan(PATH, side=DEFAULT_SIDE).offsets == OffsetMap()
+    run_round(world, job, handed[DEFAULT_SIDE], 0, 10)
+    assert plan(PATH).side == DEFAULT_SIDE
+    world.hot.append(PATH, 10)
+    run_round(world, job, due(world, job)[DEFAULT_SIDE], 10, 20)
+    alter(world, table__datalake__lakes="default")
+    world.hot.truncate(PATH, B0, 15)
+    alter(world, table__datalake__lakes=BOTH)
+    world.coordinator.resync(PATH, ResyncChoice.GAP, FINANCE)
+    world.hot.append(PATH, 10)
+    run_round(world, job, due(world, job)[FINANCE], 15, 30)
+    assert plan(PATH).side == DEFAULT_SIDE
+
+
+def test_a_read_takes_the_next_side_where_a_lake_does_not_answer(world: CoordinatorWorld) -> None:
+    world.create(table__datalake__lakes=BOTH)
+    job = world.job()
+    world.hot.append(PATH, 10)
+    for handed in due(world, job).values():
+        run_round(world, job, handed, 0, 10)
+    assert isinstance(world.lake, MemoryLakeStorage)
+    del world.lake.lake.tables[PATH]
+    assert world.coordinator.read_plan(PATH).side == FINANCE
+
+
+def test_what_a_lake_and_a_side_say_of_themselves_counts_there_alone(world: CoordinatorWorld) -> None:
+    finance = LakeConfig(
+        name="finance",
+        format="memory",
+        enabled=True,
+        settings={},
+        defaults={"table.datalake.freshness": "1 h", "table.datalake.pool": "slow"},
+    )
+    world.set_options(lakes={**world.options.lakes, "finance": finance})
+    world.create(table__datalake__lakes=BOTH)
+    shown = {t.side: t for t in world.coordinator.status().tables}
+    assert (shown[FINANCE].freshness_ms, shown[FINANCE].pool) == (3_600_000, "slow")
+    assert (shown[DEFAULT_SIDE].freshness_ms, shown[DEFAULT_SIDE].pool) == (180_000, "default")
+    alter(world, table__datalake__lakes__finance__freshness="2 h")
+    assert world.coordinator.table_status(PATH, FINANCE).freshness_ms == 7_200_000
+    assert world.coordinator.table_status(PATH).freshness_ms == 180_000
+
+
+def test_columns_and_properties_go_to_every_side(world: CoordinatorWorld) -> None:
+    world.create(table__datalake__lakes=BOTH)
+    column = {"name": "more", "type": "STRING", "nullable": True}
+    added = AlterTable(add_columns=(column,), properties={"memory.x": "1"})
+    world.federation.alter(PATH, added)
+    for storage in (world.lake, *world.named.values()):
+        assert isinstance(storage, MemoryLakeStorage)
+        lake_table = storage.lake.tables[PATH]
+        assert "more" in [c.name for c in lake_table.columns]
+
+
+def test_bad_sides_are_refused_in_words(world: CoordinatorWorld) -> None:
+    with pytest.raises(InvalidTable, match=r"no such lake is configured; there are: default, finance"):
+        world.create(table__datalake__lakes="nope")
+    with pytest.raises(InvalidTable, match="named twice"):
+        world.create(table__datalake__lakes="finance, finance")
+    world.create(table__datalake__lakes=BOTH)
+    for none in ("", " ", None):
+        with pytest.raises(InvalidAlter, match=r"one side at least.*table\.datalake\.enabled"):
+            alter(world, table__datalake__lakes=none)
+    with pytest.raises(InvalidTable, match="no such lake"):
+        alter(world, table__datalake__lakes="default, nope")
+    assert list(world.coordinator.board.find_table(PATH).sides) == [DEFAULT_SIDE, FINANCE]
+
+
+def test_two_lakes_that_are_one_place_are_refused(world: CoordinatorWorld) -> None:
+    world.named["finance"] = world.lake
+    with pytest.raises(InvalidTable, match="one place"):
+        world.create(table__datalake__lakes=BOTH)
+    world.create("u")
+    with pytest.raises(InvalidTable, match="one place"):
+        path = replace(PATH, table="u")
+        world.federation.alter(path, AlterTable(properties={"table.datalake.lakes": BOTH}))
+
+
+def test_a_lake_that_is_configured_no_more_stops_the_start(world: CoordinatorWorld) -> None:
+    world.create(table__datalake__lakes=BOTH)
+    before = world.options
+    with pytest.raises(InvalidConfig, match=r"lakes\.finance.*table db\.t has a side in it"):
+        world.set_options(lakes={"default": world.options.lakes["default"]})
+    world.set_options(lakes=before.lakes)
+    assert state(world, FINANCE) is TableState.SCHEDULED
+
+
+def test_a_new_table_keeps_the_servers_default_lake(tmp_path: Path) -> None:
+    world = CoordinatorWorld(tmp_path, named=("finance",))
+    only = {"finance": world.options.lakes["finance"]}
+    old = world.create("old").table
+    assert "table.datalake.lakes" not in old.descriptor.properties
+    world.set_options(lakes={**only, "default": world.options.lakes["default"]})
+    made = world.create().table
+    assert made.descriptor.properties["table.datalake.lakes"] == "finance"
+    assert world.coordinator.table_status(PATH).side == FINANCE
+    assert world.coordinator.table_status(old.path).side == DEFAULT_SIDE
+    world.set_options(lakes=only)
+    assert world.coordinator.table_status(old.path).state is TableState.DISABLED
+    assert state(world, FINANCE) is TableState.SCHEDULED
+    world.close()
