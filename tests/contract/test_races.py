@@ -82,6 +82,7 @@ def test_of_two_processes_on_one_head_one_wins(format: str, tmp_path: Path) -> N
     run(format, in_folder(tmp_path), 4)
 
 
+@pytest.mark.soak
 @FORMATS
 def test_of_two_processes_on_one_head_in_a_bucket_one_wins(format: str, bucket_options: dict[str, str]) -> None:
     run(format, bucket_options, 2)

@@ -15,7 +15,7 @@ from lakeward.testing.waiting import wait_until
 from tests.fluss.steps import DATABASE, EVENTS, USERS, Append, Delete, LakeSnapshotOf, MakeTable, Upsert
 from tests.fluss.world import FlussWorld
 
-pytestmark = [pytest.mark.fluss, pytest.mark.usefixtures("job")]
+pytestmark = [pytest.mark.fluss, pytest.mark.soak, pytest.mark.usefixtures("job")]
 
 WAVE = 20
 

@@ -24,9 +24,8 @@ def some_rows(start: int, stop: int, name: str = "n") -> list[dict[str, Any]]:
     return [{"id": i, "name": f"{name}{i}"} for i in range(start, stop)]
 
 
-@pytest.mark.parametrize(
-    "spark", [False, pytest.param(True, marks=[pytest.mark.soak, pytest.mark.spark])], ids=["threads", "spark"]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("spark", [False, pytest.param(True, marks=pytest.mark.spark)], ids=["threads", "spark"])
 def test_two_jobs_share_ten_tables(server: Server, client: Client, spark: bool) -> None:
     tables = [client.create_table(f"share.t{n}_{spark}", "id BIGINT, name STRING", freshness="2 s") for n in range(10)]
     jobs = [Job(server, f"share{n}-{spark}", slots=3, spark=spark) for n in range(2)]

@@ -265,7 +265,7 @@ class OwnFilters(LakewardDataSource):
         return False
 
 
-@pytest.mark.parametrize("is_enabled", ["true", "false"])
+@pytest.mark.parametrize("is_enabled", [pytest.param("true", marks=pytest.mark.soak), "false"])
 def test_where_filters_cannot_be_pushed_everything_is_read_and_spark_filters(
     spark: Any, server: Server, state: Any, is_enabled: str
 ) -> None:
