@@ -11,6 +11,7 @@ import pytest
 
 from lakeward.config.java import load_java
 from lakeward.errors import LakewardError
+from lakeward.hot.fluss.compactions import LOOK_ROUNDS
 from lakeward.hot.fluss.lakehistory import Registered
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import RoundId, SnapshotId
@@ -20,6 +21,7 @@ from lakeward.read.arrow import read, request_of
 from lakeward.testing.faults import Faults
 from lakeward.testing.fluss.cluster import TEST_SETTINGS, FlussCluster
 from lakeward.testing.fluss.jars import SERVER, load_jars, paimon_plugin
+from lakeward.testing.waiting import wait_until
 from tests.fluss.conftest import JARS_LIMIT_S
 from tests.fluss.flink import FlinkTieringJob
 from tests.fluss.ondemand import OnDemand
@@ -179,6 +181,30 @@ def test_fluss_ahead_of_the_lake_stops_the_table(world: PaimonWorld, rounds: OnD
     end = rounds.run("behind")
     assert isinstance(end, TableFailed)
     assert end.error["code"] == "lake-behind"
+
+
+def test_files_of_a_pk_table_are_merged_between_rounds(world: PaimonWorld) -> None:
+    """By sequence number: a delete hides older rows of its key, and a row that comes after it shows."""
+    world.produce(MakeTable(name="kept", schema=USERS, primary_key=("id",), buckets=1, freshness="1s"))
+    expected: dict[int, str] = {}
+    job = ThreadJob(world.cluster.bootstrap, "upkeep")
+    try:
+        for wave in range(LOOK_ROUNDS + 1):
+            changed = dict.fromkeys(range(wave, wave + 20), f"wave {wave}")
+            world.produce(users("kept", changed), Delete(table="kept", keys=[{"id": wave}]))
+            expected = {n: name for n, name in {**expected, **changed}.items() if n != wave}
+            world.wait_tiered("kept", LEASE_S)
+        wait_until(lambda: "rewrite" in world.writers("kept"), limit_s=60, what="a compaction of the table")
+        assert names(world, "kept") == expected == union(world, "kept")
+        world.produce(users("kept", {3: "back", 15: "after"}))
+        world.wait_tiered("kept", LEASE_S)
+    finally:
+        job.stop()
+    assert names(world, "kept") == expected | {3: "back", 15: "after"} == union(world, "kept")
+    head = world.paimon("kept").open_reader(world.table("kept")).load_snapshot()
+    ((known, _),) = world.produce(LakeSnapshotOf(table="kept"))
+    assert head is not None
+    assert str(known) == head.snapshot_id
 
 
 class Daily:
