@@ -25,6 +25,7 @@ def test_nobody_is_there_so_it_runs_here(lone: FlussWorld, capsys: pytest.Captur
     lone.produce(
         MakeTable(name="asked", schema=EVENTS, buckets=2, freshness="1h"),
         MakeTable(name="held", schema=USERS, primary_key=("id",), buckets=1, freshness="1h"),
+        MakeTable(name="first", schema=EVENTS, buckets=1, freshness="1s"),
         MakeTable(name="hot_only", schema=EVENTS, buckets=1, properties={"table.datalake.enabled": "false"}),
         Append(table="asked", rows=events(0, 10)),
     )
@@ -55,11 +56,12 @@ def test_nobody_is_there_so_it_runs_here(lone: FlussWorld, capsys: pytest.Captur
     assert coordinator.check_lease(ours).held
     with pytest.raises(InvalidTable, match=r"table\.datalake\.enabled"):
         coordinator.make_due(lone.table("hot_only"))
-    assert coordinator.take(TablePath(DATABASE, "asked")) is None
+    assert coordinator.take(TablePath(DATABASE, "asked")) is None  # its time has not come; others are given back
 
     job = ThreadJob(bootstrap, "runs")
     try:
-        lone.produce(Append(table="asked", rows=events(10, 25)))
+        lone.produce(Append(table="asked", rows=events(10, 25)), Append(table="first", rows=events(0, 1)))
+        lone.wait_tiered("first", limit_s=100)  # by then it asks for tables twice a second
         tier_cluster_now(bootstrap, None, name, 100.0, as_json=True)
         assert told()["ran_here"] is False
         assert len(lone.rows("asked")) == 25

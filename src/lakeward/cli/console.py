@@ -50,10 +50,10 @@ def console(
             page.stop()
 
 
-def open_console(plugin: FlussPlugin, port: int, host: str | None = None) -> Console:
+def open_console(plugin: FlussPlugin, port: int, host: str | None = None, *, is_job: bool = False) -> Console:
     """Tokens, TLS and allowed hosts are those of `server.*` in the configuration. Raises `InvalidConfig`."""
     from lakeward.config import resolve
     from lakeward.server.cluster.console import Console
 
     given: dict[str, Any] = {"server.port": port, "server.host": host}
-    return Console(resolve(arguments={k: v for k, v in given.items() if v is not None}), plugin)
+    return Console(resolve(arguments={k: v for k, v in given.items() if v is not None}), plugin, is_job=is_job)

@@ -83,7 +83,7 @@ def _run_with_page(run_here: Callable[..., None], fluss: str, user: str | None, 
         page.source.own = OwnJob(job)
 
     with open_fluss(fluss, user) as plugin:
-        page = open_console(plugin, port)
+        page = open_console(plugin, port, is_job=True)
         page.start()
         try:
             print(f"the dashboard of {fluss} is at {page.url}", flush=True)

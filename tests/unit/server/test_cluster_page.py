@@ -10,9 +10,11 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from lakeward.errors import TableNotFound
 from lakeward.hot.fluss.clusterview import BEHIND, CURRENT, LATE, REFUSED, UNREADABLE, CommitView, TableLook, TableView
+from lakeward.hot.fluss.tiernow import InLake
 from lakeward.model.ids import InstanceId, JobName, TableId
 from lakeward.model.round import RoundPhases
 from lakeward.model.schema import Column, Schema
@@ -26,7 +28,7 @@ from lakeward.protocol.operate import CoordinatorStatus, LedgerAnswer
 from lakeward.protocol.views import JobStatus, LagExplanation, RoundStatus, TableStatus
 from lakeward.server.app import PAGE_MODULES, create_app
 from lakeward.server.callers import Callers
-from lakeward.server.cluster.console import ConsoleServices
+from lakeward.server.cluster.console import ConsoleServices, tiering_router
 from lakeward.server.cluster.shown import explain_lag, show_commit, show_jobs, show_table, table_figures
 from lakeward.server.pagesource import Figures, PageSource, WorkFigures
 from lakeward.spi.lakefile import LakeTotals
@@ -159,7 +161,11 @@ class OneTable(PageSource):
 def ask(path: str, method: str = "GET", **headers: str) -> httpx.Response:
     callers = Callers.of((), (), has_tokens=False)
     services = ConsoleServices(facts=OneTable(), tokens=TokenSet.parse([]), clock=ManualClock(), callers=callers)
-    transport = httpx.ASGITransport(app=create_app(services, PAGE_MODULES))
+    return ask_of(create_app(services, PAGE_MODULES), path, method, **headers)
+
+
+def ask_of(app: FastAPI, path: str, method: str = "GET", **headers: str) -> httpx.Response:
+    transport = httpx.ASGITransport(app=app)
 
     async def call() -> httpx.Response:
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
@@ -182,8 +188,24 @@ def test_the_servers_pages_and_metrics_are_those_of_a_cluster_too() -> None:
     assert ask("/").text == ask("/web/index.html").text != ""
 
 
+def test_a_page_beside_a_job_brings_a_table_into_the_lake_when_asked() -> None:
+    asked: list[tuple[TablePath, float]] = []
+
+    def bring(path: TablePath, limit_s: float) -> InLake:
+        asked.append((path, limit_s))
+        return InLake(path=path, committed=LOOK.committed, took_ms=400)
+
+    services = ConsoleServices(facts=OneTable(), tokens=TokenSet.parse([]), clock=ManualClock())
+    app = create_app(services, PAGE_MODULES)
+    app.include_router(tiering_router(services, bring))
+    route = routes.TIER_NOW.format(table=PATH)
+    assert ask_of(app, f"{route}?limit_s=5", "POST").json()["took_ms"] == 400
+    assert ask_of(app, f"{route}?limit_s=500", "POST").status_code == 400
+    assert asked == [(PATH, 5.0)]
+
+
 def test_what_a_cluster_has_no_hand_for_is_not_there_and_strangers_are_refused() -> None:
-    for route in (routes.PAUSE, routes.RESUME, routes.RESYNC):
+    for route in (routes.PAUSE, routes.RESUME, routes.RESYNC, routes.TIER_NOW):
         assert ask(route.format(table=PATH), "POST").status_code == 404
     assert ask(routes.MAINTAIN.format(table=PATH), "POST").status_code == 405
     assert ask(routes.DASHBOARD, Host="evil.example").json()["code"] == "foreign-caller"

@@ -19,7 +19,7 @@ from lakeward.protocol.heartbeat import HandedOut
 
 POLL_S = 0.1
 PATIENCE_S = 3.0
-"""A job of ours asks twice a second, the Flink job once: who has not asked by then is not there."""
+"""A job of ours asks twice a second; the Flink job every 30 s by default, and is not waited for."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,19 +3,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
 
 from lakeward.config import Config, options
 from lakeward.hot.fluss.plugin import FlussPlugin
+from lakeward.hot.fluss.tiernow import InLake, tier_now
 from lakeward.model.clock import SystemClock
+from lakeward.model.table import TablePath
+from lakeward.protocol.auth import Role
+from lakeward.protocol.routes import TIER_NOW
 from lakeward.server.app import PAGE_MODULES, create_app
+from lakeward.server.auth import require
 from lakeward.server.cluster.source import ClusterSource
 from lakeward.server.history import SAMPLE_S
 from lakeward.server.httpdoor import HttpDoor, bind_listener
+from lakeward.server.messages import answer
 from lakeward.server.pagesource import PageSource
 from lakeward.server.sampler import Sampler
 from lakeward.server.services import PageServices
 from lakeward.server.settings import ServerSettings
+
+LONGEST_S = 120.0
+"""Each call that waits has a thread."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,11 +43,25 @@ class ConsoleServices(PageServices):
         return self.facts
 
 
+def tiering_router(services: PageServices, bring: Callable[[TablePath, float], InLake]) -> APIRouter:
+    router = APIRouter(tags=["tiering"])
+
+    @router.post(TIER_NOW, dependencies=[require(services.tokens, Role.WRITE)])
+    async def tier_now(
+        table: str, limit_s: Annotated[float, Query(gt=0, le=LONGEST_S, allow_inf_nan=False)] = LONGEST_S
+    ) -> JSONResponse:
+        """Answers when everything acknowledged before the call is in the lake; `timed-out` at the limit."""
+        return answer(await run_in_threadpool(bring, TablePath.parse(table), limit_s))
+
+    return router
+
+
 class Console:
     """`start` returns once the page is served and the cluster was looked at once; `stop` is safe to repeat."""
 
-    def __init__(self, config: Config, plugin: FlussPlugin) -> None:
-        """Raises `InvalidConfig`, and `InsecureBinding` for an open address without a token."""
+    def __init__(self, config: Config, plugin: FlussPlugin, *, is_job: bool = False) -> None:
+        """`is_job`: a job runs here, so that what is asked for is done. Raises `InvalidConfig`, and `InsecureBinding`
+        for an open address without a token."""
         self._config, self._settings, clock = config, ServerSettings.of(config), SystemClock()
         self.source = ClusterSource(plugin, clock)
         services = ConsoleServices(
@@ -45,7 +75,11 @@ class Console:
         )
         self._sampler = Sampler(services)
         self._listener = bind_listener(self._settings.host, self._settings.port)
-        self._http = HttpDoor(config, self._settings.tls, create_app(services, PAGE_MODULES), self._listener)
+        app = create_app(services, PAGE_MODULES)
+        if is_job:
+            self.source.actions = ("tier-now",)
+            app.include_router(tiering_router(services, partial(tier_now, plugin)))
+        self._http = HttpDoor(config, self._settings.tls, app, self._listener)
         self.url = self._settings.http_url(self._listener.getsockname()[1])
 
     @property

@@ -120,6 +120,7 @@ def test_tables_that_this_job_cannot_tier_wait_for_others(caplog: pytest.LogCapt
     [
         ("table.log.format", "INDEXED"),
         ("table.kv.value-layout-version", "2"),
+        ("table.kv.ttl", "7d"),
         ("table.datalake.database-name", "elsewhere"),
         ("table.datalake.table-name", "other"),
     ],
