@@ -118,6 +118,7 @@ def rounds(**changes: Any) -> Facts:
 
 def test_a_healthy_server_is_told_nothing() -> None:
     assert examine(HEALTHY) == []
+    assert examine(server(up_ms=31 * DAY)) == [], "who reads a lake table is not seen"
     assert examine(replace(HEALTHY, probe=ProbeAnswer(catalogs={"iceberg": ""}, tables=(LakeProbe(path=PATH),)))) == []
     empty = replace(HEALTHY, status=replace(HEALTHY.status, tables=(), jobs=()), tables={}, rounds=())
     assert examine(replace(empty, server=replace(SERVER, hot=(), up_ms=1, backed_up_at_ms=None))) == []

@@ -39,9 +39,10 @@ def test_rows_keep_their_order() -> None:
 
 def test_calls_under_way_are_counted_for_a_token_and_in_all() -> None:
     limit = AtOnce("queries", of_token=1, in_all=2)
-    with limit.counted("a"), limit.counted("b"):
-        for name in ("a", "c"):
-            with pytest.raises(QuotaExceeded, match="queries"), limit.counted(name):
-                raise AssertionError("it was let in")
+    with limit.counted("a"):
+        with pytest.raises(QuotaExceeded, match="has 1 queries"), limit.counted("a"):
+            raise AssertionError("it was let in")
+        with limit.counted("b"), pytest.raises(QuotaExceeded, match="has 2 queries with others"), limit.counted("c"):
+            raise AssertionError("it was let in")
     with limit.counted("c"):
         pass
