@@ -135,10 +135,12 @@ def _queue(seen: Overview) -> Tile:
 def _remote(seen: Overview) -> Tile:
     held = seen.remote_bytes[-1][1] if seen.remote_bytes else 0
     ok = seen.overdue_bytes == 0
+    slowest = max(seen.tables, key=lambda t: t.lag_ms, default=None)
     advice = (
         ""
         if ok
-        else f"{_bytes(seen.overdue_bytes)} of log is past its TTL and kept only because the lake does not have it yet."
+        else f"{_bytes(seen.overdue_bytes)} of log is past its TTL and kept only because the lake does not have it "
+        f"yet{'' if slowest is None else f': {slowest.path} waits for lake {slowest.side} the longest'}."
     )
     return Tile(
         key="remote-log",

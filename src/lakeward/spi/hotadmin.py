@@ -93,6 +93,10 @@ class HotAdmin(ABC):
         """Buckets that take no writes, with the reason: damage, or a PK table that `guard_offsets` stopped."""
         return {}
 
+    def gaps(self, table: TableInfo) -> Sequence[tuple[Bucket, OffsetRange]]:
+        """Offsets that `guard_offsets` skipped: no row has them."""
+        return ()
+
     def left_out(self) -> Sequence[str]:
         """A line for each stored table that makes no sense and is not served."""
         return ()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lakeward.model.ids import Epoch, InstanceId, JobName, TableId
-from lakeward.model.side import COMPACT
+from lakeward.model.side import COMPACT, SideName
 from lakeward.model.state import TableState
 from lakeward.model.table import TablePath
 from lakeward.protocol.views import JobStatus, TableStatus, WorkStatus
@@ -72,7 +72,10 @@ def test_stopped_buckets_and_a_thread_that_stands_still_turn_the_first_tile_red(
 def test_queue_remote_log_and_files() -> None:
     assert "queue" in red(replace(WELL, queue=[(0, 3), (1, 5)]))
     assert "queue" not in red(replace(WELL, queue=[(0, 9), (1, 5)]))
-    assert "past its TTL" in red(replace(WELL, overdue_bytes=5_000_000))["remote-log"].advice
+    slow = replace(TABLE, side=SideName("finance"), lag_ms=9_000)
+    advice = red(replace(WELL, tables=[TABLE, slow], overdue_bytes=5_000_000))["remote-log"].advice
+    assert "past its TTL" in advice
+    assert "db.t waits for lake finance the longest" in advice
     assert "compaction" in red(replace(WELL, tables=[replace(TABLE, lake_files=6_000)]))["files"].advice
 
 

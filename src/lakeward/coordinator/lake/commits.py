@@ -16,7 +16,7 @@ from lakeward.model.intent import IntentState
 from lakeward.model.ledger import LedgerEntry, LedgerKind
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.round import LakeBase
-from lakeward.model.side import TIER, SideId, SideName
+from lakeward.model.side import TIER, SideId, SideName, named_sides
 from lakeward.model.table import TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
 
@@ -101,7 +101,10 @@ class Commits:
         side.lake = replace(side.lake, **{n: v for n, v in told.items() if v is not None})
 
     def _ledger_state(self, side: LakeSide) -> LedgerState:
-        bounds = self._board.hot.bounds(side.info)
+        bounds, holes = self._board.hot.bounds(side.info), dict[Bucket, list[OffsetRange]]()
+        has_had_others = not side.info.is_pk and bool(named_sides(side.info.descriptor.properties))
+        for bucket, hole in self._board.hot.gaps(side.info) if has_had_others else ():
+            holes.setdefault(bucket, []).append(hole)
         return LedgerState(
             name=side.label,
             offsets=side.committed,
@@ -109,6 +112,7 @@ class Commits:
             resyncing=side.resync is not None,
             resync_offsets=side.resync_offsets,
             log_starts={b: v.start for b, v in bounds.items()},
+            holes=holes,
         )
 
     def _check_against_lake(self, report: CommitReport) -> None:

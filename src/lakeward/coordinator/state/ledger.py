@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakeward.errors import InvalidRequest, LedgerGap
@@ -24,6 +24,8 @@ class LedgerState:
     resyncing: bool = False
     resync_offsets: Mapping[Bucket, int] = field(default_factory=dict)
     log_starts: Mapping[Bucket, int] | None = None
+    holes: Mapping[Bucket, Sequence[OffsetRange]] = field(default_factory=dict)
+    """Offsets that the log skipped: another side had them when the data folder was restored."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +92,7 @@ def _add_round(state: LedgerState, report: CommitReport, now_ms: int) -> LedgerC
     offsets = dict(state.offsets)
     for added in sorted(report.ranges, key=lambda r: (r.bucket, r.range)):
         entries += _gap_before(state, report, added, offsets, now_ms)
-        entries.append(_entry(report, added.bucket, added.range, LedgerKind.ROUND, now_ms, rows=added.rows))
+        entries += _around_holes(state, report, added, now_ms)
         offsets[added.bucket] = added.range.stop
     touched = {r.bucket for r in report.ranges}
     for bucket, stop in report.offsets.items():
@@ -104,6 +106,23 @@ def _add_round(state: LedgerState, report: CommitReport, now_ms: int) -> LedgerC
             )
             offsets[bucket] = stop
     return LedgerChange(entries=tuple(entries), offsets=OffsetMap(offsets), generation=state.generation)
+
+
+def _around_holes(state: LedgerState, report: CommitReport, added: CommittedRange, now_ms: int) -> list[LedgerEntry]:
+    """The round's entry; where its range goes across offsets that the log skipped, these are gaps and it is several."""
+    start, stop = added.range.start, added.range.stop
+    entries: list[LedgerEntry] = []
+    for hole in sorted(state.holes.get(added.bucket, ())):
+        first, last = max(hole.start, start), min(hole.stop, stop)
+        if first < last:
+            if start < first:
+                entries.append(_entry(report, added.bucket, OffsetRange(start, first), LedgerKind.ROUND, now_ms))
+            entries.append(_entry(report, added.bucket, OffsetRange(first, last), LedgerKind.GAP, now_ms, rows=0))
+            start = last
+    if start < stop:
+        rows = None if entries else added.rows
+        entries.append(_entry(report, added.bucket, OffsetRange(start, stop), LedgerKind.ROUND, now_ms, rows=rows))
+    return entries
 
 
 def _gap_before(
