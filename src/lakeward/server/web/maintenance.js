@@ -20,7 +20,7 @@ export function maintenancePage() {
       <td class="num" data-label="To merge">${count(t.debt_files)}</td><td class="num" data-label="Size">${bytes(t.bytes)}</td><td class="num" data-label="Snapshots">${count(t.snapshots)}</td>
       <td class="wide" data-label="Last compaction">${t.job ? `${text(t.job)} compacts it now` : last(t.last)}</td><td class="num" data-label="Failures">${count(t.failures)}</td>
       <td><button data-compact="${text(t.path)}"${t.state === "disabled" || t.state === "paused" ? " disabled" : ""}>Compact now</button></td></tr>`).join("");
-    const html = rows ? `<p class="words">${count(sum("debt_files"))} files to merge of ${count(sum("files"))}, ${count(sum("delete_files"))} delete files, ${bytes(sum("bytes"))} in all.</p>
+    const html = rows ? `<p class="words">${count(sum("debt_files"))} files to merge, as the last compactions saw it; ${count(sum("files"))} data files and ${count(sum("delete_files"))} delete files are there now, ${bytes(sum("bytes"))} in all.</p>
       <div class="scroll"><table class="cards"><thead><tr><th>Table</th><th class="num">Files</th><th class="num">Delete files</th><th class="num">To merge</th><th class="num">Size</th><th class="num">Snapshots</th><th>Last compaction</th><th class="num">Failures</th><th>Do</th></tr></thead><tbody>${rows}</tbody></table></div>`
       : '<p class="empty">No table is there yet.</p>';
     if (html !== drawn && root.isConnected) { root.querySelector("#debt").innerHTML = html; drawn = html; }
