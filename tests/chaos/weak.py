@@ -55,7 +55,7 @@ from lakeward.spi.lake import (
     RewriteResult,
 )
 from lakeward.spi.resume import next_offset
-from lakeward.testing.inprocess import InProcessLakeward, LocalPlugin
+from lakeward.testing.inprocess import InProcessLakeward, InProcessPlugin
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.round.outcome import WriteOutcome
 from lakeward.tiering.round.prefix import KeptPrefix
@@ -341,7 +341,7 @@ class WeakCoordinator:
         return answer
 
 
-class WeakPlugin(LocalPlugin):
+class WeakPlugin(InProcessPlugin):
     def __init__(self, world: InProcessLakeward, weak: Weak) -> None:
         super().__init__(world)
         self._world, self._weak = world, weak

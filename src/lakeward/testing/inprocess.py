@@ -58,7 +58,7 @@ SLOTS = 2
 """A round and a compaction may be in work at once."""
 
 
-class LocalPlugin(HotPlugin):
+class InProcessPlugin(HotPlugin):
     name = "in-process"
 
     def __init__(self, parts: InProcessLakeward) -> None:
@@ -94,7 +94,7 @@ class InProcessLakeward:
         self.clock = clock or ManualClock()
         self.instance: InstanceId = new_instance_id()
         self.options = CoordinatorOptions(lake_format=lake.name, lakes=self._lakes(), **options)
-        self.plugin = LocalPlugin(self)
+        self.plugin = InProcessPlugin(self)
         self._open()
 
     def _lakes(self) -> dict[str, LakeConfig]:
