@@ -21,9 +21,9 @@ from lakeward.protocol.heartbeat import TableFinished
 ROUNDS = int(os.environ.get("LAKEWARD_SOAK_ROUNDS", "10000"))
 KEYS, ROWS, LOOKS = 300_000, 50, 40
 PATH = "b.day"
-SCAN = {False: 1.5, True: 2.5}
+SCAN = {False: 1.5, True: 1.75}
 """A scan beside a freshly written table, for log and PK tables. Files with fewer deleted rows than compaction waits for
-cost a filter over all of their rows."""
+cost a filter over all of their rows: with what ten small files cost beside it 1.53 was measured after 100 rounds."""
 
 
 @pytest.mark.soak
