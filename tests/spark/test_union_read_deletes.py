@@ -5,7 +5,6 @@ file, rows that another engine wrote anew under their old offsets, with a hot ta
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeward.config.java import load_java
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsetset import OffsetSet
@@ -25,7 +23,7 @@ from lakeward.spi.lake import LakeFile
 from lakeward.testing.iceberg.foreign import IcebergForeignEngine
 from lakeward.testing.iceberg.merge_on_read import MergeOnReadEngine
 from lakeward.testing.inprocess import InProcessLakeward
-from tests.interop.javaiceberg import JavaIceberg, environment
+from tests.interop.javaiceberg import JavaIceberg, start_java
 from tests.property.union_program import iceberg_lake
 
 pytestmark = [
@@ -182,29 +180,8 @@ def test_dead_rows_go_out_alike_in_every_way(
 
 @pytest.fixture
 def java() -> Iterator[JavaIceberg]:
-    python, jar = environment()
-    variables = {
-        "JAVA_HOME": str(load_java().home),
-        "PATH": "/usr/bin:/bin",
-        "PYSPARK_PYTHON": str(python),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
-    command = [
-        str(python),
-        str(Path(__file__).parents[1] / "interop" / "java_engine.py"),
-        str(jar),
-        "http://127.0.0.1:1",
-    ]
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=variables
-    )
-    try:
-        yield JavaIceberg(process)
-    finally:
-        for pipe in (process.stdin, process.stdout):
-            assert pipe is not None
-            pipe.close()
-        process.wait(60)
+    with start_java("http://127.0.0.1:1") as engine:
+        yield engine
 
 
 @pytest.mark.soak

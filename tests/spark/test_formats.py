@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows from a real server through a real Spark job into Paimon; union reads in Arrow and Spark, compaction, verify."""
+"""Rows from a real server through a real Spark job into other formats than Iceberg; union reads in Arrow and Spark,
+compaction, verify."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ import pytest
 
 import lakeward.spark
 from lakeward.client import Client, Table
+from lakeward.model.schema import BUCKET, OFFSET
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 from lakeward.read.spark.schema import parquet_schema
@@ -33,13 +35,19 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
 
-SETTINGS = {"datalake.format": "paimon", "table.datalake.auto-compaction": "true"}
+FORMATS = ["paimon", pytest.param("delta", marks=pytest.mark.soak)]
 FEW_FILES = {"LAKEWARD_COMPACTION__FAN_IN": "2"}
 
 
+@pytest.fixture(scope="module", params=FORMATS)
+def format(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    made = Server(tmp_path_factory.mktemp("paimon"), SETTINGS)
+def server(tmp_path_factory: pytest.TempPathFactory, format: str) -> Iterator[Server]:
+    settings = {"datalake.format": format, "table.datalake.auto-compaction": "true"}
+    made = Server(tmp_path_factory.mktemp(format), settings)
     yield made
     made.stop()
 
@@ -81,7 +89,7 @@ def compact(client: Client, table: Table, job: Job) -> None:
     )
 
 
-def test_log_and_pk_tables_in_paimon(client: Client, server: Server, job: Job, spark: Any) -> None:
+def test_log_and_pk_tables(client: Client, server: Server, job: Job, spark: Any) -> None:
     columns = "id BIGINT NOT NULL, name STRING, day STRING NOT NULL"
     log = client.create_table(f"{job.name}.log", columns, buckets=2, freshness="1 h", partition_by="day")
     pk = client.create_table(f"{job.name}.pk", columns, primary_key="id", buckets=2, freshness="1 h")
@@ -127,15 +135,16 @@ TYPES: dict[str, tuple[str, Any]] = {
 }
 
 
-def test_spark_scans_what_is_left_to_it_by_itself(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("lake_format", ["paimon", "delta"])
+def test_spark_scans_what_is_left_to_it_by_itself(spark: Any, tmp_path: Path, lake_format: str) -> None:
     """Files of a round and of a compaction, asked for as a union read asks."""
-    lake = load_lake("paimon", {"warehouse": str(tmp_path)})
+    lake = load_lake(lake_format, {"warehouse": str(tmp_path)})
     columns = {"id": "BIGINT NOT NULL", **{name: sql for name, (sql, _) in TYPES.items()}}
     log = LakeSuite().make_log(lake, columns=columns)
     full = {name: value for name, (_, value) in TYPES.items()}
     log.append(B0, {"id": 1, **full}, {"id": 2, **dict.fromkeys(full)})
     LakeRound.plan(lake, log).run()
-    reader, schema = lake.open_reader(log.table), parquet_schema(log.table, list(columns), {})
+    reader, schema = lake.open_reader(log.table), parquet_schema(log.table, [*columns, BUCKET, OFFSET], {})
     for compacts in (False, True):
         if compacts:
             LakeRewrite(lake=lake, table=log.table).run()
@@ -144,5 +153,5 @@ def test_spark_scans_what_is_left_to_it_by_itself(spark: Any, tmp_path: Path) ->
         (file,) = reader.files(head.snapshot_id)
         assert not file.is_reader_needed
         one, two = spark.read.schema(schema).parquet(f"file://{file.path}").orderBy("id").collect()
-        assert one.asDict(recursive=True) == {"id": 1, **full, "m": {"k": 1}}
-        assert two.asDict() == {"id": 2, **dict.fromkeys(full)}
+        assert one.asDict(recursive=True) == {"id": 1, **full, "m": {"k": 1}, BUCKET: 0, OFFSET: 0}
+        assert two.asDict() == {"id": 2, **dict.fromkeys(full), BUCKET: 0, OFFSET: 1}
