@@ -23,7 +23,7 @@ from bench.lineitem import COLUMNS, lineitem
 from bench.report import Cost, Report
 from bench.tiering import Bench
 from lakeward.config.java import load_java
-from tests.interop.javaiceberg import environment
+from tests.interop.javaiceberg import ICEBERG, environment
 
 SCALE = float(os.environ.get("LAKEWARD_BENCH_SCALE", "1"))
 CHUNK = 100_000
@@ -69,7 +69,7 @@ def streaming(folder: Path) -> tuple[float, Cost]:
 
 
 def run_peer(*folders: Path) -> dict[str, float]:
-    python, jar = environment()
+    python, (jar,) = environment(ICEBERG)
     variables = {
         "JAVA_HOME": str(load_java().home),
         "PATH": "/usr/bin:/bin",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Java Iceberg in Spark, in an environment of its own: JSON lines in (`{"sql": ...}` or `{"path": ...}`, with `"to"`
-a folder for a Parquet file of what was read), JSON lines out.
+"""Java Iceberg or Delta in Spark, in an environment of its own: JSON lines in (`{"sql": ...}` or `{"path": ...}`, with
+`"to"` a folder for a Parquet file of what was read), JSON lines out.
 
-Run by that environment's Python: `python java_engine.py JAR REST_URL`. Nothing of ours is importable there.
+Run by that environment's Python: `python java_engine.py FORMAT SETTINGS`. Nothing of ours is importable there.
 """
 
 import json
@@ -11,24 +11,17 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+ALWAYS = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
 
-def main(jar: str, url: str) -> None:
-    settings = {
-        "spark.jars": jar,
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
-        "spark.sql.catalog.lake.type": "rest",
-        "spark.sql.catalog.lake.uri": url,
-        "spark.sql.catalog.lake.cache-enabled": "false",
-        "spark.sql.catalog.own": "org.apache.iceberg.spark.SparkCatalog",
-        "spark.sql.catalog.own.type": "hadoop",  # its warehouse is SET before its first use
-    }
+
+def main(format: str, settings: dict[str, str]) -> None:
     builder = SparkSession.builder.master("local[2]")
-    for key, value in settings.items():
+    for key, value in {**ALWAYS, **settings}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -37,7 +30,7 @@ def main(jar: str, url: str) -> None:
         order = json.loads(line)
         answer: dict[str, Any]
         try:
-            frame = spark.read.format("iceberg").load(order["path"]) if "path" in order else spark.sql(order["sql"])
+            frame = spark.read.format(format).load(order["path"]) if "path" in order else spark.sql(order["sql"])
             if "to" in order:
                 frame.write.mode("overwrite").parquet(order["to"])
                 answer = {"rows": []}
@@ -49,4 +42,4 @@ def main(jar: str, url: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(sys.argv[1], json.loads(sys.argv[2]))

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Java Iceberg in Spark 4.1, in an environment and a process of its own: the other side of `java_engine.py`."""
+"""Java Iceberg and Delta in Spark 4.1, in an environment and a process of its own: the other side of
+`java_engine.py`."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from lakeward.config.cache import cache_folder
 from lakeward.config.java import load_java
 
 PYSPARK = "pyspark==4.1.4"
-RUNTIME = ("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.12.0")
+ICEBERG = ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",)
+DELTA = ("io.delta:delta-spark_4.1_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
 
 
 class JavaIceberg:
@@ -60,19 +62,18 @@ class JavaIceberg:
         return found
 
 
-def environment() -> tuple[Path, Path]:
-    """Python with that PySpark, and the runtime's jar; made once and kept in the cache folder."""
+def environment(artifacts: Sequence[str]) -> tuple[Path, list[Path]]:
+    """Python with that PySpark, and the jars; made once and kept in the cache folder."""
     folder = cache_folder() / "java-iceberg"
-    python, jar = folder / "bin" / "python", folder / f"{RUNTIME[1]}-{RUNTIME[2]}.jar"
+    python = folder / "bin" / "python"
     if not python.exists():
         subprocess.run(["uv", "venv", "-q", "--python", "3.11", str(folder)], check=True)
         subprocess.run(["uv", "pip", "install", "-q", "--python", str(python), PYSPARK], check=True)
-    if not jar.exists():
-        copy = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
-        subprocess.run(
-            ["mvn", "-q", "-B", copy, f"-Dartifact={':'.join(RUNTIME)}", f"-DoutputDirectory={folder}"], check=True
-        )
-    return python, jar
+    jars = {a: folder / f"{'-'.join(a.split(':')[1:])}.jar" for a in artifacts}
+    copy = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
+    for artifact in (a for a, jar in jars.items() if not jar.exists()):
+        subprocess.run(["mvn", "-q", "-B", copy, f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"], check=True)
+    return python, list(jars.values())
 
 
 @contextmanager
@@ -80,14 +81,42 @@ def start_java(catalog: str) -> Iterator[JavaIceberg]:
     """Java Iceberg in a process of its own. Tables can also be read by the path of their metadata, without that
     catalog.
     """
-    python, jar = environment()
+    settings = {
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.lake.type": "rest",
+        "spark.sql.catalog.lake.uri": catalog,
+        "spark.sql.catalog.lake.cache-enabled": "false",
+        "spark.sql.catalog.own": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.own.type": "hadoop",  # its warehouse is SET before its first use
+    }
+    with _engine("iceberg", ICEBERG, settings) as engine:
+        yield engine
+
+
+@contextmanager
+def start_delta() -> Iterator[JavaIceberg]:
+    """Delta's own code. Tables are named by their folder: delta.`/folder`."""
+    settings = {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "2",
+    }
+    with _engine("delta", DELTA, settings) as engine:
+        yield engine
+
+
+@contextmanager
+def _engine(format: str, artifacts: Sequence[str], settings: dict[str, str]) -> Iterator[JavaIceberg]:
+    python, jars = environment(artifacts)
     variables = {
         "JAVA_HOME": str(load_java().home),
         "PATH": "/usr/bin:/bin",
         "PYSPARK_PYTHON": str(python),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
-    command = [str(python), str(Path(__file__).with_name("java_engine.py")), str(jar), catalog]
+    told = json.dumps({"spark.jars": ",".join(map(str, jars)), **settings})
+    command = [str(python), str(Path(__file__).with_name("java_engine.py")), format, told]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=variables
     )

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Delta's own code in Spark: it reads what we wrote, and writes between our rounds, which go on or stop in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakeward.errors import ForeignRowsFound
+from lakeward.lake.delta.plugin import DeltaLakeStorage, open_lake
+from lakeward.model.ids import SnapshotId
+from lakeward.model.table import TableInfo
+from lakeward.testing.lakes import LakeRound, lake_rows
+from lakeward.testing.lakes.rewriting import LakeRewrite
+from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
+from lakeward.testing.scripted_log import ScriptedLog
+from tests.interop.javaiceberg import JavaIceberg, start_delta
+
+pytestmark = pytest.mark.soak
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[JavaIceberg]:
+    with start_delta() as engine:
+        yield engine
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> DeltaLakeStorage:
+    return open_lake({"warehouse": str(tmp_path)})
+
+
+class Yard:
+    """A PK table of two buckets, its rounds, and Spark on its folder."""
+
+    def __init__(self, lake: DeltaLakeStorage, engine: JavaIceberg, **options: Any) -> None:
+        self.lake, self.engine = lake, engine
+        self.log: ScriptedLog = LakeSuite().make_log(lake, primary_key=("id",), **options)
+        self.name = f"delta.`{lake.log(self.table.path).root}`"
+        self._number = 0
+
+    @property
+    def table(self) -> TableInfo:
+        return self.log.table
+
+    def rounds(self, count: int) -> None:
+        for _ in range(count):
+            self._number += 1
+            self.log.upsert(B0, row(self._number), row(1, f"change {self._number}"))
+            self.log.upsert(B1, row(100 + self._number % 4, f"change {self._number}"))
+            if self._number % 3 == 0:
+                self.log.delete(B0, row(self._number - 1))
+            LakeRound.plan(self.lake, self.log).run()
+
+    def theirs(self, version: str | None = None) -> list[tuple[int, int, int, str]]:
+        of = "" if version is None else f" VERSION AS OF {version}"
+        rows = self.engine.sql(f"SELECT __bucket, __offset, id, name FROM {self.name}{of} ORDER BY 1, 2")
+        return [(r["__bucket"], r["__offset"], r["id"], r["name"]) for r in rows]
+
+    def ours(self, version: str | None = None) -> list[tuple[int, int, int, str]]:
+        found = lake_rows(self.lake, self.table, None if version is None else SnapshotId(version))
+        return [(b.number, offset, r["id"], r["name"]) for b, offset, r in found]
+
+    def check(self) -> None:
+        wanted = [(b.number, offset, r["id"], r["name"]) for b, offset, r in self.log.expected(self.log.ends())]
+        assert self.ours() == wanted
+        assert self.theirs() == wanted
+
+
+def test_it_reads_vectors_checkpoints_rewrites_and_the_past(lake: DeltaLakeStorage, engine: JavaIceberg) -> None:
+    yard = Yard(lake, engine)
+    yard.rounds(13)
+    assert list(lake.log(yard.table.path).listing().checkpoints) == [10]
+    yard.check()
+    for version in ("4", "9"):
+        assert yard.theirs(version) == yard.ours(version)
+    LakeRewrite(lake=lake, table=yard.table).run()
+    yard.check()
+
+
+def test_rounds_go_on_after_optimize_vacuum_and_delete(lake: DeltaLakeStorage, engine: JavaIceberg) -> None:
+    yard = Yard(lake, engine)
+    yard.rounds(4)
+    engine.sql(f"OPTIMIZE {yard.name}")
+    yard.check()
+    yard.rounds(3)
+    engine.sql(f"VACUUM {yard.name}")
+    yard.check()
+    engine.sql(f"DELETE FROM {yard.name} WHERE id = 1")
+    yard.rounds(6)
+    yard.check()
+    LakeRewrite(lake=lake, table=yard.table).run()
+    engine.sql(f"OPTIMIZE {yard.name}")
+    yard.rounds(2)
+    yard.check()
+
+
+def test_a_merge_that_inserts_stops_rounds_in_words(lake: DeltaLakeStorage, engine: JavaIceberg) -> None:
+    yard = Yard(lake, engine)
+    yard.rounds(2)
+    merge = f"""
+        MERGE INTO {yard.name} t USING (SELECT 77L AS id, 'theirs' AS name) s ON t.id = s.id
+        WHEN NOT MATCHED THEN INSERT (id, name, amount, __bucket, __offset, __timestamp)
+        VALUES (s.id, s.name, 1, 0, 9999, current_timestamp())
+    """
+    engine.sql(merge)
+    assert (0, 9999, 77, "theirs") in yard.theirs()
+    with pytest.raises(ForeignRowsFound):
+        yard.rounds(1)
