@@ -16,7 +16,7 @@ from lakeward.protocol.heartbeat import LeaseCheck
 from tests.fluss.steps import DATABASE, EVENTS, USERS, Append, MakeTable, events
 from tests.fluss.world import FlussWorld, ThreadJob
 
-pytestmark = pytest.mark.fluss
+pytestmark = [pytest.mark.fluss, pytest.mark.soak]
 
 
 def test_nobody_is_there_so_it_runs_here(lone: FlussWorld, capsys: pytest.CaptureFixture[str]) -> None:
