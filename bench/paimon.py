@@ -39,7 +39,6 @@ from lakeward.spi.rewrite import RewriteGroup, RewriteTask
 from lakeward.testing.fluss.cluster import FlussCluster
 from lakeward.tiering.compact.plan import CompactionPolicy, plan_compaction
 from tests.fluss.paimonworld import PaimonWorld
-from tests.fluss.steps import DropTable
 from tests.spark.processes import Job, Server, tier_now
 
 SCALE = float(os.environ.get("LAKEWARD_BENCH_SCALE", "1"))
@@ -341,11 +340,11 @@ def bench_fluss(report: Report) -> None:
         cluster = FlussCluster(home=folder / "cluster", settings=settings, lake="paimon")
         try:
             world = PaimonWorld(cluster.start())
-            bench = Bench(world, report, SCALE)
+            bench = Bench(world, SCALE)
             for start in (our_job, flink_job):
                 with start(cluster, folder) as job:
-                    bench.run(job, max(10, int(20 * SCALE)))
-                    world.produce(*(DropTable(table=f"{kind}_{job.name}") for kind in ("warm", "log", "pk")))
+                    bench.run(job)
+                    bench.drop_tables()
             world.close()
         finally:
             cluster.stop()

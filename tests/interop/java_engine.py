@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Java Iceberg or Delta in Spark, in an environment of its own: JSON lines in (`{"sql": ...}` or `{"path": ...}`, with
-`"to"` a folder for a Parquet file of what was read), JSON lines out.
+"""Java Iceberg or Delta in Spark, in an environment of its own: JSON lines in (`{"sql": ...}` or `{"path": ...}`; with
+`"select"` a list of expressions, with `"to"` a folder for a Parquet file of what was read), JSON lines out.
 
 Run by that environment's Python: `python java_engine.py FORMAT SETTINGS`. Nothing of ours is importable there.
 """
@@ -31,6 +31,8 @@ def main(format: str, settings: dict[str, str]) -> None:
         answer: dict[str, Any]
         try:
             frame = spark.read.format(format).load(order["path"]) if "path" in order else spark.sql(order["sql"])
+            if "select" in order:
+                frame = frame.selectExpr(*order["select"])
             if "to" in order:
                 frame.write.mode("overwrite").parquet(order["to"])
                 answer = {"rows": []}

@@ -39,12 +39,15 @@ class JavaIceberg:
     def read(self, metadata_location: str) -> list[dict[str, Any]]:
         return self._ask({"path": metadata_location})
 
+    def select(self, metadata_location: str, *expressions: str) -> list[dict[str, Any]]:
+        return self._ask({"path": metadata_location, "select": list(expressions)})
+
     def copy(self, metadata_location: str, folder: Path) -> pa.Table:
         """What it reads, through a Parquet file: JSON has no NaN and no bytes."""
         self._ask({"path": metadata_location, "to": str(folder)})
         return pq.read_table(folder)
 
-    def _ask(self, order: dict[str, str]) -> list[dict[str, Any]]:
+    def _ask(self, order: dict[str, Any]) -> list[dict[str, Any]]:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
