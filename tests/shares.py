@@ -11,7 +11,7 @@ ON_ONE_WORKER = ("tests/fluss/",)
 """One cluster serves all tests of the folder."""
 ONE_SESSION = tuple(
     f"tests/spark/test_{name}"
-    for name in ("case_names", "oracle_play", "paimon", "streaming", "types", "union_read", "verify")
+    for name in ("case_names", "formats", "oracle_play", "streaming", "types", "union_read", "verify")
 )
 """One Spark session serves all tests of these files: to start and warm another takes 20 s of CPU."""
 WAITING_WORKERS = 2
