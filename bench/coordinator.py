@@ -41,7 +41,7 @@ from lakeward.protocol import routes
 from lakeward.protocol.commit import CommitReport, CommittedRange
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatAnswer, HeartbeatRequest, TableFinished, TableInWork
 from lakeward.protocol.tables import CreateTable
-from lakeward.server.interpreter import share_turns
+from lakeward.server.door.interpreter import share_turns
 from lakeward.spi.registry import load_lake
 from lakeward.testing.hotadmin import MemoryHotAdmin
 from lakeward.testing.serverprocess import ServerProcess

@@ -12,7 +12,7 @@ import numpy as np
 
 from bench.report import Report
 from bench.tiering import Bench
-from lakeward.cli.duckdblake import query_lake
+from lakeward.cli.sql.duckdblake import query_lake
 from tests.spark.processes import tier_now
 
 ROUNDS = int(os.environ.get("LAKEWARD_BENCH_ROUNDS", "100"))

@@ -12,8 +12,8 @@ import pytest
 
 from lakeward.config.java import load_java
 from lakeward.errors import LakewardError
-from lakeward.hot.fluss.connection import Credentials
 from lakeward.hot.fluss.plugin import PASSWORD_VARIABLE
+from lakeward.hot.fluss.wire.connection import Credentials
 from lakeward.testing.fluss.cluster import TEST_SETTINGS, FlussCluster
 from lakeward.testing.fluss.jars import ICEBERG, SERVER, fluss_version, load_jars
 from tests.fluss.ondemand import OnDemand

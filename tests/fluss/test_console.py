@@ -6,7 +6,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from lakeward.cli.console import open_console
+from lakeward.cli.run.console import open_console
 from lakeward.protocol import routes
 from lakeward.protocol.heartbeat import TableFinished
 from tests.fluss.ondemand import OnDemand

@@ -8,10 +8,10 @@ import threading
 import pyarrow as pa
 import pytest
 
-from lakeward.hot.fluss.messages import PATH, Api
-from lakeward.hot.fluss.protobuf import Shape, integer, many, one, text
-from lakeward.hot.fluss.servers import path_message
 from lakeward.hot.fluss.tables import partition_ids
+from lakeward.hot.fluss.wire.messages import PATH, Api
+from lakeward.hot.fluss.wire.protobuf import Shape, integer, many, one, text
+from lakeward.hot.fluss.wire.servers import path_message
 from lakeward.model.bucket import Bucket
 from lakeward.model.table import GONE_PARTITION
 from lakeward.protocol.heartbeat import TableFailed, TableFinished

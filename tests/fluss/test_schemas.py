@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from lakeward.errors import FlussError
-from lakeward.hot.fluss.messages import PATH, Api
-from lakeward.hot.fluss.protobuf import Shape, integer, many, one, raw, text
-from lakeward.hot.fluss.servers import path_message
+from lakeward.hot.fluss.wire.messages import PATH, Api
+from lakeward.hot.fluss.wire.protobuf import Shape, integer, many, one, raw, text
+from lakeward.hot.fluss.wire.servers import path_message
 from lakeward.model.bucket import Bucket
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.testing.fluss.jars import fluss_version

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from lakeward.errors import FlussError, ServerUnavailable, Unauthorized
-from lakeward.hot.fluss.connection import Credentials
 from lakeward.hot.fluss.logmarks import ACCEPT_VARIABLE
-from lakeward.hot.fluss.messages import LIST_DATABASES, METADATA
 from lakeward.hot.fluss.plugin import PASSWORD_VARIABLE, FlussPlugin
-from lakeward.hot.fluss.servers import FlussServers, path_message
+from lakeward.hot.fluss.wire.connection import Credentials
+from lakeward.hot.fluss.wire.messages import LIST_DATABASES, METADATA
+from lakeward.hot.fluss.wire.servers import FlussServers, path_message
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.testing.fluss.cluster import TEST_SETTINGS, FlussCluster
 from lakeward.testing.iceberg.s3 import REGION, s3_store

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeward.hot.fluss.messages import CLIENT, FETCH_LOG
-from lakeward.hot.fluss.servers import LogBucket, path_message
+from lakeward.hot.fluss.wire.messages import CLIENT, FETCH_LOG
+from lakeward.hot.fluss.wire.servers import LogBucket, path_message
 from lakeward.model.bucket import Bucket
 from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY
 from lakeward.testing.waiting import wait_until

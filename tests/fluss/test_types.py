@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeward.hot.fluss.messages import PATH, TABLE_INFO, Api
-from lakeward.hot.fluss.protobuf import Shape, integer, one, raw
-from lakeward.hot.fluss.servers import path_message
+from lakeward.hot.fluss.wire.messages import PATH, TABLE_INFO, Api
+from lakeward.hot.fluss.wire.protobuf import Shape, integer, one, raw
+from lakeward.hot.fluss.wire.servers import path_message
 from lakeward.model.bucket import Bucket
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.testing.waiting import wait_until

@@ -24,7 +24,7 @@ from pyiceberg.exceptions import (
     UnauthorizedError,
 )
 
-from lakeward.cli.duckdblake import connect_duckdb
+from lakeward.cli.sql.duckdblake import connect_duckdb
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
 from lakeward.testing.iceberg.engines import duckdb_connection, read_duckdb_rest
 from lakeward.testing.lakes import LakeRound

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.spark
 
 DUCKDB = """
 from lakeward.cli.connection import DATA, server_of
-from lakeward.cli.duckdblake import connect_duckdb
+from lakeward.cli.sql.duckdblake import connect_duckdb
 with connect_duckdb(server_of(DATA)) as duck:
     figures = 'count(*), sum("Order No"), count("Note"), min("Postcode"), max("Placed")'
     print(duck.sql(f"SELECT {figures} FROM lake.shop.orders").fetchone())

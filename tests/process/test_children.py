@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.cli.children import Child, choose_port, wait_for_file
-from lakeward.cli.up import Supervisor
-from lakeward.cli.watchdog import answers
+from lakeward.cli.run.children import Child, choose_port, wait_for_file
+from lakeward.cli.run.up import Supervisor
+from lakeward.cli.run.watchdog import answers
 from lakeward.errors import TimedOut
 from lakeward.testing.waiting import wait_until
 

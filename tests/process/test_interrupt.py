@@ -12,7 +12,7 @@ import pytest
 DEAF = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from lakeward.cli.interrupt import guard
+from lakeward.cli.run.interrupt import guard
 guard(sys.argv[1:], limit_s=0.2)
 try:
     print(signal.getsignal(signal.SIGINT) is signal.default_int_handler, flush=True)

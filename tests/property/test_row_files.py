@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakeward.changelog.rowdiff import altered_offsets
-from lakeward.cli.rowfiles import WriteFormat, read_file
-from lakeward.cli.rowprint import ReadFormat, write_rows
+from lakeward.cli.files.rowfiles import WriteFormat, read_file
+from lakeward.cli.files.rowprint import ReadFormat, write_rows
 from lakeward.client.rows import fit_rows
 from lakeward.model.arrow import from_arrow_schema
 from lakeward.model.ids import TableId

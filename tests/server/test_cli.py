@@ -20,14 +20,14 @@ from pyiceberg.catalog.rest import RestCatalog
 
 from lakeward.cli import app
 from lakeward.cli.connection import open_client
-from lakeward.cli.filerows import FileShape, Rejects
-from lakeward.cli.filewrite import FileWrite
-from lakeward.cli.journal import WriteJournal
+from lakeward.cli.files.filerows import FileShape, Rejects
+from lakeward.cli.files.filewrite import FileWrite
+from lakeward.cli.files.journal import WriteJournal
+from lakeward.cli.files.rowfiles import WriteFormat, read_file
+from lakeward.cli.files.rowprint import ReadFormat
+from lakeward.cli.files.writefiles import WriteFiles
 from lakeward.cli.output import complete_table
-from lakeward.cli.rowfiles import WriteFormat, read_file
-from lakeward.cli.rowprint import ReadFormat
-from lakeward.cli.sqlshell import SqlShell
-from lakeward.cli.writefiles import WriteFiles
+from lakeward.cli.sql.sqlshell import SqlShell
 from lakeward.client import Client
 from lakeward.protocol.flight import PutKind
 from lakeward.protocol.routes import JOBS

@@ -14,7 +14,7 @@ import pytest
 
 from lakeward.cli import app
 from lakeward.protocol.routes import JOBS
-from lakeward.server.facts import BACKED_UP
+from lakeward.server.show.facts import BACKED_UP
 from lakeward.testing.waiting import wait_until
 from tests.spark.processes import Job, Server, tier_now
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from lakeward.cli.duckdblake import query_lake
+from lakeward.cli.sql.duckdblake import query_lake
 from lakeward.client import Client, Table, connect
 from lakeward.errors import LakewardError, ServerUnavailable
 from lakeward.protocol import routes

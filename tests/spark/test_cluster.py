@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakeward.cli.duckdblake import query_lake
+from lakeward.cli.sql.duckdblake import query_lake
 from lakeward.client import Client
 from lakeward.testing.faults import Fault, FaultAction
 from lakeward.testing.waiting import wait_until

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeward.cli.duckdblake import query_lake
+from lakeward.cli.sql.duckdblake import query_lake
 from lakeward.client import Client
 from lakeward.testing.waiting import wait_until
 from tests.spark.processes import Job, check_exactly_once, lake_rows, lake_snapshots, status, tier_now, wait_tiered

@@ -14,7 +14,7 @@ def main() -> None:
     except ModuleNotFoundError:
         sys.exit(_without_typer(sys.argv[1:]))
     from lakeward.cli.app import run
-    from lakeward.cli.interrupt import guard
+    from lakeward.cli.run.interrupt import guard
 
     # Rows that come over Flight are aligned as the wire has them, which Arrow would complain of to people.
     os.environ.setdefault("ACERO_ALIGNMENT_HANDLING", "ignore")

@@ -296,8 +296,8 @@ def _from_file(file: Path, given: dict[str, Any]) -> tuple[str, str, dict[str, A
 
 def _from_rows(table: str, file: str, given: dict[str, Any], *, yes: bool, as_json: bool) -> str | None:
     """Shows what is proposed, and gives its columns where the table is to be made."""
-    from lakeward.cli.propose import propose
-    from lakeward.cli.rowfiles import format_of
+    from lakeward.cli.files.propose import propose
+    from lakeward.cli.files.rowfiles import format_of
 
     proposal = propose(file, format_of(file))
     given["primary_key"] = given["primary_key"] or proposal.key

@@ -26,7 +26,7 @@ from lakeward.hot.embedded.log.durable import sync_folder
 from lakeward.model.faults import fault_point
 from lakeward.protocol.backup import BackupMade
 from lakeward.protocol.codec import decode, encode
-from lakeward.server.facts import BACKED_UP
+from lakeward.server.show.facts import BACKED_UP
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

@@ -27,19 +27,19 @@ from lakeward.model.stopsignal import StopSignal
 from lakeward.protocol.tables import ServerInfo
 from lakeward.protocol.version import PROTOCOL
 from lakeward.server.app import create_app
-from lakeward.server.audit import AuditLog
-from lakeward.server.auth import is_loopback
-from lakeward.server.flightdoor import FlightDoor
-from lakeward.server.frontdoor import FrontDoor
-from lakeward.server.history import HISTORY_FILE, SAMPLE_S, History
-from lakeward.server.httpdoor import HttpDoor, bind_listener
-from lakeward.server.interpreter import keep_loaded, share_turns
+from lakeward.server.door.audit import AuditLog
+from lakeward.server.door.auth import is_loopback
+from lakeward.server.door.flightdoor import FlightDoor
+from lakeward.server.door.frontdoor import FrontDoor
+from lakeward.server.door.httpdoor import HttpDoor, bind_listener
+from lakeward.server.door.interpreter import keep_loaded, share_turns
+from lakeward.server.door.loglimit import LogLimit
 from lakeward.server.lakes import ServerLakes
-from lakeward.server.loglimit import LogLimit
-from lakeward.server.loglines import LINES
-from lakeward.server.sampler import Sampler
 from lakeward.server.services import Services
 from lakeward.server.settings import ServerSettings
+from lakeward.server.show.history import HISTORY_FILE, SAMPLE_S, History
+from lakeward.server.show.loglines import LINES
+from lakeward.server.show.sampler import Sampler
 
 log = logging.getLogger(__name__)
 

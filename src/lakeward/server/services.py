@@ -15,11 +15,11 @@ from lakeward.model.background import Heartbeat
 from lakeward.model.clock import Clock
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.tables import ServerInfo
-from lakeward.server.audit import AuditLog
-from lakeward.server.callers import Callers
-from lakeward.server.history import History
-from lakeward.server.pagesource import PageSource, ServerSource
-from lakeward.server.tablefeed import TableFeed
+from lakeward.server.door.audit import AuditLog
+from lakeward.server.door.callers import Callers
+from lakeward.server.show.history import History
+from lakeward.server.show.pagesource import PageSource, ServerSource
+from lakeward.server.show.tablefeed import TableFeed
 
 if TYPE_CHECKING:
     from lakeward.coordinator.coordinator import Coordinator

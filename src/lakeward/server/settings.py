@@ -12,8 +12,8 @@ from lakeward.errors import InvalidConfig
 from lakeward.hot.embedded.serve.service import TlsPair
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.tokenfile import TokenFile
-from lakeward.server.auth import check_binding
-from lakeward.server.callers import Callers
+from lakeward.server.door.auth import check_binding
+from lakeward.server.door.callers import Callers
 
 _WILDCARDS = ("0.0.0.0", "::", "")  # noqa: S104 - names them, binds to none
 

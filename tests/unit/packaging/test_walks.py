@@ -22,7 +22,7 @@ OF_COMPACTION = {
     "coordinator/operations.py",  # `lakeward maintain` asks for one
     "hot/fluss/coordinatorclient.py",  # no coordinator of ours there: a job hands it to itself
     "server/cluster/shown.py",
-    "server/tablepage.py",  # files before and after
+    "server/show/tablepage.py",  # files before and after
     "cli/doctor/checks/files.py",  # whether it is on
     "model/intent.py",  # its name in data folders of older versions
     "testing/inprocess.py",

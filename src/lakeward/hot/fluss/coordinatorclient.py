@@ -33,15 +33,15 @@ from lakeward.hot.fluss.logmarks import (
     marks_of,
     to_text,
 )
-from lakeward.hot.fluss.messages import COMMIT_LAKE, HEARTBEAT, LAKE_SNAPSHOT, PREPARE_LAKE, Api
 from lakeward.hot.fluss.overlaps import check_counts, check_overlap, flink_snapshots
-from lakeward.hot.fluss.protobuf import Message
 from lakeward.hot.fluss.readplan import LakeOf, load_head, plan_read
-from lakeward.hot.fluss.servers import FlussServers, path_message
 from lakeward.hot.fluss.slack import Slack
 from lakeward.hot.fluss.standing import Standing, make_due
 from lakeward.hot.fluss.store import FlussStore
 from lakeward.hot.fluss.supported import check_supported
+from lakeward.hot.fluss.wire.messages import COMMIT_LAKE, HEARTBEAT, LAKE_SNAPSHOT, PREPARE_LAKE, Api
+from lakeward.hot.fluss.wire.protobuf import Message
+from lakeward.hot.fluss.wire.servers import FlussServers, path_message
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock, SystemClock
 from lakeward.model.faults import fault_point

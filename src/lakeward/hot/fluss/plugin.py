@@ -9,12 +9,12 @@ import os
 from collections.abc import Mapping
 
 from lakeward.errors import InvalidConfig
-from lakeward.hot.fluss.connection import Credentials
 from lakeward.hot.fluss.coordinatorclient import FlussCoordinatorClient
 from lakeward.hot.fluss.heldnote import HeldNote
 from lakeward.hot.fluss.lakeoptions import lake_of
-from lakeward.hot.fluss.servers import FlussServers
 from lakeward.hot.fluss.store import FlussStore
+from lakeward.hot.fluss.wire.connection import Credentials
+from lakeward.hot.fluss.wire.servers import FlussServers
 from lakeward.model.clock import SystemClock
 from lakeward.model.side import SideName
 from lakeward.model.table import TableInfo

@@ -19,7 +19,7 @@ from lakeward.errors import FlussError, InvalidTable
 from lakeward.hot.fluss.beats import beat_entry
 from lakeward.hot.fluss.epochs import join_epoch
 from lakeward.hot.fluss.failures import Code
-from lakeward.hot.fluss.protobuf import Message
+from lakeward.hot.fluss.wire.protobuf import Message
 from lakeward.model.ids import Epoch
 from lakeward.model.table import TableInfo
 

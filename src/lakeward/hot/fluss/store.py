@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from lakeward.errors import LakewardError, PartitionNotFound, ServerUnavailable, TableNotFound
-from lakeward.hot.fluss.connection import FlussConnection, PendingCall
 from lakeward.hot.fluss.failures import Code, fluss_code_of, to_error
-from lakeward.hot.fluss.kvsnapshot import KvSnapshots
-from lakeward.hot.fluss.logfetch import LogFetch
+from lakeward.hot.fluss.kv.kvsnapshot import KvSnapshots
 from lakeward.hot.fluss.logmarks import LastBatch, Marks, marks_of, read_last
-from lakeward.hot.fluss.messages import (
+from lakeward.hot.fluss.supported import check_supported
+from lakeward.hot.fluss.tables import check_bucket_counts, parse_columns, parse_partitions, parse_table, partition_ids
+from lakeward.hot.fluss.wire.connection import FlussConnection, PendingCall
+from lakeward.hot.fluss.wire.logfetch import LogFetch
+from lakeward.hot.fluss.wire.messages import (
     CLIENT,
     EARLIEST,
     LATEST,
@@ -27,10 +29,8 @@ from lakeward.hot.fluss.messages import (
     TABLE_SCHEMA,
     TIMESTAMP,
 )
-from lakeward.hot.fluss.protobuf import Message
-from lakeward.hot.fluss.servers import FlussServers, LogBucket, path_message
-from lakeward.hot.fluss.supported import check_supported
-from lakeward.hot.fluss.tables import check_bucket_counts, parse_columns, parse_partitions, parse_table, partition_ids
+from lakeward.hot.fluss.wire.protobuf import Message
+from lakeward.hot.fluss.wire.servers import FlussServers, LogBucket, path_message
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import TableId
 from lakeward.model.schema import Column

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from lakeward.errors import InvalidTable, UnsupportedType
-from lakeward.hot.fluss.protobuf import Message
+from lakeward.hot.fluss.wire.protobuf import Message
 from lakeward.model import types as model
 from lakeward.model.bucket import PARTITION_SEPARATOR
 from lakeward.model.ids import TableId

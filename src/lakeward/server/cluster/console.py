@@ -20,15 +20,15 @@ from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role
 from lakeward.protocol.routes import TIER_NOW
 from lakeward.server.app import PAGE_MODULES, create_app
-from lakeward.server.auth import require
 from lakeward.server.cluster.source import ClusterSource
-from lakeward.server.history import SAMPLE_S
-from lakeward.server.httpdoor import HttpDoor, bind_listener
+from lakeward.server.door.auth import require
+from lakeward.server.door.httpdoor import HttpDoor, bind_listener
 from lakeward.server.messages import answer
-from lakeward.server.pagesource import PageSource
-from lakeward.server.sampler import Sampler
 from lakeward.server.services import PageServices
 from lakeward.server.settings import ServerSettings
+from lakeward.server.show.history import SAMPLE_S
+from lakeward.server.show.pagesource import PageSource
+from lakeward.server.show.sampler import Sampler
 
 LONGEST_S = 120.0
 """Each call that waits has a thread."""

@@ -16,11 +16,11 @@ from lakeward.protocol.auth import ANONYMOUS, Role, Token
 from lakeward.protocol.codec import encode
 from lakeward.protocol.routes import DASHBOARD, LAG, LAGS
 from lakeward.protocol.views import TableStatus
-from lakeward.server.auth import caller, require
+from lakeward.server.door.auth import caller, require
 from lakeward.server.messages import answer
 from lakeward.server.services import PageServices
-from lakeward.server.shown import limit_status
-from lakeward.server.tiles import Overview, make_tiles
+from lakeward.server.show.shown import limit_status
+from lakeward.server.show.tiles import Overview, make_tiles
 
 POINTS, MAX_LAGS = 100, 200
 

@@ -11,10 +11,10 @@ from fastapi.responses import JSONResponse
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role
 from lakeward.protocol.routes import FACTS, PROBE
-from lakeward.server.auth import require
-from lakeward.server.facts import gather_facts, probe_lakes
+from lakeward.server.door.auth import require
 from lakeward.server.messages import answer
 from lakeward.server.services import Services
+from lakeward.server.show.facts import gather_facts, probe_lakes
 
 MAX_PROBED = 100
 

@@ -8,7 +8,7 @@ from fastapi.responses import JSONResponse
 
 from lakeward.protocol.auth import Role
 from lakeward.protocol.routes import INFO
-from lakeward.server.auth import require
+from lakeward.server.door.auth import require
 from lakeward.server.messages import answer
 from lakeward.server.services import Services
 

@@ -12,7 +12,7 @@ from lakeward.errors import LakeNotFound
 from lakeward.protocol.auth import Role
 from lakeward.protocol.lakes import LakeStatus
 from lakeward.protocol.routes import LAKE_CHECK, LAKES
-from lakeward.server.auth import require
+from lakeward.server.door.auth import require
 from lakeward.server.messages import answer
 from lakeward.server.services import Services
 

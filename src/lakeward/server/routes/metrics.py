@@ -10,9 +10,9 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from lakeward.protocol.auth import Role
 from lakeward.protocol.routes import METRICS
-from lakeward.server.auth import require
-from lakeward.server.metrics import ServerCollector
+from lakeward.server.door.auth import require
 from lakeward.server.services import PageServices
+from lakeward.server.show.metrics import ServerCollector
 
 
 def router(services: PageServices) -> APIRouter:

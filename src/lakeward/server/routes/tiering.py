@@ -25,7 +25,7 @@ from lakeward.protocol.operate import (
     ResyncTable,
     TierNowAnswer,
 )
-from lakeward.server.auth import caller, require
+from lakeward.server.door.auth import caller, require
 from lakeward.server.messages import answer, described, read_message
 from lakeward.server.services import Services
 from lakeward.server.side import Side

@@ -13,10 +13,10 @@ from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.auth import Role
 from lakeward.protocol.tables import TableAnswer
-from lakeward.server.auth import caller, require
+from lakeward.server.door.auth import caller, require
 from lakeward.server.messages import answer
 from lakeward.server.services import PageServices
-from lakeward.server.shown import limit_status
+from lakeward.server.show.shown import limit_status
 from lakeward.server.side import Side
 
 Limit = Annotated[int, Query(ge=1, le=10_000)]

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from lakeward.config.java import load_java
 from lakeward.errors import FlussError, InvalidConfig, ServerUnavailable, TimedOut
-from lakeward.hot.fluss.connection import Credentials
-from lakeward.hot.fluss.messages import METADATA
-from lakeward.hot.fluss.servers import FlussServers
+from lakeward.hot.fluss.wire.connection import Credentials
+from lakeward.hot.fluss.wire.messages import METADATA
+from lakeward.hot.fluss.wire.servers import FlussServers
 from lakeward.testing.fluss.jars import ICEBERG, S3, SERVER, load_jars, paimon_plugin
 from lakeward.testing.waiting import wait_until
 

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakeward.hot.fluss.messages import API_VERSIONS, ERROR, Api
-from lakeward.hot.fluss.protobuf import encode
+from lakeward.hot.fluss.wire.messages import API_VERSIONS, ERROR, Api
+from lakeward.hot.fluss.wire.protobuf import encode
 
 Answer = Callable[["Call"], None]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from lakeward.hot.fluss.coordinatorclient import FlussCoordinatorClient
 from lakeward.hot.fluss.lakehistory import find_newest, read_ledger
-from lakeward.hot.fluss.servers import FlussServers
 from lakeward.hot.fluss.store import FlussStore
+from lakeward.hot.fluss.wire.servers import FlussServers
 from lakeward.model.ids import TableId
 from lakeward.model.table import FLUSS_PARTITIONS
 from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY

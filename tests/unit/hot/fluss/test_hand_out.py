@@ -13,12 +13,12 @@ import pytest
 from lakeward.errors import InvalidTable
 from lakeward.hot.fluss.coordinatorclient import FlussCoordinatorClient
 from lakeward.hot.fluss.lakeoptions import lake_of
-from lakeward.hot.fluss.messages import HEARTBEAT, METADATA, TABLE_INFO
-from lakeward.hot.fluss.protobuf import decode
-from lakeward.hot.fluss.servers import FlussServers
 from lakeward.hot.fluss.store import FlussStore
 from lakeward.hot.fluss.supported import check_supported
 from lakeward.hot.fluss.tables import check_bucket_counts, parse_partitions, parse_table
+from lakeward.hot.fluss.wire.messages import HEARTBEAT, METADATA, TABLE_INFO
+from lakeward.hot.fluss.wire.protobuf import decode
+from lakeward.hot.fluss.wire.servers import FlussServers
 from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.lake.memory.table import MemoryLake
 from lakeward.model.ids import InstanceId, JobName, RoundId

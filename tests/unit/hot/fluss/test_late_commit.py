@@ -12,8 +12,8 @@ import pytest
 
 from lakeward.errors import LakeOverlap
 from lakeward.hot.fluss.coordinatorclient import FlussCoordinatorClient
-from lakeward.hot.fluss.servers import FlussServers
 from lakeward.hot.fluss.store import FlussStore
+from lakeward.hot.fluss.wire.servers import FlussServers
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY

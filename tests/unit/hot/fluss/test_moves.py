@@ -10,9 +10,9 @@ from contextlib import contextmanager
 import pytest
 
 from lakeward.errors import OffsetOutOfRange
-from lakeward.hot.fluss.messages import FETCH_LOG, LIST_OFFSETS, METADATA
-from lakeward.hot.fluss.servers import FlussServers
 from lakeward.hot.fluss.store import FlussStore
+from lakeward.hot.fluss.wire.messages import FETCH_LOG, LIST_OFFSETS, METADATA
+from lakeward.hot.fluss.wire.servers import FlussServers
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import TableId
 from lakeward.model.schema import Column, Schema

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from lakeward.errors import InvalidConfig
-from lakeward.hot.fluss.messages import AUTHENTICATE, LIST_DATABASES
 from lakeward.hot.fluss.plugin import PASSWORD_VARIABLE, FlussPlugin
+from lakeward.hot.fluss.wire.messages import AUTHENTICATE, LIST_DATABASES
 from tests.unit.hot.fluss.scripted_server import Call, scripted
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from lakeward.errors import LogTooShort
 from lakeward.hot.fluss.coordinatorclient import FlussCoordinatorClient
-from lakeward.hot.fluss.servers import FlussServers
 from lakeward.hot.fluss.store import FlussStore
+from lakeward.hot.fluss.wire.servers import FlussServers
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.schema import Column, Schema

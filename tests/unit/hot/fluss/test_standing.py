@@ -9,8 +9,8 @@ import pytest
 
 from lakeward.errors import FlussError, InvalidTable
 from lakeward.hot.fluss.failures import Code
-from lakeward.hot.fluss.protobuf import Message
 from lakeward.hot.fluss.standing import Standing, make_due
+from lakeward.hot.fluss.wire.protobuf import Message
 from lakeward.model.ids import TableId
 from lakeward.model.schema import Column, Schema
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows in and out of files: formats, progress, what a second run goes on with."""

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lakeward write`, `read`, `sql`: rows in and out."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lakeward.cli.connection import open_client
+from lakeward.cli.files.filerows import FileShape, Rejects, parse_renames
+from lakeward.cli.files.rowfiles import WriteFormat, find_files
+from lakeward.cli.files.rowprint import ReadFormat, take, write_rows
+from lakeward.cli.output import Json, Server, Table, note, print_json
+
+
+class Mode(StrEnum):
+    UNION = "union"
+    LAKE = "lake"
+    HOT = "hot"
+
+
+def register(app: typer.Typer) -> None:
+    for command in (write, read, sql):
+        app.command(command.__name__)(command)
+
+
+def write(
+    table: Table,
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            help="JSON (lines or an array), CSV, Parquet, Arrow, also .gz and .zst; several, patterns, a folder, or -."
+        ),
+    ],
+    format: Annotated[
+        WriteFormat | None, typer.Option(help="The files' format; else from their names (JSON lines for -).")
+    ] = None,
+    delete: Annotated[bool, typer.Option("--delete", help="PK tables: rows name keys to delete.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="PK tables: whole rows; columns that are not given become NULL.")
+    ] = False,
+    atomic: Annotated[bool, typer.Option("--atomic", help="Check every row of all files before any is sent.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where a write of this file stopped; nothing is stored twice.")
+    ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Write each file that comes into the folder, until Ctrl-C.")
+    ] = False,
+    skip_bad: Annotated[
+        Path | None, typer.Option("--skip-bad", help="Rows that cannot be taken go into this CSV file, with reasons.")
+    ] = None,
+    delimiter: Annotated[str | None, typer.Option(help="CSV: what parts cells; else found out.")] = None,
+    null: Annotated[str | None, typer.Option(help="CSV: a text that means NULL, besides an empty cell.")] = None,
+    date_format: Annotated[str | None, typer.Option(help="CSV: how dates and times are written, as %d.%m.%Y.")] = None,
+    encoding: Annotated[str | None, typer.Option(help="Text files: utf-8, utf-16, latin-1; else found out.")] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="Names in the file and in the table: 'Order No=id,Sum=total'.")
+    ] = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Appends rows to a log table, or upserts them into a PK table: columns that a row does not give stay as they are.
+    Rows are durable when this ends.
+
+    Example: lakeward write shop.orders orders.csv"""
+    from lakeward.cli.files.writefiles import WriteFiles
+
+    shape = FileShape(
+        delimiter=delimiter,
+        null=null,
+        date_format=date_format,
+        encoding=encoding,
+        renamed=parse_renames(columns),
+    )
+    with open_client(server) as client, Rejects(skip_bad) as rejects:
+        job = WriteFiles(client.table(table), shape, format, delete=delete, replace=replace, rejects=rejects)
+        if follow:
+            job.follow(files)
+            return
+        job.run(find_files(files), atomic=atomic, resume=resume)
+    token = None if job.token is None else str(job.token)
+    if as_json:
+        print_json({"table": table, "rows": job.rows, "skipped": rejects.count, "token": token})
+    else:
+        skipped = f"; {rejects.count:,} were skipped, see {skip_bad}" if rejects.count else ""
+        print(f"{job.rows:,} rows {'deleted from' if delete else 'written to'} {table}{skipped}")
+
+
+def read(
+    table: Table,
+    mode: Annotated[Mode, typer.Option(help="union: lake history plus hot tail; or one side alone.")] = Mode.UNION,
+    columns: Annotated[str | None, typer.Option(help="Columns, comma-separated.")] = None,
+    as_of: Annotated[
+        str | None, typer.Option(help="A lake snapshot id, or a date and time: history alone, in today's columns.")
+    ] = None,
+    at_least: Annotated[str | None, typer.Option(help="A token that a write gave: read at least that.")] = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="Rows at the most.")] = None,
+    lake: Annotated[
+        str | None, typer.Option(help="Of a table in several lakes: this one, in place of the one that is furthest.")
+    ] = None,
+    format: Annotated[
+        ReadFormat, typer.Option(help="A table for people, JSON lines, CSV, or an Arrow stream.")
+    ] = ReadFormat.TABLE,
+    server: Server = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+) -> None:
+    """Reads a table: lake history plus hot tail. How fresh the rows are is said on standard error.
+
+    Example: lakeward read shop.orders --limit 10"""
+    from lakeward.read.arrow import describe_freshness
+
+    chosen = [c.strip() for c in columns.split(",")] if columns else None
+    with open_client(server) as client:
+        result = client.read(table, columns=chosen, mode=str(mode), as_of=as_of, at_least=at_least, lake=lake)
+        with result:
+            write_rows(result.schema, take(result, limit), ReadFormat.JSON if as_json else format)
+        note(describe_freshness(result.bound))
+
+
+def sql(
+    query: Annotated[
+        str | None, typer.Argument(help="SQL over tables by name, as shop.orders; none: a shell, or standard input.")
+    ] = None,
+    format: Annotated[
+        ReadFormat, typer.Option(help="A table for people, JSON lines, CSV, or an Arrow stream.")
+    ] = ReadFormat.TABLE,
+    mode: Annotated[Mode, typer.Option(help="union: lake history plus hot tail; or one side alone.")] = Mode.UNION,
+    as_of: Annotated[
+        str | None, typer.Option(help="A lake snapshot id, or a date and time: every table's history alone.")
+    ] = None,
+    server: Server = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+) -> None:
+    """Runs a query with DuckDB over union reads. Without one: a shell, with completion and history.
+
+    Example: lakeward sql "SELECT count(*) FROM shop.orders" """
+    from lakeward.cli.sql.sqlquery import run_sql
+    from lakeward.cli.sql.sqlshell import SqlShell
+
+    shown = ReadFormat.JSON if as_json else format
+    with open_client(server) as client:
+        if query is None:
+            SqlShell(client, str(mode), as_of, shown).run()
+            return
+        result, notes = run_sql(client, query, str(mode), as_of)
+        write_rows(result.schema, result.to_batches(), shown)
+    for words in notes:
+        note(words)

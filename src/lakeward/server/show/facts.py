@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gathers what `lakeward doctor` asks of a server. Reads alone; the probe writes a file into a lake and deletes it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from lakeward import __version__
+from lakeward.config.config import DEFAULT
+from lakeward.config.option import Scope
+from lakeward.config.tables import DEFAULT_LAKE
+from lakeward.errors import LakewardError
+from lakeward.model.memory import resident_bytes
+from lakeward.model.table import TableInfo, TablePath
+from lakeward.protocol.facts import ORPHAN_AGE_MS, HotFacts, LakeProbe, ProbeAnswer, ServerFacts
+from lakeward.protocol.version import PROTOCOL
+from lakeward.server.door.auth import is_loopback
+from lakeward.server.services import Services
+from lakeward.spi.lake import LakeStorage
+
+BACKED_UP = "backed-up"
+"""A file of the data folder whose time is that of the last whole backup."""
+
+_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+_NO_LIMIT = 1 << 60
+
+
+def gather_facts(services: Services) -> ServerFacts:
+    disk = shutil.disk_usage(services.data)
+    now_ms = services.clock.now_ms()
+    return ServerFacts(
+        version=__version__,
+        protocol=PROTOCOL,
+        now_ms=now_ms,
+        up_ms=now_ms - services.started_at_ms,
+        disk_free_bytes=disk.free,
+        disk_total_bytes=disk.total,
+        memory_bytes=resident_bytes(),
+        memory_limit_bytes=_memory_limit(),
+        open_files=_open_files(),
+        max_files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        is_loopback=is_loopback(services.host),
+        has_tls=services.has_tls,
+        has_tokens=not services.tokens.is_open,
+        jobs_expected=services.coordinator.board.options.jobs_expected,
+        backed_up_at_ms=_time_of(services.data / BACKED_UP),
+        still=tuple(beat.name for beat in services.background() if not beat.is_well),
+        hot=tuple(_hot(services, now_ms)),
+        table_defaults=_table_defaults(services),
+    )
+
+
+def probe_lakes(services: Services, chosen: TablePath | None, most: int) -> ProbeAnswer:
+    """Writes and deletes a file for each table, or for one, and counts files that nothing references."""
+    board = services.coordinator.board
+    with board.lock:
+        sides = [s for s in board.sides() if chosen in (None, s.info.path) and s.options.enabled]
+    catalogs: dict[str, str] = {}
+    probes = []
+    for side in sorted(sides, key=lambda s: s.info.path)[:most]:
+        name = str(side.options.format if side.options.lake == DEFAULT_LAKE else side.options.lake)
+        try:
+            storage = board.lake_of(side)
+            if storage is None:
+                continue
+            if name not in catalogs:
+                storage.catalog().check()
+                catalogs[name] = ""
+            if not catalogs[name]:
+                probes.append(_probe(storage, side.info, services.clock.now_ms()))
+        except LakewardError as error:
+            catalogs[name] = str(error)
+    return ProbeAnswer(catalogs=catalogs, tables=tuple(probes))
+
+
+def _probe(storage: LakeStorage, table: TableInfo, now_ms: int) -> LakeProbe:
+    try:
+        upkeep = storage.open_maintenance(table)
+        upkeep.probe()
+        listed = [f for f in upkeep.list_files() if f.modified_at_ms < now_ms - ORPHAN_AGE_MS]
+        used = upkeep.references() if listed else set()
+    except LakewardError as error:
+        return LakeProbe(path=table.path, error=str(error))
+    orphans = [f for f in listed if f.path not in used]
+    return LakeProbe(path=table.path, orphan_files=len(orphans), orphan_bytes=sum(f.size_bytes for f in orphans))
+
+
+def _table_defaults(services: Services) -> dict[str, str]:
+    resolved = services.coordinator.board.options.config.resolved([Scope.TABLE])
+    return {r.key: r.text for r in resolved if r.option is not None and r.where != DEFAULT}
+
+
+def _hot(services: Services, now_ms: int) -> Iterable[HotFacts]:
+    now = time.monotonic()
+    for sizes in services.store.sizes():
+        read_at = services.consumers.read_at(sizes.table_id)
+        yield HotFacts(
+            path=sizes.path,
+            local_bytes=sizes.local_bytes,
+            remote_bytes=sizes.remote_bytes,
+            records=sizes.appended_records,
+            appended_bytes=sizes.appended_bytes,
+            ttl_ms=sizes.ttl_ms,
+            written_at_ms=sizes.written_at_ms or None,
+            read_at_ms=None if read_at is None else now_ms - round((now - read_at) * 1000),
+        )
+
+
+def _memory_limit() -> int | None:
+    for file in _LIMITS:
+        with suppress(OSError, ValueError):  # the word "max" is no number
+            limit = int(file.read_text())
+            return limit if limit < _NO_LIMIT else None
+    return None
+
+
+def _open_files() -> int | None:
+    with suppress(OSError):
+        return len(os.listdir("/proc/self/fd"))
+    return None
+
+
+def _time_of(file: Path) -> int | None:
+    with suppress(OSError):
+        return int(file.stat().st_mtime * 1000)
+    return None
