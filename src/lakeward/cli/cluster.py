@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lakeward.cli.output import duration, moment, print_json, print_rows, size
-from lakeward.model.table import TablePath
+from lakeward.model.tablepath import TablePath
 
 if TYPE_CHECKING:
     from lakeward.hot.fluss.clusterview import ClusterView, TableView

@@ -20,12 +20,12 @@ EVERY_S = 0.5
 @contextmanager
 def watching(server: str | None, table: str) -> Iterator[None]:
     """Silent where standard error is no terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
     from rich.console import Console
 
     console = Console(file=sys.stderr)
-    if not console.is_terminal:
-        yield
-        return
     done = threading.Event()
     with console.status(table) as status:
         thread = threading.Thread(target=_watch, args=(server, table, status.update, done), daemon=True)

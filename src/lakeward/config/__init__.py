@@ -9,18 +9,6 @@ config.get(options.TABLE_DATALAKE_FRESHNESS)  # timedelta
 """
 
 from lakeward.config.config import Config, Resolved, resolve
-from lakeward.config.lake import LakeConfig, load_lake_config, load_lakes
 from lakeward.config.option import Option, Scope
-from lakeward.config.tables import DEFAULT_LAKE
 
-__all__ = [
-    "DEFAULT_LAKE",
-    "Config",
-    "LakeConfig",
-    "Option",
-    "Resolved",
-    "Scope",
-    "load_lake_config",
-    "load_lakes",
-    "resolve",
-]
+__all__ = ["Config", "Option", "Resolved", "Scope", "resolve"]

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from lakeward.config import DEFAULT_LAKE, Config, LakeConfig, load_lakes
+from lakeward.config import Config
 from lakeward.config import options as keys
-from lakeward.config.tables import lakes_of, side_properties
+from lakeward.config.lake import LakeConfig, load_lakes
+from lakeward.config.tables import DEFAULT_LAKE, lakes_of, side_properties
 from lakeward.model.side import SideName
 from lakeward.model.table import TableInfo
 from lakeward.protocol.tables import LakeAddress

@@ -11,8 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakeward.config import DEFAULT_LAKE, Config, LakeConfig, load_lakes, options
+from lakeward.config import Config, options
+from lakeward.config.lake import LakeConfig, load_lakes
 from lakeward.config.shown import shown_options
+from lakeward.config.tables import DEFAULT_LAKE
 from lakeward.errors import InvalidConfig, LakeNotFound, PluginNotFound
 from lakeward.protocol.tables import LakeAddress
 from lakeward.spi.lake import LakeStorage

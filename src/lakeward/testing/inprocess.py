@@ -15,7 +15,7 @@ import pyarrow as pa
 from lakeward.client.columns import as_names, parse_columns
 from lakeward.client.routing import Router
 from lakeward.client.rows import fit_rows
-from lakeward.config import LakeConfig
+from lakeward.config.lake import LakeConfig
 from lakeward.coordinator.coordinator import Coordinator
 from lakeward.coordinator.lake.federation import Federation
 from lakeward.coordinator.options import CoordinatorOptions

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lakeward.config import LakeConfig
+from lakeward.config.lake import LakeConfig
 from lakeward.coordinator.coordinator import Coordinator
 from lakeward.coordinator.kinds import KINDS
 from lakeward.coordinator.kinds.kind import Kind

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.config import LakeConfig, load_lake_config, load_lakes, resolve
+from lakeward.config import resolve
+from lakeward.config.lake import LakeConfig, load_lake_config, load_lakes
 from lakeward.config.tables import check_properties, lakes_of, side_properties
 from lakeward.errors import InvalidConfig, InvalidOptionValue, InvalidTable, UnknownOption
 

@@ -9,14 +9,8 @@ from typing import Any
 
 import pytest
 
-from lakeward.config import (
-    LakeConfig,
-    Scope,
-    load_lake_config,
-    options,
-    reference,
-    resolve,
-)
+from lakeward.config import Scope, options, reference, resolve
+from lakeward.config.lake import LakeConfig, load_lake_config
 from lakeward.config.tables import check_alter, check_properties
 from lakeward.errors import InvalidAlter, InvalidConfig, InvalidOptionValue, InvalidTable, UnknownOption
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.config import LakeConfig
+from lakeward.config.lake import LakeConfig
 from lakeward.errors import InvalidAlter, InvalidConfig, InvalidTable, SideNotFound, TableBusy
 from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.model.ids import RoundId

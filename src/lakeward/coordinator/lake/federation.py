@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lakeward.bucketing import check_bucket_keys, choose_function
-from lakeward.config import DEFAULT_LAKE
 from lakeward.config import options as keys
-from lakeward.config.tables import check_alter, check_properties, lakes_of
+from lakeward.config.tables import DEFAULT_LAKE, check_alter, check_properties, lakes_of
 from lakeward.coordinator.coordinator import Coordinator
 from lakeward.coordinator.options import SideOptions, Sides, read_sides, sides_of
 from lakeward.errors import (

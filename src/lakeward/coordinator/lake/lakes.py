@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from lakeward.config import DEFAULT_LAKE
 from lakeward.config import options as keys
-from lakeward.config.tables import lakes_of
+from lakeward.config.tables import DEFAULT_LAKE, lakes_of
 from lakeward.coordinator.lake.commits import Commits
 from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.record import LakeFigures, LakeSide
