@@ -32,6 +32,7 @@ from lakeward.model.side import Content, SideName
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.protocol.codec import decode, encode
 from lakeward.protocol.heartbeat import MOST_SLOTS, HeartbeatRequest, TableInWork
+from lakeward.protocol.operate import MOST_SQL_ROWS, SqlQuery
 from lakeward.protocol.version import PROTOCOL_MAJOR, check_peer
 from tests.property.strategies import BUCKETS, OFFSET_MAPS, PATHS, RANGES, TABLES, TEXT, descriptors
 
@@ -72,8 +73,11 @@ PLAIN: dict[Any, st.SearchStrategy[Any]] = {
 }
 
 
-BOUNDED: dict[tuple[type, str], st.SearchStrategy[int]] = {
-    (HeartbeatRequest, name): st.integers(0, MOST_SLOTS) for name in ("slots", "room")
+BOUNDED: dict[tuple[type, str], st.SearchStrategy[int | None]] = {
+    (HeartbeatRequest, "slots"): st.integers(0, MOST_SLOTS),
+    (HeartbeatRequest, "room"): st.integers(0, MOST_SLOTS),
+    (HeartbeatRequest, "memory_bytes"): st.none() | st.integers(0, (1 << 50) - 1),
+    (SqlQuery, "rows"): st.integers(1, MOST_SQL_ROWS),
 }
 """Fields whose message takes less than their type does."""
 
