@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 RUN := $(VENV)/.installed-run
-WORKERS ?= 3
+WORKERS ?= 4
 NAME ?=
 ARGS ?=
 export FLUSS_VERSION

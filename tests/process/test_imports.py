@@ -9,6 +9,9 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -125,24 +128,35 @@ def test_the_client_and_the_plug_points_need_no_engine() -> None:
         assert heavy not in loaded
 
 
-def test_commands_that_only_call_the_server_load_little() -> None:
-    """Nobody listens at that address. Arrow and numpy are half a second of a cold start; pydantic, which typer reads
+@pytest.fixture
+def refusing() -> Iterator[str]:
+    """A server that knows no route: a command that calls it ends at once, where it would wait for one that is gone."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_commands_that_only_call_the_server_load_little(refusing: str) -> None:
+    """Arrow and numpy are half a second of a cold start; pydantic, which typer reads
     arguments with, and httpx a third of one."""
     commands = [["tier-now", "db.t"], ["pause", "db.t"], ["status"], ["rounds"], ["jobs"]]
     loaded = loaded_by(
         "import contextlib\nfrom lakeward.cli.app import run\nwith contextlib.redirect_stdout(None):\n"
-        f"    codes = [run([*c, '--server', 'http://127.0.0.1:9']) for c in {commands}]\nassert all(codes)"
+        f"    codes = [run([*c, '--server', '{refusing}']) for c in {commands}]\nassert all(codes)"
     )
     assert "lakeward.hot.embedded.door.http" in loaded
     for heavy in ("pyarrow", "numpy", "pyspark", "pyiceberg", "pydantic", "httpx", "rich", "click", "asyncio"):
         assert heavy not in loaded
 
 
-def test_a_command_about_a_table_by_name_loads_no_types_of_columns() -> None:
+def test_a_command_about_a_table_by_name_loads_no_types_of_columns(refusing: str) -> None:
     """They are a third of what such a command loads of ours."""
-    loaded = loaded_by(
-        "from lakeward.cli.app import run\nassert run(['pause', 'd.t', '--server', 'http://127.0.0.1:9'])"
-    )
+    loaded = loaded_by(f"from lakeward.cli.app import run\nassert run(['pause', 'd.t', '--server', '{refusing}'])")
     assert "lakeward.model.tablepath" in loaded
     for heavy in ("lakeward.model.schema", "lakeward.model.types", "lakeward.protocol.codec"):
         assert heavy not in loaded

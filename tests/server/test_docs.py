@@ -27,7 +27,16 @@ ROOT = Path(__file__).parents[2]
 ADDRESS = "http://127.0.0.1:9050"
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/operating/*.md")])
 FENCE = re.compile(r"(?:<!-- untested: (?P<reason>[^\n]*?) -->\n)?```(?P<kind>\w*)\n(?P<text>.*?)```", re.DOTALL)
-REASONS = ("Trino", "Kafka", "Docker", "YARN", "Kubernetes", "it downloads PySpark 4.1", "needs a server with a token")
+REASONS = (
+    "Trino",
+    "Kafka",
+    "Docker",
+    "YARN",
+    "Kubernetes",
+    "it downloads PySpark 4.1",
+    "it downloads DuckDB's extension",
+    "needs a server with a token",
+)
 STAYS_UP = re.compile(r"^(?:\S*/)?lakeward (up|server|tier|demo)(?![\w-])(?P<rest>.*)", re.DOTALL)
 """Commands that run until they are stopped: their options are checked here, and the demo's test runs all four."""
 
