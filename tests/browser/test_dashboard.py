@@ -179,6 +179,7 @@ def test_a_server_that_is_gone_is_never_shown_as_live(server: Server, open_page:
     expect(page.locator("body")).not_to_have_class(re.compile("stale"))
 
 
+@pytest.mark.soak
 def test_a_lake_that_does_not_answer_turns_a_tile_red(open_page: OpenPage, tmp_path: Path) -> None:
     catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/lake"}
     with ExitStack() as stack, serving(catalog) as url:

@@ -122,7 +122,7 @@ def axe() -> str:
     return (Path(spec.origin).parent / "axe.min.js").read_text()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.soak)])
 def test_axe_finds_nothing(server: Server, browser: Browser, theme: Literal["light", "dark"]) -> None:
     context = browser.new_context(bypass_csp=True, color_scheme=theme)
     page = context.new_page()

@@ -13,7 +13,7 @@ from tests.fluss.ondemand import OnDemand
 from tests.fluss.steps import DATABASE, EVENTS, Append, MakeTable, events
 from tests.fluss.world import FlussWorld
 
-pytestmark = pytest.mark.fluss
+pytestmark = [pytest.mark.fluss, pytest.mark.soak]
 
 
 def test_the_page_of_a_cluster(world: FlussWorld, rounds: OnDemand) -> None:
