@@ -129,9 +129,9 @@ def _box(limit_s: float) -> Iterator[subprocess.Popen[bytes]]:
     timer.start()
     try:
         yield process
-    except BaseException:
+    except BaseException as error:
         process.kill()
-        if not late.is_set():
+        if not late.is_set() or not isinstance(error, Exception):
             raise
     finally:
         timer.cancel()
