@@ -22,6 +22,8 @@ NO_PREV = -1
 _ADDS = np.array([c in (ChangeType.APPEND, ChangeType.INSERT, ChangeType.UPDATE_AFTER) for c in ChangeType])
 _REPLACES = np.array([c in (ChangeType.UPDATE_AFTER, ChangeType.DELETE) for c in ChangeType])
 
+_NAMES = pa.array([c.word for c in ChangeType])
+
 
 def offsets_of(batch: pa.RecordBatch) -> Offsets:
     values: Offsets = batch.column(OFFSET).to_numpy(zero_copy_only=False)
@@ -63,6 +65,19 @@ def keep_rows(batch: pa.RecordBatch, keep: Mask) -> pa.RecordBatch:
 def without_prev(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Changes as a format that merges by key takes them."""
     return batch.drop_columns([PREV_OFFSET]) if PREV_OFFSET in batch.schema.names else batch
+
+
+def with_change_name(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Changes as a changelog in a lake has them: `__change_type` is the change's name, first."""
+    names = change_names(batch)
+    lean = keep_rows(batch, np.ones(batch.num_rows, np.bool_))
+    fields = [pa.field(CHANGE_TYPE, pa.string(), nullable=False), *lean.schema]
+    return pa.RecordBatch.from_arrays([names, *lean.columns], schema=pa.schema(fields))
+
+
+def change_names(batch: pa.RecordBatch) -> pa.Array:
+    """Of each row; appends are inserts."""
+    return _NAMES.take(pa.array(changes_of(batch)))
 
 
 def with_change(batch: pa.RecordBatch, change: ChangeType) -> pa.RecordBatch:

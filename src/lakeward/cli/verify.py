@@ -15,7 +15,7 @@ from lakeward.cli.cluster import Fluss, FlussUser, open_fluss
 from lakeward.cli.connection import open_client
 from lakeward.cli.output import Json, Lake, Server, moment, print_json, print_rows, size
 from lakeward.errors import LakewardError
-from lakeward.model.side import SideName, named_sides
+from lakeward.model.side import SideName, changelog_side, named_sides
 from lakeward.model.table import TablePath
 from lakeward.protocol.codec import encode
 
@@ -106,7 +106,9 @@ def _sides(plugin: HotPlugin, path: TablePath, lake: str | None) -> Sequence[Sid
     if lake is not None:
         return [SideName.parse(lake)]
     try:
-        return named_sides(plugin.store().load_table(path).descriptor.properties) or [None]
+        properties = plugin.store().load_table(path).descriptor.properties
+        changes = changelog_side(properties)
+        return [*(named_sides(properties) or [None]), *([changes] if changes else ())]
     except LakewardError:  # the check itself will say it
         return [None]
 

@@ -131,6 +131,10 @@ def text() -> OptionKind[str]:
     return OptionKind("text", "any text but an empty one", _not_empty, str)
 
 
+def lake_or_none() -> OptionKind[str]:
+    return OptionKind("text", "a lake's name, or none", lambda given: given.strip() or "none", str)
+
+
 def path() -> OptionKind[Path]:
     return OptionKind("path", "a path on this machine", lambda given: Path(_not_empty(given)), str)
 

@@ -14,12 +14,12 @@ from lakeward.config.option import Scope
 from lakeward.config.sources import Setting
 from lakeward.errors import InvalidAlter, InvalidTable
 from lakeward.model.newtable import FIXED
-from lakeward.model.side import DEFAULT_SIDE, named_sides
+from lakeward.model.side import DEFAULT_SIDE, Content, SideName, changelog_side, named_sides
 
 SIDE = "table.datalake."
 """What properties of sides begin with; `OF_TABLES` are said of all of a table's sides at once."""
 
-OF_TABLES = ("table.datalake.enabled", "table.datalake.format", "table.datalake.lakes")
+OF_TABLES = ("table.datalake.enabled", "table.datalake.format", "table.datalake.lakes", "table.datalake.changelog")
 DEFAULT_LAKE = DEFAULT_SIDE.lake
 """The name of the lake that `datalake.format` stands for."""
 
@@ -58,9 +58,22 @@ def lakes_of(properties: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(side.lake for side in named_sides(properties))
 
 
-def side_properties(properties: Mapping[str, str], lake: str) -> dict[str, str]:
-    """What a table says of its side in one lake, as if it were said of the table."""
-    prefix = f"{options.TABLE_DATALAKE_LAKES.key}.{lake}."
+def sides_named(properties: Mapping[str, str]) -> tuple[SideName, ...]:
+    """Every side that a table's own properties name: those with its state, in order, then its changelog."""
+    changes = changelog_side(properties)
+    return (*(SideName(lake) for lake in lakes_of(properties) or (DEFAULT_LAKE,)), *([changes] if changes else ()))
+
+
+def side_prefix(side: SideName) -> str:
+    """What properties of one side begin with."""
+    if side.content is Content.CHANGELOG:
+        return f"{options.TABLE_DATALAKE_CHANGELOG.key}."
+    return f"{options.TABLE_DATALAKE_LAKES.key}.{side.lake}."
+
+
+def side_properties(properties: Mapping[str, str], side: SideName) -> dict[str, str]:
+    """What a table says of one of its sides, as if it were said of the table."""
+    prefix = side_prefix(side)
     return {f"{SIDE}{k.removeprefix(prefix)}": v for k, v in properties.items() if k.startswith(prefix)}
 
 
@@ -80,13 +93,18 @@ def _check_sides(table: str, properties: Mapping[str, str]) -> None:
         if name.startswith(f"{key}.") and (not dot or lake not in (names or (DEFAULT_LAKE,))):
             reason = f"the table has no side in lake {lake}; {key} names {', '.join(names) or 'none'}"
             raise InvalidTable(table=table, field=name, value=properties[name], reason=reason)
-    for lake in names or (DEFAULT_LAKE,):
-        for name, value in side_properties(properties, lake).items():
+    changes = options.TABLE_DATALAKE_CHANGELOG.key
+    for name in properties if changelog_side(properties) is None else ():
+        if name.startswith(f"{changes}."):
+            reason = f"the table has no changelog: {changes} names the lake that gets one"
+            raise InvalidTable(table=table, field=name, value=properties[name], reason=reason)
+    for side in sides_named(properties):
+        for name, value in side_properties(properties, side).items():
             if name in OF_TABLES:
                 raise InvalidTable(
                     table=table, field=name, value=value, reason="it is said of a table, not of one side"
                 )
-            Config([Setting(name, value, f"table property {key}.{lake}.{name.removeprefix(SIDE)}")])
+            Config([Setting(name, value, f"table property {side_prefix(side)}{name.removeprefix(SIDE)}")])
 
 
 def _check_ttl(table: str, config: Config) -> None:

@@ -149,9 +149,9 @@ class Operations:
             storage = self._board.lake_of(side)
         if storage is None:
             raise InvalidRequest(what=f"resync of {path}", reason="the lake is not enabled for this table")
-        if choice is ResyncChoice.GAP and side.info.is_pk:
+        if choice is ResyncChoice.GAP and side.lake_table.is_pk:
             raise InvalidRequest(what=f"resync of {path}", reason="a PK table cannot have a gap; choose resync")
-        base = storage.open_reader(side.info).load_base_as_is()
+        base = storage.open_reader(side.lake_table).load_base_as_is()
         with self._board.change():
             if not self._board.is_current(side):
                 raise TableNotFound(table=str(path))

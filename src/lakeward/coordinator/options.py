@@ -10,7 +10,7 @@ from datetime import timedelta
 from lakeward.config import Config
 from lakeward.config import options as keys
 from lakeward.config.lake import LakeConfig, load_lakes
-from lakeward.config.tables import DEFAULT_LAKE, lakes_of, side_properties
+from lakeward.config.tables import DEFAULT_LAKE, side_properties, sides_named
 from lakeward.model.side import SideName
 from lakeward.model.table import TableInfo
 from lakeward.protocol.tables import LakeAddress
@@ -160,15 +160,14 @@ Sides = dict[SideName, SideOptions]
 def read_sides(properties: Mapping[str, str], options: CoordinatorOptions) -> Sides:
     """The sides that a table's own properties name, in their order; a table that names none has the one of
     `datalake.format`. Raises `InvalidOptionValue` naming the property."""
-    names = lakes_of(properties) or (DEFAULT_LAKE,)
-    return {SideName(name): _read_side(name, properties, options) for name in names}
+    return {side: _read_side(side, properties, options) for side in sides_named(properties)}
 
 
-def _read_side(name: str, properties: Mapping[str, str], options: CoordinatorOptions) -> SideOptions:
+def _read_side(side: SideName, properties: Mapping[str, str], options: CoordinatorOptions) -> SideOptions:
     """A property of one side counts before the table's, that before the lake's default, that before the server's."""
-    lake = options.configured.get(name)
+    name, lake = side.lake, options.configured.get(side.lake)
     config = options.config.for_table(
-        {**(lake.defaults if lake is not None else {}), **properties, **side_properties(properties, name)}
+        {**(lake.defaults if lake is not None else {}), **properties, **side_properties(properties, side)}
     )
     format_name = lake.format if lake is not None else None
     if name == DEFAULT_LAKE:

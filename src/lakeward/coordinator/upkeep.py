@@ -116,7 +116,7 @@ class Upkeep:
         options = self._board.options
         removal = OrphanRemoval(
             storage,
-            side.info,
+            side.lake_table,
             clock=self._board.clock,
             options=OrphanOptions(
                 grace_ms=int(1_000 * options.orphan_grace_s), max_age_ms=int(1_000 * options.round_max_age_s)

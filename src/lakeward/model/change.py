@@ -16,3 +16,8 @@ class ChangeType(IntEnum):
     @property
     def short(self) -> str:
         return ("+A", "+I", "-U", "+U", "-D")[self]
+
+    @property
+    def word(self) -> str:
+        """In changelogs of lakes. A row that is appended is inserted."""
+        return ("insert", "insert", "update_before", "update_after", "delete")[self]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from lakeward.errors import InvalidTable
 from lakeward.model.schema import SYSTEM_COLUMNS, Column
+from lakeward.model.sidetable import CHANGELOG_SUFFIX
 from lakeward.model.table import TableDescriptor
 from lakeward.model.types import ArrayType, DataType, Float32Type, Float64Type, MapType, RowType, TimeType
 
@@ -26,6 +27,9 @@ def check_new_table(table: str, descriptor: TableDescriptor) -> None:
         raise InvalidTable(
             table=table, field="property", value=key, reason=f"it is no property: give it as the table's {FIXED[key]}"
         )
+    if table.endswith(CHANGELOG_SUFFIX):
+        reason = f"names that end in {CHANGELOG_SUFFIX} are those of changelogs in lakes (table.datalake.changelog)"
+        raise InvalidTable(table=table, field="name", value=table, reason=reason)
     check_new_columns(table, (), descriptor.schema.columns)
 
 
@@ -34,6 +38,8 @@ def check_new_columns(table: str, there: Sequence[Column], added: Sequence[Colum
     `added` ones. Raises `InvalidTable`."""
     folded = {name.lower(): name for name in (*SYSTEM_COLUMNS, *(c.name for c in there))}
     _check_names(table, "column", [c.name for c in added], folded)
+    for name in (c.name for c in added if c.name in SYSTEM_COLUMNS):
+        raise InvalidTable(table=table, field="column", value=name, reason="this name is a system column's")
     for column in added:
         _check_nested(table, column.name, column.type)
 

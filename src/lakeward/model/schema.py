@@ -19,6 +19,8 @@ CHANGE_TYPE = "__change_type"
 PREV_OFFSET = "__prev_offset"
 BUCKET = "__bucket"
 SYSTEM_COLUMNS = frozenset({OFFSET, TIMESTAMP, CHANGE_TYPE, PREV_OFFSET, BUCKET})
+CHANGE_TYPE_ID = -1
+"""The column id of `__change_type`, where a lake table has it: the table's own go up from 1."""
 
 
 _MOST = 2**31
@@ -80,7 +82,7 @@ class Schema:
             raise InvalidTable(table=UNNAMED, field="columns", value="", reason="a table has at least one column")
         seen: set[str] = set()
         for column in self.columns:
-            if column.name in SYSTEM_COLUMNS:
+            if column.name in SYSTEM_COLUMNS and (column.name, column.column_id) != (CHANGE_TYPE, CHANGE_TYPE_ID):
                 raise InvalidTable(
                     table=UNNAMED, field="column", value=column.name, reason="this name is a system column's"
                 )

@@ -64,6 +64,16 @@ def named_sides(properties: Mapping[str, str]) -> tuple[SideName, ...]:
     return tuple(SideName(name) for name in names if name)
 
 
+CHANGELOG_PROPERTY = "table.datalake.changelog"
+NO_CHANGELOG = "none"
+
+
+def changelog_side(properties: Mapping[str, str]) -> SideName | None:
+    """The side with every change, where a table has one."""
+    lake = properties.get(CHANGELOG_PROPERTY, "").strip()
+    return None if lake in ("", NO_CHANGELOG) else SideName(lake, Content.CHANGELOG)
+
+
 def first_side(properties: Mapping[str, str]) -> SideName | None:
     return next(iter(named_sides(properties)), None)
 

@@ -42,6 +42,9 @@ class LakeCapabilities:
     partitions: bool
     composite_bucket_key: bool
     snapshot_expiry: bool
+    appends: bool = True
+    """Tables without a primary key, whose rows are only ever added: log tables, and changelogs."""
+
     bucket_function: BucketFunction = BucketFunction.FLUSS
     """The one that the format's own layout goes by: tables are made with it where it takes their keys."""
 
@@ -80,6 +83,8 @@ def check_table(
     if descriptor.is_pk and capabilities.encoding(has_prev_offset=has_prev_offset) is None:
         what = "upserts" if not capabilities.upserts else "way to replace rows of this hot store"
         raise refuse("primary_key", ", ".join(descriptor.primary_key), what)
+    if not descriptor.is_pk and not capabilities.appends:
+        raise refuse("primary_key", "none", "tables to which rows are only added")
     if descriptor.partition_keys and not capabilities.partitions:
         raise refuse("partition_keys", ", ".join(descriptor.partition_keys), "partitions")
     if len(descriptor.bucket_keys) > 1 and not capabilities.composite_bucket_key:

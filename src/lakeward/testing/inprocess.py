@@ -198,10 +198,10 @@ class InProcessLakeward:
             ends.append(self.run(handed))
         return ends
 
-    def compact(self, path: str) -> RoundEnd:
+    def compact(self, path: str, side: SideName = DEFAULT_SIDE) -> RoundEnd:
         """One compaction, due or not."""
-        self.coordinator.operations.compact_now(TablePath.parse(path))
-        handed = self.take(path, COMPACT)
+        self.coordinator.operations.compact_now(TablePath.parse(path), side)
+        handed = self.take(path, COMPACT, side)
         assert handed is not None, "another compaction of the table is in work"
         return self.run(handed)
 

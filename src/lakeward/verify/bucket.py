@@ -8,11 +8,13 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from lakeward.changelog.columns import with_change_name
 from lakeward.changelog.rowdiff import altered_offsets
 from lakeward.errors import BucketStopped, LakeError, NotFound, SnapshotGone
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.offsetset import Offsets
 from lakeward.model.schema import OFFSET
+from lakeward.model.side import Content
 from lakeward.spi.hot import HotStore
 from lakeward.spi.lake import LakeFile, LakeReader
 from lakeward.verify.addresses import AddressCount
@@ -44,15 +46,15 @@ def check_bucket(task: BucketTask, hot: HotStore, lake: LakeReader) -> BucketRep
 
 
 def _check(task: BucketTask, hot: HotStore, lake: LakeReader) -> Part:
-    check = _check_foreign if not task.committed else check_keyed if task.table.is_pk else _check_log
+    check = _check_foreign if not task.committed else check_keyed if task.lake_table.is_pk else _check_log
     try:
         return check(task, hot, lake)
     except SnapshotGone:
         raise
     except HOT_GONE as error:
         count = count_rows(task, lake, AddressCount(task.committed))
-        findings = () if task.table.is_pk else tuple(count.check_ranges(task.bucket, task.expected))
-        what = "live rows" if task.table.is_pk else "values"
+        findings = () if task.lake_table.is_pk else tuple(count.check_ranges(task.bucket, task.expected))
+        what = "live rows" if task.lake_table.is_pk else "values"
         return Part(findings=findings, rows=count.rows, beyond=(task.not_checked(what, str(error)),))
 
 
@@ -77,7 +79,7 @@ def _compare_log(task: BucketTask, kept: OffsetRange, hot: HotStore, lake: LakeR
     window.
     """
     different: list[Offsets] = []
-    compared, stop, names = 0, min(task.committed, kept.stop), list(task.table.schema.names)
+    compared, stop, names = 0, min(task.committed, kept.stop), list(task.lake_table.schema.names)
     whole = [(at, min(at + task.window_rows, stop)) for at in range(kept.start, stop, task.window_rows)]
     windows = task.sampled(whole)
     with WindowSpill([start for start, _ in windows]) as lake_rows:
@@ -105,8 +107,9 @@ def _beyond_log(task: BucketTask, kept: OffsetRange) -> Iterator[str]:
 
 
 def _hot_rows(task: BucketTask, hot: HotStore, window: OffsetRange) -> pa.Table:
-    names = [*task.table.schema.names, OFFSET]
-    batches = [b.select(names) for b in hot.read_log(task.table, task.bucket, window.start, window.stop)]
+    names, is_changelog = [*task.lake_table.schema.names, OFFSET], task.side.content is Content.CHANGELOG
+    logged = hot.read_log(task.table, task.bucket, window.start, window.stop)
+    batches = [(with_change_name(b) if is_changelog else b).select(names) for b in logged]
     return _or_empty(as_table(batches))
 
 

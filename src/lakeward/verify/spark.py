@@ -14,6 +14,7 @@ from lakeward.config.java import use_java
 from lakeward.errors import LakewardError, from_wire, to_wire
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetRange
+from lakeward.model.side import SideName
 from lakeward.model.table import TableInfo
 from lakeward.protocol.codec import decode, encode
 from lakeward.spi.hot import HotPlugin, LogBounds
@@ -72,7 +73,7 @@ def run_order(order: str) -> str:
     task = _task(body["task"])
     store = load_hot(*body["hot"]).store()
     try:
-        lake = load_lake(*body["lake"]).open_reader(task.table)
+        lake = load_lake(*body["lake"]).open_reader(task.lake_table)
         return json.dumps({"report": encode(check_bucket(task, store, lake))})
     except LakewardError as error:
         return json.dumps({"error": to_wire(error)})
@@ -99,4 +100,5 @@ def _task(body: dict[str, Any]) -> BucketTask:
         mixed=body["mixed"],
         sample=body["sample"],
         seed=body["seed"],
+        side=SideName.parse(body["side"]),
     )

@@ -13,8 +13,8 @@ from lakeward.model.ids import SnapshotId
 from lakeward.model.ledger import LedgerEntry
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.schema import BUCKET, OFFSET
-from lakeward.model.side import SideName, first_side
-from lakeward.model.table import TablePath
+from lakeward.model.side import Content, SideName, first_side
+from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.read.arrow import OpenRead, ReadRequest, open_read
 from lakeward.read.plan import ReadMode
@@ -81,6 +81,12 @@ class _Ground:
     @property
     def snapshot_id(self) -> SnapshotId | None:
         return self.opened.plan.snapshot_id
+
+    @property
+    def hot_table(self) -> TableInfo:
+        """A changelog's rows come from the log of another table."""
+        is_state = self.opened.plan.side.content is Content.STATE
+        return self.opened.table if is_state else self.opened.hot.load_table(self.opened.request.path)
 
     @property
     def held(self) -> OffsetMap:
@@ -205,7 +211,7 @@ def _tasks(ground: _Ground) -> tuple[list[BucketTask], list[Finding], list[str]]
     the lake's files name, up to nothing. Beside them what rows of no bucket tell, and what could only be counted."""
     if ground.snapshot_id is None or ground.opened.pinned is None:
         return [], [], []
-    table, depth = ground.opened.table, ground.depth
+    table, depth = ground.hot_table, ground.depth
     bounds = ground.opened.hot.freeze(table)
     try:
         files = ground.opened.pinned.files(ground.snapshot_id)
@@ -231,7 +237,7 @@ def _tasks(ground: _Ground) -> tuple[list[BucketTask], list[Finding], list[str]]
         for bucket, stop in (*committed.items(), *((b, 0) for b in sorted(unknown)))
     ]
     unplaced = [f for f in files if f.offsets is None]
-    if unplaced and not table.is_pk and not ground.opened.pinned.has_offsets:
+    if unplaced and not ground.opened.table.is_pk and not ground.opened.pinned.has_offsets:
         return [], *_count_all(ground, tasks, unplaced)
     return tasks, _homeless(ground, mixed, [t.bucket for t in tasks]) if mixed else [], []
 

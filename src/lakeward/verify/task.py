@@ -15,6 +15,7 @@ from lakeward.model.ids import SnapshotId
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.offsetset import Offsets
 from lakeward.model.side import DEFAULT_SIDE, SideName
+from lakeward.model.sidetable import side_table
 from lakeward.model.table import TableInfo
 from lakeward.spi.hot import LogBounds
 from lakeward.verify.certificate import SHOWN, Finding, FindingKind
@@ -49,6 +50,11 @@ class BucketTask:
     sample: float = 1.0
     seed: int = 0
     side: SideName = DEFAULT_SIDE
+
+    @property
+    def lake_table(self) -> TableInfo:
+        """As the side's lake has it."""
+        return side_table(self.table, self.side)
 
     @property
     def window_rows(self) -> int:

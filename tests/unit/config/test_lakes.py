@@ -11,6 +11,7 @@ from lakeward.config import resolve
 from lakeward.config.lake import LakeConfig, load_lake_config, load_lakes
 from lakeward.config.tables import check_properties, lakes_of, side_properties
 from lakeward.errors import InvalidConfig, InvalidOptionValue, InvalidTable, UnknownOption
+from lakeward.model.side import SideName
 
 
 def lakes(**arguments: str) -> dict[str, LakeConfig]:
@@ -80,8 +81,8 @@ def test_a_table_names_its_lakes_and_what_one_side_wants() -> None:
     properties = {"table.datalake.lakes": "main, finance", "table.datalake.lakes.finance.freshness": "1 h"}
     check_properties("db.t", properties)
     assert lakes_of(properties) == ("main", "finance")
-    assert side_properties(properties, "finance") == {"table.datalake.freshness": "1 h"}
-    assert side_properties(properties, "main") == {}
+    assert side_properties(properties, SideName("finance")) == {"table.datalake.freshness": "1 h"}
+    assert side_properties(properties, SideName("main")) == {}
     assert lakes_of({}) == ()
 
 

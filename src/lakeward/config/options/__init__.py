@@ -39,6 +39,11 @@ FAMILIES: tuple[Family, ...] = (
         scope=Scope.TABLE,
     ),
     Family(
+        prefix="table.datalake.changelog.",
+        help="A `table.datalake.*` option of the table's changelog: `freshness`, `pool`, `priority` and so on.",
+        scope=Scope.TABLE,
+    ),
+    Family(
         prefix="spark.",
         help="Handed to Spark as they are. Keys with capitals cannot be environment variables.",
         scope=Scope.JOB,

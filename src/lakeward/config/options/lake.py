@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from lakeward.config.kinds import boolean, choice, duration, integer, ratio, size, text, word_list
+from lakeward.config.kinds import boolean, choice, duration, integer, lake_or_none, ratio, size, text, word_list
 from lakeward.config.options.choices import ForeignRows
 from lakeward.config.options.declare import JOB, MS, SECOND, SERVER, TABLE, option, optional
 
@@ -53,6 +53,14 @@ TABLE_DATALAKE_LAKES = option(
     "empty.",
     TABLE,
     fluss="not there: a cluster has one lake",
+)
+TABLE_DATALAKE_CHANGELOG = option(
+    "table.datalake.changelog",
+    lake_or_none(),
+    "none",
+    "The lake that gets every change of the table, in the append-only lake table <table>__changelog; none: no lake.",
+    TABLE,
+    fluss="not there",
 )
 TABLE_DATALAKE_FRESHNESS = option(
     "table.datalake.freshness",

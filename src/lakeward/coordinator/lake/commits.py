@@ -89,7 +89,9 @@ class Commits:
             side.resync, side.broken, side.confirmed, side.confirmed_at = None, None, OffsetMap(), None
             side.missing = 0
         side.committed, side.generation = change.offsets, change.generation
-        side.missing += sum(len(e.range) for e in change.entries if e.kind is LedgerKind.GAP and not side.info.is_pk)
+        side.missing += sum(
+            len(e.range) for e in change.entries if e.kind is LedgerKind.GAP and not side.lake_table.is_pk
+        )
         if report.work == TIER:
             side.token = report.round_id if fresh else side.token
             if side.tier.lease is None:
@@ -102,7 +104,9 @@ class Commits:
 
     def _ledger_state(self, side: LakeSide) -> LedgerState:
         bounds, holes = self._board.hot.bounds(side.info), dict[Bucket, list[OffsetRange]]()
-        has_had_others = not side.info.is_pk and bool(named_sides(side.info.descriptor.properties))
+        has_had_others = not side.lake_table.is_pk and bool(
+            named_sides(side.info.descriptor.properties) or side.info.is_pk
+        )
         for bucket, hole in self._board.hot.gaps(side.info) if has_had_others else ():
             holes.setdefault(bucket, []).append(hole)
         return LedgerState(
@@ -126,7 +130,7 @@ class Commits:
             is_held = any(_is_held(work, report) for work in side.works.values())
             if storage is None or (is_held and not odd and report.generation <= side.generation):
                 return
-        base = storage.open_reader(side.info).load_base()
+        base = storage.open_reader(side.lake_table).load_base()
         for bucket in (odd if is_held else ()) or report.offsets:
             if base.offsets.get(bucket, 0) < report.offsets[bucket] or base.generation < report.generation:
                 raise LakeBehind(

@@ -42,7 +42,7 @@ class Expiry:
         storage = self._board.lake_of(side)
         if storage is None or not storage.capabilities.snapshot_expiry:
             return 0
-        maintenance = storage.open_maintenance(side.info)
+        maintenance = storage.open_maintenance(side.lake_table)
         freed = self._finish(side, maintenance)
         if side.options.expired and not self._has_rounds(side):
             freed += self._expire(side, maintenance)
@@ -79,5 +79,5 @@ class Expiry:
         may take them out can no longer land: the lake's token is another, or no round was ever granted them."""
         marks = self.leases.marked(side.id)
         if marks:
-            token = storage.open_reader(side.info).load_base().token
+            token = storage.open_reader(side.lake_table).load_base().token
             self.leases.lift(side.id, [m for m in marks if m.token != (token or "")])

@@ -26,7 +26,8 @@ from lakeward.errors import (
 from lakeward.model.ids import TableId, new_table_id
 from lakeward.model.newtable import check_new_columns, check_new_table, warn_of_columns
 from lakeward.model.schema import Column
-from lakeward.model.side import SideName
+from lakeward.model.side import Content, SideName, changelog_side
+from lakeward.model.sidetable import side_table
 from lakeward.model.state import TableState
 from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
 from lakeward.protocol.operate import AdoptTable, LakeRestored, ResyncChoice, SchemaReconciled
@@ -97,8 +98,8 @@ class Federation:
         function = choose_function(self._bucket_function(sides), descriptor)
         completed = replace(descriptor, properties=properties, bucket_function=function)
         check_bucket_keys(completed)
-        for options in sides.values():
-            self._check_fits(path, completed, options)
+        for name, options in sides.items():
+            self._check_fits(path, completed, name, options)
         for options in list(sides.values())[1:]:
             self._check_spread(path, completed, options)
         return completed, sides
@@ -116,10 +117,12 @@ class Federation:
         """Raises `InvalidTable` for a lake that is not configured, or has another format than the table wants."""
         known, key = self._board.options.configured, keys.TABLE_DATALAKE_LAKES.key
         wanted = properties.get(keys.TABLE_DATALAKE_FORMAT.key)
-        for name in lakes_of(properties):
+        changes = changelog_side(properties)
+        named = [(key, n) for n in lakes_of(properties)]
+        for field, name in [*named, *([(keys.TABLE_DATALAKE_CHANGELOG.key, changes.lake)] if changes else [])]:
             if name not in known:
                 reason = f"no such lake is configured; there are: {', '.join(known) or 'none'}"
-                raise InvalidTable(table=str(path), field=key, value=name, reason=reason)
+                raise InvalidTable(table=str(path), field=field, value=name, reason=reason)
         first = next(iter(lakes_of(properties)), DEFAULT_LAKE)
         if wanted is not None and first != DEFAULT_LAKE and known[first].format != wanted:
             reason = f"its lake {first} has the format {known[first].format}"
@@ -132,42 +135,45 @@ class Federation:
         needed = [c.bucket_function for c in lakes if c.bucket_function_needed]
         return next(iter([*needed, *(c.bucket_function for c in lakes)]), BucketFunction.FLUSS)
 
-    def _check_fits(self, path: TablePath, descriptor: TableDescriptor, options: SideOptions) -> None:
+    def _check_fits(self, path: TablePath, descriptor: TableDescriptor, name: SideName, options: SideOptions) -> None:
         """Can the table exist in its lake format? Raises `InvalidTable`, `UnsupportedType`, `UnsupportedBucketKey`."""
         if options.format is not None:
-            check_table(options.format, self._board.lakes(options.lake).capabilities, path, descriptor)
-            self._catalog(options).check_descriptor(path, descriptor)
+            of = side_table(TableInfo(path=path, table_id=new_table_id(), descriptor=descriptor), name)
+            check_table(options.format, self._board.lakes(options.lake).capabilities, of.path, of.descriptor)
+            self._catalog(options).check_descriptor(of.path, of.descriptor)
 
     def _create_in_lakes(self, table: TableInfo, lakes: Sides, adopt: bool) -> TableInfo:
         catalogs = {name: self._catalog(options) for name, options in lakes.items()}
         if adopt:
             table = replace(table, table_id=self._adopted_id(catalogs, table))
-        for catalog in catalogs.values():
-            catalog.create(table, adopt=adopt)
-        self._check_apart(table.path, lakes)
+        for name, catalog in catalogs.items():
+            catalog.create(side_table(table, name), adopt=adopt)
+        self._check_apart(table, lakes)
         return table
 
     def _adopted_id(self, catalogs: Mapping[SideName, LakeCatalog], table: TableInfo) -> TableId:
         """The id that the lakes' snapshots carry; lake tables nobody tiered to get the new one."""
-        asked = [c for c in catalogs.values() if len(catalogs) == 1 or c.exists(table.path)]
-        owners = [owner for catalog in asked if (owner := catalog.table_id(table.path)) is not None]
+        places = [(c, side_table(table, name).path) for name, c in catalogs.items()]
+        asked = [(c, path) for c, path in places if len(catalogs) == 1 or c.exists(path)]
+        owners = [owner for catalog, path in asked if (owner := catalog.table_id(path)) is not None]
         for owner in owners[1:]:
             if owner != owners[0]:
                 raise LakeForeign(table=str(table.path), found=owner, expected=owners[0])
         return owners[0] if owners else table.table_id
 
-    def _check_apart(self, path: TablePath, lakes: Sides) -> None:
+    def _check_apart(self, table: TableInfo, lakes: Sides) -> None:
         """Two lakes may be one place under two names. Raises `InvalidTable`."""
-        places: dict[tuple[str | None, str], SideName] = {}
+        places: dict[tuple[str | None, str, TablePath], SideName] = {}
         for name, options in lakes.items() if len(lakes) > 1 else ():
+            path = side_table(table, name).path
             place = self._catalog(options).location(path)
-            other = name if place is None else places.setdefault((options.format, place), name)
+            other = name if place is None else places.setdefault((options.format, place, path), name)
             if other != name:
                 reason = (
                     f"lakes {other} and {name} keep it in one place ({place}): two sides would write one lake table"
                 )
                 raise InvalidTable(
-                    table=str(path), field=keys.TABLE_DATALAKE_LAKES.key, value=f"{other}, {name}", reason=reason
+                    table=str(table.path), field=keys.TABLE_DATALAKE_LAKES.key, value=f"{other}, {name}", reason=reason
                 )
 
     def _catalog(self, options: SideOptions) -> LakeCatalog:
@@ -186,8 +192,8 @@ class Federation:
             raise InvalidRequest(what=f"adopting {path}", reason="the server has no datalake.format")
         if not _enabled(sides):
             return self.alter(path, AlterTable(properties={keys.TABLE_DATALAKE_ENABLED.key: "true"}))
-        for options in _enabled(sides).values():
-            self._enable_lake(table, options)
+        for name, options in _enabled(sides).items():
+            self._enable_lake(table, name, options)
         self._coordinator.read_lake(path)
         return TableAnswer(table=table, created=False, warnings=self._coordinator.warnings(path))
 
@@ -204,9 +210,9 @@ class Federation:
             added = {n: o for n, o in _enabled(wanted).items() if n not in _enabled(was)}
             kept = {n: o for n, o in _enabled(was).items() if n in wanted}
             self._alter_lakes(before, kept, change)
-            for options in added.values():
-                self._enable_lake(after, options)
-            self._check_apart(path, _enabled(wanted) if added else {})
+            for name, options in added.items():
+                self._enable_lake(after, name, options)
+            self._check_apart(after, _enabled(wanted) if added else {})
             self._hot.alter_table(after)
             self._coordinator.altered(after)
         for name in added:
@@ -230,12 +236,15 @@ class Federation:
 
     def _warn_of_history(self, table: TableInfo, added: Sides, was: Sides) -> list[str]:
         """A lake that comes late gets what the log still has; of a PK table that is every key."""
-        if table.is_pk or not _enabled(was) or not any(b.start for b in self._hot.bounds(table).values()):
+        late = [name for name in added if not side_table(table, name).is_pk]
+        if not late or not _enabled(was) or not any(b.start for b in self._hot.bounds(table).values()):
             return []
         others = ", ".join(map(str, was))
         return [
-            f"lake {name} gets what the log still has: older rows of {table.path} are in {others} alone"
-            for name in added
+            f"the changelog of {table.path} begins with what the log still has: earlier changes are in no lake"
+            if name.content is Content.CHANGELOG and table.is_pk
+            else f"lake {name} gets what the log still has: older rows of {table.path} are in {others} alone"
+            for name in late
         ]
 
     def _sides_of(self, table: TableInfo) -> Sides:
@@ -261,17 +270,18 @@ class Federation:
         for options in lakes.values():
             capabilities = self._board.lakes(options.lake).capabilities
             check_added_columns(str(options.format), capabilities, table.path, names)
-        for options in lakes.values():
+        for name, options in lakes.items():
+            of = side_table(table, name)
             if change.add_columns:
-                self._catalog(options).add_columns(table, [Column.from_json(c) for c in change.add_columns])
+                self._catalog(options).add_columns(of, [Column.from_json(c) for c in change.add_columns])
             if properties := _mutable(change.properties):
-                self._catalog(options).set_properties(table, properties)
+                self._catalog(options).set_properties(of, properties)
 
-    def _enable_lake(self, table: TableInfo, options: SideOptions) -> None:
+    def _enable_lake(self, table: TableInfo, name: SideName, options: SideOptions) -> None:
         """A lake table that this very table filled before is taken again; anybody else's is refused."""
-        self._check_fits(table.path, table.descriptor, options)
+        self._check_fits(table.path, table.descriptor, name, options)
         self._check_spread(table.path, table.descriptor, options)
-        catalog = self._catalog(options)
+        table, catalog = side_table(table, name), self._catalog(options)
         owner = catalog.table_id(table.path) if catalog.exists(table.path) else None
         if owner is not None and owner != table.table_id:
             raise LakeForeign(table=str(table.path), found=owner, expected=table.table_id)
@@ -309,7 +319,7 @@ class Federation:
         with self._lock:
             table = self._hot.load_table(path)
             options = self._side_options(table, side, f"reconcile-schema of {path}")
-            changes = self._catalog(options).reconcile_schema(table, dry_run=dry_run)
+            changes = self._catalog(options).reconcile_schema(side_table(table, side), dry_run=dry_run)
         if changes and not dry_run:
             self._resume_stopped(path, side)
         return SchemaReconciled(path=path, changes=changes, dry_run=dry_run)
@@ -327,7 +337,8 @@ class Federation:
             what = f"restore-lake of {path}"
             options = self._side_options(table, side, what)
             catalog = self._catalog(options)
-            if catalog.exists(path):
+            table = side_table(table, side)
+            if catalog.exists(table.path):
                 raise InvalidRequest(what=what, reason="its lake table is in the catalog, there is nothing to restore")
             self._check_spread(path, table.descriptor, options)
             source = catalog.restore(table)
@@ -357,5 +368,7 @@ def _enabled(sides: Sides) -> Sides:
 
 def _mutable(changes: Mapping[str, str | None]) -> dict[str, str | None]:
     """Properties that lake tables carry too; which lakes there are is none of them."""
-    about = (keys.TABLE_DATALAKE_ENABLED.key, keys.TABLE_DATALAKE_LAKES.key)
+    about = tuple(
+        o.key for o in (keys.TABLE_DATALAKE_ENABLED, keys.TABLE_DATALAKE_LAKES, keys.TABLE_DATALAKE_CHANGELOG)
+    )
     return {k: v for k, v in changes.items() if not k.startswith(about)}

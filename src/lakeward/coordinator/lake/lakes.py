@@ -24,6 +24,7 @@ from lakeward.errors import (
 )
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.round import LakeBase
+from lakeward.model.side import changelog_side
 from lakeward.model.state import TableState
 from lakeward.protocol.lakes import LakeStatus
 
@@ -50,12 +51,16 @@ class Lakes:
             records = list(self._board.tables.values())
         known = self._board.options.configured
         for record in records:
-            named = lakes_of(record.info.descriptor.properties)
-            is_off = record.info.descriptor.properties.get(keys.TABLE_DATALAKE_ENABLED.key, "").lower() == "false"
+            properties = record.info.descriptor.properties
+            changes = changelog_side(properties)
+            named = [*lakes_of(properties), *([changes.lake] if changes else ())]
+            is_off = properties.get(keys.TABLE_DATALAKE_ENABLED.key, "").lower() == "false"
             for name in () if is_off else [n for n in named if n not in known]:
                 reason = f"table {record.info.path} has a side in it, and it is not configured; put it back, and take "
+                wanted = f"{keys.TABLE_DATALAKE_LAKES.key}, {keys.TABLE_DATALAKE_CHANGELOG.key}"
                 raise InvalidConfig(
-                    where=f"lakes.{name}", reason=f"{reason}it from {keys.TABLE_DATALAKE_LAKES.key} first"
+                    where=f"lakes.{name}",
+                    reason=f"{reason}it from the table's properties first ({wanted})",
                 )
 
     def listed(self) -> list[LakeStatus]:
@@ -137,7 +142,7 @@ class Lakes:
         with self._board.lock:
             before, generation = side.committed, side.generation
         try:
-            base = storage.open_reader(side.info).load_base()
+            base = storage.open_reader(side.lake_table).load_base()
             self._take(side, base)
             if base.generation == generation:
                 check_not_behind(side.label, before, base)
@@ -151,7 +156,7 @@ class Lakes:
         if storage is None:
             return
         try:
-            totals = storage.open_reader(side.info).totals()
+            totals = storage.open_reader(side.lake_table).totals()
         except LakewardError:
             return
         with self._board.change():
@@ -166,7 +171,7 @@ class Lakes:
 
     def _take(self, side: LakeSide, base: LakeBase) -> None:
         ends = {b: v.end for b, v in self._board.hot.bounds(side.info).items()}
-        lost = [b for b, offset in base.offsets.items() if offset > ends.get(b, 0)] if side.info.is_pk else []
+        lost = [b for b, offset in base.offsets.items() if offset > ends.get(b, 0)] if side.lake_table.is_pk else []
         gaps = self._board.hot.guard_offsets(side.info, base.offsets)
         with self._board.change():
             if not self._board.is_current(side):
@@ -205,7 +210,7 @@ class Lakes:
         """Pauses the table until an operator chooses how lake and log meet again."""
         if side.resync is not None or side.broken is not None or side.state is _S.DISABLED:
             return
-        choice = "resync it from a KV snapshot" if side.info.is_pk else "accept the gap"
+        choice = "resync it from a KV snapshot" if side.lake_table.is_pk else "accept the gap"
         side.broken = f"{why}; {choice} with `lakeward table resync {side.argument}`"
         if side.state is not _S.PAUSED:
             self._board.enter(side, _S.PAUSED, side.broken)

@@ -20,7 +20,7 @@ from lakeward.errors import (
 )
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetMap, OffsetRange
-from lakeward.model.side import SideName
+from lakeward.model.side import Content, SideName
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.flight import log_ticket, ticket_text
 from lakeward.protocol.readplan import HotRange, ReadPlan
@@ -39,9 +39,10 @@ class ReadPlans:
     def plan(
         self, path: TablePath, name: SideName | None = None, *, lease_s: float = 60.0, at_least: str | None = None
     ) -> ReadPlan:
-        """Of the named side; else of the one that is furthest, or the next where its lake does not answer."""
+        """Of the named side; else of the one that is furthest, or the next where its lake does not answer. A changelog
+        is read as the lake has it, without a tail."""
         with self._board.lock:
-            sides = self._board.find_table(path).sides.values() if name is None else [self._board.find(path, name)]
+            sides = self._board.find_table(path).with_state if name is None else [self._board.find(path, name)]
             *better, last = sorted(sides, key=_rank)
         for side in better:
             try:
@@ -52,7 +53,7 @@ class ReadPlans:
 
     def _plan(self, path: TablePath, side: LakeSide, lease_s: float, at_least: str | None) -> ReadPlan:
         storage = self._board.lake_of(side)
-        reader = None if storage is None else storage.open_reader(side.info)
+        reader = None if storage is None else storage.open_reader(side.lake_table)
         offsets, bounds = OffsetMap(), dict[Bucket, LogBounds]()
         for _ in range(TRIES):
             snapshot = None if reader is None else reader.load_snapshot()
@@ -123,10 +124,11 @@ class ReadPlans:
     ) -> ReadPlan:
         table = side.info
         self._check_token(table, bounds, at_least, lease)
+        is_changelog = side.name.content is Content.CHANGELOG
         options = self._board.options
         address = None if lake_format is None else options.addresses.get(side.options.lake)
         return ReadPlan(
-            table=table,
+            table=side.lake_table,
             side=side.name,
             lease_id=lease.lease_id,
             lease_ends_at_ms=lease.ends_at_ms,
@@ -135,7 +137,7 @@ class ReadPlans:
             offsets=offsets,
             tails=tuple(
                 _tail(table, b, offsets.get(b, v.start), v.end)
-                for b, v in sorted(bounds.items())
+                for b, v in (() if is_changelog else sorted(bounds.items()))
                 if offsets.get(b, v.start) < v.end
             ),
             flight_uri=options.flight_uri,

@@ -11,6 +11,7 @@ from lakeward.coordinator.state.work import Lease, Work
 from lakeward.model.ids import TableId
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.side import DEFAULT_SIDE, TIER, Content, SideId, SideName, WorkKind
+from lakeward.model.sidetable import side_table
 from lakeward.model.state import TableState
 from lakeward.model.table import TableInfo
 from lakeward.protocol.operate import ResyncChoice
@@ -51,9 +52,14 @@ class TableRecord:
         return [side for side in self.sides.values() if side.options.enabled]
 
     @property
+    def with_state(self) -> list[LakeSide]:
+        """Those that hold the table's rows, not its changes."""
+        return [side for side in self.sides.values() if side.name.content is Content.STATE]
+
+    @property
     def first(self) -> LakeSide:
         """The side that counts where none is named: the first one with the table's state."""
-        return next(s for s in self.sides.values() if s.name.content is Content.STATE)
+        return self.with_state[0]
 
 
 @dataclass(eq=False)
@@ -117,6 +123,11 @@ class LakeSide:
     @property
     def info(self) -> TableInfo:
         return self.table.info
+
+    @property
+    def lake_table(self) -> TableInfo:
+        """The table as this side's lake has it."""
+        return side_table(self.table.info, self.name)
 
     @property
     def table_id(self) -> TableId:

@@ -73,7 +73,7 @@ def probe_lakes(services: Services, chosen: TablePath | None, most: int) -> Prob
                 storage.catalog().check()
                 catalogs[name] = ""
             if not catalogs[name]:
-                probes.append(_probe(storage, side.info, services.clock.now_ms()))
+                probes.append(_probe(storage, side.lake_table, services.clock.now_ms()))
         except LakewardError as error:
             catalogs[name] = str(error)
     return ProbeAnswer(catalogs=catalogs, tables=tuple(probes))

@@ -10,6 +10,7 @@ from lakeward.errors import LakewardError
 from lakeward.model.faults import fault_point
 from lakeward.model.round import RoundResult
 from lakeward.model.side import COMPACT
+from lakeward.model.sidetable import side_table
 from lakeward.protocol.heartbeat import LeaseCheck, TableFinished
 from lakeward.spi.lake import LakeCommitter, RewriteResult
 from lakeward.spi.plugins import Plugin
@@ -50,7 +51,7 @@ class Compaction(Attempt):
 
     # ---- plan ------------------------------------------------------------------------------------------------------
     def _prepare(self) -> CompactionGround:
-        table = self.world.hot.store().load_table(self.handed.path)
+        table = side_table(self.world.hot.store().load_table(self.handed.path), self.handed.side)
         return load_compaction(table, self.lake(table), self.world.options, self.world.clock)
 
     # ---- write -----------------------------------------------------------------------------------------------------

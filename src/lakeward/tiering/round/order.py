@@ -8,7 +8,9 @@ from typing import ClassVar
 
 from lakeward.model.ids import SnapshotId
 from lakeward.model.side import TIER, WorkKind
+from lakeward.model.sidetable import side_table
 from lakeward.model.split import Split
+from lakeward.model.table import TableInfo
 from lakeward.tiering.order import Order
 
 
@@ -25,6 +27,11 @@ class WriteOrder(Order):
     server_wait_s: float = 300.0
     held_rows: int = 0
     """A PK range of at most so many offsets is read once and folded in memory; longer ones are read twice."""
+
+    @property
+    def lake_table(self) -> TableInfo:
+        """As the side's lake has it."""
+        return side_table(self.table, self.side)
 
     def with_splits(self, splits: tuple[Split, ...], *, is_first: bool = False) -> WriteOrder:
         return replace(self, splits=splits, is_first=is_first)

@@ -14,6 +14,7 @@ from lakeward.model.clock import Clock
 from lakeward.model.ids import RoundId
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.round import RoundOwner, RoundPlan
+from lakeward.model.sidetable import side_table
 from lakeward.model.table import TableInfo
 from lakeward.protocol.heartbeat import HandedOut
 from lakeward.spi.hot import FrozenTable, HotPlugin, HotStore, KvSnapshot
@@ -29,6 +30,9 @@ class Ground:
     """A plan and what it stands on. Everything acknowledged before `frozen_at_ms` is in its ranges."""
 
     plan: RoundPlan
+    table: TableInfo
+    """As the hot store has it; the plan's is the lake's."""
+
     frozen_at_ms: int
     agreement: Agreement = Agreement.AGREED
     bytes_waiting: int = 0
@@ -56,12 +60,12 @@ class Planner:
         store, frozen_at_ms = self.world_hot.store(), self.clock.now_ms()
         frozen = self._freeze(store)
         lake = lake_of(frozen.table)
-        reconciliation = self._reconcile(frozen.table, lake)
+        reconciliation = self._reconcile(self._lake_table(frozen), lake)
         if any(reconciliation.base.offsets.get(bucket, 0) > log.end for bucket, log in frozen.bounds.items()):
             frozen = self._freeze(store)  # another's round landed since: its ends are below the log's of now
         options = PlanOptions(
             target_bytes=target_bytes,
-            one_writer_per_bucket=lake.takes_one_writer(frozen.table),
+            one_writer_per_bucket=lake.takes_one_writer(self._lake_table(frozen)),
             resync=reconciliation.resync,
         )
         return self._plan(store, frozen, reconciliation, options, frozen_at_ms)
@@ -71,7 +75,7 @@ class Planner:
         if self.handed.resync:
             reconciliation = reconcile_resync(reader, self.handed.generation)
         else:
-            known = self.handed.committed or coordinator.committed(table.path, self.handed.side)
+            known = self.handed.committed or coordinator.committed(self.handed.path, self.handed.side)
             reconciliation = reconcile(table, reader, known)
         is_ahead = reconciliation.agreement is Agreement.LAKE_AHEAD and reconciliation.base.token is not None
         if is_ahead and not self.is_dry:
@@ -86,14 +90,15 @@ class Planner:
         options: PlanOptions,
         frozen_at_ms: int,
     ) -> Ground:
-        base, needed = reconciliation.base, plan_snapshots(frozen.table, reconciliation.base, frozen.bounds, options)
+        base = reconciliation.base
+        needed = plan_snapshots(self._lake_table(frozen), base, frozen.bounds, options)
         snapshots = self._take_snapshots(store, frozen, needed)
         if snapshots and not self.is_dry:
             frozen = self._freeze(store)  # ends at or above what the snapshots stand for
         table, bounds = frozen.table, frozen.bounds
         plan = plan_round(
             round_id=self.round_id,
-            table=table,
+            table=self._lake_table(frozen),
             base=base,
             bounds=bounds,
             snapshots=snapshots,
@@ -103,12 +108,16 @@ class Planner:
         )
         return Ground(
             plan=plan,
+            table=table,
             frozen_at_ms=frozen_at_ms,
             agreement=reconciliation.agreement,
             bytes_waiting=plan_bytes(plan, bounds, snapshots),
             gaps=plan_gaps(plan, bounds),
             is_resync=options.resync,
         )
+
+    def _lake_table(self, frozen: FrozenTable) -> TableInfo:
+        return side_table(frozen.table, self.handed.side)
 
     def _freeze(self, store: HotStore) -> FrozenTable:
         frozen = store.freeze_table(self.handed.path)

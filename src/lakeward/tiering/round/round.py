@@ -144,7 +144,7 @@ class Round(Attempt):
         return WriteOrder(
             round_id=self.round_id,
             owner=self.owner,
-            table=ground.plan.table,
+            table=ground.table,
             side=self.handed.side,
             handle=handle,
             hot=Plugin(name=hot.name, options=dict(hot.options)),

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeward.changelog import Fold, KeyedFold
-from lakeward.changelog.columns import keep_rows, with_change, without_prev
+from lakeward.changelog.columns import Mask, keep_rows, with_change, with_change_name, without_prev
 from lakeward.errors import LakewardError, SplitFailed
 from lakeward.model.bucket import Bucket
 from lakeward.model.change import ChangeType
@@ -24,6 +24,7 @@ from lakeward.model.ids import SnapshotId
 from lakeward.model.naming import of_table
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.schema import OFFSET, TIMESTAMP
+from lakeward.model.side import Content
 from lakeward.model.split import LogSplit, SnapshotSplit, Split
 from lakeward.spi.capabilities import DeleteEncoding, check_table
 from lakeward.spi.hot import HotStore, KvSnapshot
@@ -89,6 +90,8 @@ class _SplitWriter:
         self._order, self._split, self._clock, self._attempt, self._is_first = order, split, clock, attempt, is_first
         self._store: HotStore = plugins.hot(order.hot).store()
         self._lake: LakeStorage = plugins.lake(order.lake)
+        self._table = order.lake_table
+        self._is_changelog = order.side.content is Content.CHANGELOG
         self._signal = signal
         self._writer: LakeWriter | None = None
         self._rows = 0
@@ -123,12 +126,12 @@ class _SplitWriter:
         reader = LogReader(
             self._store, self._order.table, split.bucket, self._signal, self._clock, self._order.server_wait_s
         )
-        written = self._write_changes(split, reader) if self._order.table.is_pk else self._write_appends(split, reader)
+        written = self._write_changes(split, reader) if self._table.is_pk else self._write_appends(split, reader)
         return replace(written, bytes_read=reader.bytes_read)
 
     def _write_appends(self, split: LogSplit, reader: LogReader) -> _Written:
         for batch in reader.read(split.start, split.stop):
-            self._write(keep_rows(batch, np.ones(batch.num_rows, np.bool_)))
+            self._write(with_change_name(batch) if self._is_changelog else keep_rows(batch, _all(batch)))
             if self._signal.is_due() and (stop := next_offset(batch)) < split.stop:
                 return _Written(stop)
         return _Written(split.stop)
@@ -255,7 +258,7 @@ class _SplitWriter:
             self._writer = self._lake.open_writer(
                 WriteTask(
                     round_id=order.round_id,
-                    table=order.table,
+                    table=self._table,
                     split=self._split,
                     attempt=self._attempt,
                     handle=order.handle,
@@ -274,3 +277,7 @@ class _SplitWriter:
             self._open_writer().write(batch)
             self._rows += batch.num_rows
         fault_point("split.batch", table=str(self._order.table.path), split=str(self._split), rows=self._rows)
+
+
+def _all(batch: pa.RecordBatch) -> Mask:
+    return np.ones(batch.num_rows, np.bool_)
