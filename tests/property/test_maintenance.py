@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lakeward.model.table import SYSTEM_COLUMNS_PROPERTY
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
 from tests.property.maintenance_program import MaintainedProgram, step
@@ -30,11 +31,17 @@ versions = st.sampled_from(("2", "3"))
 
 
 def run(
-    steps: list[Step], open_lake: Callable[[Path], LakeStorage], version: str = "2", *, closely: bool = False
+    steps: list[Step],
+    open_lake: Callable[[Path], LakeStorage],
+    version: str = "2",
+    *,
+    closely: bool = False,
+    clean: bool = False,
 ) -> None:
     """`closely`: other engines are asked after every step, not at the end alone."""
     with tempfile.TemporaryDirectory() as folder:
-        program = MaintainedProgram(Path(folder), open_lake(Path(folder)), **{VERSION: version})
+        properties = {VERSION: version, **({SYSTEM_COLUMNS_PROPERTY: "false"} if clean else {})}
+        program = MaintainedProgram(Path(folder), open_lake(Path(folder)), **properties)
 
         def read(path: str) -> Rows:
             if closely:
@@ -59,6 +66,20 @@ def test_no_reader_sees_a_compaction(steps: list[Step]) -> None:
 @given(programs, versions)
 def test_no_reader_sees_a_compaction_on_iceberg(steps: list[Step], version: str) -> None:
     run(steps, iceberg_lake, version)
+
+
+@settings(max_examples=2)
+@given(programs, versions)
+def test_no_reader_sees_a_compaction_of_a_clean_table(steps: list[Step], version: str) -> None:
+    """Without system columns rows of the log are told by their files' offsets, those of the PK table by their keys."""
+    run(steps, iceberg_lake, version, clean=True)
+
+
+@pytest.mark.soak
+@settings(max_examples=100)
+@given(st.lists(step, min_size=4, max_size=30), versions)
+def test_long_programs_on_clean_tables(steps: list[Step], version: str) -> None:
+    run(steps, iceberg_lake, version, closely=True, clean=True)
 
 
 @pytest.mark.soak

@@ -12,9 +12,9 @@ from lakeward.read.spark.batch import read_frame
 from tests.property.union_program import Program, Rows, Step, iceberg_lake
 
 
-def run_in_spark(spark: Any, steps: list[Step]) -> None:
+def run_in_spark(spark: Any, steps: list[Step], **properties: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        program = Program(Path(folder), iceberg_lake(Path(folder)))
+        program = Program(Path(folder), iceberg_lake(Path(folder)), **properties)
 
         def read_rows(path: str) -> Rows:
             frame, opened = read_frame(spark, program.world.plugin, request_of(path), program.world.open_lake)

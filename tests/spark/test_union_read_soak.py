@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from lakeward.client import Client
 from lakeward.errors import ServerUnavailable
+from lakeward.model.table import SYSTEM_COLUMNS_PROPERTY
 from lakeward.testing.waiting import wait_until
 from tests.property.union_program import Step, step
 from tests.spark.cluster import Cluster
@@ -227,3 +228,9 @@ def test_spark_finds_the_format_by_itself_on_a_cluster(shop: Server, tmp_path: P
 def test_long_programs_in_spark(spark: Any, steps: list[Step]) -> None:
     """As in tests/property/test_union_read.py, read by Spark's own Parquet scan after every step."""
     run_in_spark(spark, steps)
+
+
+@given(st.lists(step, min_size=4, max_size=10))
+@settings(max_examples=20)
+def test_long_programs_in_spark_on_clean_tables(spark: Any, steps: list[Step]) -> None:
+    run_in_spark(spark, steps, **{SYSTEM_COLUMNS_PROPERTY: "false"})

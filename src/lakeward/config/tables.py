@@ -19,7 +19,13 @@ from lakeward.model.side import DEFAULT_SIDE, Content, SideName, changelog_side,
 SIDE = "table.datalake."
 """What properties of sides begin with; `OF_TABLES` are said of all of a table's sides at once."""
 
-OF_TABLES = ("table.datalake.enabled", "table.datalake.format", "table.datalake.lakes", "table.datalake.changelog")
+OF_TABLES = (
+    "table.datalake.enabled",
+    "table.datalake.format",
+    "table.datalake.lakes",
+    "table.datalake.changelog",
+    "table.datalake.system-columns",
+)
 DEFAULT_LAKE = DEFAULT_SIDE.lake
 """The name of the lake that `datalake.format` stands for."""
 

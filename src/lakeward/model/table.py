@@ -23,6 +23,9 @@ GONE_PARTITION = "#"
 """Before the number of a partition that Fluss no longer has and whose name nobody knows."""
 
 
+SYSTEM_COLUMNS_PROPERTY = "table.datalake.system-columns"
+
+
 class BucketFunction(StrEnum):
     """How a row's bucket is computed; fixed when the table is created."""
 
@@ -98,6 +101,11 @@ class TableDescriptor:
     @property
     def is_partitioned(self) -> bool:
         return bool(self.partition_keys)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether its lake table was asked to have the user's columns alone."""
+        return self.properties.get(SYSTEM_COLUMNS_PROPERTY, "true").strip().lower() == "false"
 
     def to_json(self) -> dict[str, Any]:
         return {

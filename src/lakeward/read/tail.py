@@ -43,11 +43,9 @@ def fold_tail(
 ) -> TailFold:
     """Pass one over the range: only system columns travel (and the key's, without `__prev_offset`). With `hold` these
     columns do too, and are kept for pass two."""
-    key = table.descriptor.primary_key
-    fold: Fold | KeyedFold = (
-        Fold(tail.start, tail.stop) if hot.has_prev_offset else KeyedFold(tail.start, tail.stop, key)
-    )
-    columns = list(dict.fromkeys((*(hold or ()), *(() if hot.has_prev_offset else key))))
+    key, by_offset = table.descriptor.primary_key, hot.names_replaced(table)
+    fold: Fold | KeyedFold = Fold(tail.start, tail.stop) if by_offset else KeyedFold(tail.start, tail.stop, key)
+    columns = list(dict.fromkeys((*(hold or ()), *(() if by_offset else key))))
     held = []
     for batch in hot.read_log(table, bucket, tail.start, tail.stop, columns):
         fold.see(batch)

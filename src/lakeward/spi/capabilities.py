@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lakeward.errors import InvalidTable
-from lakeward.model.table import BucketFunction, TableDescriptor, TablePath
+from lakeward.model.table import SYSTEM_COLUMNS_PROPERTY, BucketFunction, TableDescriptor, TablePath
 
 
 class DeleteEncoding(StrEnum):
@@ -52,6 +52,9 @@ class LakeCapabilities:
     """The format's own readers look for a key in the bucket that its function gives: a table whose rows were spread by
     another one cannot have this lake."""
 
+    clean_tables: bool = False
+    """Lake tables may do without the system columns."""
+
     rewrites: bool = False
     """Data files can be rewritten by us (`LakeStorage.rewrite`, `LakeCommitter.prepare_rewrite`). Without it nobody
     compacts the format's tables."""
@@ -80,6 +83,8 @@ def check_table(
     def refuse(field: str, value: str, what: str) -> InvalidTable:
         return InvalidTable(table=str(path), field=field, value=value, reason=f"the lake format {format} has no {what}")
 
+    if descriptor.is_clean and not capabilities.clean_tables:
+        raise refuse(SYSTEM_COLUMNS_PROPERTY, "false", "tables without system columns")
     if descriptor.is_pk and capabilities.encoding(has_prev_offset=has_prev_offset) is None:
         what = "upserts" if not capabilities.upserts else "way to replace rows of this hot store"
         raise refuse("primary_key", ", ".join(descriptor.primary_key), what)

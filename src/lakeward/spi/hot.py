@@ -57,6 +57,11 @@ class HotStore(ABC):
     has_prev_offset: bool
     """Whether changelogs carry `__prev_offset`."""
 
+    def names_replaced(self, table: TableInfo) -> bool:
+        """Whether a change finds the row it replaces by its offset. By key otherwise: a clean lake table knows no
+        offsets of single rows."""
+        return self.has_prev_offset and not table.descriptor.is_clean
+
     @abstractmethod
     def load_table(self, path: TablePath) -> TableInfo:
         """The table with its newest schema. Raises `TableNotFound`, `ServerUnavailable`."""

@@ -30,7 +30,7 @@ def check_keyed(task: BucketTask, hot: HotStore, lake: LakeReader) -> Part:
     """From a KV snapshot taken now and the changelog between the committed offset and it. Raises what the hot store
     raises.
     """
-    if not hot.has_prev_offset:
+    if not hot.names_replaced(task.table):
         return check_by_key(task, hot, lake)
     holder, count = f"verify-{uuid4()}", AddressCount(task.committed)
     try:

@@ -111,7 +111,12 @@ class Federation:
         first = next(iter(options.configured), DEFAULT_LAKE)
         if not names and first != DEFAULT_LAKE and keys.TABLE_DATALAKE_FORMAT.key not in properties:
             names = (first,)
-        return {**({keys.TABLE_DATALAKE_LAKES.key: ", ".join(names)} if names else {}), **properties}
+        clean = not options.config.get(keys.TABLE_DATALAKE_SYSTEM_COLUMNS)
+        return {
+            **({keys.TABLE_DATALAKE_LAKES.key: ", ".join(names)} if names else {}),
+            **({keys.TABLE_DATALAKE_SYSTEM_COLUMNS.key: "false"} if clean else {}),
+            **properties,
+        }
 
     def _read(self, path: TablePath, properties: Mapping[str, str]) -> Sides:
         """Raises `InvalidTable` for a lake that is not configured, or has another format than the table wants."""

@@ -40,6 +40,7 @@ from lakeward.lake.iceberg.meta.columnids import spell_field_ids
 from lakeward.lake.iceberg.meta.connection import IcebergConnection, identifier
 from lakeward.lake.iceberg.meta.diff import check_fits, diff_table
 from lakeward.lake.iceberg.meta.failures import describe, lake_errors
+from lakeward.lake.iceberg.meta.layout import is_clean
 from lakeward.lake.iceberg.meta.leftbehind import newest_left, newest_table_id
 from lakeward.lake.iceberg.meta.mapping import (
     LAKE_PREFIX,
@@ -160,7 +161,7 @@ class IcebergLakeCatalog(LakeCatalog):
         with _altering(table), lake_table.transaction() as change:
             with change.update_schema() as update:
                 for column in missing:
-                    _add_column(update, column)
+                    _add_column(update, column, is_clean=is_clean(lake_table.schema()))
             change.set_properties(spell_field_ids(change.table_metadata, after.schema))
 
     def reconcile_schema(self, table: TableInfo, *, dry_run: bool = False) -> tuple[str, ...]:
@@ -275,6 +276,7 @@ def _with_added(descriptor: TableDescriptor, columns: Sequence[Column]) -> Table
     return replace(descriptor, schema=descriptor.schema.with_added(columns))
 
 
-def _add_column(update: UpdateSchema, column: Column) -> None:
+def _add_column(update: UpdateSchema, column: Column, *, is_clean: bool) -> None:
     update.add_column(column.name, to_iceberg_type(column.type, column.name), doc=column.comment)
-    update.move_before(column.name, BUCKET)
+    if not is_clean:
+        update.move_before(column.name, BUCKET)

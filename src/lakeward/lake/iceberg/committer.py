@@ -41,6 +41,7 @@ from lakeward.lake.iceberg.datafile.result import WriteResult
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.diff import check_fits
 from lakeward.lake.iceberg.meta.failures import describe, lake_errors
+from lakeward.lake.iceberg.meta.layout import is_clean
 from lakeward.lake.iceberg.meta.manifests import load_manifests
 from lakeward.lake.iceberg.reader import IcebergLakeReader, totals_of
 from lakeward.lake.iceberg.scan.files import FileIndex
@@ -52,6 +53,7 @@ from lakeward.model.round import LakeBase
 from lakeward.model.table import TableInfo
 from lakeward.spi.capabilities import DeleteEncoding
 from lakeward.spi.commit import CommitProperties, Committable, Precondition, Renewal
+from lakeward.spi.flussoffsets import is_of_fluss
 from lakeward.spi.foreignrows import removes_foreign_rows
 from lakeward.spi.lake import LakeCommitter
 from lakeward.spi.lakefile import LakeSnapshot
@@ -205,6 +207,8 @@ class IcebergLakeCommitter(LakeCommitter):
         table's option says so, or nobody can tell which of two is ours; a resync, which compares, takes them out."""
         if not self._table.is_pk:
             return []
+        if is_of_fluss(self._table.descriptor) and is_clean(ground.table.metadata.schema()):
+            return []  # the Flink job appends as well
         hits, copies = find_foreign_rows(ground, self._table.descriptor.partition_keys, renewal)
         if not hits or is_resync or (removes_foreign_rows(self._table) and not copies):
             return hits

@@ -32,6 +32,7 @@ CAPABILITIES = LakeCapabilities(
     partitions=True,
     composite_bucket_key=True,
     snapshot_expiry=True,
+    clean_tables=True,
     rewrites=True,
 )
 

@@ -56,7 +56,7 @@ class IcebergLakeWriter(LakeWriter):
         self._keys: list[pa.RecordBatch] = []
         self._key_rows = 0
         self._key_files: list[WrittenFile] = []
-        self._has_offset_cache = task.table.is_pk and not is_of_fluss(task.table.descriptor)
+        self._has_offset_cache = task.table.is_pk and not self._is_clean and not is_of_fluss(task.table.descriptor)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Cuts batches where a row group is full, so that none outgrows the table's limits or this process's memory."""
@@ -98,7 +98,7 @@ class IcebergLakeWriter(LakeWriter):
         """What the file must say of its offsets, in a few bytes for each row group."""
         self._first = int(offsets[0]) if self._first is None else self._first
         self._last = int(offsets[-1])
-        if self._has_offset_cache:  # Fluss's rows are replaced by key: nobody asks for their offsets
+        if self._has_offset_cache:  # where rows are replaced by key, nobody asks for their offsets
             self._encoded.append(encode_offsets(offsets))
 
     def _conform(self, table: pa.Table) -> pa.Table:

@@ -147,7 +147,8 @@ class _SplitWriter:
 
     def _encoding(self) -> DeleteEncoding:
         """Raises `InvalidTable` for a lake that cannot take this hot store's changes."""
-        table, has_prev = self._order.table, self._store.has_prev_offset
+        table = self._order.table
+        has_prev = self._store.names_replaced(table)
         encoding = self._lake.capabilities.encoding(has_prev_offset=has_prev)
         if encoding is None:
             check_table(
@@ -214,7 +215,7 @@ class _SplitWriter:
         return _Written(split.stop, diff.gone, read[0], diff.renewed)
 
     def _write_keyed_snapshot(self, split: SnapshotSplit, snapshot: KvSnapshot, head: SnapshotId | None) -> _Written:
-        """Rows without an offset of their own. Where the bucket was tiered before, all that the lake has of it goes, by
+        """Rows that are found by key. Where the bucket was tiered before, all that the lake has of it goes, by
         key.
         """
         if head is not None:
@@ -223,7 +224,8 @@ class _SplitWriter:
                 self._signal.check()
                 self._open_writer().delete_keys(batch)
         read = [0]
-        for batch in self._checked(self._store.read_snapshot(self._order.table, snapshot), read):
+        rows = self._checked(self._store.read_snapshot(self._order.table, snapshot), read)
+        for batch in sort_by_offset(rows) if self._store.has_prev_offset else rows:
             self._write(batch)
         return _Written(split.stop, OffsetSet(), read[0])
 

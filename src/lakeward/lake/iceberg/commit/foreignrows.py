@@ -33,10 +33,10 @@ def find_foreign_rows(
     """Rows of files that others added whose (bucket, offset) left no other file meanwhile, or more of them than left;
     and how many share the address of a row of ours that moved. Reads those files' offsets, and those of the files that
     rows left; nothing where nobody else added a file. Files that the round compared row by row are settled by that.
-    Rows of a clean table do not say where they come from: there is nothing to tell them by."""
+    Rows of a clean table do not say where they come from: those of files that others appended count."""
     reconciled = ground.reconciled
     if is_clean(ground.table.metadata.schema()):
-        return [], 0
+        return _appended(ground, partition_keys), 0
     if reconciled.newest is None or ground.head is None or not any(map(may_insert, reconciled.foreign)):
         return [], 0
     before, now = (_plan(ground.table, at, partition_keys) for at in (reconciled.newest, ground.head))
@@ -50,6 +50,16 @@ def find_foreign_rows(
     found = [(p, *rows.inserted(p, moved)) for p in added]
     hits = [Hit(p.file, p.indexed.spec_id, positions) for p, positions, _ in found if len(positions)]
     return hits, sum(copies for _, _, copies in found)
+
+
+def _appended(ground: CommitGround, partition_keys: tuple[str, ...]) -> list[Hit]:
+    appends = {s.snapshot_id for s in ground.reconciled.foreign if summary_of(s).get("operation") == "append"}
+    if not appends or ground.head is None:
+        return []
+    deletes = DeleteFilter(ground.table.io, ground.table.metadata.schema())
+    planned = _plan(ground.table, ground.head, partition_keys).values()
+    added = [p for p in planned if p.indexed.entry.snapshot_id in appends]
+    return [Hit(p.file, p.indexed.spec_id, find_alive(p, deletes)) for p in added]
 
 
 def _settled(
@@ -82,15 +92,17 @@ class _Rows:
         if now is not None and {d.file.file_path for d in now.deletes} == {d.file.file_path for d in before.deletes}:
             return np.empty(0, np.int64)
         offsets = self._loader.load(before.file)
-        return offsets[self._alive(before) if now is None else np.setdiff1d(self._alive(before), self._alive(now))]
+        alive = find_alive(before, self._deletes)
+        return offsets[alive if now is None else np.setdiff1d(alive, find_alive(now, self._deletes))]
 
     def inserted(self, added: PlannedFile, moved: Moved) -> tuple[Offsets, int]:
         """Positions of its rows that came from nowhere. A file without a bucket may hold rows of all of them."""
         buckets = list(moved) if added.bucket is None else [added.bucket, None]
-        alive, offsets = self._alive(added), self._loader.load(added.file)
+        alive, offsets = find_alive(added, self._deletes), self._loader.load(added.file)
         inserted, copies = find_inserted(offsets[alive], [moved[b] for b in buckets if b in moved])
         return alive[inserted], copies
 
-    def _alive(self, planned: PlannedFile) -> Offsets:
-        everything = np.arange(planned.file.record_count, dtype=np.int64)
-        return np.setdiff1d(everything, self._deletes.positions(planned.describe()), assume_unique=True)
+
+def find_alive(planned: PlannedFile, deletes: DeleteFilter) -> Offsets:
+    everything = np.arange(planned.file.record_count, dtype=np.int64)
+    return np.setdiff1d(everything, deletes.positions(planned.describe()), assume_unique=True)

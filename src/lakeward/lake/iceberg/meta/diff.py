@@ -77,7 +77,7 @@ def check_fits(table: TableInfo, metadata: TableMetadata) -> None:
     """Can a round write into it? Raises `LakeSchemaBroken`. Nullable columns that the lake has and the round does not
     know are fine: ALTER changes the lake first."""
     actual = metadata.schema()
-    schema = lake_schema(table.descriptor, clean=is_of_fluss(table.descriptor) and is_clean(actual))
+    schema = lake_schema(table.descriptor, clean=is_clean(actual) if is_of_fluss(table.descriptor) else None)
     have = {f.name: spell_field(f) for f in actual.fields}
     lines = [
         f"column {f.name}: expected {spell_field(f)}, found {have.get(f.name, 'none')}"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pyiceberg import types as ice
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import SortField, SortOrder
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 
 from lakeward.errors import InvalidTable, UnsupportedBucketKey, UnsupportedType
@@ -40,9 +40,9 @@ DEFAULTS: Mapping[str, str] = {
 MERGE_ON_READ: Mapping[str, str] = {f"write.{what}.mode": "merge-on-read" for what in ("delete", "update", "merge")}
 
 
-def lake_schema(descriptor: TableDescriptor, table: str = UNNAMED, *, clean: bool = False) -> Schema:
-    """User's columns, then the system columns, all of those required; none of those in a clean table. Raises
-    `UnsupportedType`.
+def lake_schema(descriptor: TableDescriptor, table: str = UNNAMED, *, clean: bool | None = None) -> Schema:
+    """User's columns, then the system columns, all of those required; none of those in a clean table, which `clean`
+    tells where the table's properties do not. Raises `UnsupportedType`.
     """
     nested, ids = itertools.count(10_000), itertools.count(1)
     fields = [
@@ -56,7 +56,7 @@ def lake_schema(descriptor: TableDescriptor, table: str = UNNAMED, *, clean: boo
         for c in descriptor.schema.columns
     ]
     by_name = {f.name: f.field_id for f in fields}
-    if not clean:
+    if not (descriptor.is_clean if clean is None else clean):
         fields += [
             ice.NestedField(next(ids), BUCKET, ice.IntegerType(), required=True),
             ice.NestedField(next(ids), OFFSET, ice.LongType(), required=True),
@@ -93,6 +93,8 @@ def lake_spec(descriptor: TableDescriptor, schema: Schema) -> PartitionSpec:
 
 
 def lake_order(schema: Schema) -> SortOrder:
+    if is_clean(schema):
+        return UNSORTED_SORT_ORDER
     return SortOrder(SortField(source_id=schema.find_field(OFFSET).field_id, transform=IdentityTransform()))
 
 
