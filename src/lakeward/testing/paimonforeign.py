@@ -4,13 +4,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pypaimon.deletionvectors.bitmap_deletion_vector import BitmapDeletionVector
+from pypaimon.manifest.index_manifest_file import IndexManifestFile
 from pypaimon.manifest.schema.manifest_entry import ManifestEntry
 from pypaimon.schema.data_types import PyarrowFieldParser
+from pypaimon.schema.schema_change import SchemaChange
 from pypaimon.write.file_store_commit import FileStoreCommit, SuccessResult
+from pypaimon.write.table_delete import TableDeleteByRowId
 from pypaimon.write.writer.append_only_data_writer import AppendOnlyDataWriter
 from pypaimon.write.writer.key_value_data_writer import KeyValueDataWriter
 
@@ -74,6 +80,28 @@ class PaimonForeignEngine:
         kept = manifests.reach(name for s in [*left.newest_first(), *left.tags()] for name in s.lists).all
         for path in manifests.reach(name for s in gone for name in s.lists).deletion_order(kept):
             history.files.delete(path)
+
+    def delete_by_vector(self, positions: Mapping[str, Sequence[int]]) -> None:
+        """Rows of data files, by the files' names, as an engine does in a table with `deletion-vectors.enabled`."""
+        self._connection.catalog.alter_table(
+            str(self._path), [SchemaChange.set_option("deletion-vectors.enabled", "true")], False
+        )
+        table = self.table()
+        history = PaimonHistory.load(table, str(self._path))
+        made = []
+        for entry in Manifests(table).live(history.head):
+            if places := positions.get(entry.file.file_name):
+                vector = BitmapDeletionVector()
+                for place in places:
+                    vector.delete(place)
+                writer, raw = TableDeleteByRowId(table), entry.raw
+                named = {entry.file.file_name: vector}
+                made.append(writer._write_deletion_vector_index(raw.partition, raw.bucket, named))
+        name = IndexManifestFile(table).combine_changes(None, made, [])
+        self.touch()
+        path = snapshot_path(history.folder, history.numbers[-1] + 1)
+        body = json.loads(history.files.read(path) or "")
+        history.files.put(path, json.dumps({**body, "indexManifest": name}))
 
     def roll_back(self, snapshot_id: SnapshotId) -> None:
         self.table().rollback_to(int(snapshot_id))

@@ -12,7 +12,16 @@ from pypaimon.schema.schema_change import Move, SchemaChange
 from lakeward.errors import InvalidAlter, LakeForeign, LakeMismatch, LakeNotEmpty, LakeTableGone
 from lakeward.lake.paimon.connection import PaimonConnection, identifier, lake_errors
 from lakeward.lake.paimon.history import PaimonHistory
-from lakeward.lake.paimon.mapping import check_descriptor, diff_table, lake_key, lake_schema, paimon_type_of, why_not
+from lakeward.lake.paimon.mapping import (
+    check_descriptor,
+    diff_table,
+    lake_key,
+    lake_schema,
+    paimon_type_of,
+    spell_options,
+    why_not,
+    wrong_options,
+)
 from lakeward.model.ids import TableId
 from lakeward.model.schema import BUCKET, Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
@@ -59,6 +68,17 @@ class PaimonLakeCatalog(LakeCatalog):
     def validate(self, table: TableInfo) -> None:
         _check_matches(table, self._connection.load(table.path))
 
+    def reconcile_schema(self, table: TableInfo, *, dry_run: bool = False) -> tuple[str, ...]:
+        """Options go back to what rounds rely on; columns and keys must match."""
+        lake_table = self._connection.load(table.path)
+        options = lake_table.table_schema.options
+        due = wrong_options(table.descriptor, options)
+        changes = tuple(spell_options(options, due))
+        if not dry_run:
+            self._set_options(table, due)
+            self.validate(table)
+        return changes
+
     def add_columns(self, table: TableInfo, columns: Sequence[Column]) -> None:
         lake_table = self._connection.load(table.path)
         there = {f.name: str(f.type) for f in lake_table.table_schema.fields}
@@ -81,8 +101,10 @@ class PaimonLakeCatalog(LakeCatalog):
         for key, value in changes.items():
             if reason := why_not(key, value):
                 raise InvalidAlter(table=str(table.path), change=f"property {key}", reason=reason)
+        self._set_options(table, {lake_key(k): v for k, v in changes.items()})
+
+    def _set_options(self, table: TableInfo, wanted: Mapping[str, str | None]) -> None:
         have = self._connection.load(table.path).table_schema.options
-        wanted = {lake_key(k): v for k, v in changes.items()}
         put = [SchemaChange.set_option(k, v) for k, v in wanted.items() if v is not None and have.get(k) != v]
         drop = [SchemaChange.remove_option(k) for k, v in wanted.items() if v is None and k in have]
         self._alter(table, [*put, *drop])

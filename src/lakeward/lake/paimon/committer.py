@@ -11,12 +11,19 @@ from typing import Any
 
 from pypaimon.write.commit_message_serializer import deserialize_commit_message
 
-from lakeward.errors import CommitConflict, CommitUnknown, FaultInjected, InvalidRequest, LakewardError
+from lakeward.errors import (
+    CommitConflict,
+    CommitUnknown,
+    FaultInjected,
+    InvalidRequest,
+    LakewardError,
+)
 from lakeward.lake.paimon.connection import PaimonConnection, lake_errors
 from lakeward.lake.paimon.expiry import plan_expiry
 from lakeward.lake.paimon.foreignrows import find_foreign_rows, find_stale, foreign_files
 from lakeward.lake.paimon.history import PaimonHistory, PaimonSnapshot, snapshot_path, table_folder
 from lakeward.lake.paimon.manifests import ADD, Manifests
+from lakeward.lake.paimon.mapping import check_options
 from lakeward.lake.paimon.names import round_prefix
 from lakeward.lake.paimon.newsnapshot import (
     APPEND,
@@ -166,12 +173,13 @@ class PaimonLakeCommitter(LakeCommitter):
         return None if landed is None else history.describe(landed)
 
     def _ground(self, base: LakeBase, round_id: RoundId) -> tuple[PaimonHistory, Manifests]:
-        """The table as it is; `CommitConflict` if its head is not the base's."""
+        """The table as it is. Raises `CommitConflict` if its head is not the base's, `LakeSchemaBroken`."""
         lake_table = self._connection.load(self._info.path)
         history = PaimonHistory.of(lake_table, self._info)
         if base.head != (None if history.head is None else history.head.id):
             on_base = Precondition.on(self._info.table_id, base)
             raise self._conflict(round_id, "the head moved since the base was read", on_base)
+        check_options(self._info, lake_table.table_schema.options)
         return history, Manifests(lake_table)
 
     def _fluss_keys(self, history: PaimonHistory, base: LakeBase, properties: CommitProperties) -> dict[str, str]:

@@ -16,6 +16,8 @@ from pypaimon.table.row.generic_row import GenericRow
 from pypaimon.write.writer.append_only_data_writer import AppendOnlyDataWriter
 
 from lakeward.lake.paimon.keymerge import KIND, SEQUENCE, count_deletes
+from lakeward.lake.paimon.manifests import Entry
+from lakeward.lake.paimon.vectors import load_dead, without_dead
 from lakeward.lake.tablefiles import sync
 
 HELD_ROWS = 1 << 19
@@ -35,17 +37,18 @@ def file_schema(lake_table: Any) -> pa.Schema:
     return pa.schema([*(_OWN if lake_table.table_schema.primary_keys else ()), *ids])
 
 
-def read_file(lake_table: Any, path: str, schema: pa.Schema, files: int) -> Iterator[pa.Table]:
+def read_file(lake_table: Any, entry: Entry, schema: pa.Schema, files: int) -> Iterator[pa.Table]:
     """By name: a column that the file does not have yet is null. `files`: that are read beside each other."""
-    rows = max(_LEAST_ROWS, HELD_ROWS // files)
-    with lake_table.file_io.new_input_stream(path) as source, pq.ParquetFile(source) as file:
+    rows, start, dead = max(_LEAST_ROWS, HELD_ROWS // files), 0, load_dead(lake_table, entry.vector)
+    with lake_table.file_io.new_input_stream(entry.path) as source, pq.ParquetFile(source) as file:
         there = set(file.schema_arrow.names)
         for batch in file.iter_batches(rows, columns=[n for n in schema.names if n in there]):
             arrays = [
                 batch.column(f.name).cast(f.type) if f.name in there else pa.nulls(batch.num_rows, f.type)
                 for f in schema
             ]
-            yield pa.Table.from_arrays(arrays, schema=schema)
+            yield without_dead(pa.Table.from_arrays(arrays, schema=schema), dead, start)
+            start += batch.num_rows
 
 
 class RewrittenFile:

@@ -46,13 +46,26 @@ class KeyScan:
         keys, whole = list(lake_table.trimmed_primary_keys), file_schema(lake_table)
         names = dict.fromkeys((*columns, *keys, OFFSET, SEQUENCE, KIND))
         schema = pa.schema([whole.field(name) for name in names])
-        files = [read_file(lake_table, e.path, schema, len(self.young)) for e in self.young]
+        files = [read_file(lake_table, e, schema, len(self.young)) for e in self.young]
         merged = merge_by_key(files, keys, is_by_offset=self.old.is_by_offset)
         young = pa.concat_tables([schema.empty_table(), *merged]).combine_chunks()
-        for rows in read_file(lake_table, self.old.path, schema, 1):
+        for rows in read_file(lake_table, self.old, schema, 1):
             live = rows if self.old.file.delete_row_count == 0 else without_deletes(rows)
             yield _without(live, young, keys).select(list(columns))
         yield without_deletes(young).select(list(columns))
+
+
+def scan_merged(lake_table: Any, group: Sequence[Entry], columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Files with deletion vectors: a PK table's bucket merged by key, or one file of a log table."""
+    keys = list(lake_table.trimmed_primary_keys) if lake_table.table_schema.primary_keys else []
+    whole, own = file_schema(lake_table), (*keys, OFFSET, SEQUENCE, KIND) if keys else ()
+    schema = pa.schema([whole.field(name) for name in dict.fromkeys((*columns, *own))])
+    files = [read_file(lake_table, e, schema, len(group)) for e in group]
+    if keys:
+        merged = merge_by_key(files, keys, is_by_offset=group[0].is_by_offset)
+        yield from (without_deletes(rows).select(list(columns)) for rows in merged)
+    else:
+        yield from (rows.select(list(columns)) for file in files for rows in file)
 
 
 def _without(rows: pa.Table, gone: pa.Table, keys: list[str]) -> pa.Table:

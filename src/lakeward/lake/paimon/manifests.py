@@ -7,7 +7,7 @@ import datetime
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pypaimon.manifest.manifest_file_manager import ManifestFileManager
@@ -15,6 +15,7 @@ from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
 from lakeward.lake.paimon.history import PaimonSnapshot, table_folder
+from lakeward.lake.paimon.vectors import load_vectors
 from lakeward.model.bucket import PARTITION_SEPARATOR, Bucket
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.schema import BUCKET, OFFSET
@@ -34,6 +35,9 @@ class Entry:
     bucket: Bucket | None
     is_by_offset: bool = True
     """Of rows of one key the highest offset counts; else the highest sequence number, as in tables that Fluss made."""
+
+    vector: Any = None
+    """Where pypaimon finds the file's deletion vector; None where it has none."""
 
     @property
     def file(self) -> Any:
@@ -93,7 +97,12 @@ class Manifests:
                 found[entry.key] = entry
             else:
                 found.pop(entry.key, None)
-        return list(found.values())
+        vectors = {} if snapshot is None else load_vectors(self.table, snapshot.body.get("indexManifest"))
+        return (
+            [replace(e, vector=vectors.get(e.file.file_name)) for e in found.values()]
+            if vectors
+            else list(found.values())
+        )
 
     def merged(self, metas: Iterable[Any]) -> list[Any]:
         """Entries of neighbours among a snapshot's manifests, as one may hold them: what is added and taken out again

@@ -5,18 +5,18 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pypaimon import Schema
 from pypaimon.schema import data_types as pai
 
 from lakeward.bucketing import check_bucket_keys
-from lakeward.errors import InvalidTable, UnsupportedType
+from lakeward.errors import InvalidTable, LakeSchemaBroken, UnsupportedType
 from lakeward.model import types as model
 from lakeward.model.naming import UNNAMED
 from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP, Column
-from lakeward.model.table import TableDescriptor, TablePath
+from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.model.typetable import TYPES, row_of
 from lakeward.spi.flussoffsets import is_of_fluss
 
@@ -27,15 +27,23 @@ SYSTEM_FIELDS = ((BUCKET, "INT"), (OFFSET, "BIGINT"), (TIMESTAMP, "TIMESTAMP(3) 
 _DERIVED = frozenset({"bucket", "bucket-key", "sequence.field"})
 """Options that follow from a table's keys."""
 
+MERGE_ENGINE = "merge-engine"
 _ALLOWED = {
-    "merge-engine": ("deduplicate",),
+    MERGE_ENGINE: ("deduplicate",),
     "file.format": ("parquet",),
     "deletion-vectors.enabled": ("false",),
     "row-tracking.enabled": ("false",),
     "bucket-function.type": ("default",),
     "changelog-producer": ("none", "input"),
 }
-"""Options of which rounds and compactions can keep some values alone; the default is among them."""
+"""Options of which rounds and compactions can keep some values alone; the default comes first."""
+
+_OTHER_ENGINES = {
+    "partial-update": "a round brings whole rows, and there a null would not replace a value",
+    "aggregation": "a round brings rows as they are by now, and there they would be added to those before",
+    "first-row": "a key's later rows and deletes would be passed over, and it takes no sequence field",
+}
+"""Why a round's rows would not be the lake's."""
 
 _TIME_DIGITS = 3
 _DIGITS = re.compile(r"\b(TIME|TIMESTAMP)\(\d\)")
@@ -92,7 +100,8 @@ def why_not(key: str, value: str | None) -> str | None:
     allowed = _ALLOWED.get(option)
     if allowed is None or value is None or value in allowed:
         return None
-    return f"rounds rely on {' or '.join(allowed)}"
+    why = f": {_OTHER_ENGINES[value]}" if option == MERGE_ENGINE and value in _OTHER_ENGINES else ""
+    return f"rounds rely on {' or '.join(allowed)}{why}"
 
 
 def _check_partition_key(path: TablePath, descriptor: TableDescriptor, name: str) -> None:
@@ -143,11 +152,34 @@ def diff_table(descriptor: TableDescriptor, lake_table: Any) -> list[str]:
         a, b = list(getattr(found, what)), list(getattr(wanted, what))
         if a != b:
             lines.append(f"{what.replace('_', ' ')}: lake {', '.join(a) or 'none'}, wanted {', '.join(b) or 'none'}")
-    for key in ("bucket", "bucket-key", "sequence.field"):
-        a, b = found.options.get(key), wanted.options.get(key)
-        if a != b:
-            lines.append(f"option {key}: lake {a or 'none'}, wanted {b or 'none'}")
-    return lines
+    wrong = _wrong_values(found.options, wanted.options, ("bucket", "bucket-key", "sequence.field"))
+    return [*lines, *spell_options(found.options, wrong)]
+
+
+def wrong_options(descriptor: TableDescriptor, found: Mapping[str, str]) -> dict[str, str | None]:
+    """What others changed and no round may go on with -> what it should be; None: not set."""
+    derived = () if is_of_fluss(descriptor) else ("bucket", "sequence.field")
+    return _wrong_values(found, lake_options(descriptor), derived)
+
+
+def check_options(table: TableInfo, found: Mapping[str, str]) -> None:
+    """Raises `LakeSchemaBroken`: neither a writer nor a commit may go on."""
+    if due := wrong_options(table.descriptor, found):
+        raise LakeSchemaBroken(table=str(table.path), diff="; ".join(spell_options(found, due)))
+
+
+def spell_options(found: Mapping[str, str], due: Mapping[str, str | None]) -> list[str]:
+    return [f"option {key}: lake {found.get(key, 'none')}, wanted {value or 'none'}" for key, value in due.items()]
+
+
+def _wrong_values(found: Mapping[str, str], wanted: Mapping[str, str], derived: Iterable[str]) -> dict[str, str | None]:
+    """Of options that rounds rely on, a default may stand unsaid."""
+    kept = {key: found.get(key, allowed[0]) in allowed for key, allowed in _ALLOWED.items()}
+    wrong = [
+        *(key for key in derived if found.get(key) != wanted.get(key)),
+        *(k for k, is_kept in kept.items() if not is_kept),
+    ]
+    return {key: wanted.get(key, _ALLOWED[key][0] if key in _ALLOWED else None) for key in wrong}
 
 
 def _type_text(kind: Any, *, is_plain: bool) -> str:

@@ -16,7 +16,7 @@ from pypaimon.schema.data_types import PyarrowFieldParser
 from lakeward.lake.filtercolumns import filter_columns
 from lakeward.lake.paimon.connection import PaimonConnection, lake_errors
 from lakeward.lake.paimon.history import PaimonHistory
-from lakeward.lake.paimon.keyscan import KeyScan
+from lakeward.lake.paimon.keyscan import KeyScan, scan_merged
 from lakeward.lake.paimon.manifests import Entry, Manifests
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.bucket import Bucket
@@ -28,7 +28,7 @@ from lakeward.model.systemcolumns import LAKE_FIELDS
 from lakeward.model.table import TableInfo
 from lakeward.model.types import ArrayType, DataType, MapType, RowType, TimestampLtzType, TimestampType, TimeType
 from lakeward.spi.lake import LakeReader
-from lakeward.spi.lakefile import LakeFile, LakeSnapshot, LakeTotals
+from lakeward.spi.lakefile import LakeDelete, LakeFile, LakeSnapshot, LakeTotals
 
 _MICROSECONDS = 6
 _READ = {"read.native.enabled": "true"}
@@ -72,7 +72,8 @@ class PaimonLakeReader(LakeReader):
                 offsets=e.offsets,
                 sequence=history.number_at(e.file.creation_time_epoch_millis()),
                 partition=dict(e.partition),
-                is_reader_needed=is_odd or e.bucket in merged,
+                deletes=_deletes(e),
+                is_reader_needed=is_odd or e.bucket in merged or e.vector is not None,
                 is_merged=e.bucket in merged,
             )
             for e in chosen
@@ -118,8 +119,8 @@ class PaimonLakeReader(LakeReader):
         entries = self._live(history.head.id)[1]
         return LakeTotals(
             data_files=len(entries),
-            delete_files=0,
-            rows=sum(int(e.file.row_count) for e in entries),
+            delete_files=len({d.path for e in entries for d in _deletes(e)}),
+            rows=sum(int(e.file.row_count) - sum(d.record_count for d in _deletes(e)) for e in entries),
             bytes=sum(int(e.file.file_size) for e in entries),
             snapshots=len(history.numbers),
         )
@@ -154,10 +155,12 @@ class PaimonLakeReader(LakeReader):
         splits, found = list[Any](), list[Iterator[Any]]()
         for group in groups:
             scan = KeyScan.find(group) if self._info.is_pk and len(group) > 1 else None
-            if scan is None:
-                splits.append(_split(group, snapshot, is_pk=self._info.is_pk))
-            else:
+            if scan is not None:
                 found.append(scan.rows(lake_table, read))
+            elif any(e.vector for e in group):
+                found.append(scan_merged(lake_table, group, read))
+            else:
+                splits.append(_split(group, snapshot, is_pk=self._info.is_pk))
         rows = itertools.chain(_native(lake_table, splits, read), *found)
         while True:
             with lake_errors(self._where, "read"):
@@ -187,7 +190,7 @@ def _split(group: Sequence[Entry], snapshot: int, *, is_pk: bool) -> Any:
         files=[e.file for e in group],
         partition=group[0].raw.partition,
         bucket=group[0].raw.bucket,
-        raw_convertible=not is_pk or _is_plain([e.file for e in group]),
+        raw_convertible=not is_pk or _is_plain(group),
         snapshot_id=snapshot,
     )
 
@@ -206,6 +209,13 @@ def _project(
     yield from chosen.combine_chunks().to_batches()
 
 
+def _deletes(entry: Entry) -> tuple[LakeDelete, ...]:
+    vector = entry.vector
+    if vector is None:
+        return ()
+    return (LakeDelete(path=vector.dv_index_path, content="vector", record_count=vector.cardinality or 0),)
+
+
 def _is_odd(kind: DataType) -> bool:
     """Is it stored in a form that not every engine reads: times in milliseconds, timestamps in nanoseconds?"""
     match kind:
@@ -222,12 +232,12 @@ def _is_odd(kind: DataType) -> bool:
 
 def _merged_buckets(entries: Sequence[Entry]) -> set[Bucket | None]:
     """Of a PK table: those whose rows are not those of one file as it is."""
-    files = defaultdict[Bucket | None, list[Any]](list)
+    files = defaultdict[Bucket | None, list[Entry]](list)
     for entry in entries:
-        files[entry.bucket].append(entry.file)
+        files[entry.bucket].append(entry)
     return {bucket for bucket, there in files.items() if not _is_plain(there)}
 
 
-def _is_plain(files: Sequence[Any]) -> bool:
+def _is_plain(entries: Sequence[Entry]) -> bool:
     """Are the rows of a PK table's bucket those of its file as it is?"""
-    return len(files) == 1 and files[0].delete_row_count == 0
+    return len(entries) == 1 and entries[0].file.delete_row_count == 0 and entries[0].vector is None

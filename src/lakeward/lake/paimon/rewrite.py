@@ -61,7 +61,7 @@ def rewrite_group(connection: PaimonConnection, task: RewriteTask, is_due: Calla
 
 def _rows(lake_table: Any, inputs: Sequence[Entry], *, is_whole: bool) -> Iterator[pa.Table]:
     schema = file_schema(lake_table)
-    files = [read_file(lake_table, e.path, schema, len(inputs)) for e in inputs]
+    files = [read_file(lake_table, e, schema, len(inputs)) for e in inputs]
     if lake_table.table_schema.primary_keys:
         keys = list(lake_table.trimmed_primary_keys)
         merged = merge_by_key(files, keys, is_by_offset=inputs[0].is_by_offset)

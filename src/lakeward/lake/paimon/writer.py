@@ -13,6 +13,7 @@ from pypaimon.write.commit_message_serializer import serialize_commit_message
 
 from lakeward.errors import InvalidRequest, LakeSchemaBroken
 from lakeward.lake.paimon.connection import PaimonConnection, lake_errors
+from lakeward.lake.paimon.mapping import check_options
 from lakeward.lake.paimon.names import name_of
 from lakeward.lake.tablefiles import sync
 from lakeward.model.change import ChangeType
@@ -36,7 +37,9 @@ class PaimonLakeWriter(LakeWriter):
         unpack(HANDLE_KIND, VERSION, task.handle)
         self._task, self._where = task, str(task.table.path)
         self._prefix = name_of("data", task.round_id)
-        self._table = connection.load(task.table.path).copy(
+        lake_table = connection.load(task.table.path)
+        check_options(task.table, lake_table.table_schema.options)
+        self._table = lake_table.copy(
             {
                 "data-file.prefix": self._prefix,
                 "changelog-file.prefix": name_of("changelog", task.round_id),

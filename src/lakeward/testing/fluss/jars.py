@@ -80,14 +80,20 @@ def find_server(folder: Path | None = None) -> Path | None:
     return path if path.exists() else None
 
 
-def load_jars(artifacts: Iterable[str], folder: Path | None = None, limit_s: float = _FETCH_LIMIT_S) -> list[Path]:
-    """Local paths of these artifacts, in order; what is missing is fetched. Raises `InvalidConfig` when it cannot be
-    had in that time.
+def load_jars(
+    artifacts: Iterable[str],
+    folder: Path | None = None,
+    limit_s: float = _FETCH_LIMIT_S,
+    parents: Sequence[str] | None = None,
+) -> list[Path]:
+    """Local paths of these artifacts, in order; what is missing is fetched. `parents`: descriptors that a mirror may
+    lack, those of Fluss where none are named. Raises `InvalidConfig` when it cannot be had in that time.
     """
     folder = folder or cache_folder()
     missing = [a for a in artifacts if not _find(folder, a).exists()]
     if missing:
-        _fetch(missing, folder, time.monotonic() + limit_s)
+        own = [f"org.apache.fluss:{name}:{VERSIONS[fluss_version()]}" for name in _PARENTS]
+        _fetch(missing, folder, time.monotonic() + limit_s, own if parents is None else parents)
     return [_find(folder, a) for a in artifacts]
 
 
@@ -141,26 +147,27 @@ def _find(folder: Path, artifact: str) -> Path:
     return next(iter(sorted(folder.glob(f"{artifact.partition(':')[2]}-{series}[.-]*.jar"))), exact)
 
 
-def _fetch(artifacts: Sequence[str], folder: Path, until: float) -> None:
+def _fetch(artifacts: Sequence[str], folder: Path, until: float, parents: Sequence[str]) -> None:
     if shutil.which("mvn") is None:
         raise InvalidConfig(
             where="Fluss jars", reason=f"mvn is not installed, and {folder} lacks {', '.join(map(_name, artifacts))}"
         )
     folder.mkdir(parents=True, exist_ok=True)
     repository = folder / "repository"
-    for parent in _PARENTS:
-        if not (repository / f"{parent}-parent.xml").exists():
-            _install_parent(parent, repository)
+    for parent in parents:
+        _install_parent(parent, repository)
     for artifact in artifacts:
         left_s = max(1.0, until - time.monotonic())
         _mvn(repository, _COPY, f"-Dartifact={_whole(artifact)}:jar", f"-DoutputDirectory={folder}", limit_s=left_s)
 
 
-def _install_parent(name: str, repository: Path) -> None:
-    repository.mkdir(parents=True, exist_ok=True)
+def _install_parent(parent: str, repository: Path) -> None:
+    group, name, version = parent.split(":")
     descriptor = repository / f"{name}-parent.xml"
-    coordinates = f"<groupId>org.apache.fluss</groupId><artifactId>{name}</artifactId>"
-    coordinates += f"<version>{VERSIONS[fluss_version()]}</version>"
+    if descriptor.exists():
+        return
+    repository.mkdir(parents=True, exist_ok=True)
+    coordinates = f"<groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>"
     descriptor.write_text(
         f"<project><modelVersion>4.0.0</modelVersion>{coordinates}<packaging>pom</packaging></project>"
     )

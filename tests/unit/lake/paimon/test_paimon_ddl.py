@@ -10,15 +10,18 @@ from pathlib import Path
 import pytest
 from pypaimon.schema.schema_change import SchemaChange
 
-from lakeward.errors import InvalidAlter, InvalidTable, LakeMismatch, LakeUnavailable
+from lakeward.errors import InvalidAlter, InvalidTable, LakeMismatch, LakeSchemaBroken, LakeUnavailable
 from lakeward.lake.paimon.plugin import load
 from lakeward.lake.paimon.storage import PaimonLakeStorage
 from lakeward.model.schema import Column, Schema
 from lakeward.model.table import BucketFunction, TableDescriptor, TablePath
 from lakeward.model.types import Int64Type
 from lakeward.protocol.tables import AlterTable, CreateTable
+from lakeward.testing.lakes.rounds import LakeRound, lake_rows
+from lakeward.testing.lakes.suite import B0, LakeSuite, row
 from lakeward.testing.world import PATH, CoordinatorWorld
 
+SUITE = LakeSuite()
 ENABLE = AlterTable(properties={"table.datalake.enabled": "true"})
 
 
@@ -67,7 +70,6 @@ def test_nor_is_one_made_for_it_where_it_is_gone(world: CoordinatorWorld, lake: 
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("merge-engine", "first-row"),
         ("bucket", "-1"),
         ("deletion-vectors.enabled", "true"),
         ("changelog-producer", "lookup"),
@@ -86,6 +88,60 @@ def test_options_that_rounds_cannot_keep_make_no_table(
         world.federation.create(CreateTable(path=PATH, descriptor=descriptor))
     assert not lake.catalog().exists(PATH)
     assert world.hot.load_tables() == []
+
+
+@pytest.mark.parametrize(
+    ("engine", "why"),
+    [
+        ("partial-update", "a null would not replace a value"),
+        ("aggregation", "added to those before"),
+        ("first-row", "later rows and deletes would be passed over"),
+        ("nonsense", "rounds rely on deduplicate"),
+    ],
+)
+def test_merge_engines_whose_rows_would_not_be_a_rounds_make_no_table(
+    world: CoordinatorWorld, lake: PaimonLakeStorage, engine: str, why: str
+) -> None:
+    with pytest.raises(InvalidTable, match=f"{engine}.*rounds rely on deduplicate.*{why}|{why}"):
+        world.create(pk=True, paimon__merge_engine=engine)
+    assert not lake.catalog().exists(PATH)
+    assert world.hot.load_tables() == []
+    assert world.create(pk=True, paimon__merge_engine="deduplicate").created
+
+
+def test_nor_is_a_table_of_others_with_such_an_engine_taken(world: CoordinatorWorld, lake: PaimonLakeStorage) -> None:
+    world.create(pk=True)
+    world.federation.drop(PATH)
+    change_options(lake, {"merge-engine": "aggregation", "deletion-vectors.enabled": "true"})
+    with pytest.raises(LakeMismatch, match=r"merge-engine: lake aggregation, wanted ded.*vectors.enabled: lake true"):
+        world.create(pk=True)
+    assert world.hot.load_tables() == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("bucket", "4"), ("deletion-vectors.enabled", "true"), ("file.format", "orc")]
+)
+def test_rounds_stop_at_an_option_that_others_changed_until_it_is_set_back(
+    lake: PaimonLakeStorage, key: str, value: str
+) -> None:
+    log = SUITE.make_log(lake, primary_key=("id",))
+    log.upsert(B0, row(1))
+    LakeRound.plan(lake, log).run()
+    change_options(lake, {key: value}, log.table.path)
+    log.upsert(B0, row(1, "later"))
+    with pytest.raises(LakeSchemaBroken, match=f"option {key}: lake {value}"):
+        LakeRound.plan(lake, log).run()
+    told = lake.catalog().reconcile_schema(log.table, dry_run=True)
+    assert told == lake.catalog().reconcile_schema(log.table)
+    assert told[0].startswith(f"option {key}: lake {value}")
+    assert lake.catalog().reconcile_schema(log.table) == ()
+    LakeRound.plan(lake, log).run()
+    assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+
+def change_options(lake: PaimonLakeStorage, options: dict[str, str], path: TablePath = PATH) -> None:
+    changes = [SchemaChange.set_option(key, value) for key, value in options.items()]
+    lake.connection.catalog.alter_table(str(path), changes, False)
 
 
 def test_a_table_of_others_with_another_shape_is_left_alone(world: CoordinatorWorld, lake: PaimonLakeStorage) -> None:
