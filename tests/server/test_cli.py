@@ -216,7 +216,7 @@ def heard_interrupts() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("heard_interrupts")
-def test_ctrl_c_ends_a_command_quietly(server: Server, tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_write_with_what_is_stored(server: Server, tmp_path: Path) -> None:
     """A write that waits for more rows on standard input."""
     with server.connect() as client:
         client.create_table("shop.pipe", "id bigint")
@@ -240,7 +240,8 @@ def test_ctrl_c_ends_a_command_quietly(server: Server, tmp_path: Path) -> None:
         child.send_signal(signal.SIGINT)
         assert child.wait(60) == 130
         feeder.join()
-    assert (tmp_path / "errors").read_text() == ""
+    words = "10,000 rows of - are stored, the last of them in line 10000; those after it are not\n"
+    assert (tmp_path / "errors").read_text() == words
 
 
 def test_a_write_that_stops_says_what_is_stored_and_goes_on(call: Calls, tmp_path: Path) -> None:
@@ -264,6 +265,26 @@ def test_a_write_that_stops_says_what_is_stored_and_goes_on(call: Calls, tmp_pat
     assert call.json("sql", counted) == {"n": 25_000, "ids": 25_000, "named": 25_000}
     call("write", "cli.honest", str(file), "--resume")
     assert (call.code, "no write of it" in call.err) == (2, True)
+
+
+def test_a_call_of_several_files_goes_on_where_it_stopped(call: Calls, tmp_path: Path) -> None:
+    call("table", "create", "cli.several", "id bigint")
+    files = [str(tmp_path / f"{name}.csv") for name in ("first", "second", "third")]
+    for file, text in zip(files, ("id\n1\n", "id\nx\n", "id\n3\n"), strict=True):
+        Path(file).write_text(text)
+    call("write", "cli.several", *files, "--atomic")
+    assert f"nothing of {' '.join(files)} is stored" in call.err
+    call("write", "cli.several", files[1])
+    assert f"nothing of {files[1]} is stored\n" in call.err
+    call("write", "cli.several", *files)
+    assert f"nothing of {files[1]} is stored; the files before it are, whole: 1. --resume" in call.err
+    Path(files[1]).write_text("id\n2\n")
+    assert call.json("write", "cli.several", *files, "--resume")["rows"] == 2
+    assert call.json("sql", "SELECT list(id ORDER BY id) AS ids FROM cli.several") == {"ids": [1, 2, 3]}
+    call("write", "cli.several", *files, "--resume")
+    assert (call.code, "no write of it" in call.err) == (2, True)
+    call("write", "cli.several", *files, "--atomic", "--skip-bad", str(tmp_path / "bad.csv"))
+    assert (call.code, "give one of the two" in call.err) == (2, True)
 
 
 def test_a_table_is_proposed_for_a_file_and_made(call: Calls, tmp_path: Path) -> None:

@@ -47,6 +47,8 @@ def build(arguments: Sequence[str]) -> typer.Typer:
 def run(arguments: Sequence[str]) -> int:
     """Runs one call and returns its exit code. A stack trace appears only with `--debug`."""
     arguments = take_common(arguments, os.environ)
+    if arguments[:1] == ["--version"]:
+        arguments = ["version", *arguments[1:]]
     try:
         app = build(arguments)
         call = None if _is_completing() else find_call(app, arguments)

@@ -89,7 +89,7 @@ def create(
         for warning in new_table.warnings:
             note(f"warning: {warning}")
         if advice is not None:
-            note(f"start a job for it: {advice}")
+            note(f"start a job for it, unless that of `lakeward up` is on its way: {advice}")
         if as_json:
             print_json({"table": new_table.info.to_json(), "warnings": list(new_table.warnings), "advice": advice})
         else:

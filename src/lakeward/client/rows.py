@@ -116,8 +116,8 @@ def _array(values: list[Any], column: Column, where: str) -> pa.ChunkedArray:
             except _ARROW_ERRORS as reason:
                 raise InvalidRows(
                     table=where, row=index, column=column.name, reason=_why(value, column, reason)
-                ) from error
-        raise InvalidRows(table=where, row=0, column=column.name, reason=str(error)) from error
+                ) from None
+        raise InvalidRows(table=where, row=0, column=column.name, reason=str(error)) from None
     _check_kinds(values, exact, column, where)
     return exact_array if exact == kind else _cast(exact_array, kind, column, where)
 
@@ -170,7 +170,7 @@ def _cast(given: pa.ChunkedArray, kind: pa.DataType, column: Column, where: str)
         row = _first(given, lambda part: not _casts(part, kind))
         raise InvalidRows(
             table=where, row=row, column=column.name, reason=_why(given[row].as_py(), column, error)
-        ) from error
+        ) from None
 
 
 def _check_values(values: pa.ChunkedArray, column: Column, where: str) -> None:

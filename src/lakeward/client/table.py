@@ -181,7 +181,7 @@ class Table:
             try:
                 fitted.append((given.columns, self.fit(kind, given.rows, given.columns)))
             except InvalidRows as error:
-                raise error.at_row(given.start + error.row) from error
+                raise error.at_row(given.start + error.row) from None
         return fitted
 
     def _put(self, kind: PutKind, rows: Any, columns: Columns, *, replace: bool = False) -> WriteToken:

@@ -50,6 +50,9 @@ def parse_filter(filter: Filter | None, schema: pa.Schema) -> Predicate | None:
 
 
 def _from_tuples(filter: Sequence[Any]) -> pc.Expression:
+    if isinstance(filter, str):
+        reason = "it is text; write it as [(column, operator, value), ...], or ask `lakeward sql`"
+        raise InvalidRequest(what=f"filter {filter!r}", reason=reason)
     try:
         return pq.filters_to_expression(list(filter))
     except (ValueError, TypeError, pa.ArrowException) as error:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
 import sqlglot
 from sqlglot import expressions as exp
@@ -60,6 +61,17 @@ def used_columns(statement: exp.Expression, path: str, held: Sequence[str]) -> l
     names = {i.name.lower() for i in statement.find_all(exp.Identifier)}
     used = [n for n in held if n.lower() in names]
     return used or [held[0]]
+
+
+def spelling_hint(statement: exp.Expression, held: Iterable[str]) -> str:
+    """For a query that failed: how columns are written whose names are not one word, where it names their beginning."""
+    words = {i.name.lower() for i in statement.find_all(exp.Identifier)}
+    odd = [n for n in held if not n.isidentifier() and n.lower() not in words and _first_word(n) in words]
+    return f"\nA name that is not one word stands in double quotes: {', '.join(map(quoted, odd))}" if odd else ""
+
+
+def _first_word(name: str) -> str:
+    return (re.match(r"\w*", name) or [""])[0].lower()
 
 
 def _needs_all(statement: exp.Expression) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from lakeward.errors import InvalidRequest
-from lakeward.read.sql import named_tables, parse_query, quoted, used_columns
+from lakeward.read.sql import named_tables, parse_query, quoted, spelling_hint, used_columns
 
 HELD = ["id", "note", "Total"]
 
@@ -52,6 +52,13 @@ def test_tables_are_found_wherever_they_stand() -> None:
 )
 def test_only_used_columns_travel(query: str, columns: list[str] | None) -> None:
     assert used_columns(parse_query(query), "a.b", HELD) == columns
+
+
+def test_a_name_of_two_words_is_shown_as_it_is_written() -> None:
+    held = ["id", "Full Name", "full"]
+    assert spelling_hint(parse_query("SELECT Full Name FROM a.b"), held).endswith('double quotes: "Full Name"')
+    assert spelling_hint(parse_query('SELECT "Full Name", wrong FROM a.b'), held) == ""
+    assert spelling_hint(parse_query("SELECT idd FROM a.b"), held) == ""
 
 
 def test_names_are_quoted() -> None:

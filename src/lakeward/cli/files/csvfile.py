@@ -19,6 +19,8 @@ from lakeward.errors import InvalidRequest
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_LARGEST_CELL_BYTES = 1 << 30
+csv.field_size_limit(_LARGEST_CELL_BYTES)
 DELIMITERS = ",;\t|"
 PACKED = {".gz": "gzip", ".zst": "zstd"}
 _SNIFFED_BYTES = 1 << 20
@@ -157,22 +159,34 @@ def _sniff(file: Path, known: Sequence[str], shape: FileShape) -> _Dialect:
     head, encoding = read_head(file, shape.encoding)
     target = {**{name: name for name in known}, **shape.renamed}
     tried = [shape.delimiter] if shape.delimiter else list(DELIMITERS)
-    firsts = {d: next(csv.reader(io.StringIO(head), delimiter=d), []) for d in tried}
+    firsts = {d: next(head_records(head, d), []) for d in tried}
     delimiter = next((d for d, first in firsts.items() if first and all(n.strip() in target for n in first)), None)
     if delimiter is not None:
+        shape.check_names(str(file), [n.strip() for n in firsts[delimiter]])
         names = tuple(target[n.strip()] for n in firsts[delimiter])
         _check_once(file, names)
         return _Dialect(delimiter, encoding, True, names)
     delimiter = max(tried, key=lambda d: len(firsts[d]))
     first = firsts[delimiter]
     if not any(n.strip() in target for n in first) and len(first) == len(known):
+        shape.check_names(str(file), first)
         return _Dialect(delimiter, encoding, False, tuple(known))
-    unknown = [n for n in first if n.strip() not in target]
+    if not first:
+        raise InvalidRequest(what=f"{file}, line 1", reason="it is no CSV" if head.strip() else "the file is empty")
+    unknown = [f"{n!r:.60}" for n in first if n.strip() not in target]
     reason = (
-        f"the table has no column {', '.join(map(repr, unknown))}; it has {', '.join(known)}. "
+        f"the table has no column {', '.join(unknown)}; it has {', '.join(known)}. "
         f"--columns 'IN FILE=IN TABLE' renames, --delimiter tells how cells are parted"
     )
-    raise InvalidRequest(what=f"{file}, line 1", reason=reason if first else "the file is empty")
+    raise InvalidRequest(what=f"{file}, line 1", reason=reason)
+
+
+def head_records(head: str, delimiter: str) -> Iterator[list[str]]:
+    """Records of a file's beginning, as far as it is CSV."""
+    try:
+        yield from csv.reader(io.StringIO(head, newline=""), delimiter=delimiter)
+    except csv.Error:
+        return
 
 
 def _check_once(file: Path, names: Sequence[str]) -> None:
@@ -183,10 +197,13 @@ def _check_once(file: Path, names: Sequence[str]) -> None:
 
 def read_head(file: Path, encoding: str | None) -> tuple[str, str]:
     """A text file's beginning as text, and its encoding by DuckDB's name of it."""
-    with open_bytes(file) as source:
-        raw = source.read(_SNIFFED_BYTES)
-        is_wide = raw[:2] in (b"\xff\xfe", b"\xfe\xff")
-        name = encoding or ("utf-16" if is_wide else "utf-8" if _is_utf8(raw, source) else "latin-1")
+    try:
+        with open_bytes(file) as source:
+            raw = source.read(_SNIFFED_BYTES)
+            is_wide = raw[:2] in (b"\xff\xfe", b"\xfe\xff")
+            name = encoding or ("utf-16" if is_wide else "utf-8" if _is_utf8(raw, source) else "latin-1")
+    except OSError as error:
+        raise InvalidRequest(what=f"file {file}", reason=str(error)) from error
     return raw.decode("utf-8-sig" if name == "utf-8" else name, errors="ignore"), name
 
 

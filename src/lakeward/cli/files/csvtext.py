@@ -100,7 +100,7 @@ def _why(value: str, kind: pa.DataType, error: Exception) -> str:
 
 def _name(kind: pa.DataType) -> str:
     names = (
-        (pa.types.is_integer, "whole number that fits"),
+        (pa.types.is_integer, f"whole number that fits {kind}"),
         (pa.types.is_floating, "number"),
         (pa.types.is_decimal, f"decimal number that fits {kind}"),
         (pa.types.is_boolean, "boolean (true, false)"),

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -99,6 +100,22 @@ class FileShape:
     date_format: str | None = None
     encoding: str | None = None
     renamed: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidRequest` for what no file can be read by."""
+        if self.delimiter is not None and len(self.delimiter) != 1:
+            raise InvalidRequest(what=f"--delimiter {self.delimiter}", reason="it is one character")
+        try:
+            codecs.lookup(self.encoding or "utf-8")
+        except LookupError:
+            reason = "it is not known; such as utf-8, utf-16, latin-1"
+            raise InvalidRequest(what=f"--encoding {self.encoding}", reason=reason) from None
+
+    def check_names(self, file: str, names: Collection[str]) -> None:
+        """Raises `InvalidRequest` for a renamed column that the file does not have."""
+        if missing := [name for name in self.renamed if name not in names]:
+            reason = f"--columns names {', '.join(map(repr, missing))}; the file has {', '.join(names)}"
+            raise InvalidRequest(what=f"file {file}", reason=reason)
 
 
 def parse_renames(text: str | None) -> dict[str, str]:

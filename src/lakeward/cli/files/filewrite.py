@@ -47,6 +47,8 @@ class FileWrite:
         self.before = 0
         """Rows that an earlier run of this write had stored."""
         self.last: Place | None = None
+        self.is_under_way = False
+        """A chunk was sent and not yet acknowledged whole: the server may have rows of it."""
         self.token: WriteToken | None = None
         self._router = Router(table.info, turn=0)
         self._next: dict[Bucket, int] = {}
@@ -71,16 +73,17 @@ class FileWrite:
                 if index < len(self.journal.digests):
                     self._pass_over(kept, digest, self.journal.digests[index])
                 else:
+                    self.is_under_way = True
                     for columns, part in pieces:
                         self._send(columns, part)
                     self.journal.add(digest)
                     self.stored += len(kept)
+                    self.is_under_way = False
                 advance(len(kept), chunk.part)
                 self.last = kept.place(len(kept) - 1) if len(kept) else self.last
         finally:
             for sender in self._senders.values():
                 sender.close()
-        self.journal.finish()
 
     def _fit(self, chunk: FileRows, rejects: Rejects) -> tuple[Runs, FileRows]:
         while True:

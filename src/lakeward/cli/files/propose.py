@@ -5,17 +5,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from lakeward.cli.files.csvfile import DELIMITERS, quoted, read_head
+from lakeward.cli.files.csvfile import DELIMITERS, head_records, quoted, read_head
 from lakeward.cli.files.filerows import FileShape, Place, Rejects
 from lakeward.cli.files.rowfiles import WriteFormat, read_arrow_table, read_file
 from lakeward.errors import InvalidRequest
@@ -82,7 +81,7 @@ def _csv_source(file: Path) -> str:
     head, encoding = read_head(file, None)
     delimiter, first = find_delimiter(head)
     if not first:
-        raise InvalidRequest(what=f"file {file}", reason="it is empty")
+        raise InvalidRequest(what=f"file {file}", reason="it is no CSV" if head.strip() else "it is empty")
     header = is_header(first)
     names = [n.strip() for n in first] if header else [f"c{i}" for i in range(1, len(first) + 1)]
     stated = (
@@ -97,8 +96,7 @@ def find_delimiter(head: str) -> tuple[str, list[str]]:
     """The sign that cuts most of the first records into as many cells as the very first, and that first record."""
     best: tuple[int, str, list[str]] = (-1, ",", [])
     for delimiter in DELIMITERS:
-        reader = csv.reader(io.StringIO(head), delimiter=delimiter)
-        records = [r for r, _ in zip(reader, range(50), strict=False) if r]
+        records = [r for r in islice(head_records(head, delimiter), 50) if r]
         if records:
             alike = sum(len(r) == len(records[0]) for r in records) * (len(records[0]) - 1)
             best = max(best, (alike, delimiter, records[0]), key=lambda found: found[0])

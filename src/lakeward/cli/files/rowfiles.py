@@ -91,6 +91,9 @@ def read_file(
     if file != "-" and not Path(file).is_file():
         raise InvalidRequest(what=f"file {file}", reason="there is no such file")
     types = {c.name: to_arrow_type(c.type) for c in schema.columns}
+    if missing := [name for name in shape.renamed.values() if name not in types]:
+        reason = f"the table has no column {', '.join(map(repr, missing))}; it has {', '.join(types)}"
+        raise InvalidRequest(what="--columns", reason=reason)
     if kind is WriteFormat.JSON:
         return read_json(
             file, {name: plan_converter(column_type) for name, column_type in types.items()}, shape, rejects
@@ -120,6 +123,7 @@ def _read_arrow(file: str, kind: WriteFormat, shape: FileShape) -> Iterator[File
         batches = _arrow_batches(source) if parquet is None else parquet.iter_batches(CHUNK_ROWS)
         start = 1
         for batch in batches:
+            shape.check_names(file, batch.schema.names)
             named = batch.rename_columns([shape.renamed.get(n, n) for n in batch.schema.names])
             part = None if parquet is None else (start - 1 + batch.num_rows) / max(1, parquet.metadata.num_rows)
             yield FileRows(named, _row_place(file, start), part)

@@ -42,17 +42,22 @@ class WriteFiles:
         self.token: WriteToken | None = None
 
     def run(self, files: Sequence[str], *, atomic: bool = False, resume: bool = False) -> None:
-        """Raises what stopped it, after saying what is stored."""
+        """Raises what stopped it, after saying what is stored. Journals stay until all files are done: a resumed call
+        names the same files, and passes over those that were."""
         if atomic and "-" in files:
             raise InvalidRequest(
                 what="--atomic", reason="standard input cannot be read twice; write it to a file first"
             )
+        if atomic and self.rejects.is_skipping:
+            raise InvalidRequest(what="--atomic", reason="with --skip-bad no row is refused; give one of the two")
         if atomic:
-            for file in files:
-                FileWrite(self.table, self.kind, WriteJournal(None, 0), replace=self.replace).check(self._read(file))
+            self._check(files, resume=resume)
+        journals = [self._journal(file, resume=resume) for file in files]
         with WriteProgress(files) as progress:
-            for file in files:
-                self._write(file, progress.of(file), resume=resume)
+            for index, (file, journal) in enumerate(zip(files, journals, strict=True)):
+                self._write(file, progress.of(file), journal, before=index)
+        for journal in journals:
+            journal.finish()
 
     def follow(self, folders: Sequence[str], stop: threading.Event | None = None) -> None:
         """Each file once it is whole, until the event, or Ctrl-C."""
@@ -63,22 +68,33 @@ class WriteFiles:
                 size = Path(file).stat().st_size
                 if sizes.get(file) == size and not WriteJournal.is_done(name, file, str(self.kind)):
                     before = self.rows
-                    self._write(
-                        file, lambda _rows, _part: None, resume=WriteJournal.is_kept(name, file, str(self.kind))
-                    )
+                    journal = self._journal(file, resume=WriteJournal.is_kept(name, file, str(self.kind)))
+                    self._write(file, lambda _rows, _part: None, journal)
+                    journal.finish()
                     WriteJournal.mark_done(name, file, str(self.kind))
                     note(f"{file}: {self.rows - before:,} rows written to {self.table.path}")
                 sizes[file] = size
             stopped.wait(LOOK_S)
 
-    def _write(self, file: str, advance: Advance, *, resume: bool) -> None:
+    def _check(self, files: Sequence[str], *, resume: bool) -> None:
+        try:
+            for file in files:
+                FileWrite(self.table, self.kind, WriteJournal(None, 0), replace=self.replace).check(self._read(file))
+        except LakewardError:
+            note("nothing more is stored" if resume else f"nothing of {' '.join(files)} is stored")
+            raise
+
+    def _journal(self, file: str, *, resume: bool) -> WriteJournal:
         begin = WriteJournal.resume if resume else WriteJournal.begin
-        journal = begin(str(self.table.info.table_id), file, str(self.kind))
+        return begin(str(self.table.info.table_id), file, str(self.kind))
+
+    def _write(self, file: str, advance: Advance, journal: WriteJournal, before: int = 0) -> None:
+        """`before`: how many files of the call are stored whole."""
         job = FileWrite(self.table, self.kind, journal, replace=self.replace)
         try:
             job.run(self._read(file), self.rejects, advance)
-        except LakewardError:
-            note(_account(file, job))
+        except (Exception, KeyboardInterrupt):
+            note(_account(file, job, before))
             raise
         finally:
             self.rows += job.stored
@@ -89,14 +105,17 @@ class WriteFiles:
         return read_file(file, self.format or format_of(file), self.table.info.schema, self.shape, self.rejects)
 
 
-def _account(file: str, job: FileWrite) -> str:
+def _account(file: str, job: FileWrite, before: int) -> str:
     """What is stored of a file whose write stopped."""
     stored = job.before + job.stored
     if not stored:
-        kept = f"no row of {file} was acknowledged"
+        kept = f"no row of {file} was acknowledged" if job.is_under_way else f"nothing of {file} is stored"
     else:
         last = "" if job.last is None else f", the last of them {job.last.short}"
-        kept = f"{stored:,} rows of {file} are stored{last}; those after it are not"
-    if file == "-" or job.journal.path is None:
+        rest = "of those after it some may be" if job.is_under_way else "those after it are not"
+        kept = f"{stored:,} rows of {file} are stored{last}; {rest}"
+    if before:
+        kept += f"; the files before it are, whole: {before}"
+    if job.journal.path is None or not (stored or job.is_under_way or before):
         return kept
     return f"{kept}. --resume goes on from there, and stores nothing twice"

@@ -51,6 +51,7 @@ def up(
             here = f", or by themselves in {Path.cwd()}" if data == DATA else ""
             note(f"port {port} is taken: commands find this server by --server {url}{here}")
         note(f"Lakeward is up: {url} (dashboard), data in {data}; Ctrl-C stops it")
+        note("its job is starting: Spark needs some seconds; rows can be written and read meanwhile")
         if as_json:
             print(json.dumps({"url": url, "data": str(data)}), flush=True)
         while not stop.wait(1.0):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeward.errors import InvalidRequest
 from lakeward.read.arrow import describe_freshness
-from lakeward.read.sql import NO_FILES, named_tables, parse_query, quoted, used_columns
+from lakeward.read.sql import NO_FILES, named_tables, parse_query, quoted, spelling_hint, used_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,10 +31,12 @@ def run_sql(client: Client, query: str, mode: str = "union", as_of: str | None =
     import duckdb
 
     statement = parse_query(query)
-    notes = []
+    notes, names = [], list[str]()
     with duckdb.connect(config=_CONFIG) as connection:
         for path in named_tables(statement):
-            columns = used_columns(statement, path, client.show_table(path).schema.names)
+            held = client.show_table(path).schema.names
+            names += held
+            columns = used_columns(statement, path, held)
             result = client.read(path, mode=mode, as_of=as_of, columns=columns)
             _show(connection, path, result.to_table())
             notes.append(describe_freshness(result.bound))
@@ -43,7 +45,7 @@ def run_sql(client: Client, query: str, mode: str = "union", as_of: str | None =
         except duckdb.PermissionException as error:
             raise InvalidRequest(what="query", reason=NO_FILES) from error
         except duckdb.Error as error:
-            raise InvalidRequest(what="query", reason=str(error)) from error
+            raise InvalidRequest(what="query", reason=str(error) + spelling_hint(statement, names)) from error
 
 
 def _show(connection: Any, path: str, rows: pa.Table) -> None:

@@ -63,8 +63,9 @@ class SqlDoor:
             return self._run(statement, paths, asked)
 
     def _run(self, statement: exp.Expression, paths: list[TablePath], asked: SqlQuery) -> dict[str, Any]:
-        from lakeward.read.sql import quoted
+        from lakeward.read.sql import quoted, spelling_hint
 
+        names = [name for path in paths for name in self._services.store.load_table(path).schema.names]
         header = {
             "query": statement.sql(dialect="duckdb"),
             "tables": [[quoted(part) for part in str(path).split(".", 1)] for path in paths],
@@ -80,7 +81,7 @@ class SqlDoor:
                 target.write(struct.pack(">I", len(text)) + text)
                 notes = self._send(target, statement, paths, asked)
             told = process.stdout.read(_MOST_ANSWER_BYTES)
-        return {**_read(told, process.returncode), "notes": notes}
+        return {**_read(told, process.returncode, spelling_hint(statement, names)), "notes": notes}
 
     def _send(self, target: IO[bytes], statement: exp.Expression, paths: list[TablePath], asked: SqlQuery) -> list[str]:
         from lakeward.read.sql import used_columns
@@ -142,7 +143,7 @@ def _box(limit_s: float) -> Iterator[subprocess.Popen[bytes]]:
         raise TimedOut(what="the query", limit_s=limit_s, state="it was ended; read less, or use `lakeward sql`")
 
 
-def _read(told: bytes, code: int) -> dict[str, Any]:
+def _read(told: bytes, code: int, hint: str) -> dict[str, Any]:
     try:
         answer: dict[str, Any] = json.loads(told)
     except ValueError:
@@ -153,5 +154,5 @@ def _read(told: bytes, code: int) -> dict[str, Any]:
             what="query", reason=f"it needs more than {MEMORY_MB} MB; read less, or use `lakeward sql`"
         )
     if "error" in answer:
-        raise InvalidRequest(what="query", reason=answer["error"])
+        raise InvalidRequest(what="query", reason=answer["error"] + hint)
     return answer

@@ -172,12 +172,35 @@ def test_csv_options(tmp_path: Path) -> None:
         ('\ufeffid,name\n1,"ä\nb"\n3\n', "line 4: Expected Number of Columns: 2 Found: 1 in '3'"),
         ("id,nom\n1,a\n", "line 1: the table has no column 'nom'; it has id, name. --columns"),
         ("id,id\n1,2\n", "line 1: column id is there more than once"),
+        ("", "line 1: the file is empty"),
+        ("id,name\n1," + "x" * 200_000 + "\ny,b\n", "line 3, column id: 'y' is no whole number that fits int32"),
+        ("id,name\r1,a\ry,b\r", "line 3, column id: 'y'"),
     ],
 )
 def test_a_wrong_cell_is_named_by_line_and_column(text: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest) as caught:
         rows_of(text, "id int, name string", tmp_path)
     assert words in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ({"encoding": "klingon"}, "--encoding klingon: it is not known"),
+        ({"delimiter": ";;"}, "--delimiter ;;: it is one character"),
+        ({"renamed": {"No": "nope"}}, "--columns: the table has no column 'nope'; it has id, name"),
+        ({"renamed": {"No": "id"}}, "--columns names 'No'; the file has id, name"),
+    ],
+)
+def test_a_wrong_word_about_a_file_is_refused(shape: dict[str, Any], words: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match=words):
+        rows_of("id,name\n1,a\n", "id int, name string", tmp_path, **shape)
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz", "rows.jsonl", "rows.parquet", "rows.arrow"])
+def test_what_is_no_such_file_is_said(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match=name):
+        rows_of(bytes(range(255, 1, -1)) * 40, "id int, name string", tmp_path, name)
 
 
 def test_bad_rows_are_put_aside_with_their_reasons(tmp_path: Path) -> None:
