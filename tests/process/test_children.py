@@ -10,20 +10,36 @@ from pathlib import Path
 
 import pytest
 
+from lakeward.cli.connection import READY
 from lakeward.cli.run.children import Child, choose_port, wait_for_file
 from lakeward.cli.run.up import Supervisor
 from lakeward.cli.run.watchdog import answers
-from lakeward.errors import TimedOut
+from lakeward.errors import DataFolderLocked, StartFailed
 from lakeward.testing.waiting import wait_until
 
 
 def test_a_child_that_dies_before_it_is_ready_is_reported_with_its_last_words(tmp_path: Path) -> None:
-    child = Child("server", ["table", "drop"], tmp_path / "logs" / "server.log")
+    log = tmp_path / "logs" / "server.log"
+    log.parent.mkdir()
+    log.write_text("what an older one said\n")
+    child = Child("server", ["table", "drop"], log)
     child.start()
-    with pytest.raises(TimedOut, match="exit code 2") as caught:
+    with pytest.raises(StartFailed, match="the server ended with code 2") as caught:
         wait_for_file(tmp_path / "ready", child)
     assert "Missing argument" in caught.value.message
+    assert "older" not in caught.value.message
     child.stop()
+
+
+def test_a_second_up_leaves_the_first_where_it_can_be_found(tmp_path: Path) -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        address = f"http://127.0.0.1:{server.getsockname()[1]}"
+        (tmp_path / READY).write_text(address)
+        with pytest.raises(DataFolderLocked, match=address):
+            Supervisor(tmp_path, 0, slots=1, master="local[1]").start()
+    assert (tmp_path / READY).read_text() == address
 
 
 def test_a_taken_port_is_replaced_by_a_free_one() -> None:

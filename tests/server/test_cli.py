@@ -399,7 +399,7 @@ def test_sql_reads_statements_one_after_the_other(call: Calls, monkeypatch: pyte
     monkeypatch.setattr("sys.stdin", io.StringIO('{"id": 1}\n{"id": 2}\n'))
     call("write", "cli.shell", "-")
     statements = (
-        ".tables;\n.schema cli.shell;\nSELECT max(id) AS s\nFROM cli.shell;\nSELECT count(*) AS n FROM cli.shell"
+        ".tables\n.schema cli.shell;\nSELECT max(id) AS s\nFROM cli.shell;\nSELECT count(*) AS n FROM cli.shell"
     )
     monkeypatch.setattr("sys.stdin", io.StringIO(statements))
     shown = call("sql", "--format", "json").splitlines()

@@ -23,6 +23,7 @@
     │                               LakeTableGone, LakeMetadataGone, LakeHistoriesDiffer, LakeSchemaBroken,
     │                               ReplacedRowMissing, ForeignRowsFound, RoundTooOld
     ├── Unavailable                 ServerUnavailable (ClusterUnavailable), TimedOut, ReadTooFarAhead
+    ├── StartFailed                 a process of ours ended before it was up
     ├── SplitFailed                 a task returned an error that is not one of ours
     ├── FaultInjected               a test asked for it
     └── RemoteError                 a peer sent a code this version does not know

@@ -47,6 +47,14 @@ class ReadTooFarAhead(Unavailable):
     end: int
 
 
+class StartFailed(LakewardError):
+    code = "start-failed"
+    template = "the {child} ended with code {exit_code} before it was up; it said:\n{said}"
+    child: str
+    exit_code: int
+    said: str
+
+
 class SplitFailed(LakewardError):
     """An error that is not one of ours came out of a split; its text is kept."""
 

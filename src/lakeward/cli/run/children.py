@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lakeward.errors import TimedOut
+from lakeward.errors import StartFailed, TimedOut
 
 STOP_GRACE_S = 30.0
 READY_S = 60.0
@@ -27,10 +27,12 @@ class Child:
         self.name, self.arguments, self.log = name, tuple(arguments), log
         self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
 
     def start(self) -> None:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as out:
+            self._log_start = out.tell()
             # A session of its own: Ctrl-C reaches us alone, and we stop children in order.
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and commands
                 [sys.executable, "-m", "lakeward.cli", *self.arguments],
@@ -71,28 +73,27 @@ class Child:
             return
 
     def last_lines(self, count: int = 15) -> str:
-        """The end of its log, for error messages."""
+        """The end of what it said since its last start, for error messages."""
         try:
-            return "\n".join(self.log.read_text(errors="replace").splitlines()[-count:])
+            with self.log.open(errors="replace") as said:
+                said.seek(self._log_start)
+                return "\n".join(said.read().splitlines()[-count:])
         except OSError:
             return ""
 
 
 def wait_for_file(path: Path, child: Child, limit_s: float = READY_S) -> str:
-    """What the child wrote there once it was ready. Raises `TimedOut` with the end of its log when it died or took too
-    long.
-    """
+    """What the child wrote there once it was ready. Raises `StartFailed` when it died, `TimedOut` when it is late, both
+    with the end of its log."""
     until = time.monotonic() + limit_s
     while time.monotonic() < until:
         if path.exists() and (text := path.read_text().strip()):
             return text
         if child.exit_code is not None:
-            break
+            raise StartFailed(child=child.name, exit_code=child.exit_code, said=child.last_lines())
         time.sleep(0.05)
     raise TimedOut(
-        what=f"start of the {child.name}",
-        limit_s=limit_s,
-        state=f"exit code {child.exit_code}; its log ends:\n{child.last_lines()}",
+        what=f"start of the {child.name}", limit_s=limit_s, state=f"its log {child.log} ends:\n{child.last_lines()}"
     )
 
 

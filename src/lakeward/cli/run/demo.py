@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import signal
 import sys
 import tempfile
@@ -19,7 +20,7 @@ from lakeward.cli.run.children import choose_port
 from lakeward.cli.run.demoload import CLICKS, ORDERS, DemoLoad
 from lakeward.cli.run.demoview import Story, watch
 from lakeward.cli.run.up import Supervisor
-from lakeward.errors import TimedOut
+from lakeward.errors import StartFailed, TimedOut
 from lakeward.model.stopsignal import StopSignal
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
@@ -184,20 +185,26 @@ def _say_next(agreed: bool, say: Story) -> None:
         return
     say("Hot store and lake agree row for row: no row lost, doubled or altered.")
     say("Try next:")
-    say("  lakeward up                                   a server and a job of your own, dashboard included")
-    say(
-        '  lakeward table create shop.orders "id bigint not null, total decimal(10,2)" --primary-key id --freshness '
-        '"30 s"'
-    )
-    say('  lakeward sql "SELECT count(*) FROM shop.orders"')
+    program = as_typed()
+    say(f"  {program} up    (a server and a job of your own, dashboard included)")
+    columns = '"id bigint not null, total decimal(10,2)" --primary-key id --freshness "30 s"'
+    say(f"  {program} table create shop.orders {columns}")
+    say(f'  {program} sql "SELECT count(*) FROM shop.orders"')  # noqa: S608 - shown, not run
+
+
+def as_typed() -> str:
+    """How this program is called: by its name where the shell would find it, else by its path from here."""
+    program, here = Path(sys.argv[0]).absolute(), Path.cwd()
+    if program.name != "lakeward" or shutil.which("lakeward") == str(program):
+        return "lakeward"
+    return str(program.relative_to(here) if program.is_relative_to(here) else program)
 
 
 def _alive(supervisor: Supervisor) -> Callable[[], None]:
     def check() -> None:
         for child in (supervisor.server, supervisor.job):
             if child.exit_code is not None:
-                state = f"it ended with code {child.exit_code}; its log ends:\n{child.last_lines()}"
-                raise TimedOut(what=f"the {child.name}", limit_s=0, state=state)
+                raise StartFailed(child=child.name, exit_code=child.exit_code, said=child.last_lines())
 
     return check
 

@@ -10,11 +10,12 @@ from typing import Annotated
 
 import typer
 
-from lakeward.cli.connection import DATA, READY
+from lakeward.cli.connection import DATA, READY, server_of
 from lakeward.cli.output import note
 from lakeward.cli.run.children import Child, choose_port, wait_for_file
 from lakeward.cli.run.watchdog import PATIENCE_S, Watchdog, answers
 from lakeward.config import options, resolve
+from lakeward.errors import DataFolderLocked
 from lakeward.model.clock import SystemClock
 from lakeward.model.stopsignal import StopSignal
 from lakeward.protocol.routes import DEFAULT_PORT
@@ -113,7 +114,10 @@ class Supervisor:
         self._due: dict[str, float] = {}
 
     def start(self) -> str:
-        """The server's URL once it answers."""
+        """The server's URL once it answers. Raises `DataFolderLocked` where one runs on the folder already: commands
+        go on finding that one."""
+        if (running := server_of(self.data)) is not None:
+            raise DataFolderLocked(folder=str(self.data), holder=f"the server at {running}")
         self.data.mkdir(parents=True, exist_ok=True)
         self.ready.unlink(missing_ok=True)
         self._launch(self.server)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -46,9 +46,7 @@ class SqlShell:
         """Until .quit or the end of input. A statement that fails is told, and the shell goes on; where no terminal is,
         it ends there."""
         if not sys.stdin.isatty():
-            statements, rest = split_statements(sys.stdin.read())
-            for statement in (*statements, *([rest] if rest.strip() else [])):
-                self.answer(statement.strip())
+            self.run_lines(sys.stdin)
             return
         self._prepare_terminal()
         note(f"Lakeward SQL at {self.client.url}. {HELP}.")
@@ -63,13 +61,27 @@ class SqlShell:
                 print()
                 continue
             if not waiting and line.strip().startswith("."):
-                if not self._guarded(line.strip()):
+                if not self._guarded(line.strip().rstrip(";")):
                     return
                 continue
             statements, waiting = split_statements(f"{waiting}{line}\n")
             waiting = waiting if waiting.strip() else ""
             for statement in statements:
                 self._guarded(statement)
+
+    def run_lines(self, lines: Iterable[str]) -> None:
+        """To their end, or .quit; the last statement needs no semicolon. Raises what is wrong."""
+        waiting = ""
+        for line in lines:
+            if not waiting.strip() and line.strip().startswith("."):
+                if not self.answer(line.strip().rstrip(";")):
+                    return
+                continue
+            statements, waiting = split_statements(f"{waiting}{line}")
+            for statement in statements:
+                self.answer(statement)
+        if waiting.strip():
+            self.answer(waiting.strip())
 
     def answer(self, text: str) -> bool:
         """Runs a statement, or a word of the shell; False: it is to end. Raises what is wrong."""

@@ -78,7 +78,8 @@ def link_or_copy(source: str | Path, target: str | Path) -> str:
 
 
 def _beside(folder: Path, data: Path, target: Path) -> Path:
-    return target / folder.relative_to(data)
+    """The store may know its folder by a path that begins elsewhere."""
+    return target / folder.resolve().relative_to(data.resolve())
 
 
 def _cut(tables: Sequence[HotTable]) -> list[_LogCut]:
