@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from lakeward.testing.fluss.jars import find_server, fluss_version
+from lakeward.testing.warmprocess import switch_on
 
 pytest_plugins = ["tests.limit", "tests.alone"]
 
@@ -44,6 +45,7 @@ MEMORY_BYTES = 8 << 30
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    switch_on()
     if os.environ.get("TMPDIR") is None and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > MEMORY_BYTES:
         # Tests fsync some fifty thousand times: on a disk they wait for it, and show nothing that memory does not.
         os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="lakeward-tests-", dir=MEMORY)

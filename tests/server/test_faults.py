@@ -216,9 +216,9 @@ def test_a_stopped_server_keeps_everything_and_exits_with_zero(server: ServerPro
 def test_a_second_server_on_the_folder_refuses_to_start(shared_server: ServerProcess) -> None:
     with shared_server.client() as client:
         tables = client.list_tables()
-    second = ServerProcess(shared_server.data)
-    command = second._command(shared_server.data.with_name("second.ready"))
-    ended = subprocess.run([sys.executable, *command[1:]], capture_output=True, text=True, timeout=60)
+    command = [sys.executable, "-m", "lakeward.cli", "server", "--port", "0", "--flight-port", "0"]
+    command += ["--data", str(shared_server.data)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 1
     assert str(shared_server.data) in ended.stderr
     assert "in use" in ended.stderr

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from lakeward.errors import LakewardError, ServerUnavailable
 from lakeward.protocol import routes
 from lakeward.testing.ports import free_port
 from lakeward.testing.waiting import note_limit, wait_until
+from lakeward.testing.warmprocess import WarmProcess, start_module
 
 START_LIMIT_S = 120.0
 ROUND_LIMIT_S = 180.0
@@ -29,9 +30,14 @@ class Process:
     """A child in a process group of its own; `end` ends the whole group, JVM and Python workers included."""
 
     def __init__(
-        self, arguments: Iterable[str], log: Path, environment: Mapping[str, str], python: str = sys.executable
+        self, arguments: Sequence[str], log: Path, environment: Mapping[str, str], python: str = sys.executable
     ) -> None:
         self.log = log
+        self.child: subprocess.Popen[bytes] | WarmProcess
+        first, *rest = arguments
+        if first == "-m" and python == sys.executable:
+            self.child = start_module(rest[0], rest[1:], log, environment, own_group=True)
+            return
         with log.open("ab") as out:
             self.child = subprocess.Popen(
                 [python, *arguments],

@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +12,7 @@ from pathlib import Path
 
 from lakeward.client import Client, connect
 from lakeward.errors import TimedOut
+from lakeward.testing.warmprocess import WarmProcess, start_module
 
 START_LIMIT_S = 120.0
 
@@ -29,7 +28,7 @@ class ServerProcess:
     port: int = 0
     flight_port: int = 0
     url: str = ""
-    process: subprocess.Popen[bytes] | None = None
+    process: subprocess.Popen[bytes] | WarmProcess | None = None
     clients: list[Client] = field(default_factory=list)
 
     @property
@@ -46,9 +45,7 @@ class ServerProcess:
         ready = self.data.with_name(self.data.name + ".ready")
         ready.unlink(missing_ok=True)
         self.data.parent.mkdir(parents=True, exist_ok=True)
-        with self.log.open("ab") as log:
-            environment = {**os.environ, **self.environment}
-            self.process = subprocess.Popen(self._command(ready), stdout=log, stderr=log, env=environment)  # noqa: S603 - our own
+        self.process = start_module("lakeward.cli", self._arguments(ready), self.log, self.environment)
         self._wait(ready)
         self.url = ready.read_text().strip()
         if not self.port:
@@ -87,21 +84,12 @@ class ServerProcess:
             process.send_signal(number)
         return process.wait(START_LIMIT_S)
 
-    def _command(self, ready: Path) -> list[str]:
-        command = [
-            sys.executable,
-            "-m",
-            "lakeward.cli",
-            "server",
-            "--port",
-            str(self.port),
-            "--flight-port",
-            str(self.flight_port),
-        ]
-        command += ["--data", str(self.data), "--ready-file", str(ready), *self.arguments]
+    def _arguments(self, ready: Path) -> list[str]:
+        given = ["server", "--port", str(self.port), "--flight-port", str(self.flight_port)]
+        given += ["--data", str(self.data), "--ready-file", str(ready), *self.arguments]
         for key, value in self.settings.items():
-            command += ["--set", f"{key}={value}"]
-        return command
+            given += ["--set", f"{key}={value}"]
+        return given
 
     def _wait(self, ready: Path) -> None:
         assert self.process is not None
