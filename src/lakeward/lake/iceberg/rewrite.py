@@ -27,7 +27,7 @@ from lakeward.lake.iceberg.meta.failures import lake_errors
 from lakeward.lake.iceberg.meta.layout import address_bounds, fill_address, is_clean, with_address
 from lakeward.lake.iceberg.meta.types import to_arrow_type
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
-from lakeward.lake.iceberg.scan.project import keep_rows, physical_names, project
+from lakeward.lake.iceberg.scan.project import keep_rows, names_by_id, physical_names, project
 from lakeward.lake.iceberg.writer import IcebergLakeWriter
 from lakeward.lake.ranks import RankTable
 from lakeward.model.faults import fault_point
@@ -162,7 +162,7 @@ class _GroupRewriter:
         gone = self._gone.setdefault(file.path, [])
         with self._io.new_input(file.path).open() as source:
             parquet = pq.ParquetFile(source)
-            physical = physical_names(self._schema, parquet.schema_arrow, names)
+            physical = physical_names(self._schema, names_by_id(parquet.schema_arrow), names)
             columns = sorted({p for p in physical.values() if p is not None})
             for batch in parquet.iter_batches(_BATCH_ROWS, columns=columns, use_threads=False):
                 table = project(batch, names, physical, self._types)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from operator import and_
 from typing import Any
 
 import pyarrow as pa
@@ -82,12 +84,13 @@ class FilterBounds:
     def _between(self, name: str, low: Any, high: Any, has_nulls: bool) -> pc.Expression:
         kind, column = self._schema.field(name).type, pc.field(name)
         try:
-            between = (column >= pa.scalar(low, kind)) & (
-                (column <= pa.scalar(high, kind)) if high is not None else pc.scalar(True)
-            )
+            clauses = [column >= pa.scalar(low, kind)]
+            if high is not None:
+                clauses.append(column <= pa.scalar(high, kind))
         except (pa.ArrowException, TypeError, ValueError):
             return pc.scalar(True)
-        return between | column.is_null() if has_nulls else between
+        # One by one: Arrow makes nothing of a range that a null is beside.
+        return reduce(and_, [c | column.is_null() for c in clauses] if has_nulls else clauses)
 
 
 def _upper(kind: PrimitiveType, raw: bytes) -> Any:

@@ -19,8 +19,8 @@ from lakeward.lake.iceberg.datafile.location import is_local
 from lakeward.lake.iceberg.meta.layout import fill_address, is_clean, with_address
 from lakeward.lake.iceberg.meta.types import to_arrow_type
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
-from lakeward.lake.iceberg.scan.kept import Kept
-from lakeward.lake.iceberg.scan.project import keep_rows, physical_names, project
+from lakeward.lake.iceberg.scan.footer import Footer
+from lakeward.lake.iceberg.scan.project import decode, keep_rows, physical_names, project
 from lakeward.lake.iceberg.scan.prune import FilterBounds
 from lakeward.lake.iceberg.scan.snapshotfiles import PlannedFile, plan_files
 from lakeward.lake.readahead import read_ahead
@@ -30,8 +30,6 @@ from lakeward.model.schema import BUCKET, OFFSET
 from lakeward.model.table import TableInfo
 
 _BATCH_ROWS = 65_536
-_FOOTERS: Kept[pq.FileMetaData] = Kept(64_000_000, lambda footer: footer.serialized_size)
-"""Footers of data files, which never change: 64 MB of them."""
 
 
 class Scan:
@@ -81,10 +79,11 @@ class Scan:
         keeper = self._filters.of(planned, None if planned.bucket is None else self._without.get(planned.bucket))
         needed = (*self._read, *(n for n in keeper.columns if n not in self._read))
         with self._table.io.new_input(planned.file.file_path).open() as source:
-            file = pq.ParquetFile(source, metadata=_FOOTERS.find(planned.file.file_path))
-            _FOOTERS.put(planned.file.file_path, file.metadata)
-            physical = physical_names(self._schema, file.schema_arrow, needed)
+            footer = Footer.load(planned.file.file_path, source)
+            physical = physical_names(self._schema, footer.names, needed)
             columns = sorted({p for p in physical.values() if p is not None})
+            coded = [c for c in columns if c in footer.coded]
+            file = pq.ParquetFile(source, metadata=footer.metadata, read_dictionary=coded)
             # Handing columns to threads costs more than decoding a small file.
             threads = planned.file.record_count > _BATCH_ROWS
             for start, groups in self._runs(file, physical):
@@ -101,7 +100,10 @@ class Scan:
         first row in the file.
         """
         count = file.metadata.num_row_groups
-        kept = range(count) if self._bounds is None else self._bounds.row_groups(file, physical)
+        if self._bounds is None:
+            yield 0, list(range(count))
+            return
+        kept = self._bounds.row_groups(file, physical)
         starts = np.cumsum([0, *(file.metadata.row_group(g).num_rows for g in range(count))])
         run: list[int] = []
         for group in kept:
@@ -113,6 +115,7 @@ class Scan:
             yield int(starts[run[0]]), run
 
     def _finish(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        table = decode(table, self._types)
         if self._filter is not None:
             table = table.filter(self._filter)
         for batch in table.select(list(self._names)).to_batches():

@@ -37,11 +37,11 @@ COLUMNS = {
 }
 
 
-def make_table(lake: IcebergLakeStorage, *, pk: bool = False, **properties: str) -> TableInfo:
+def make_table(lake: IcebergLakeStorage, *, pk: bool = False, name: str = "t", **properties: str) -> TableInfo:
     schema = Schema(columns=tuple(Column(name=n, type=parse_type(t)) for n, t in COLUMNS.items()))
     options = {f"iceberg.{k.replace('__', '.').replace('_', '-')}": v for k, v in properties.items()}
     descriptor = TableDescriptor(schema=schema, primary_key=("id",) if pk else (), properties=options)
-    table = TableInfo(path=TablePath("db", "t"), table_id=new_table_id(), descriptor=descriptor)
+    table = TableInfo(path=TablePath("db", name), table_id=new_table_id(), descriptor=descriptor)
     lake.catalog().create(table)
     return table
 
@@ -140,8 +140,18 @@ def test_rows_of_very_different_sizes_all_arrive(lake: IcebergLakeStorage) -> No
 @pytest.mark.parametrize(("codec", "found"), [("snappy", "SNAPPY"), ("gzip", "GZIP"), ("uncompressed", "UNCOMPRESSED")])
 def test_the_codec_is_the_tables(lake: IcebergLakeStorage, codec: str, found: str) -> None:
     table = make_table(lake, write__parquet__compression_codec=codec)
-    (file,) = write(lake, table, batch(0, 10)).files
+    (file,) = write(lake, table, batch(0, 2_000)).files
     assert pq.ParquetFile(local(file.path)).metadata.row_group(0).column(0).compression == found
+
+
+def test_a_file_of_a_few_rows_is_not_compressed(lake: IcebergLakeStorage) -> None:
+    """Unless more rows than its first may follow."""
+    kinds = list[str]()
+    for limit in ("1000", "10"):
+        table = make_table(lake, name=f"t{limit}", write__parquet__row_group_limit=limit)
+        (file,) = write(lake, table, batch(0, 30)).files
+        kinds.append(pq.ParquetFile(local(file.path)).metadata.row_group(0).column(0).compression)
+    assert kinds == ["UNCOMPRESSED", "ZSTD"]
 
 
 def test_a_codec_that_nobody_knows_is_named(lake: IcebergLakeStorage) -> None:
