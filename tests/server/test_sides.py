@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,10 +15,13 @@ import pytest
 from lakeward.cli import app
 from lakeward.hot.embedded.door.http import ServerConnection
 from lakeward.hot.embedded.plugin import EmbeddedPlugin
+from lakeward.model.bucket import Bucket
 from lakeward.model.ids import JobName
+from lakeward.model.offsets import OffsetMap
 from lakeward.model.side import SideName
 from lakeward.spi.plugins import PluginCache
 from lakeward.testing.serverprocess import ServerProcess
+from lakeward.testing.waiting import wait_until
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.job import TieringJob
 from lakeward.tiering.job.options import TieringOptions
@@ -32,6 +38,12 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
 
 @pytest.fixture
 def job(server: ServerProcess) -> Iterator[EmbeddedPlugin]:
+    with working(server) as plugin:
+        yield plugin
+
+
+@contextmanager
+def working(server: ServerProcess) -> Iterator[EmbeddedPlugin]:
     plugin = EmbeddedPlugin({"server": server.url}, ServerConnection(server.url))
     plugins = PluginCache(open_hot=lambda _name, _options: plugin)
     made = TieringJob(
@@ -80,6 +92,31 @@ def test_one_table_in_two_lakes(server: ServerProcess, job: EmbeddedPlugin, caps
     assert (shown["cold"], shown["default"]) == ("paused", "scheduled")
     assert app.run(["lake", "check", "nope", "--server", server.url]) == 3
     assert "this server has default, cold" in capsys.readouterr().err
+
+
+def test_changes_from_anywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The log is cut soon: the changelog has what it let go."""
+    settings = {"datalake.format": "delta", "log.segment.file-size": "4kb", "log.retention.check-interval": "100 ms"}
+    settings |= {"coordinator.maintenance.interval": "1 s", "kv.snapshot.interval": "100 ms"}
+    with closing(ServerProcess(tmp_path / "data", settings=settings).start()) as server, working(server):
+        client = server.client()
+        properties = {"table.datalake.changelog": "default", "table.log.ttl": "1 s", "table.datalake.freshness": "1 s"}
+        table = client.create_table("d.t", "id BIGINT NOT NULL, v STRING", primary_key="id", properties=properties)
+        began = datetime.now(UTC)
+        for n in range(100):
+            table.upsert([{"id": n % 10, "v": f"{n:060}"}])
+        client.tier_now("d.t", limit_s=60)
+        wait_until(lambda: table.bounds()[Bucket("", 0)].start > 0, what="a log that is cut", limit_s=60)
+        want = [("insert", n, f"{n:060}") for n in range(10)]
+        rows = client.changes("d.t", OffsetMap({Bucket("", 0): 0})).to_table().to_pylist()
+        assert [(r["__change_type"], r["id"], r["v"]) for r in rows[:10]] == want
+        assert [r["__offset"] for r in rows] == list(range(190))
+        followed = table.subscribe(began, columns=["v"], idle_s=0.2).rows()
+        assert [r["__offset"] for r in followed] == list(range(190))
+        shown = [
+            json.loads(line) for line in run(server, capsys, "changes", "d.t", "--limit", "3", "--json").splitlines()
+        ]
+        assert [(r["__change_type"], r["id"]) for r in shown] == [("insert", 0), ("insert", 1), ("insert", 2)]
 
 
 def run(server: ServerProcess, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

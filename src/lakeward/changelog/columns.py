@@ -80,6 +80,15 @@ def change_names(batch: pa.RecordBatch) -> pa.Array:
     return _NAMES.take(pa.array(changes_of(batch)))
 
 
+def with_change_codes(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of a lake's changelog with `__change_type` as the log has it; others are left alone."""
+    if CHANGE_TYPE not in batch.schema.names or pa.types.is_integer(batch.schema.field(CHANGE_TYPE).type):
+        return batch
+    above_append = pc.index_in(batch.column(CHANGE_TYPE).cast(pa.string()), value_set=_NAMES[1:])
+    found = pc.add(above_append, 1).cast(pa.int8())
+    return batch.set_column(batch.schema.get_field_index(CHANGE_TYPE), CHANGE_TYPE, found)
+
+
 def with_change(batch: pa.RecordBatch, change: ChangeType) -> pa.RecordBatch:
     """Rows that stand for one kind of change each."""
     kinds = pa.array(np.full(batch.num_rows, int(change), np.int8))

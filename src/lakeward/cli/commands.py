@@ -18,6 +18,7 @@ class Command:
 COMMANDS = (
     Command("backup", "lakeward.cli.backup", "The server's folder: copied while it runs, and put back."),
     Command("catalog", "lakeward.cli.catalog", "The lake's catalog: register its tables elsewhere."),
+    Command("changes", "lakeward.cli.changes", "Every change of a table since a moment, an offset or a snapshot."),
     Command("chaos", "lakeward.cli.run.chaos", "Hurts a real Lakeward at every step, and says which invariants held."),
     Command("config", "lakeward.cli.config", "Settings now in force, and where each came from."),
     Command("console", "lakeward.cli.run.console", "Serves the dashboard of an Apache Fluss cluster, read-only."),

@@ -122,6 +122,14 @@ class Client:
             table = self.table(path)
         return table.read(**options)
 
+    def changes(self, path: str, since: Any = "earliest", until: Any = None, **options: Any) -> Any:
+        """Every change of a table from a place on; see `Table.changes`."""
+        return self.table(path).changes(since, until, **options)
+
+    def subscribe(self, path: str, start: Any = "earliest", **options: Any) -> Any:
+        """New rows of a table as they come, from a place on; see `Table.subscribe`."""
+        return self.table(path).subscribe(start, **options)
+
     def tier_now(self, path: str, *, limit_s: float = 120.0, lake: str | None = None) -> TierNowAnswer:
         """Returns when everything acknowledged before the call is in the lake, or in all of the table's; `lake`: in
         that one. Raises `TimedOut` at the limit."""

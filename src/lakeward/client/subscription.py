@@ -8,14 +8,16 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from lakeward.errors import InvalidRequest, SchemaChanged, ServerUnavailable, TableNotFound
+from lakeward.errors import InvalidRequest, OffsetOutOfRange, SchemaChanged, ServerUnavailable, TableNotFound
 from lakeward.hot.embedded.door.connection import Backoff
-from lakeward.hot.embedded.door.storeclient import EmbeddedStoreClient
+from lakeward.hot.embedded.door.shapes import log_schema
+from lakeward.hot.embedded.plugin import EmbeddedPlugin
 from lakeward.model.bucket import Bucket
-from lakeward.model.offsets import OffsetMap
-from lakeward.model.schema import OFFSET
+from lakeward.model.offsets import OffsetMap, OffsetRange
+from lakeward.model.schema import CHANGE_TYPE, OFFSET, PREV_OFFSET
 from lakeward.model.table import TableInfo
 from lakeward.protocol.flight import Read, Ticket
 from lakeward.protocol.writetoken import WriteToken
@@ -29,16 +31,16 @@ class Subscription:
 
     def __init__(
         self,
-        store: EmbeddedStoreClient,
+        plugin: EmbeddedPlugin,
         table: TableInfo,
         start: Start,
         *,
         columns: Sequence[str] | None = None,
         idle_s: float | None = None,
     ) -> None:
-        self.store, self.table, self.idle_s = store, table, idle_s
+        self.plugin, self.store, self.table, self.idle_s = plugin, plugin.store(), table, idle_s
         self.columns = None if columns is None else tuple(columns)
-        self._offsets = _find_start(store, table, start)
+        self._offsets = _find_start(plugin, table, start)
         self._batches = self._follow()
 
     @property
@@ -72,12 +74,32 @@ class Subscription:
             except SchemaChanged:
                 self._refresh()
                 continue
+            except OffsetOutOfRange:
+                yield from self._older()
+                quiet_since = time.monotonic()
+                continue
             except ServerUnavailable as error:
                 backoff.pause(error)
                 quiet_since = time.monotonic()  # nobody was there to say that nothing is new
                 continue
             if self.idle_s is not None and time.monotonic() - quiet_since >= self.idle_s:
                 return
+
+    def _older(self) -> Iterator[pa.RecordBatch]:
+        """What the log no longer holds, from the lake, bucket by bucket up to where the log begins. Raises
+        `HistoryGone`."""
+        from lakeward.read.streamrows import StreamRows
+
+        rows = StreamRows.open(self.plugin, self.table.path)
+        names, schema = self.columns or rows.table.schema.names, log_schema(rows.table, self.columns)
+        begins = {b: v.start for b, v in rows.bounds().items() if self._offsets.get(b, v.start) < v.start}
+        rows.check_kept(self._offsets, begins)
+        for bucket, begin in begins.items():
+            for batch in rows.range(bucket, OffsetRange(self._offsets[bucket], begin), names):
+                if batch.num_rows:
+                    self._offsets[bucket] = batch.column(OFFSET)[-1].as_py() + 1
+                    yield _as_logged(batch, schema)
+            self._offsets[bucket] = begin
 
     def _refresh(self) -> None:
         """A column was added: from here on batches have it too, unless the reader named its columns."""
@@ -92,15 +114,27 @@ class Subscription:
         )
 
 
-def _find_start(store: EmbeddedStoreClient, table: TableInfo, start: Start) -> dict[Bucket, int]:
+def _as_logged(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A row of the lake as the log would have it; which row it replaces is not known there."""
+    from lakeward.read.arrow import conform
+
+    appends = pa.array(np.zeros(batch.num_rows, np.int8))
+    for name, values in ((PREV_OFFSET, pa.nulls(batch.num_rows, pa.int64())), (CHANGE_TYPE, appends)):
+        if name in schema.names and name not in batch.schema.names:
+            batch = batch.append_column(name, values)
+    return conform(batch, schema)
+
+
+def _find_start(plugin: EmbeddedPlugin, table: TableInfo, start: Start) -> dict[Bucket, int]:
     """Buckets that are not named are read from their first offset: partitions that come later are read whole."""
+    store = plugin.store()
     if isinstance(start, WriteToken):
         return dict(start.offsets)
     if isinstance(start, OffsetMap):
         return dict(start)
     if isinstance(start, datetime):
         at_ms = round((start if start.tzinfo else start.replace(tzinfo=UTC)).timestamp() * 1000)
-        return {bucket: store.offset_at(table, bucket, at_ms) for bucket in store.bounds(table)}
+        return _find_moment(plugin, table, at_ms)
     if start == "earliest":
         return {bucket: bounds.start for bucket, bounds in store.bounds(table).items()}
     if start == "latest":
@@ -108,3 +142,18 @@ def _find_start(store: EmbeddedStoreClient, table: TableInfo, start: Start) -> d
     raise InvalidRequest(
         what=f"start {start!r}", reason='give "earliest", "latest", offsets, a write token or a datetime'
     )
+
+
+def _find_moment(plugin: EmbeddedPlugin, table: TableInfo, at_ms: int) -> dict[Bucket, int]:
+    """By the log alone where it goes back so far; else by the lake. Raises `HistoryGone`."""
+    store = plugin.store()
+    bounds = store.bounds(table)
+    found = {bucket: store.offset_at(table, bucket, at_ms) for bucket in bounds}
+    if all(offset > bounds[b].start or not bounds[b].start for b, offset in found.items()):
+        return found
+    from lakeward.read.streamrows import StreamRows
+
+    rows = StreamRows.open(plugin, table.path)
+    older = rows.offsets_at(at_ms, {b: v.end for b, v in bounds.items()})
+    rows.check_since(older, at_ms)
+    return dict(older)

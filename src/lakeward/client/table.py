@@ -22,6 +22,7 @@ from lakeward.errors import InvalidRows, SchemaChanged
 from lakeward.hot.embedded.door.failure import doing
 from lakeward.hot.embedded.door.shapes import check_put, log_schema
 from lakeward.model.bucket import Bucket
+from lakeward.model.clock import SystemClock
 from lakeward.model.naming import of_table
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.table import TableInfo
@@ -31,6 +32,8 @@ from lakeward.spi.hot import LogBounds
 
 if TYPE_CHECKING:
     from lakeward.client.client import Client
+    from lakeward.read.changes import Point
+    from lakeward.read.result import ReadResult
 
 Columns = tuple[str, ...] | None
 
@@ -102,7 +105,7 @@ class Table:
     ) -> Subscription:
         """New rows of all buckets as they come: an iterator of record batches. `start`: `"earliest"`, `"latest"`, an
         `OffsetMap`, a `WriteToken` or a `datetime`. It ends after `idle_s` without a row; None: never."""
-        return Subscription(self.client.store, self.info, start, columns=columns, idle_s=idle_s)
+        return Subscription(self.client.plugin, self.info, start, columns=columns, idle_s=idle_s)
 
     def bounds(self) -> Mapping[Bucket, LogBounds]:
         """Per bucket the offsets there are now, everything acknowledged included."""
@@ -131,6 +134,32 @@ class Table:
         with doing(what), of_table(self.path), with_extra(what):
             self.client.server.info()  # once: it says where the catalog is that takes our token too
             return read(self.client.plugin, request)
+
+    def changes(
+        self,
+        since: Point = "earliest",
+        until: Point | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+    ) -> ReadResult:
+        """Every change from a place on, in order per bucket, each once: `__change_type` says what happened, with
+        `__bucket`, `__offset` and `__timestamp`. A place is a moment, how long ago (`"1 h"`, a timedelta), an
+        `OffsetMap`, a `WriteToken`, the id of a lake snapshot, `"earliest"` or `"latest"`; `until` is not in it, and
+        now if None. Raises `HistoryGone` for what is kept nowhere, with the earliest that is."""
+        what = f"changes of {self.path}"
+        with with_extra(what):
+            from lakeward.read.changes import ChangeRequest, read_changes
+
+        request = ChangeRequest(
+            path=self.info.path,
+            since=since,
+            until=until,
+            columns=None if columns is None else tuple(columns),
+            lease_s=self.client.options.read_lease_s,
+        )
+        with doing(what), of_table(self.path), with_extra(what):
+            self.client.server.info()
+            return read_changes(self.client.plugin, request, SystemClock().now_ms())
 
     def names_of(self, kind: PutKind, columns: Columns) -> Sequence[str]:
         """The columns that rows of such a put have."""

@@ -9,7 +9,7 @@
     │   ├── InvalidRequest          malformed HTTP, Flight or plan input
     │   └── NotJson, SparkUnsupported, JavaNotFound, UnsafeLake
     ├── NotFound                    TableNotFound, SideNotFound, LakeNotFound, PartitionNotFound, SnapshotGone,
-    │                               OffsetOutOfRange, PluginNotFound
+    │                               OffsetOutOfRange, HistoryGone, PluginNotFound
     ├── AlreadyExists               TableAlreadyExists, LakeMismatch, LakeNotEmpty
     ├── Refused                     Unauthorized, Forbidden, ForeignCaller, IncompatibleVersion, InsecureBinding
     ├── HotStoreError               BucketStopped (BucketUnavailable), CorruptBatch, OutOfSequence,

@@ -59,6 +59,20 @@ class OffsetOutOfRange(NotFound):
     end: int
 
 
+class HistoryGone(NotFound):
+    code = "history-gone"
+    http_status = 410
+    template = (
+        "table {table}, bucket {bucket}: changes from {since} on are no longer kept; the earliest that is kept is "
+        "offset {earliest}, of {moment}. table.datalake.changelog keeps all that come from now on in a lake"
+    )
+    table: str
+    bucket: str
+    since: str
+    earliest: int
+    moment: str
+
+
 class PluginNotFound(NotFound):
     code = "plugin-not-found"
     template = "no {kind} plugin is called {name!r}; installed: {installed}"

@@ -21,6 +21,10 @@ class LedgerKind(StrEnum):
     """Offsets that the lake will never hold, recorded on purpose by an operator or a restore."""
 
 
+SKIPPED = "gap-"
+"""What the round ids of gaps begin with that no row ever had: the log went on above them."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class LedgerEntry:
     """`rows` is None where nobody counted (adopted ranges). `generation` grows with each resync."""

@@ -28,7 +28,8 @@ from lakeward.model.ids import InstanceId, JobName, new_instance_id, new_round_i
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.round import RoundOwner
 from lakeward.model.schema import Schema
-from lakeward.model.side import COMPACT, DEFAULT_SIDE, TIER, SideName, WorkKind
+from lakeward.model.side import COMPACT, DEFAULT_SIDE, TIER, SideName, WorkKind, first_side
+from lakeward.model.sidetable import side_table
 from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
 from lakeward.protocol.heartbeat import (
     HandedOut,
@@ -40,6 +41,7 @@ from lakeward.protocol.readplan import ReadPlan
 from lakeward.protocol.tables import AlterTable, CreateTable
 from lakeward.protocol.writetoken import WriteToken
 from lakeward.read.arrow import read, request_of
+from lakeward.read.changes import ChangeRequest, Point, read_changes
 from lakeward.read.result import ReadResult
 from lakeward.spi.coordinator import CoordinatorClient
 from lakeward.spi.hot import HotPlugin, HotStore
@@ -182,6 +184,16 @@ class InProcessLakeward:
 
     def read(self, path: str, **options: Any) -> ReadResult:
         return read(self.plugin, request_of(path, **options), self.open_lake)
+
+    def changes(self, path: str, since: Point = "earliest", until: Point | None = None) -> ReadResult:
+        request = ChangeRequest(path=TablePath.parse(path), since=since, until=until)
+        return read_changes(self.plugin, request, self.clock.now_ms(), self.open_side)
+
+    def open_side(self, table: TableInfo, side: SideName | None) -> LakeReader | None:
+        if table.descriptor.properties.get("table.datalake.enabled") == "false":
+            return None
+        name = side or first_side(table.descriptor.properties) or DEFAULT_SIDE
+        return self.storage(name.lake).open_reader(side_table(table, side))
 
     def open_lake(self, plan: ReadPlan) -> LakeReader | None:
         return self.storage(plan.side.lake).open_reader(plan.table) if plan.lake_format else None

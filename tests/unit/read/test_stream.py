@@ -5,24 +5,27 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from lakeward.client.rows import fit_rows
-from lakeward.errors import OffsetOutOfRange, SnapshotGone
+from lakeward.errors import InvalidRequest, OffsetOutOfRange, SnapshotGone
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.schema import BUCKET
+from lakeward.model.side import Content, SideName
 from lakeward.model.table import TablePath
-from lakeward.read.spark.options import SourceOptions
-from lakeward.read.spark.stream import UnionStreamReader
-from lakeward.read.spark.streamrows import StreamRows
+from lakeward.read.spark.options import SourceOptions, parse_options
+from lakeward.read.spark.stream import UnionStreamReader, start_offsets
+from lakeward.read.streamrows import StreamRows, short_names
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.iceberg.foreign import IcebergForeignEngine
 from lakeward.testing.inprocess import InProcessLakeward
 from tests.unit.read.test_union import OFF, cut_log
 
-PATH = TablePath.parse("db.t")
+PATH, B0 = TablePath.parse("db.t"), Bucket("", 0)
+CHANGELOG: dict[str, Any] = {"table.datalake.changelog": "default"}
 
 
 class InProcessReader(UnionStreamReader):
@@ -119,3 +122,19 @@ def test_a_first_batch_that_is_run_again_is_the_same_or_its_snapshot_is_named_as
     engine(world).expire()
     with pytest.raises(SnapshotGone):
         reader.batch(again, pinned)
+
+
+def test_a_pk_stream_begins_anywhere_that_the_changelog_covers(world: InProcessLakeward, clock: ManualClock) -> None:
+    world.create("db.t", "id bigint not null, v string", primary_key="id", **CHANGELOG)
+    for i in range(200):
+        world.upsert("db.t", [{"id": i, "v": "x" * 50}])
+    world.tier("db.t")
+    world.tier("db.t", SideName("default", Content.CHANGELOG))
+    assert cut_log(world, clock, "db.t") > 17
+    rows = StreamRows.open(world.plugin, PATH, world.open_side)
+    begin = start_offsets(rows, parse_options({"table": "db.t", "startingOffsets": '{"0": 17}'}).starting)
+    found = [r for b in rows.range(B0, OffsetRange(begin[B0], 200), ["id"]) for r in b.to_pylist()]
+    assert [r["id"] for r in found] == list(range(17, 200))
+    assert short_names(pa.RecordBatch.from_pylist(found)).to_pylist() == ["+I"] * 183
+    with pytest.raises(InvalidRequest, match="they say one thing"):
+        parse_options({"table": "db.t", "starting": "latest", "startingTimestamp": "2026-11-01"})

@@ -13,7 +13,7 @@ from lakeward.errors import LakeBehind, TableNotFound
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId
 from lakeward.model.intent import IntentState
-from lakeward.model.ledger import LedgerEntry, LedgerKind
+from lakeward.model.ledger import SKIPPED, LedgerEntry, LedgerKind
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.round import LakeBase
 from lakeward.model.side import TIER, SideId, SideName, named_sides
@@ -178,7 +178,7 @@ class Commits:
                 side=side.name,
                 bucket=bucket,
                 range=gap,
-                round_id=RoundId(f"gap-{why}-{now_ms}"),
+                round_id=RoundId(f"{SKIPPED}{why}-{now_ms}"),
                 snapshot_id=None,
                 epoch=side.tier.epoch,
                 job=COORDINATOR,

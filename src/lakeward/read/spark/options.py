@@ -28,6 +28,8 @@ KNOWN = (
     "as_of",
     "at_least",
     "starting",
+    "startingoffsets",
+    "startingtimestamp",
     "max_rows",
     "system_columns",
     "changelog",
@@ -88,7 +90,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         mode=ReadMode.parse(given.get("mode", "union")),
         as_of=parse_as_of(as_of) if as_of else None,
         at_least=given.get("at_least"),
-        starting=parse_start(given.get("starting", "earliest")),
+        starting=parse_start(_starting(given)),
         max_rows=_number("max_rows", given.get("max_rows")),
         system_columns=_flag("system_columns", given.get("system_columns", "false")),
         changelog=_flag("changelog", given.get("changelog", "false")),
@@ -96,6 +98,14 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         columns=tuple(c.strip() for c in given["columns"].split(",")) if given.get("columns") else None,
         kind=given.get("kind"),
     )
+
+
+def _starting(given: Mapping[str, str]) -> str:
+    """One option with the names that other sources of Spark have for it besides."""
+    names = [name for name in ("starting", "startingoffsets", "startingtimestamp") if name in given]
+    if len(names) > 1:
+        raise InvalidRequest(what=f"options {' and '.join(names)}", reason="they say one thing; give one of them")
+    return given[names[0]] if names else "earliest"
 
 
 def find_server(given: str | None) -> str:

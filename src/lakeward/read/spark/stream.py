@@ -25,8 +25,8 @@ from lakeward.model.table import TableInfo
 from lakeward.read.arrow import conform
 from lakeward.read.spark.options import SourceOptions, StartAt
 from lakeward.read.spark.source_reader import PiecePartition
-from lakeward.read.spark.streamrows import StreamRows, change_names
 from lakeward.read.spark.tailframe import arrow_schema
+from lakeward.read.streamrows import StreamRows, short_names
 from lakeward.spi.plugins import PROCESS_PLUGINS, Plugin
 
 Position = dict[str, Any]
@@ -199,7 +199,7 @@ class UnionStreamReader(*_bases()):  # type: ignore[misc]
     def _shape(self, table: TableInfo, batch: pa.RecordBatch) -> pa.RecordBatch:
         shaped = conform(batch, arrow_schema(table, self._user(table)))
         if CHANGE_TYPE in self.columns:
-            shaped = shaped.append_column(pa.field(CHANGE_TYPE, pa.string(), nullable=False), change_names(batch))
+            shaped = shaped.append_column(pa.field(CHANGE_TYPE, pa.string(), nullable=False), short_names(batch))
         return shaped.select(list(self.columns))
 
 
@@ -213,7 +213,10 @@ def start_offsets(rows: StreamRows, start: StartAt) -> OffsetMap:
             if offset > ends.get(bucket, 0):
                 reason = f"bucket {bucket} ends at {ends.get(bucket, 0)}, and {offset} is above it"
                 raise InvalidRequest(what=f"option starting of {rows.table.path}", reason=reason)
+        rows.check_kept(start.offsets, {b: ends[b] for b in start.offsets if b in ends})
         return rows.firsts().overlaid(start.offsets)
     if start.at_ms is not None:
-        return OffsetMap({b: rows.offset_at(b, start.at_ms, end) for b, end in ends.items()})
+        found = rows.offsets_at(start.at_ms, ends)
+        rows.check_since(found, start.at_ms)
+        return found
     return ends

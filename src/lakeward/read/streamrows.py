@@ -1,25 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a stream: a range of a bucket from the log, from the lake what the log no longer holds, in
+"""Rows of a stream, and changes: a range of a bucket from the log, from the lake what the log no longer holds, in
 `__offset` order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeward.changelog.columns import with_change_codes
 from lakeward.config.options import TABLE_DATALAKE_ENABLED
-from lakeward.errors import LakeUnavailable, OffsetOutOfRange, SnapshotGone
+from lakeward.errors import HistoryGone, LakeUnavailable, OffsetOutOfRange, SnapshotGone
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.change import ChangeType
 from lakeward.model.ids import SnapshotId
+from lakeward.model.ledger import SKIPPED, LedgerKind
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.schema import BUCKET, CHANGE_TYPE, OFFSET, TIMESTAMP
+from lakeward.model.side import SideName, changelog_side, first_side
+from lakeward.model.sidetable import side_table
 from lakeward.model.systemcolumns import LAKE_NAMES
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.read.prune import partition_facts
@@ -28,19 +33,36 @@ from lakeward.spi.hot import HotPlugin, HotStore, LogBounds
 from lakeward.spi.lake import LakeFile, LakeReader
 from lakeward.spi.plugins import PROCESS_PLUGINS, Plugin
 
+SideOpener = Callable[[TableInfo, SideName | None], LakeReader | None]
+
 
 @dataclass(frozen=True)
 class StreamRows:
-    """One table for one call of Spark. `lake` None: the table has none."""
+    """One table for one call. `lake` None: the table has none. `changes`: its changelog's, where it has one.
+    `snapshot_id`: what the lake's history is read at; its head if None."""
 
     plugin: HotPlugin
     table: TableInfo
     lake: LakeReader | None
+    changes: LakeReader | None = None
+    snapshot_id: SnapshotId | None = None
 
     @classmethod
-    def open(cls, plugin: HotPlugin, path: TablePath) -> StreamRows:
+    def open(cls, plugin: HotPlugin, path: TablePath, open_lake: SideOpener | None = None) -> StreamRows:
         table = plugin.store().load_table(path)
-        return cls(plugin, table, _open_lake(plugin, table))
+        opener: SideOpener = open_lake or partial(_open_lake, plugin)
+        side = changelog_side(table.descriptor.properties)
+        return cls(plugin, table, opener(table, None), None if side is None else opener(table, side))
+
+    @property
+    def history(self) -> LakeReader | None:
+        """Where changes are that the log no longer holds: rows of a log table are its changes."""
+        return self.changes or (None if self.table.is_pk else self.lake)
+
+    @property
+    def history_side(self) -> SideName | None:
+        properties = self.table.descriptor.properties
+        return changelog_side(properties) if self.changes is not None else first_side(properties)
 
     @property
     def hot(self) -> HotStore:
@@ -50,36 +72,86 @@ class StreamRows:
         return self.hot.freeze(self.table)
 
     def lake_offsets(self) -> OffsetMap:
-        head = None if self.lake is None else self.lake.load_snapshot()
+        head = None if self.history is None else self.history.load_snapshot(self.snapshot_id)
         return (head.offsets if head is not None else None) or OffsetMap()
 
     def firsts(self) -> OffsetMap:
-        """Where each bucket's rows begin: at 0 where the lake has what the log let go, else where the log does."""
-        known = self.lake_offsets() if not self.table.is_pk else OffsetMap()
-        return OffsetMap({b: v.start for b, v in self.bounds().items() if v.start > 0 and b not in known})
+        """Where each bucket's rows begin: at 0, above what is kept nowhere, or where the log does."""
+        known, lost = self.lake_offsets(), self.lost()
+        begins = {b: max((r.stop for r in lost.get(b, ())), default=0) for b in known}
+        logged = {b: v.start for b, v in self.bounds().items() if b not in known}
+        return OffsetMap({b: start for b, start in {**begins, **logged}.items() if start > 0})
+
+    def lost(self) -> Mapping[Bucket, Sequence[OffsetRange]]:
+        """Offsets whose changes the log let go before the lake had them, as the ledger says."""
+        lost: dict[Bucket, list[OffsetRange]] = {}
+        entries = () if self.history is None else self.plugin.coordinator().ledger(self.table.path, self.history_side)
+        for entry in entries:
+            if entry.kind is LedgerKind.GAP and not entry.round_id.startswith(SKIPPED):
+                lost.setdefault(entry.bucket, []).append(entry.range)
+        return lost
+
+    def check_kept(self, starts: Mapping[Bucket, int], ends: Mapping[Bucket, int]) -> None:
+        """Raises `HistoryGone` where `[start, end)` of a bucket is neither in the log nor in the lake."""
+        known, bounds, lost = self.lake_offsets(), self.bounds(), self.lost()
+        for bucket, end in ends.items():
+            start, log = starts.get(bucket, 0), bounds.get(bucket)
+            reach = end if log is None else min(end, log.start)
+            gaps = [r for r in lost.get(bucket, ()) if max(r.start, start) < min(r.stop, reach)]
+            if start < reach and (gaps or known.get(bucket, 0) < reach):
+                whole = known.get(bucket, 0) >= reach
+                earliest = max(r.stop for r in gaps) if gaps and whole else log.start if log is not None else end
+                raise self._gone(bucket, f"offset {start}", earliest)
+
+    def check_since(self, starts: Mapping[Bucket, int], at_ms: int) -> None:
+        """Of offsets that were found by a moment: raises `HistoryGone` where changes from between that moment and the
+        first one that is kept may be gone."""
+        known, bounds, lost = self.lake_offsets(), self.bounds(), self.lost()
+        for bucket, start in starts.items():
+            log = bounds.get(bucket)
+            begins = {r.stop for r in lost.get(bucket, ())} | ({log.start} if log and bucket not in known else set())
+            first = self._first_at(bucket, start) if start > 0 and start in begins else None
+            came = first is not None and first.timestamp() * 1000 > at_ms
+            if came or (start > 0 and start in begins and first is None and log is not None and log.end_at_ms > at_ms):
+                raise self._gone(bucket, datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(), start)
+
+    def _gone(self, bucket: Bucket, since: str, earliest: int) -> HistoryGone:
+        first = self._first_at(bucket, earliest)
+        moment = "now" if first is None else first.isoformat()
+        return HistoryGone(
+            table=str(self.table.path), bucket=str(bucket), since=since, earliest=earliest, moment=moment
+        )
+
+    def _first_at(self, bucket: Bucket, offset: int) -> datetime | None:
+        """When the change at, or first above, an offset was made; None: there is none."""
+        end = self.ends().get(bucket, offset)
+        for batch in self.range(bucket, OffsetRange(offset, end), []) if offset < end else ():
+            if batch.num_rows:
+                moment: datetime = batch.column(TIMESTAMP)[0].as_py()
+                return moment
+        return None
 
     def ends(self) -> OffsetMap:
         """Up to where rows can be read: log ends, and of partitions that the hot store dropped what the lake has."""
         ends = {b: v.end for b, v in self.bounds().items()}
-        if self.table.is_pk or not self.table.descriptor.is_partitioned:
+        if not self.table.descriptor.is_partitioned:
             return OffsetMap(ends)
         return self.lake_offsets().overlaid(ends)
+
+    def offsets_at(self, at_ms: int, ends: Mapping[Bucket, int]) -> OffsetMap:
+        return OffsetMap({b: self.offset_at(b, at_ms, end) for b, end in ends.items()})
 
     def offset_at(self, bucket: Bucket, at_ms: int, end: int) -> int:
         """The first offset at or after a moment; the lake is asked where the log begins later than that."""
         bounds = self.bounds().get(bucket)
         offset = end if bounds is None else self.hot.offset_at(self.table, bucket, at_ms)
-        if (
-            self.table.is_pk
-            or self.lake is None
-            or (bounds is not None and (offset > bounds.start or bounds.start == 0))
-        ):
+        if self.history is None or (bounds is not None and (offset > bounds.start or bounds.start == 0)):
             return offset
         moment = pa.scalar(datetime.fromtimestamp(at_ms / 1000, UTC), pa.timestamp("us", "UTC"))
-        head = self.lake.load_snapshot()
+        head = self.history.load_snapshot(self.snapshot_id)
         if head is None:
             return offset
-        older = self.lake.scan(
+        older = self.history.scan(
             head.snapshot_id, columns=[OFFSET, TIMESTAMP], filter=pc.field(TIMESTAMP) >= moment, buckets=[bucket]
         )
         return min((int(pc.min(b.column(0)).as_py()) for b in older if b.num_rows), default=offset)
@@ -123,21 +195,20 @@ class StreamRows:
         """Files of ours are in offset order: those whose bounds do not overlap are read one after the other, never all
         at once.
         """
-        head = None if self.lake is None or self.table.is_pk else self.lake.pinned().load_snapshot()
-        if self.lake is None or head is None:
+        head = None if self.history is None else self.history.pinned().load_snapshot(self.snapshot_id)
+        if self.history is None or head is None:
             raise OffsetOutOfRange(
                 table=str(self.table.path), bucket=str(bucket), offset=wanted.start, start=log_start, end=wanted.stop
             )
-        lake, own = self.lake.pinned(), self._is_of(bucket)
+        lake, own = self.history.pinned(), self._is_of(bucket)
+        names = [*columns, *([CHANGE_TYPE] if self.changes is not None else []), *LAKE_NAMES]
         files = [f for f in lake.files(head.snapshot_id) if f.bucket in (bucket, None)]
         for part in windows(files, wanted):
             inside = own & (pc.field(OFFSET) >= part.start) & (pc.field(OFFSET) < part.stop)
-            scanned = lake.scan_buckets(
-                head.snapshot_id, columns=[*columns, *LAKE_NAMES], filter=inside, buckets=[bucket, None]
-            )
+            scanned = lake.scan_buckets(head.snapshot_id, columns=names, filter=inside, buckets=[bucket, None])
             batches = [b for _, b in scanned if b.num_rows]
             if batches:
-                yield from pa.Table.from_batches(batches).sort_by(OFFSET).to_batches()
+                yield from map(with_change_codes, pa.Table.from_batches(batches).sort_by(OFFSET).to_batches())
 
     def _is_of(self, bucket: Bucket) -> pc.Expression:
         """True of the bucket's rows, also in a file that does not say its bucket."""
@@ -165,21 +236,21 @@ def windows(files: Sequence[LakeFile], wanted: OffsetRange) -> list[OffsetRange]
     return parts
 
 
-def change_names(batch: pa.RecordBatch) -> pa.Array:
+def short_names(batch: pa.RecordBatch) -> pa.Array:
     """The short names (+I, -U, +U, -D); rows of a lake snapshot are inserts."""
     if CHANGE_TYPE not in batch.schema.names:
         return pa.array([ChangeType.INSERT.short] * batch.num_rows, pa.string())
     return pa.array([c.short for c in ChangeType]).take(batch.column(CHANGE_TYPE).cast(pa.int32()))
 
 
-def _open_lake(plugin: HotPlugin, table: TableInfo) -> LakeReader | None:
+def _open_lake(plugin: HotPlugin, table: TableInfo, side: SideName | None) -> LakeReader | None:
     """None for tables that are not tiered: the table says so, or the server has no lake at all."""
     if table.descriptor.properties.get(TABLE_DATALAKE_ENABLED.key, "true").lower() == "false":
         return None
     try:
-        name, options = plugin.lake_options(table)
+        name, options = plugin.lake_options(table, side)
     except LakeUnavailable as error:
         if error.lake == "none":
             return None
         raise
-    return PROCESS_PLUGINS.lake(Plugin(name=name, options=options)).open_reader(table)
+    return PROCESS_PLUGINS.lake(Plugin(name=name, options=options)).open_reader(side_table(table, side))

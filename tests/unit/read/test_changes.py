@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes from anywhere: the lake first, then the log; what is kept nowhere is said with the earliest that is."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from lakeward.errors import HistoryGone, InvalidRequest
+from lakeward.model.bucket import Bucket
+from lakeward.model.offsets import OffsetMap, OffsetRange
+from lakeward.model.side import Content, SideName
+from lakeward.model.table import TablePath
+from lakeward.protocol.operate import ResyncChoice
+from lakeward.protocol.tables import AlterTable
+from lakeward.read.changes import parse_point, plan_ranges
+from lakeward.testing.clock import ManualClock
+from lakeward.testing.inprocess import InProcessLakeward
+from tests.unit.read.test_union import cut_log
+
+PATH, B0 = "db.t", Bucket("", 0)
+CHANGES = SideName("default", Content.CHANGELOG)
+ON: dict[str, Any] = {"table.datalake.changelog": "default"}
+ROWS = 200
+
+
+def fill(world: InProcessLakeward, clock: ManualClock, **properties: Any) -> list[tuple[str, int, str]]:
+    """Two hundred upserts of twenty keys; the changes that they are."""
+    world.create(PATH, "id bigint not null, v string", primary_key="id", **properties)
+    state: dict[int, str] = {}
+    expected: list[tuple[str, int, str]] = []
+    for i in range(ROWS):
+        clock.advance(1)
+        key, value = i % 20, f"{i:050}"
+        world.upsert(PATH, [{"id": key, "v": value}])
+        before = [("update_before", key, state[key])] if key in state else []
+        expected += [*before, ("update_after" if before else "insert", key, value)]
+        state[key] = value
+    return expected
+
+
+def seen(world: InProcessLakeward, *places: Any) -> list[tuple[str, int, str]]:
+    rows = world.changes(PATH, *places).to_table().to_pylist()
+    offsets = [r["__offset"] for r in rows]
+    assert offsets == sorted(set(offsets)), "in order, each once"
+    return [(r["__change_type"], r["id"], r["v"]) for r in rows]
+
+
+def test_changes_come_from_the_lake_and_then_from_the_log(world: InProcessLakeward, clock: ManualClock) -> None:
+    expected = fill(world, clock, **ON)
+    assert seen(world) == expected, "from the log alone"
+    began = clock.now_ms()
+    world.tier(PATH, CHANGES)
+    world.tier(PATH)
+    assert cut_log(world, clock, PATH) > 100
+    world.delete(PATH, [{"id": 3}])
+    expected.append(("delete", 3, f"{183:050}"))
+    assert seen(world) == expected
+    assert seen(world, OffsetMap({B0: 17})) == expected[17:]
+    assert seen(world, OffsetMap({B0: 17}), OffsetMap({B0: 40})) == expected[17:40]
+    tenth = datetime.fromtimestamp(began / 1000, UTC) - timedelta(seconds=ROWS - 10)
+    assert seen(world, tenth, tenth + timedelta(seconds=1)) == expected[9:10]
+    assert seen(world, "1 d") == expected[-1:]
+    snapshot = world.lake.open_reader(world.store.load_table(TablePath.parse(PATH))).snapshots()[-1]
+    assert seen(world, snapshot.snapshot_id) == expected[-1:]
+    assert seen(world, "latest") == []
+
+
+def test_without_a_changelog_what_is_gone_from_the_log_is_said(world: InProcessLakeward, clock: ManualClock) -> None:
+    expected = fill(world, clock)
+    world.tier(PATH)
+    start = cut_log(world, clock, PATH)
+    assert start > 100
+    assert seen(world) == expected[start:], "earliest is what is kept"
+    with pytest.raises(HistoryGone) as gone:
+        seen(world, OffsetMap({B0: 17}))
+    assert (gone.value.since, gone.value.earliest) == ("offset 17", start)
+    with pytest.raises(HistoryGone, match=f"the earliest that is kept is offset {start}, of 20"):
+        seen(world, "30 d")
+    assert seen(world, OffsetMap({B0: start})) == expected[start:]
+
+
+def test_a_changelog_that_was_off_for_too_long_says_its_gap(world: InProcessLakeward, clock: ManualClock) -> None:
+    expected = fill(world, clock, **ON)
+    world.tier(PATH, CHANGES)
+    path = TablePath.parse(PATH)
+    world.federation.alter(path, AlterTable(properties={"table.datalake.changelog": "none"}))
+    for i in range(ROWS):
+        world.upsert(PATH, [{"id": 99, "v": f"{i:050}"}])
+    world.tier(PATH)
+    start = cut_log(world, clock, PATH)
+    assert start > len(expected)
+    world.federation.alter(path, AlterTable(properties=dict(ON)))
+    status = world.coordinator.table_status(path, CHANGES)
+    assert f"the lake ends at {len(expected)} and the log begins at {start}" in str(status.reason)
+    world.coordinator.resync(path, ResyncChoice.GAP, CHANGES)
+    world.tier(PATH, CHANGES)
+    with pytest.raises(HistoryGone) as gone:
+        seen(world, OffsetMap({B0: 0}))
+    assert gone.value.earliest == start
+    assert len(seen(world)) == world.store.bounds(world.store.load_table(path))[B0].end - start
+    assert seen(world, OffsetMap({B0: 0}), OffsetMap({B0: len(expected)})) == expected, "below the gap all is there"
+
+
+def test_ranges_of_buckets_that_came_later_and_of_places_beyond_the_end() -> None:
+    late, ends = Bucket("", 1), {B0: 10, Bucket("", 1): 5}
+    assert plan_ranges({B0: 4}, {B0: 7}, ends) == {B0: OffsetRange(4, 7), late: OffsetRange(0, 5)}
+    assert plan_ranges({B0: 12}, {late: 0}, ends) == {}
+
+
+def test_places_as_people_write_them() -> None:
+    at = datetime(2026, 11, 16, 12, tzinfo=UTC)
+    now_ms = int(at.timestamp() * 1000)
+    assert parse_point("1 h", now_ms) == at - timedelta(hours=1)
+    assert parse_point("2026-11-16T12:00", now_ms) == at
+    assert parse_point("4711", now_ms) == "4711"
+    assert parse_point("earliest", now_ms) == "earliest"
+    with pytest.raises(InvalidRequest):
+        parse_point("yesterday", now_ms)
