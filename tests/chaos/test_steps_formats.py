@@ -20,8 +20,10 @@ SEED = 20
 NOT_THERE = {
     "paimon": ("lake.before-resolve", "lake.before-deletes"),
     "delta": ("lake.before-manifests",),
+    "lance": ("lake.before-manifests",),
 }
-"""Paimon merges by key: no row is looked up, no delete written. Delta has no manifests."""
+"""Paimon merges by key: no row is looked up, no delete written. Delta has no manifests, and of Lance the library
+writes them."""
 
 
 def sampled() -> list[object]:

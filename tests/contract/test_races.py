@@ -21,7 +21,9 @@ from lakeward.testing.lakes.rounds import LakeRound, lake_rows
 from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
 from lakeward.testing.scripted_log import ScriptedLog
 
-FORMATS = pytest.mark.parametrize("format", ["paimon", pytest.param("delta", marks=pytest.mark.soak)])
+FORMATS = pytest.mark.parametrize(
+    "format", ["paimon", *(pytest.param(name, marks=pytest.mark.soak) for name in ("delta", "lance"))]
+)
 SUITE, LIMIT_S = LakeSuite(), 120
 
 

@@ -24,6 +24,7 @@ from tests.property.union_program import (
     delta_lake,
     iceberg_lake,
     key,
+    lance_lake,
     memory_lake,
     paimon_lake,
     step,
@@ -73,6 +74,24 @@ def test_the_same_on_paimon(steps: list[Step]) -> None:
 )
 def test_the_same_on_delta(steps: list[Step]) -> None:
     run(steps, delta_lake)
+
+
+@settings(max_examples=settings().max_examples // 50)
+@given(programs)
+@example(
+    [
+        ("upsert", [(("a", 0), "x"), (("b", 1), "x")]),
+        ("tier", None),
+        ("upsert", [(("a", 0), "y")]),
+        ("tier", None),
+        ("compact", None),
+        ("expire", None),
+        ("delete", [("b", 1)]),
+    ]
+)
+def test_the_same_on_lance(steps: list[Step]) -> None:
+    """Its own compaction puts rows of several buckets into one fragment."""
+    run(steps, lance_lake)
 
 
 @pytest.mark.soak

@@ -68,6 +68,10 @@ def delta_lake(folder: Path) -> LakeStorage:
     return load_lake("delta", {"warehouse": str(folder / "warehouse")})
 
 
+def lance_lake(folder: Path) -> LakeStorage:
+    return load_lake("lance", {"warehouse": str(folder / "warehouse")})
+
+
 class Program:
     """The world and what it must show."""
 
@@ -193,3 +197,10 @@ class Program:
         elif isinstance(lake, DeltaLakeStorage):
             engine = DeltaForeignEngine(lake.log(name))
             {"compact": engine.optimize, "expire": engine.clean_log}[in_memory]()
+        else:
+            from lakeward.lake.lance.plugin import LanceLakeStorage
+            from lakeward.testing.lanceforeign import LanceForeignEngine
+
+            assert isinstance(lake, LanceLakeStorage)
+            library = LanceForeignEngine(lake.table(name))
+            {"compact": library.compact, "expire": library.clean_up}[in_memory]()

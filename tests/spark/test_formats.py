@@ -35,7 +35,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
 
-FORMATS = ["paimon", pytest.param("delta", marks=pytest.mark.soak)]
+FORMATS = ["paimon", *(pytest.param(name, marks=pytest.mark.soak) for name in ("delta", "lance"))]
 FEW_FILES = {"LAKEWARD_COMPACTION__FAN_IN": "2"}
 
 

@@ -49,10 +49,10 @@ class S3Files(TableFiles):
         }
         return fs.S3FileSystem(**{key: value for key, value in given.items() if value})
 
-    def read(self, path: str) -> str | None:
+    def read_bytes(self, path: str) -> bytes | None:
         bucket, key = _parts(path)
         with _os_errors(), suppress(self._client.exceptions.NoSuchKey):
-            return str(self._client.get_object(Bucket=bucket, Key=key)["Body"].read(), "utf-8")
+            return bytes(self._client.get_object(Bucket=bucket, Key=key)["Body"].read())
         return None
 
     def names(self, folder: str) -> list[str]:
@@ -60,18 +60,18 @@ class S3Files(TableFiles):
         pages = self._pages(Bucket=bucket, Prefix=key, Delimiter="/")
         return [o["Key"].removeprefix(key) for page in pages for o in page.get("Contents", ())]
 
-    def put_exclusively(self, path: str, text: str) -> bool:
+    def put_exclusively(self, path: str, data: str | bytes) -> bool:
         """A put whose answer was lost is sent again by the client, and finds itself."""
         from botocore.exceptions import ClientError
 
-        bucket, key = _parts(path)
+        (bucket, key), body = _parts(path), data.encode() if isinstance(data, str) else data
         with _os_errors():
             try:
-                self._client.put_object(Bucket=bucket, Key=key, Body=text.encode(), IfNoneMatch="*")
+                self._client.put_object(Bucket=bucket, Key=key, Body=body, IfNoneMatch="*")
             except ClientError as error:
                 if error.response["ResponseMetadata"]["HTTPStatusCode"] not in _TAKEN:
                     raise
-                return self.read(path) == text
+                return self.read_bytes(path) == body
         return True
 
     def put(self, path: str, data: str | bytes) -> None:

@@ -24,15 +24,20 @@ class TableFiles(ABC):
     def filesystem(self) -> fs.FileSystem:
         """For rows: files that are read in parts, and written as they grow."""
 
+    def read(self, path: str) -> str | None:
+        data = self.read_bytes(path)
+        return None if data is None else data.decode()
+
     @abstractmethod
-    def read(self, path: str) -> str | None: ...
+    def read_bytes(self, path: str) -> bytes | None:
+        """None where no file is."""
 
     @abstractmethod
     def names(self, folder: str) -> list[str]:
         """Of what lies directly in it; none where it is not there."""
 
     @abstractmethod
-    def put_exclusively(self, path: str, text: str) -> bool:
+    def put_exclusively(self, path: str, data: str | bytes) -> bool:
         """False where a file is, whoever made it. The name never shows half of one."""
 
     @abstractmethod
@@ -74,10 +79,10 @@ class LocalFiles(TableFiles):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         return super().open_output(path)
 
-    def read(self, path: str) -> str | None:
+    def read_bytes(self, path: str) -> bytes | None:
         try:
-            with open(path, encoding="utf-8") as text:
-                return text.read()
+            with open(path, "rb") as source:
+                return source.read()
         except FileNotFoundError:
             return None
 
@@ -86,9 +91,9 @@ class LocalFiles(TableFiles):
             return os.listdir(folder)
         return []
 
-    def put_exclusively(self, path: str, text: str) -> bool:
+    def put_exclusively(self, path: str, data: str | bytes) -> bool:
         """By link(2)."""
-        staged = _stage(path, text.encode())
+        staged = _stage(path, _bytes(data))
         try:
             os.link(staged, path)
         except FileExistsError:
@@ -99,7 +104,7 @@ class LocalFiles(TableFiles):
         return True
 
     def put(self, path: str, data: str | bytes) -> None:
-        os.replace(_stage(path, data.encode() if isinstance(data, str) else data), path)
+        os.replace(_stage(path, _bytes(data)), path)
 
     def delete(self, path: str) -> int:
         with suppress(FileNotFoundError):
@@ -154,6 +159,10 @@ def sync(paths: Iterable[str]) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def _bytes(data: str | bytes) -> bytes:
+    return data.encode() if isinstance(data, str) else data
 
 
 def _stage(path: str, data: bytes) -> str:

@@ -14,7 +14,7 @@ from lakeward.lake.delta.columns import parse_schema_string, table_schema, to_de
 from lakeward.lake.delta.features import VECTORS_KEY, protocol_of, with_features
 from lakeward.lake.delta.log import DeltaLog
 from lakeward.lake.delta.reconcile import DeltaGround
-from lakeward.lake.delta.rows import parse_partition_value
+from lakeward.lake.partitionvalue import parse_partition_value
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.model.ids import TableId
 from lakeward.model.schema import BUCKET, Column

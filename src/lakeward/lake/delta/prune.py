@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeward.lake.delta.actions import AddFile
-from lakeward.lake.delta.rows import parse_partition_value
+from lakeward.lake.partitionvalue import parse_partition_value
 from lakeward.lake.satisfiable import may_match
 
 

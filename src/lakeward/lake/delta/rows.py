@@ -3,19 +3,17 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakeward.errors import InvalidRequest
 from lakeward.lake.delta.actions import AddFile
 from lakeward.lake.delta.failures import lake_errors
 from lakeward.lake.delta.vector import load_vector
+from lakeward.lake.partitionvalue import parse_partition_value
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.model.offsetset import Offsets, OffsetSet
 from lakeward.model.schema import OFFSET
@@ -81,21 +79,3 @@ class DeltaFileRows:
             else:
                 arrays.append(pa.nulls(count, field.type))
         return pa.table(arrays, schema=pa.schema(fields))
-
-
-def parse_partition_value(text: str | None, kind: pa.DataType) -> Any:
-    """As the log spells it. Raises `InvalidRequest`."""
-    if not text:
-        return None
-    try:
-        if pa.types.is_boolean(kind):
-            return {"true": True, "false": False}[text.lower()]
-        if pa.types.is_integer(kind):
-            return int(text)
-        if pa.types.is_date(kind):
-            return datetime.date.fromisoformat(text)
-    except (ValueError, KeyError) as error:
-        raise InvalidRequest(what=f"partition value {text!r}", reason=f"it is no {kind}") from error
-    if pa.types.is_string(kind):
-        return text
-    raise InvalidRequest(what=f"partition value {text!r}", reason=f"{kind} is no type for a partition key")

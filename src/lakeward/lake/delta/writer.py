@@ -16,9 +16,9 @@ from lakeward.errors import LakeSchemaBroken
 from lakeward.lake.delta.actions import WHOLE, AddFile
 from lakeward.lake.delta.columns import file_schema, parse_schema_string, table_schema
 from lakeward.lake.delta.failures import lake_errors
-from lakeward.lake.delta.rows import parse_partition_value
 from lakeward.lake.delta.stats import file_stats
 from lakeward.lake.dictionaries import dictionary_columns
+from lakeward.lake.partitionvalue import parse_partition_value
 from lakeward.lake.tablefiles import TableFiles, sync
 from lakeward.model.bucket import partition_values
 from lakeward.model.faults import fault_point

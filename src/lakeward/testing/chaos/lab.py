@@ -76,7 +76,7 @@ class LabOptions:
     every_s: float = 2.0
     spark: bool = False
     format: str = "iceberg"
-    """Of the lake: iceberg, or paimon or delta on a folder."""
+    """Of the lake: iceberg, or paimon, delta or lance on a folder."""
 
     producers: int = 2
     spell_s: float = 5.0

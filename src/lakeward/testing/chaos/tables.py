@@ -64,6 +64,9 @@ def break_table(server_url: str, warehouse: Path, format: str = "iceberg") -> No
     if format == "delta":
         shutil.rmtree(warehouse / path.database / path.table)
         return
+    if format == "lance":
+        shutil.rmtree(warehouse / path.database / f"{path.table}.lance")
+        return
     load_catalog("lab", type="rest", uri=f"{server_url}/iceberg").drop_table((path.database, path.table))
 
 
@@ -87,6 +90,10 @@ def meddle(server_url: str, warehouse: Path, format: str, path: str, deed: str) 
         from lakeward.testing.chaos.deltatables import meddle_with_delta
 
         return meddle_with_delta(warehouse, TablePath.parse(path), deed)
+    if format == "lance":
+        from lakeward.testing.chaos.lancetables import meddle_with_lance
+
+        return meddle_with_lance(warehouse, TablePath.parse(path), deed)
     try:
         engine = Meddler(load_catalog("lab", type="rest", uri=f"{server_url}/iceberg"), TablePath.parse(path))
         deeds: dict[str, Callable[[], None]] = {"compact": engine.rewrite, "expire": engine.expire}
@@ -116,4 +123,8 @@ def _open_watch(warehouse: Path, format: str, journal: RunJournal) -> CommitWatc
         from lakeward.testing.chaos.deltatables import EntryWatch
 
         return EntryWatch(warehouse, (LOG, PK), journal)
+    if format == "lance":
+        from lakeward.testing.chaos.lancetables import VersionWatch
+
+        return VersionWatch(warehouse, (LOG, PK), journal)
     return None

@@ -194,8 +194,10 @@ class RewriteContract(LakeSuite):
         log.upsert(B0, row(1), row(2))
         LakeRound.plan(lake, log).run()
         log.delete(B0, row(1), row(2))
-        LakeRound.plan(lake, log).run()
-        landed = LakeRewrite(lake=lake, table=log.table).run()
+        landed = LakeRound.plan(lake, log).run()
+        rewrite = LakeRewrite(lake=lake, table=log.table)
+        if rewrite.groups:  # some formats take a file out with its last row
+            landed = rewrite.run()
         assert list(lake.open_reader(log.table).files(landed.snapshot_id)) == []
         assert lake_rows(lake, log.table) == []
 

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DDL on Lance tables: a folder for each below the warehouse, its columns and properties in its newest version."""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+
+import lance
+import pyarrow as pa
+
+from lakeward.bucketing import check_bucket_keys
+from lakeward.errors import InvalidAlter, InvalidConfig, LakeForeign, LakeMismatch, LakeNotEmpty, LakeUnavailable
+from lakeward.lake.lance.columns import (
+    check_columns,
+    parse_columns,
+    system_columns_last,
+    table_schema,
+    to_lance_field,
+)
+from lakeward.lake.lance.reconcile import LanceGround
+from lakeward.lake.lance.table import LanceTable, apply, fragments_of
+from lakeward.lake.lance.versions import ALTER_KEY
+from lakeward.lake.partitionvalue import parse_partition_value
+from lakeward.lake.tablefiles import TableFiles
+from lakeward.model.ids import TableId
+from lakeward.model.schema import Column
+from lakeward.model.table import TableDescriptor, TableInfo, TablePath
+from lakeward.spi.lake import LakeCatalog
+from lakeward.spi.snapshotkeys import TABLE_ID_KEY
+
+_ATTEMPTS = 5
+_PRIMARY_KEY, _PARTITION_KEYS = "lakeward.primary-key", "lakeward.partition-keys"
+_RESERVED = (_PRIMARY_KEY, _PARTITION_KEYS, "lance.auto_cleanup.")
+"""Lake properties that nobody may change: rounds rely on them, and history is kept as our own properties say."""
+
+_FILE_VERSION = "2.2"
+"""The format of data files that the library writes by itself since 14, and that other readers of it have."""
+
+
+class LanceLakeCatalog(LakeCatalog):
+    def __init__(self, files: TableFiles, warehouse: str, table_of: Callable[[TablePath], LanceTable]) -> None:
+        self._files, self._warehouse, self._table_of = files, warehouse, table_of
+
+    def check(self) -> None:
+        probe = f"{self._warehouse}/.lakeward-check-{uuid.uuid4().hex}"
+        try:
+            self._files.put(probe, "lakeward")
+            self._files.delete(probe)
+        except OSError as error:
+            reason = f"{self._warehouse} cannot be written to: {error}"
+            raise InvalidConfig(where="datalake.lance.warehouse", reason=reason) from error
+
+    def check_descriptor(self, path: TablePath, descriptor: TableDescriptor) -> None:
+        check_bucket_keys(descriptor)
+        check_columns(descriptor.schema.columns, str(path))
+        schema = table_schema(descriptor.schema.columns)
+        for key in descriptor.partition_keys:
+            parse_partition_value("", schema.field(key).type)
+
+    def create(self, table: TableInfo, *, adopt: bool = False) -> bool:
+        self.check_descriptor(table.path, table.descriptor)
+        lake_table = self._table_of(table.path)
+        if not lake_table.versions() and _make(lake_table, table):
+            return True
+        ground = LanceGround.load(lake_table)
+        _check_match(ground, table)
+        owner = ground.keys.get(TABLE_ID_KEY)
+        if ground.head is not None and owner != table.table_id:
+            if not adopt:
+                raise LakeNotEmpty(table=str(table.path))
+            if owner is not None:
+                raise LakeForeign(table=str(table.path), found=owner, expected=table.table_id)
+        return False
+
+    def validate(self, table: TableInfo) -> None:
+        _check_match(LanceGround.load(self._table_of(table.path)), table)
+
+    def add_columns(self, table: TableInfo, columns: Sequence[Column]) -> None:
+        check_columns(columns, str(table.path))
+        for column in columns:
+            if not column.type.nullable:
+                reason = "an added column must be nullable"
+                raise InvalidAlter(table=str(table.path), change=f"add {column.name}", reason=reason)
+        lake_table = self._table_of(table.path)
+
+        def grown(ground: LanceGround) -> lance.LanceOperation.BaseOperation | None:
+            have = {c.name: c for c in parse_columns(ground.dataset.schema)}
+            for column in columns:
+                there = have.get(column.name, column)
+                if there.type != column.type:
+                    diff = f"column {column.name}: lake {there.type}, wanted {column.type}"
+                    raise LakeMismatch(table=str(table.path), diff=diff)
+            missing = [c for c in columns if c.name not in have]
+            return _with_columns(lake_table, ground, missing) if missing else None
+
+        self._alter(lake_table, grown)
+
+    def set_properties(self, table: TableInfo, changes: Mapping[str, str | None]) -> None:
+        for key in changes:
+            if lake_key(key).startswith(_RESERVED):
+                raise InvalidAlter(table=str(table.path), change=f"property {key}", reason="rounds rely on it")
+        wanted = {lake_key(k): v for k, v in changes.items()}
+
+        def changed(ground: LanceGround) -> lance.LanceOperation.BaseOperation | None:
+            if all(ground.config.get(k) == v for k, v in wanted.items()):
+                return None
+            return lance.LanceOperation.UpdateConfig(config_updates=lance.LanceOperation.UpdateMap(dict(wanted)))
+
+        self._alter(self._table_of(table.path), changed)
+
+    def exists(self, path: TablePath) -> bool:
+        return bool(self._table_of(path).versions())
+
+    def location(self, path: TablePath) -> str:
+        return self._table_of(path).root
+
+    def table_id(self, path: TablePath) -> TableId | None:
+        owner = LanceGround.load(self._table_of(path)).keys.get(TABLE_ID_KEY)
+        return None if owner is None else TableId(owner)
+
+    def _alter(
+        self, table: LanceTable, change: Callable[[LanceGround], lance.LanceOperation.BaseOperation | None]
+    ) -> None:
+        """On whatever version is there: rounds commit meanwhile."""
+        for _ in range(_ATTEMPTS):
+            ground = LanceGround.load(table)
+            operation = change(ground)
+            if operation is None or table.commit(ground.version, operation, {ALTER_KEY: "true"}):
+                return
+        raise LakeUnavailable(lake="lance", what=f"alter {table.name}", reason="others kept committing")
+
+
+def lake_key(key: str) -> str:
+    """`lance.X` is Lance's own, but for retention, which is ours; anything else is kept for the hot side's eyes."""
+    if key.startswith(("lance.history.", "lance.write.")):
+        return f"lakeward.{key.removeprefix('lance.')}"
+    return key if key.startswith(("lance.", "lakeward.")) else f"fluss.{key}"
+
+
+def _make(lake_table: LanceTable, table: TableInfo) -> bool:
+    """The first version has no properties: the second is the one that shows."""
+    descriptor = table.descriptor
+    schema = table_schema(descriptor.schema.columns)
+    given = {lake_key(k): v for k, v in descriptor.properties.items()}
+    own = {_PRIMARY_KEY: ",".join(descriptor.primary_key), _PARTITION_KEYS: ",".join(descriptor.partition_keys)}
+    update = lance.LanceOperation.UpdateMap({**given, **own})
+    with tempfile.TemporaryDirectory(prefix="lakeward-lance-") as folder:
+        lance.write_dataset(schema.empty_table(), folder, schema=schema, data_storage_version=_FILE_VERSION)
+        apply(folder, 1, lance.LanceOperation.UpdateConfig(config_updates=update), {ALTER_KEY: "true"})
+        return lake_table.publish(folder, 2)
+
+
+def _with_columns(
+    table: LanceTable, ground: LanceGround, columns: Sequence[Column]
+) -> lance.LanceOperation.BaseOperation:
+    """The library numbers the new fields; they go before ours. No file is written: old rows have nulls there."""
+    with table.stage(ground.version) as staged:
+        grown = lance.dataset(staged)
+        grown.add_columns(pa.schema([to_lance_field(c) for c in columns]))
+        return lance.LanceOperation.Merge(
+            fragments_of(grown), system_columns_last(grown.lance_schema), preserves_nullability=True
+        )
+
+
+def _check_match(ground: LanceGround, table: TableInfo) -> None:
+    wanted = table.descriptor
+    there = {c.name: str(c.type) for c in parse_columns(ground.dataset.schema)}
+    due = {c.name: str(c.type) for c in wanted.schema.columns}
+    diff = [
+        f"column {name}: lake {there.get(name, 'has none')}, wanted {due.get(name, 'none')}"
+        for name in dict.fromkeys((*there, *due))
+        if there.get(name) != due.get(name)
+    ]
+    if not diff and list(there) != list(due):
+        diff.append(f"column order: lake {', '.join(there)}, wanted {', '.join(due)}")
+    config = ground.config
+    pairs = (
+        ("primary key", config.get(_PRIMARY_KEY, ""), ",".join(wanted.primary_key)),
+        ("partitions", config.get(_PARTITION_KEYS, ""), ",".join(wanted.partition_keys)),
+    )
+    diff += [f"{what}: lake {have or 'none'}, wanted {want or 'none'}" for what, have, want in pairs if have != want]
+    if diff:
+        raise LakeMismatch(table=str(table.path), diff="; ".join(diff))

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns as a Lance table's schema says them. How one was declared (CHAR, precision) is in its field's metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from lance.schema import LanceSchema
+
+from lakeward.errors import InvalidTable
+from lakeward.model.arrow import TYPE_KEY, from_arrow_schema, to_arrow_field
+from lakeward.model.schema import Column
+from lakeward.model.systemcolumns import LAKE_FIELDS, LAKE_NAMES
+
+
+def check_columns(columns: Sequence[Column], table: str) -> None:
+    """Raises `InvalidTable`."""
+    for column in columns:
+        if "." in column.name:
+            reason = "in Lance a dot leads to a field inside of a column"
+            raise InvalidTable(table=table, field="column", value=column.name, reason=reason)
+
+
+def table_schema(columns: Sequence[Column]) -> pa.Schema:
+    """The user's columns, then ours."""
+    return pa.schema([*map(to_lance_field, columns), *LAKE_FIELDS])
+
+
+def to_lance_field(column: Column) -> pa.Field:
+    field = to_arrow_field(column)
+    return field.with_metadata({**(field.metadata or {}), TYPE_KEY: column.type.sql.encode()})
+
+
+def parse_columns(schema: pa.Schema) -> tuple[Column, ...]:
+    """The user's columns. Raises `UnsupportedType`."""
+    return from_arrow_schema(pa.schema([f for f in schema if f.name not in LAKE_NAMES]))
+
+
+def leaf_ids(schema: LanceSchema) -> list[int]:
+    """Field ids of the columns that a data file has, in its order: those of values, not of what holds them."""
+
+    def below(field: Any) -> list[int]:
+        children = field.children()
+        return [i for child in children for i in below(child)] if children else [field.id()]
+
+    return [i for field in schema.fields() for i in below(field)]
+
+
+def system_columns_last(schema: LanceSchema) -> LanceSchema:
+    """The same fields with the same ids: the library adds columns at the end."""
+    rebuild, (metadata, *protos) = schema.__reduce__()
+    groups, at = {}, 0
+    for field in schema.fields():
+        size = _count(field)
+        groups[field.name()] = protos[at : at + size]
+        at += size
+    order = [n for n in groups if n not in LAKE_NAMES] + [n for n in LAKE_NAMES if n in groups]
+    ordered: LanceSchema = rebuild(metadata, *(proto for name in order for proto in groups[name]))
+    return ordered
+
+
+def _count(field: Any) -> int:
+    return 1 + sum(_count(child) for child in field.children())

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A table's folder: what versions there are, the table at one of them, and the next one.
+
+The library builds a version in a folder of its own that holds nothing but the manifest it stands on, so it cannot move
+on to another head; the manifest that comes out is put under its name in the table's folder, if nobody was there first.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import lance
+
+from lakeward.errors import LakeTableGone, SnapshotGone
+from lakeward.lake.lance.failures import is_missing, lake_errors
+from lakeward.lake.lance.versions import LanceVersion
+from lakeward.lake.tablefiles import TableFiles
+from lakeward.model.ids import SnapshotId
+from lakeward.spi.snapshotkeys import TAG
+
+DATA, DELETIONS, TRANSACTIONS = "data", "_deletions", "_transactions"
+_VERSIONS = "_versions"
+_MANIFEST = re.compile(r"(\d{20})\.manifest")
+_LAST = 2**64 - 1
+
+
+class VersionCache:
+    """What this process has read of a table's versions: they never change."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self.versions: dict[int, LanceVersion] = {}
+        self.paths: dict[int, frozenset[str]] = {}
+        self.stamp: tuple[int, str] | None = None
+        """The newest version that was read, and its file's stamp: with another one there, this is another table."""
+
+
+class LanceTable:
+    """Looks anew with each call, as other processes write; what `cache` has is not read again. Raises
+    `LakeUnavailable` where folder or object store do not answer."""
+
+    def __init__(
+        self,
+        files: TableFiles,
+        root: str,
+        name: str,
+        storage_options: Mapping[str, str] | None = None,
+        cache: VersionCache | None = None,
+    ) -> None:
+        self.files, self.root, self.name = files, root, name
+        self.storage_options = dict(storage_options or {})
+        self._cache = cache or VersionCache()
+
+    def versions(self) -> tuple[int, ...]:
+        """Those that are there, oldest first; none: there is no table."""
+        with lake_errors(self.name, "list versions of"):
+            names = self.files.names(f"{self.root}/{_VERSIONS}")
+            known = self._cache.stamp
+            if known is not None and self.files.stamp(self.path(known[0])) != known[1]:
+                self._cache.reset()
+        return tuple(sorted(_LAST - int(found[1]) for name in names if (found := _MANIFEST.fullmatch(name))))
+
+    def newest(self) -> int:
+        """Raises `LakeTableGone`."""
+        versions = self.versions()
+        if not versions:
+            raise LakeTableGone(table=self.name)
+        return versions[-1]
+
+    def open(self, version: int) -> lance.LanceDataset:
+        """Raises `SnapshotGone`."""
+        with lake_errors(self.name, "open"):
+            try:
+                return lance.dataset(self.root, version=version, storage_options=self.storage_options)
+            except ValueError as error:
+                if not is_missing(error):
+                    raise
+                raise self.gone(version) from error
+
+    def version(self, number: int) -> LanceVersion:
+        """Raises as `open` does."""
+        known = self._cache.versions.get(number)
+        if known is None:
+            with lake_errors(self.name, "read a version of"):
+                known = LanceVersion.of(self.open(number))
+                stamp = self.files.stamp(self.path(number))
+            self._cache.versions[number] = known
+            if stamp is not None and (self._cache.stamp is None or number > self._cache.stamp[0]):
+                self._cache.stamp = number, stamp
+        return known
+
+    def paths(self, number: int) -> frozenset[str]:
+        """Data and deletion files that a version has, below the table's folder."""
+        known = self._cache.paths.get(number)
+        if known is None:
+            known = self._cache.paths[number] = frozenset(_paths(self.root, self.open(number)))
+        return known
+
+    def newest_first(self, versions: Sequence[int]) -> Iterator[LanceVersion]:
+        return (self.version(v) for v in reversed(versions))
+
+    def commit(
+        self, base: int, operation: lance.LanceOperation.BaseOperation, properties: Mapping[str, str] | None = None
+    ) -> bool:
+        """Makes exactly version `base` + 1; false where it is there. One that was cleaned away is there, too."""
+        with self.stage(base) as staged:
+            dataset = apply(staged, base, operation, properties)
+            return dataset is not None and self.publish(staged, base + 1)
+
+    def publish(self, staged: str, version: int) -> bool:
+        name = f"{_VERSIONS}/{manifest_name(version)}"
+        with open(f"{staged}/{name}", "rb") as source:
+            manifest = source.read()
+        with lake_errors(self.name, "write a version of"):
+            if not self.files.put_exclusively(f"{self.root}/{name}", manifest):
+                return False
+            later = next((v for v in self.versions() if v > version), None)
+            if later is None or not self._is_older(later, version):
+                return True
+            self.files.delete(f"{self.root}/{name}")
+            return False
+
+    def _is_older(self, one: int, other: int) -> bool:
+        """A version is made after the one that it stands on: if not, that one came late to a place that was cleaned."""
+        made_at, other_at = (self.files.made_at(self.path(v)) for v in (one, other))
+        return made_at is not None and other_at is not None and made_at < other_at
+
+    @contextmanager
+    def stage(self, base: int) -> Iterator[str]:
+        """A folder with this version's manifest and nothing else."""
+        with tempfile.TemporaryDirectory(prefix="lakeward-lance-") as folder:
+            with lake_errors(self.name, "read a version of"):
+                manifest = self.files.read_bytes(self.path(base))
+            if manifest is None:
+                raise self.gone(base)
+            os.makedirs(f"{folder}/{_VERSIONS}")
+            with open(f"{folder}/{_VERSIONS}/{manifest_name(base)}", "wb") as out:
+                out.write(manifest)
+            yield folder
+
+    def tag(self, version: int) -> None:
+        """Keeps our newest commit from a clean-up by others. That it cannot be set now delays it to the next one."""
+        with suppress(OSError, ValueError, RuntimeError):
+            tags = lance.dataset(self.root, version=version, storage_options=self.storage_options).tags
+            if TAG in tags.list():
+                tags.update(TAG, version)
+            else:
+                tags.create(TAG, version)
+
+    def referenced(self) -> set[int]:
+        """Versions that a tag or a branch names."""
+        dataset = self.open(self.newest())
+        with lake_errors(self.name, "list tags of"):
+            tagged = {int(t["version"]) for t in dataset.tags.list().values()}
+            return tagged | {int(b["parent_version"]) for b in dataset.branches.list().values()}
+
+    def path(self, version: int) -> str:
+        return f"{self.root}/{_VERSIONS}/{manifest_name(version)}"
+
+    def gone(self, version: SnapshotId | int) -> SnapshotGone:
+        return SnapshotGone(table=self.name, snapshot=str(version), advice="read again from the newest one")
+
+
+def apply(
+    folder: str,
+    base: int,
+    operation: lance.LanceOperation.BaseOperation,
+    properties: Mapping[str, str] | None = None,
+) -> lance.LanceDataset:
+    """The version after `base` in a folder that nobody else writes to."""
+    transaction = lance.Transaction(
+        read_version=base, operation=operation, transaction_properties=dict(properties or {})
+    )
+    dataset = lance.LanceDataset.commit(folder, transaction, max_retries=0)
+    assert dataset.version == base + 1
+    return dataset
+
+
+def manifest_name(version: int) -> str:
+    """As the library spells it: the newest comes first in a listing."""
+    return f"{_LAST - version:020d}.manifest"
+
+
+def fragments_of(dataset: lance.LanceDataset) -> list[Any]:
+    return [f.metadata for f in dataset.get_fragments()]
+
+
+def _paths(root: str, dataset: lance.LanceDataset) -> Iterator[str]:
+    for fragment in fragments_of(dataset):
+        yield from (f"{root}/{DATA}/{file.path}" for file in fragment.files)
+        if fragment.deletion_file is not None:
+            yield f"{root}/{fragment.deletion_file.path(fragment.id)}"

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lance tables as others read and change them: the library itself and DuckDB, with deletions, indexes, the past."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import duckdb
+import lance
+import pyarrow as pa
+import pytest
+
+from lakeward.lake.lance.plugin import LanceLakeStorage, open_lake
+from lakeward.model.ids import SnapshotId
+from lakeward.model.schema import Column
+from lakeward.model.sqltype import parse_type
+from lakeward.testing.lakes import LakeRound, lake_rows
+from lakeward.testing.lakes.rewriting import LakeRewrite
+from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
+from lakeward.testing.lakes.upserts import change_randomly
+from lakeward.testing.lanceforeign import LanceForeignEngine
+from lakeward.testing.scripted_log import ScriptedLog
+
+Rows = list[tuple[Any, ...]]
+NAMES = ["__bucket", "__offset", "id", "name", "amount"]
+
+
+def library(root: str) -> Rows:
+    rows = lance.dataset(root).to_table(columns=NAMES).sort_by([("__bucket", "ascending"), ("__offset", "ascending")])
+    return [tuple(r.values()) for r in rows.to_pylist()]
+
+
+def duck(root: str) -> Rows:
+    folder = Path(str(importlib.import_module("duckdb_extension_lance").__file__)).parent
+    (file,) = folder.glob("extensions/*/*.duckdb_extension")
+    with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
+        connection.execute(f"LOAD '{file}'")
+        return list(connection.sql(f"SELECT {', '.join(NAMES)} FROM '{root}' ORDER BY 1, 2").fetchall())
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> LanceLakeStorage:
+    return open_lake({"warehouse": str(tmp_path)})
+
+
+def root_of(lake: LanceLakeStorage, log: ScriptedLog) -> str:
+    return lake.table(log.table.path).root
+
+
+def run_rounds(lake: LanceLakeStorage, log: ScriptedLog, chance: Random, rounds: int) -> None:
+    for _ in range(rounds):
+        change_randomly(log, chance, 12)
+        LakeRound.plan(lake, log).run()
+
+
+def wanted(log: ScriptedLog) -> Rows:
+    return [(b.number, offset, *(r[n] for n in NAMES[2:])) for b, offset, r in log.expected(log.ends())]
+
+
+@pytest.mark.parametrize("reader", [library, duck])
+def test_upserts_and_a_rewrite_are_read(lake: LanceLakeStorage, reader: Callable[[str], Rows]) -> None:
+    log, chance = LakeSuite().make_log(lake, primary_key=("id",)), Random(8)
+    run_rounds(lake, log, chance, 5)
+    head = lake.open_reader(log.table).load_base().head
+    assert head is not None
+    assert any(f.deletes for f in lake.open_reader(log.table).files(head))
+    assert reader(root_of(lake, log)) == wanted(log)
+    LakeRewrite(lake=lake, table=log.table).run()
+    assert reader(root_of(lake, log)) == wanted(log)
+
+
+def test_rounds_go_on_after_the_librarys_compaction_clean_up_and_index(lake: LanceLakeStorage) -> None:
+    """Its compaction puts rows of both buckets into one fragment; they are found there, and so are replaced ones."""
+    log, chance = LakeSuite().make_log(lake, primary_key=("id",)), Random(9)
+    run_rounds(lake, log, chance, 3)
+    engine = LanceForeignEngine(lake.table(log.table.path))
+    engine.open().create_scalar_index("id", "BTREE")
+    for deed in (engine.compact, engine.clean_up):
+        deed()
+        reader = lake.open_reader(log.table)
+        head = reader.load_snapshot()
+        assert head is not None
+        assert None in {f.bucket for f in reader.files(head.snapshot_id)}
+        assert library(root_of(lake, log)) == wanted(log)
+        run_rounds(lake, log, chance, 2)
+        assert library(root_of(lake, log)) == duck(root_of(lake, log)) == wanted(log)
+    LakeRewrite(lake=lake, table=log.table).run()
+    assert library(root_of(lake, log)) == wanted(log)
+    (key, *_) = log.expected(log.ends())[0][2].values()
+    found = engine.open().to_table(filter=f"id = {key}", columns=["id"]).column("id").to_pylist()
+    assert found == [r[2] for r in wanted(log) if r[2] == key]
+
+
+def test_an_added_column_comes_before_ours_and_the_past_stays_readable(lake: LanceLakeStorage) -> None:
+    log = LakeSuite().make_log(lake)
+    log.append(B0, row(1))
+    first = LakeRound.plan(lake, log).run()
+    added = [Column(name=n, type=parse_type(t)) for n, t in (("more", "ROW<x INT, y ARRAY<INT>>"), ("last", "INT"))]
+    lake.catalog().add_columns(log.table, added)
+    descriptor = log.table.descriptor
+    log.table = log.table.with_descriptor(type(descriptor)(schema=descriptor.schema.with_added(added), bucket_count=2))
+    log.append(B1, row(2, more={"x": 1, "y": [1, None]}, last=3))
+    LakeRound.plan(lake, log).run()
+    dataset = lance.dataset(root_of(lake, log))
+    assert dataset.schema.names == ["id", "name", "amount", "more", "last", "__bucket", "__offset", "__timestamp"]
+    found = dataset.to_table(columns=["id", "more", "last"]).sort_by("id").to_pylist()
+    assert found == [{"id": 1, "more": None, "last": None}, {"id": 2, "more": {"x": 1, "y": [1, None]}, "last": 3}]
+    assert lance.dataset(root_of(lake, log), version=int(first.snapshot_id)).count_rows() == 1
+    LakeRewrite(lake=lake, table=log.table).run()
+    assert [r["last"] for _, _, r in lake_rows(lake, log.table)] == [None, 3]
+
+
+def test_a_deletion_of_others_that_is_dense_is_merged_with_ours(lake: LanceLakeStorage) -> None:
+    """The library writes many positions as a bitmap."""
+    log = LakeSuite().make_log(lake, primary_key=("id",))
+    log.upsert(B0, *(row(i) for i in range(12_000)))
+    LakeRound.plan(lake, log).run()
+    engine = LanceForeignEngine(lake.table(log.table.path))
+    engine.open().delete("id < 10000")
+    (deletion,) = {f.metadata.deletion_file.file_type for f in engine.open().get_fragments()}
+    assert deletion == "bitmap"
+    log.upsert(B0, row(11_000, "new"), row(1, "back"))
+    LakeRound.plan(lake, log).run()
+    found = engine.open().to_table(columns=["id", "name"])
+    assert found.num_rows == 2001
+    assert found.filter(pa.compute.is_in(found["id"], pa.array([1, 11_000]))).sort_by("id").to_pylist() == [
+        {"id": 1, "name": "back"},
+        {"id": 11_000, "name": "new"},
+    ]
+
+
+def test_a_version_that_comes_late_to_a_cleaned_place_takes_itself_away(lake: LanceLakeStorage) -> None:
+    log = LakeSuite().make_log(lake)
+    log.append(B0, row(1))
+    LakeRound.plan(lake, log).run()
+    table = lake.table(log.table.path)
+    with table.stage(table.newest()) as staged:
+        late = table.newest() + 1
+        lance.LanceDataset.commit(staged, lance.LanceOperation.Append([]), read_version=late - 1)
+        for number in (2, 3, 4):
+            log.append(B0, row(number))
+            LakeRound.plan(lake, log).run()
+        upkeep = lake.open_maintenance(log.table)
+        upkeep.expire([SnapshotId(str(late))])
+        assert late not in table.versions()
+        assert not table.publish(staged, late)
+    assert late not in table.versions()
+    assert lake_rows(lake, log.table) == log.expected(log.ends())
