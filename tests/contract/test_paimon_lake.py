@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Paimon lake keeps the lake contract, on a filesystem catalog: in a folder, and in an S3 bucket."""
+"""The Paimon lake keeps the lake contract, on a filesystem catalog in a folder and a bucket, on a JDBC catalog."""
 
 from __future__ import annotations
 
@@ -47,6 +47,23 @@ class TestPaimonLake(PaimonContract):
     @pytest.fixture
     def lake(self, tmp_path: Path) -> LakeStorage:
         return load_lake("paimon", {"warehouse": str(tmp_path / "warehouse")})
+
+
+@pytest.fixture
+def jdbc_lake(tmp_path: Path) -> LakeStorage:
+    options = {"metastore": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/catalog.db"}
+    return load_lake("paimon", {"warehouse": str(tmp_path / "warehouse"), **options})
+
+
+@pytest.mark.soak
+class TestPaimonOnJdbc(PaimonContract):
+    @pytest.fixture
+    def lake(self, jdbc_lake: LakeStorage) -> LakeStorage:
+        return jdbc_lake
+
+
+def test_a_rule_of_the_contract_on_a_jdbc_catalog(jdbc_lake: LakeStorage) -> None:
+    PaimonContract().test_a_commit_prepared_on_a_head_that_moved_is_refused(jdbc_lake)
 
 
 @pytest.fixture(scope="module")

@@ -46,6 +46,10 @@ class PaimonForeignEngine:
     def committer(self, table: Any) -> FileStoreCommit:
         return FileStoreCommit(table.new_snapshot_commit(), table, "them")
 
+    def alter(self, *changes: Any) -> None:
+        with self._connection.catalog(str(self._path), "alter") as catalog:
+            catalog.alter_table(str(self._path), list(changes), False)
+
     def touch(self) -> None:
         """A commit that changes nothing but the head."""
         self._commit([], "APPEND")
@@ -83,9 +87,7 @@ class PaimonForeignEngine:
 
     def delete_by_vector(self, positions: Mapping[str, Sequence[int]]) -> None:
         """Rows of data files, by the files' names, as an engine does in a table with `deletion-vectors.enabled`."""
-        self._connection.catalog.alter_table(
-            str(self._path), [SchemaChange.set_option("deletion-vectors.enabled", "true")], False
-        )
+        self.alter(SchemaChange.set_option("deletion-vectors.enabled", "true"))
         table = self.table()
         history = PaimonHistory.load(table, str(self._path))
         made = []

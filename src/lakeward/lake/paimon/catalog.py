@@ -7,13 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pypaimon.catalog.catalog_exception import TableAlreadyExistException
+from pypaimon.common.identifier import Identifier
 from pypaimon.schema.schema_change import Move, SchemaChange
+from pypaimon.schema.schema_manager import SchemaManager
 
 from lakeward.errors import InvalidAlter, LakeForeign, LakeMismatch, LakeNotEmpty, LakeTableGone
-from lakeward.lake.paimon.connection import PaimonConnection, identifier, lake_errors
+from lakeward.lake.paimon.connection import JDBC, PaimonConnection, identifier
 from lakeward.lake.paimon.history import PaimonHistory
 from lakeward.lake.paimon.mapping import (
     check_descriptor,
+    check_digits,
     diff_table,
     lake_key,
     lake_schema,
@@ -34,8 +37,8 @@ class PaimonLakeCatalog(LakeCatalog):
 
     def check(self) -> None:
         self._connection.check_writable()
-        with lake_errors("", "list databases"):
-            self._connection.catalog.list_databases()
+        with self._connection.catalog("", "list databases") as catalog:
+            catalog.list_databases()
 
     def check_descriptor(self, path: TablePath, descriptor: TableDescriptor) -> None:
         check_descriptor(path, descriptor)
@@ -43,15 +46,25 @@ class PaimonLakeCatalog(LakeCatalog):
     def create(self, table: TableInfo, *, adopt: bool = False) -> bool:
         check_descriptor(table.path, table.descriptor)
         schema = lake_schema(table.descriptor, str(table.path))
-        catalog = self._connection.catalog
         try:
-            with lake_errors(str(table.path), "create table"):
+            with self._connection.catalog(str(table.path), "create table") as catalog:
                 catalog.create_database(table.path.database, True)
+                self._check_unlisted(table, catalog)
                 catalog.create_table(identifier(table.path), schema, False)
             return True
         except TableAlreadyExistException:
             self._take(table, adopt=adopt)
             return False
+
+    def _check_unlisted(self, table: TableInfo, catalog: Any) -> None:
+        """A JDBC catalog lists a table after its folder is made: a crash in between, or another catalog, leaves one
+        that it does not know."""
+        if self._connection.kind != JDBC or table.path.table in catalog.list_tables(table.path.database):
+            return
+        folder = catalog.get_table_path(Identifier.from_string(identifier(table.path)))
+        if SchemaManager(catalog.file_io, folder).latest() is not None:
+            diff = f"{folder} has a schema, and the catalog does not list it; put it into paimon_tables, or remove it"
+            raise LakeMismatch(table=str(table.path), diff=diff)
 
     def _take(self, table: TableInfo, *, adopt: bool) -> None:
         """An existing table: it must match, and be empty, ours or adopted on purpose."""
@@ -80,6 +93,7 @@ class PaimonLakeCatalog(LakeCatalog):
         return changes
 
     def add_columns(self, table: TableInfo, columns: Sequence[Column]) -> None:
+        check_digits(str(table.path), columns)
         lake_table = self._connection.load(table.path)
         there = {f.name: str(f.type) for f in lake_table.table_schema.fields}
         changes = []
@@ -124,8 +138,8 @@ class PaimonLakeCatalog(LakeCatalog):
 
     def _alter(self, table: TableInfo, changes: Sequence[Any]) -> None:
         if changes:
-            with lake_errors(str(table.path), "alter"):
-                self._connection.catalog.alter_table(identifier(table.path), list(changes), False)
+            with self._connection.catalog(str(table.path), "alter") as catalog:
+                catalog.alter_table(identifier(table.path), list(changes), False)
 
 
 def _check_matches(table: TableInfo, lake_table: Any) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cached_property
 from typing import Any
 from urllib.parse import unquote, urlparse
@@ -19,7 +19,7 @@ from lakeward.errors import InvalidConfig, LakeTableGone, LakeUnavailable
 from lakeward.lake.s3files import files_at
 from lakeward.model.table import TablePath
 
-_WHERE = "datalake.paimon.warehouse"
+_WHERE, _URI = "datalake.paimon.warehouse", "datalake.paimon.uri"
 _S3 = "s3://"
 _S3_KEYS = (
     ("endpoint", "s3.endpoint", "AWS_ENDPOINT_URL_S3"),
@@ -30,9 +30,10 @@ _S3_KEYS = (
 )
 """Name, our option, environment."""
 
+JDBC = "jdbc"
+SERVED = ("filesystem", JDBC)
 _WHY_NOT = {
     "hive": "pypaimon has no client for it",
-    "jdbc": "pypaimon shares one connection among all threads of a process",
     "rest": "it takes commits itself, and rounds commit by a file of the table",
 }
 _LEGACY = {"access-key": "fs.s3.accessKeyId", "secret-key": "fs.s3.accessKeySecret"}
@@ -43,16 +44,36 @@ class PaimonConnection:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.options = dict(options)
-        if (kind := options.get("metastore", "filesystem")) != "filesystem":
-            reason = f"{kind!r} is not served, as {_WHY_NOT.get(kind, 'it is not known')}; a filesystem catalog is"
+        self.kind = options.get("metastore", SERVED[0])
+        if self.kind not in SERVED:
+            why = _WHY_NOT.get(self.kind, "it is not known")
+            reason = f"{self.kind!r} is not served, as {why}; {' and '.join(SERVED)} catalogs are"
             raise InvalidConfig(where="datalake.paimon.metastore", reason=reason)
+        if self.kind == JDBC and not options.get("uri"):
+            raise InvalidConfig(where=_URI, reason="it is missing; name the catalog's database, jdbc:postgresql://...")
         self.warehouse = _warehouse(options.get("warehouse"))
         self.is_local = not self.warehouse.startswith(_S3)
 
+    @contextmanager
+    def catalog(self, table: str, what: str) -> Iterator[Any]:
+        """For one deed, whose errors are told as the lake's. A JDBC catalog is opened for each: pypaimon's has one
+        connection, which threads may not share, and whose reads stay in one transaction."""
+        if self.kind != JDBC:
+            with lake_errors(table, what):
+                yield self._folders
+            return
+        with lake_errors(table, what), closing(self._open()) as catalog:
+            yield catalog
+
     @cached_property
-    def catalog(self) -> Any:
-        with lake_errors("", "open"):
+    def _folders(self) -> Any:
+        return self._open()
+
+    def _open(self) -> Any:
+        try:
             return CatalogFactory.create(self.catalog_options)
+        except (ValueError, ImportError) as error:
+            raise InvalidConfig(where=_URI if self.kind == JDBC else _WHERE, reason=str(error)) from error
 
     @property
     def catalog_options(self) -> dict[str, str]:
@@ -68,8 +89,8 @@ class PaimonConnection:
 
     def load(self, path: TablePath) -> Any:
         """The table with its newest schema. Raises `LakeTableGone`, `LakeUnavailable`."""
-        with lake_errors(str(path), "load"):
-            return self.catalog.get_table(identifier(path))
+        with self.catalog(str(path), "load") as catalog:
+            return catalog.get_table(identifier(path))
 
     def check_writable(self) -> None:
         """Raises `InvalidConfig`: a warehouse that cannot be written to does not heal by itself."""
@@ -104,6 +125,13 @@ def lake_errors(table: str, what: str) -> Iterator[None]:
         yield
     except (TableNotExistException, DatabaseNotExistException) as error:
         raise LakeTableGone(table=table) from error
-    except (OSError, RuntimeError, pa.ArrowException) as error:
+    except Exception as error:
+        if not isinstance(error, (OSError, RuntimeError, pa.ArrowException)) and not _is_of_database(error):
+            raise
         reason = f"{type(error).__name__}: {error}"
         raise LakeUnavailable(lake="paimon", what=f"{what} {table}".strip(), reason=reason) from error
+
+
+def _is_of_database(error: Exception) -> bool:
+    """Every driver has its own, of the same names (PEP 249)."""
+    return not {"DatabaseError", "InterfaceError"}.isdisjoint(c.__name__ for c in type(error).__mro__)

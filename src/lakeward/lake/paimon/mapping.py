@@ -45,7 +45,7 @@ _OTHER_ENGINES = {
 }
 """Why a round's rows would not be the lake's."""
 
-_TIME_DIGITS = 3
+_TIME_DIGITS, _TIMESTAMP_DIGITS = 3, 6
 _DIGITS = re.compile(r"\b(TIME|TIMESTAMP)\(\d\)")
 
 
@@ -84,12 +84,39 @@ def lake_key(key: str) -> str:
 def check_descriptor(path: TablePath, descriptor: TableDescriptor) -> None:
     """Refuses what rounds cannot keep, naming it, before anything is created."""
     lake_schema(descriptor, str(path))
+    check_digits(str(path), descriptor.schema.columns)
     check_bucket_keys(descriptor)
     for name in descriptor.partition_keys:
         _check_partition_key(path, descriptor, name)
     for key, value in descriptor.properties.items():
         if reason := why_not(key, value):
             raise InvalidTable(table=str(path), field=key, value=value, reason=reason)
+
+
+def check_digits(table: str, columns: Iterable[Column]) -> None:
+    """Of new columns: tables that have such a one are still written to. Raises `UnsupportedType`."""
+    for column in columns:
+        if is_in_nanoseconds(column.type):
+            reason = "Java's readers fail on nanoseconds that Paimon's native writer stores; declare 6 digits or fewer"
+            raise UnsupportedType(where=f"{table}.{column.name}", type=column.type.sql, by="Paimon", reason=reason)
+
+
+def is_in_nanoseconds(kind: model.DataType) -> bool:
+    times = [t for t in leaves(kind) if isinstance(t, model.TimestampType | model.TimestampLtzType)]
+    return any(t.precision > _TIMESTAMP_DIGITS for t in times)
+
+
+def leaves(kind: model.DataType) -> Iterator[model.DataType]:
+    """The types that hold values: of a column, or inside it."""
+    match kind:
+        case model.ArrayType():
+            yield from leaves(kind.element)
+        case model.MapType():
+            yield from (*leaves(kind.key), *leaves(kind.value))
+        case model.RowType():
+            yield from (leaf for f in kind.fields for leaf in leaves(f.type))
+        case _:
+            yield kind
 
 
 def why_not(key: str, value: str | None) -> str | None:

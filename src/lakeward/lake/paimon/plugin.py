@@ -34,10 +34,11 @@ class PaimonLakePlugin(LakePlugin):
 
     def check_fluss_table(self, table: TableInfo) -> None:
         try:
-            from lakeward.lake.paimon.mapping import why_not
+            from lakeward.lake.paimon.mapping import check_digits, why_not
         except ModuleNotFoundError as error:
             reason = f"{error.name} is not installed: pip install 'lakeward[paimon]', or leave it to Fluss's Flink job"
             raise UnsafeLake(lake=self.name, reason=reason) from error
+        check_digits(str(table.path), table.schema.columns)
         for key, value in table.descriptor.properties.items():
             if why := why_not(key, value):
                 raise InvalidTable(table=str(table.path), field=key, value=value, reason=why)

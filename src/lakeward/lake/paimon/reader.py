@@ -18,6 +18,7 @@ from lakeward.lake.paimon.connection import PaimonConnection, lake_errors
 from lakeward.lake.paimon.history import PaimonHistory
 from lakeward.lake.paimon.keyscan import KeyScan, scan_merged
 from lakeward.lake.paimon.manifests import Entry, Manifests
+from lakeward.lake.paimon.mapping import is_in_nanoseconds, leaves
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
@@ -26,11 +27,10 @@ from lakeward.model.round import LakeBase
 from lakeward.model.schema import BUCKET
 from lakeward.model.systemcolumns import LAKE_FIELDS
 from lakeward.model.table import TableInfo
-from lakeward.model.types import ArrayType, DataType, MapType, RowType, TimestampLtzType, TimestampType, TimeType
+from lakeward.model.types import DataType, TimeType
 from lakeward.spi.lake import LakeReader
 from lakeward.spi.lakefile import LakeDelete, LakeFile, LakeSnapshot, LakeTotals
 
-_MICROSECONDS = 6
 _READ = {"read.native.enabled": "true"}
 """Pypaimon's Python reader merges row by row: 13 s where the native one takes 0.8 s (200 k keys in 51 files)."""
 
@@ -218,16 +218,7 @@ def _deletes(entry: Entry) -> tuple[LakeDelete, ...]:
 
 def _is_odd(kind: DataType) -> bool:
     """Is it stored in a form that not every engine reads: times in milliseconds, timestamps in nanoseconds?"""
-    match kind:
-        case ArrayType():
-            return _is_odd(kind.element)
-        case MapType():
-            return _is_odd(kind.key) or _is_odd(kind.value)
-        case RowType():
-            return any(_is_odd(f.type) for f in kind.fields)
-        case TimestampType() | TimestampLtzType():
-            return kind.precision > _MICROSECONDS
-    return isinstance(kind, TimeType)
+    return is_in_nanoseconds(kind) or any(isinstance(t, TimeType) for t in leaves(kind))
 
 
 def _merged_buckets(entries: Sequence[Entry]) -> set[Bucket | None]:

@@ -19,6 +19,7 @@ from lakeward.model.types import Int64Type
 from lakeward.protocol.tables import AlterTable, CreateTable
 from lakeward.testing.lakes.rounds import LakeRound, lake_rows
 from lakeward.testing.lakes.suite import B0, LakeSuite, row
+from lakeward.testing.paimonforeign import PaimonForeignEngine
 from lakeward.testing.world import PATH, CoordinatorWorld
 
 SUITE = LakeSuite()
@@ -141,7 +142,7 @@ def test_rounds_stop_at_an_option_that_others_changed_until_it_is_set_back(
 
 def change_options(lake: PaimonLakeStorage, options: dict[str, str], path: TablePath = PATH) -> None:
     changes = [SchemaChange.set_option(key, value) for key, value in options.items()]
-    lake.connection.catalog.alter_table(str(path), changes, False)
+    PaimonForeignEngine(lake.connection, path).alter(*changes)
 
 
 def test_a_table_of_others_with_another_shape_is_left_alone(world: CoordinatorWorld, lake: PaimonLakeStorage) -> None:
@@ -157,7 +158,7 @@ def test_a_bucket_count_that_others_changed_is_told(world: CoordinatorWorld, lak
     table = world.create(pk=True, buckets=2).table
     with pytest.raises(InvalidAlter, match=r"paimon.bucket.*rounds rely on what follows from the keys"):
         world.federation.alter(PATH, AlterTable(properties={"paimon.bucket": "4"}))
-    lake.connection.catalog.alter_table("db.t", [SchemaChange.set_option("bucket", "4")], False)
+    change_options(lake, {"bucket": "4"})
     with pytest.raises(LakeMismatch, match="option bucket: lake 4, wanted 2"):
         lake.catalog().validate(table)
 

@@ -127,7 +127,7 @@ def test_a_table_without_system_columns_is_refused_in_words(lake: PaimonLakeStor
     log = fluss_log(lake)
     lake.check_shared(log.table)
     drop = [SchemaChange.drop_column(name) for name in ("__bucket", "__offset", "__timestamp")]
-    lake.connection.catalog.alter_table(str(log.table.path), drop, False)
+    PaimonForeignEngine(lake.connection, log.table.path).alter(*drop)
     with pytest.raises(InvalidTable, match=r"no __bucket, __offset, __timestamp.*Fluss 1\.0.*Flink job"):
         lake.check_shared(log.table)
 

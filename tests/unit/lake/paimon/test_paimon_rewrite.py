@@ -101,7 +101,7 @@ def test_an_engine_may_scan_a_pk_bucket_by_itself_once_it_is_one_file(lake: Paim
 
 @pytest.mark.parametrize(
     ("kind", "needed"),
-    [("TIMESTAMP(6)", False), ("TIMESTAMP(9)", True), ("TIME(3)", True), ("ARRAY<ROW<at TIMESTAMP_LTZ(9)>>", True)],
+    [("TIMESTAMP(6)", False), ("TIME(3)", True), ("ARRAY<ROW<at TIME(0)>>", True)],
 )
 def test_nor_may_it_where_values_are_stored_as_few_engines_read_them(
     lake: PaimonLakeStorage, kind: str, needed: bool

@@ -24,6 +24,8 @@ from lakeward.errors import (
 from lakeward.lake.paimon.plugin import load
 from lakeward.lake.paimon.storage import PaimonLakeStorage
 from lakeward.model.bucket import Bucket
+from lakeward.model.schema import Column
+from lakeward.model.sqltype import parse_type
 from lakeward.testing.faults import FaultAction, Faults
 from lakeward.testing.lakes.rounds import LakeRound, lake_rows
 from lakeward.testing.lakes.suite import B0, B1, COLUMNS, LakeSuite, row
@@ -164,9 +166,15 @@ def test_what_rounds_rely_on_is_refused(lake: PaimonLakeStorage, key: str, value
 
 
 def test_times_with_more_digits_than_paimon_keeps_are_refused(lake: PaimonLakeStorage) -> None:
-    table = SUITE.table_info(columns={"at": "TIME(6)"})
-    with pytest.raises(UnsupportedType, match="at"):
-        lake.catalog().check_descriptor(table.path, table.descriptor)
+    for kind in ("TIME(6)", "TIMESTAMP(9)", "MAP<STRING NOT NULL, ARRAY<ROW<at TIMESTAMP_LTZ(7)>>>"):
+        table = SUITE.table_info(columns={"at": kind})
+        with pytest.raises(UnsupportedType, match="at"):
+            lake.catalog().create(table)
+    assert not lake.catalog().exists(table.path)
+    fine = SUITE.table_info(columns={"at": "TIMESTAMP(6)"})
+    lake.catalog().create(fine)
+    with pytest.raises(UnsupportedType, match=r"finer.*declare 6 digits"):
+        lake.catalog().add_columns(fine, [Column(name="finer", type=parse_type("TIMESTAMP(9)"))])
 
 
 @pytest.mark.parametrize(
@@ -175,9 +183,9 @@ def test_times_with_more_digits_than_paimon_keeps_are_refused(lake: PaimonLakeSt
         ({}, "missing"),
         ({"warehouse": "oss://b/w"}, "oss://b/w"),
         ({"warehouse": "/w", "metastore": "hive"}, "'hive' is not served, as pypaimon has no client"),
-        ({"warehouse": "/w", "metastore": "jdbc"}, "'jdbc' is not served, as .* one connection"),
+        ({"warehouse": "/w", "metastore": "jdbc"}, r"paimon\.uri: it is missing"),
         ({"warehouse": "/w", "metastore": "rest"}, "'rest' is not served, as it takes commits itself"),
-        ({"warehouse": "/w", "metastore": "nope"}, "'nope' is not served, as it is not known; a filesystem catalog is"),
+        ({"warehouse": "/w", "metastore": "nope"}, "'nope' is not served, as it is not known; filesystem and jdbc"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_in_words(options: dict[str, str], named: str) -> None:
