@@ -85,8 +85,21 @@ def test_one_table_in_two_lakes(server: ServerProcess, job: EmbeddedPlugin, caps
     assert "lake cold (delta): answers" in run(server, capsys, "lake", "check", "cold")
     assert "d.t (cold)" in run(server, capsys, "status")
     assert "d.t (cold): holds" in run(server, capsys, "verify", "d.t")
+    table.upsert([{"id": 7, "v": "cut"}])
+    assert (
+        run(server, capsys, "cut", "create", "half", "--tables", "d.t", "--wait", "60") == "cut half of d.t is ready\n"
+    )
     run(server, capsys, "pause", "d.t", "--lake", "cold")
     table.upsert([{"id": 7, "v": "z"}])
+    for lake in ("default", "cold"):
+        assert client.read("d.t", lake=lake, cut="half", filter=[("id", "=", 7)]).to_table()["v"].to_pylist() == ["cut"]
+    query = "SELECT v FROM d.t WHERE id = 7"
+    assert run(server, capsys, "sql", query, "--cut", "half", "--json") == '{"v": "cut"}\n'
+    assert client.server.ask("POST", "/api/v1/sql", {"query": query, "cut": "half"})["rows"] == [["cut"]]
+    assert [word for word in run(server, capsys, "cut", "list").split() if word in ("half", "ready", "d.t")]
+    run(server, capsys, "cut", "drop", "half")
+    assert app.run(["read", "d.t", "--cut", "half", "--server", server.url]) == 3
+    assert "there is no cut half" in capsys.readouterr().err
     client.tier_now("d.t", limit_s=60, lake="default")
     shown = {t["side"]: t["state"] for t in client.server.ask("GET", "/api/v1/status")["tables"]}
     assert (shown["cold"], shown["default"]) == ("paused", "scheduled")

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
+from urllib.parse import quote
 from weakref import WeakSet
 
 from lakeward.client.columns import as_names, parse_columns, with_key
@@ -18,6 +19,7 @@ from lakeward.model.schema import Schema
 from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.codec import decode
+from lakeward.protocol.cuts import CreateCut, CutStatus
 from lakeward.protocol.operate import LakeRestored, ReconcileSchema, RestoreLake, SchemaReconciled, TierNowAnswer
 from lakeward.protocol.tables import AlterTable, CreateTable, ServerInfo, TableAnswer
 
@@ -129,6 +131,20 @@ class Client:
     def subscribe(self, path: str, start: Any = "earliest", **options: Any) -> Any:
         """New rows of a table as they come, from a place on; see `Table.subscribe`."""
         return self.table(path).subscribe(start, **options)
+
+    def create_cut(self, name: str, tables: Iterable[str]) -> CutStatus:
+        """Freezes the tables together; `read(..., cut=name)` shows them so once lakes have it. Raises `InvalidRequest`,
+        `CutExists`."""
+        request = CreateCut(name=name, tables=tuple(TablePath.parse(table) for table in tables))
+        return self.server.call(CutStatus, "POST", routes.CUTS, request, repeatable=False)
+
+    def cut(self, name: str) -> CutStatus:
+        """Raises `CutNotFound`."""
+        return self.plugin.coordinator().load_cut(name)
+
+    def drop_cut(self, name: str) -> None:
+        """Its snapshots may expire from now on. Raises `CutNotFound`."""
+        self.server.ask("DELETE", routes.CUT.format(cut=quote(name, safe="")), repeatable=False)
 
     def tier_now(self, path: str, *, limit_s: float = 120.0, lake: str | None = None) -> TierNowAnswer:
         """Returns when everything acknowledged before the call is in the lake, or in all of the table's; `lake`: in

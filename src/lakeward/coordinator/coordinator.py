@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from lakeward.coordinator.cuts import Cuts
 from lakeward.coordinator.desk import Desk
 from lakeward.coordinator.kinds import KINDS
 from lakeward.coordinator.kinds.kind import Kind
@@ -36,6 +37,7 @@ from lakeward.model.ledger import LedgerEntry
 from lakeward.model.side import DEFAULT_SIDE, TIER, SideId, SideName, WorkKind
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
+from lakeward.protocol.cuts import CutStatus
 from lakeward.protocol.heartbeat import HandedOut, HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
 from lakeward.protocol.operate import (
     AdmissionAnswer,
@@ -79,10 +81,12 @@ class Coordinator(CoordinatorClient):
         self.registry = Registry(self.board)
         self.retention = BoardRetention(self.board, self.leases)
         self.operations = Operations(self.board)
+        self.cuts = Cuts(self.board, self.operations)
+        self.leases.keeps = self.cuts.keeps
         self.views = StatusDesk(self.board, self.schedule, self.lakes)
         self.forecast = Forecast(self.board, self.schedule)
         self.expiry = Expiry(self.board, self.leases, self.views)
-        self.upkeep = Upkeep(self.board, self.schedule, self.lakes, self.expiry, self.views, self.commits)
+        self.upkeep = Upkeep(self.board, self.schedule, self.lakes, self.expiry, self.views, self.commits, self.cuts)
 
     def open(self) -> None:
         """Loads the state, meets it with the hot store's tables, and checks the lakes. Raises `InvalidConfig`."""
@@ -96,6 +100,7 @@ class Coordinator(CoordinatorClient):
             board.coordinator_epoch = max(stored + 1, board.clock.now_ms() // 1_000)
             board.store.set_meta("coordinator_epoch", str(board.coordinator_epoch))
         self.registry.load()
+        self.cuts.load()
         board.hot.set_retention(self.retention)
         if board.options.restored:
             self.lakes.pause_restored()
@@ -157,6 +162,9 @@ class Coordinator(CoordinatorClient):
 
     def release_read(self, lease_id: LeaseId) -> None:
         self.leases.release(lease_id)
+
+    def load_cut(self, name: str) -> CutStatus:
+        return self.cuts.load_cut(name)
 
     # ---- tables, called by federation ----
     def register(self, table: TableInfo, *, new: bool) -> None:

@@ -97,14 +97,19 @@ class Operations:
                 since=self._board.clock.monotonic(),
                 epoch=side.tier.epoch,
             )
-            if not side.covers(offsets):
-                side.asked = offsets if side.asked is None else side.asked.raised(offsets)
-                self._board.look(side)
-                if side.state is _S.FAILED:
-                    self._board.retry_after(side, side.tier, 0)
-                    self._board.touch(side)
-                self.asks += 1
+            self.ask(side, offsets)
             return asked
+
+    def ask(self, side: LakeSide, offsets: OffsetMap) -> None:
+        """Under `change()`: rounds start as soon as there is a slot, until the lake has these."""
+        if side.covers(offsets):
+            return
+        side.asked = offsets if side.asked is None else side.asked.raised(offsets)
+        self._board.look(side)
+        if side.state is _S.FAILED:
+            self._board.retry_after(side, side.tier, 0)
+            self._board.touch(side)
+        self.asks += 1
 
     def check_asked(self, asked: Asked) -> TierNowAnswer | None:
         """The answer once the lake has it, and a resync that was asked for is done; None before. Raises `TableBusy` or

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from lakeward.coordinator.cuts import Cuts
 from lakeward.coordinator.lake.commits import Commits
 from lakeward.coordinator.lake.expiry import Expiry
 from lakeward.coordinator.lake.lakes import Lakes
@@ -41,9 +42,10 @@ class Upkeep:
         expiry: Expiry,
         status: StatusDesk,
         commits: Commits,
+        cuts: Cuts,
     ) -> None:
         self._board, self._schedule, self._lakes, self._expiry = board, schedule, lakes, expiry
-        self._status, self._commits = status, commits
+        self._status, self._commits, self._cuts = status, commits, cuts
         self._swept_at: dict[SideId, float] = {}
         self._stop = threading.Event()
         self.threads: list[BackgroundThread] = []
@@ -72,11 +74,12 @@ class Upkeep:
 
     # ---- one round ----
     def read_lakes(self) -> None:
-        """Tables whose lake was not read since start, then those whose offsets retention waits for."""
+        """Tables whose lake was not read since start, then those whose offsets retention or a cut waits for."""
         for side in [*self._lakes.unseen(), *self._lakes.unconfirmed()]:
             if self._stop.is_set():
                 return
             self._lakes.read(side)
+        self._cuts.settle()
 
     def run(self) -> None:
         self._expiry.leases.sweep()

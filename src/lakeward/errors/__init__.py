@@ -8,9 +8,9 @@
     │   ├── InvalidRows             row, column, reason
     │   ├── InvalidRequest          malformed HTTP, Flight or plan input
     │   └── NotJson, SparkUnsupported, JavaNotFound, UnsafeLake
-    ├── NotFound                    TableNotFound, SideNotFound, LakeNotFound, PartitionNotFound, SnapshotGone,
-    │                               OffsetOutOfRange, HistoryGone, PluginNotFound
-    ├── AlreadyExists               TableAlreadyExists, LakeMismatch, LakeNotEmpty
+    ├── NotFound                    TableNotFound, SideNotFound, LakeNotFound, PartitionNotFound, CutNotFound,
+    │                               SnapshotGone, OffsetOutOfRange, HistoryGone, PluginNotFound
+    ├── AlreadyExists               TableAlreadyExists, CutExists, LakeMismatch, LakeNotEmpty
     ├── Refused                     Unauthorized, Forbidden, ForeignCaller, IncompatibleVersion, InsecureBinding
     ├── HotStoreError               BucketStopped (BucketUnavailable), CorruptBatch, OutOfSequence,
     │                               WriterForgotten, DiskFull, QuotaExceeded, Overloaded, PartitionExpired,
@@ -22,7 +22,7 @@
     ├── LakeError                   LakeUnavailable, LakeRolledBack, LakeBehind, LakeForeign, LakeTampered, LakeOverlap,
     │                               LakeTableGone, LakeMetadataGone, LakeHistoriesDiffer, LakeSchemaBroken,
     │                               ReplacedRowMissing, ForeignRowsFound, RoundTooOld
-    ├── Unavailable                 ServerUnavailable (ClusterUnavailable), TimedOut, ReadTooFarAhead
+    ├── Unavailable                 ServerUnavailable (ClusterUnavailable), TimedOut, ReadTooFarAhead, CutNotReady
     ├── StartFailed                 a process of ours ended before it was up
     ├── SplitFailed                 a task returned an error that is not one of ours
     ├── FaultInjected               a test asked for it

@@ -32,6 +32,12 @@ class LakeNotFound(NotFound):
     lakes: str
 
 
+class CutNotFound(NotFound):
+    code = "cut-not-found"
+    template = "there is no cut {cut}; `lakeward cut list` shows what there is"
+    cut: str
+
+
 class PartitionNotFound(NotFound):
     code = "partition-not-found"
     template = "table {table} has no partition {partition}"
@@ -90,6 +96,12 @@ class TableAlreadyExists(AlreadyExists):
     code = "table-already-exists"
     template = "table {table} exists already"
     table: str
+
+
+class CutExists(AlreadyExists):
+    code = "cut-exists"
+    template = "a cut {cut} exists already; choose another name, or drop it with `lakeward cut drop {cut}`"
+    cut: str
 
 
 class LakeMismatch(AlreadyExists):

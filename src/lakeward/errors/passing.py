@@ -47,6 +47,15 @@ class ReadTooFarAhead(Unavailable):
     end: int
 
 
+class CutNotReady(Unavailable):
+    code = "cut-not-ready"
+    http_status = 409
+    template = "cut {cut} is {state}: {reason}; `lakeward cut list` shows how far its tables are"
+    cut: str
+    state: str
+    reason: str
+
+
 class StartFailed(LakewardError):
     code = "start-failed"
     template = "the {child} ended with code {exit_code} before it was up; it said:\n{said}"

@@ -175,12 +175,14 @@ MOST_SQL_CHARS, MOST_SQL_ROWS = 20_000, 1_000
 
 @dataclass(frozen=True, kw_only=True)
 class SqlQuery:
-    """One SELECT over tables of this server. `mode` and `as_of` as of any read; `rows`: at most so many come back."""
+    """One SELECT over tables of this server. `mode`, `as_of` and `cut` as of any read; `rows`: at most so many come
+    back."""
 
     query: str
     mode: str = "union"
     as_of: str | None = None
     rows: int = 200
+    cut: str | None = None
 
     def __post_init__(self) -> None:
         if len(self.query) > MOST_SQL_CHARS:

@@ -18,6 +18,7 @@ from lakeward.model.offsets import OffsetMap
 from lakeward.model.systemcolumns import LAKE_FIELDS
 from lakeward.model.table import TableInfo
 from lakeward.protocol.readplan import ReadPlan
+from lakeward.read.cut import at_cut
 from lakeward.read.lease import HeldLease
 from lakeward.read.plan import AsOf, ReadMode, UnionPlan, choose_snapshot, plan_hot, plan_lake, plan_union
 from lakeward.read.predicate import Predicate, parse_filter
@@ -72,7 +73,7 @@ class OpenRead:
     def bound(self) -> ReadBound:
         return ReadBound(
             table=str(self.table.path),
-            mode="lake" if self.request.as_of is not None else str(self.request.mode),
+            mode="lake" if self.request.as_of is not None or self.request.is_empty else str(self.request.mode),
             snapshot_id=self.union.snapshot_id,
             lake_offsets=self.union.lake_offsets,
             ends=self.union.ends,
@@ -109,6 +110,8 @@ def open_read(plugin: HotPlugin, request: ReadRequest, open_lake: LakeOpener | N
     """Raises what is wrong with the request (`InvalidRequest`, `TableNotFound`, `SnapshotGone`, `ReadTooFarAhead`), and
     what does not answer (`ServerUnavailable`, `LakeUnavailable`)."""
     coordinator = plugin.coordinator()
+    if request.cut is not None:
+        request = at_cut(request, coordinator.load_cut(request.cut))
     for attempt in range(PLAN_ATTEMPTS):
         plan, lease = _lease(plugin, coordinator, request)
         try:
@@ -190,6 +193,8 @@ def _open_lake(plan: ReadPlan) -> LakeReader | None:
 
 
 def _plan(request: ReadRequest, plan: ReadPlan, lake: LakeReader | None, hot: HotStore) -> UnionPlan:
+    if request.is_empty:
+        return plan_lake(None)
     if request.as_of is not None:
         if lake is None:
             raise SnapshotGone(

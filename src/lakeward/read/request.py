@@ -32,7 +32,15 @@ class ReadRequest:
     side: SideName | None = None
     """None: the one that is furthest."""
 
+    cut: str | None = None
+    is_empty: bool = False
+    """Of a cut at which the table had no rows."""
+
     def __post_init__(self) -> None:
+        others = {"as_of": self.as_of, "at_least": self.at_least, "mode hot": self.mode is ReadMode.HOT or None}
+        named = next((name for name, given in others.items() if given is not None), None)
+        if self.cut is not None and named is not None:
+            raise InvalidRequest(what="cut", reason=f"it is a moment of its own; leave {named} out")
         if self.as_of is not None and self.mode is ReadMode.HOT:
             raise InvalidRequest(what="as_of", reason="it reads the lake's history; mode hot has none")
         if self.as_of is not None and self.at_least is not None:
@@ -51,13 +59,15 @@ def request_of(
     at_least: object | None = None,
     system_columns: bool = False,
     lake: str | None = None,
+    cut: str | None = None,
 ) -> ReadRequest:
     """A read's options, as people write them: texts are parsed, and a wrong one is an error that names it.
 
     `mode`: `"union"`, `"lake"` (history alone) or `"hot"` (what the hot store holds). `as_of`: a lake snapshot id or a
     moment, for history. `at_least`: a write's token, to see that write. `filter`: tuples such as `[("id", "=", 5)]`;
     files that cannot have such rows are not opened. `system_columns`: with `__bucket`, `__offset`, `__timestamp`.
-    `lake`: which of the table's lakes is read, where it has several; the one that is furthest if None."""
+    `lake`: which of the table's lakes is read, where it has several; the one that is furthest if None.
+    `cut`: the table as it was at that cut (`lakeward cut create`), together with every other table of it."""
     if isinstance(columns, str):
         raise InvalidRequest(what=f"columns {columns!r}", reason="give a list of names")
     return ReadRequest(
@@ -69,6 +79,7 @@ def request_of(
         at_least=None if at_least is None else str(at_least),
         system_columns=system_columns,
         side=None if lake is None else _side(lake),
+        cut=cut,
     )
 
 

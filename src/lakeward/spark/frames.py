@@ -32,11 +32,13 @@ def read(
     system_columns: bool = False,
     lease_s: float = LEASE_S,
     hot: str = "embedded",
+    cut: str | None = None,
 ) -> Any:
     """The table as a DataFrame: lake history plus hot tail, as of now. `mode`: union, lake or hot. `fluss`: host:port
     of an Apache Fluss server, for a table of that cluster.
 
-    `as_of`: a lake snapshot id or a moment: history alone. `at_least`: a write's token, to see that write. `filter`:
+    `as_of`: a lake snapshot id or a moment: history alone. `cut`: the moment of a cut, together with its other tables.
+    `at_least`: a write's token, to see that write. `filter`:
     tuples such as `[("id", "=", 5)]`; one on partition or bucket keys leaves out whole files while the read is planned,
     which a filter on the DataFrame cannot. The plan holds for `lease_s` seconds; read again for newer rows. How fresh
     it is: `df.lakeward_bound`."""
@@ -46,7 +48,14 @@ def read(
         else PROCESS_PLUGINS.hot(Plugin(name="fluss", options={"bootstrap": fluss}))
     )
     request = request_of(
-        table, columns=columns, filter=filter, mode=mode, as_of=as_of, at_least=at_least, system_columns=system_columns
+        table,
+        columns=columns,
+        filter=filter,
+        mode=mode,
+        as_of=as_of,
+        at_least=at_least,
+        system_columns=system_columns,
+        cut=cut,
     )
     frame, opened = read_frame(spark, plugin, replace(request, lease_s=lease_s))
     opened.lease.detach()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
+from lakeward.errors import InvalidRequest
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import LeaseId, RoundId, SnapshotId, TableId
 from lakeward.model.intent import Intent
@@ -16,6 +17,7 @@ from lakeward.model.ledger import LedgerEntry
 from lakeward.model.side import DEFAULT_SIDE, SideName
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
+from lakeward.protocol.cuts import CutStatus
 from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
 from lakeward.protocol.readplan import ReadPlan
 
@@ -84,6 +86,10 @@ class CoordinatorClient(ABC):
         """A consistent read under a lease: lease first, then the snapshot and log starts are checked to stand.
 
         `at_least` is a write token: the plan covers those offsets, or `ReadTooFarAhead`."""
+
+    def load_cut(self, name: str) -> CutStatus:
+        """A cut, for a read at it. Raises `CutNotFound`."""
+        raise InvalidRequest(what=f"cut {name[:80]}", reason="cuts are of a Lakeward server's own tables")
 
     @abstractmethod
     def renew_read(self, lease_id: LeaseId, lease_s: float, snapshot_id: SnapshotId | None = None) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakeward.model.bucket import Bucket
+from lakeward.model.cut import CutEnds
 from lakeward.model.side import SideName
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.spi.coordinator import CoordinatorClient
@@ -45,10 +46,12 @@ class KvSnapshot:
 
 @dataclass(frozen=True, kw_only=True)
 class FrozenTable:
-    """A table's log bounds, and the table as it was loaded after: no batch below the ends has a newer schema."""
+    """A table's log bounds, and the table as it was loaded after: no batch below the ends has a newer schema. `cuts`
+    are those that rounds must stop at, oldest first, looked up after the bounds."""
 
     table: TableInfo
     bounds: Mapping[Bucket, LogBounds]
+    cuts: tuple[CutEnds, ...] = ()
 
 
 class HotStore(ABC):

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lakeward.model.bucket import Bucket
+from lakeward.model.cut import CutEnds
 from lakeward.model.ids import TableId
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.table import TableInfo, TablePath
@@ -71,6 +72,20 @@ class HotAdmin(ABC):
     @abstractmethod
     def bounds(self, table: TableInfo, *, sync: bool = False) -> Mapping[Bucket, LogBounds]:
         """Log bounds of every bucket, ends fsynced; `sync` forces an fsync first."""
+
+    @abstractmethod
+    def freeze_cut(self, name: str, tables: Sequence[TableInfo]) -> Mapping[TableId, CutEnds]:
+        """Log ends of these tables at one moment, on disk when this returns; from that moment on plans of rounds are
+        told of them, until `forget_cut` or the end of the process. May block for an fsync. Raises `TableNotFound`,
+        `BucketStopped`."""
+
+    @abstractmethod
+    def add_cut(self, name: str, ends: Mapping[TableId, CutEnds]) -> None:
+        """At start, oldest first: a cut that was open when the process ended."""
+
+    @abstractmethod
+    def forget_cut(self, name: str) -> None:
+        """Rounds need not stop at it any more. Safe to repeat."""
 
     @abstractmethod
     def waiting(self, table: TableInfo, committed: OffsetMap) -> Waiting:

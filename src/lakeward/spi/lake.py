@@ -442,6 +442,16 @@ class LakeMaintenance(ABC):
         """Removes these snapshots, then the files that only they referenced; returns the bytes freed. Safe to repeat; a
         crash in between only delays the deletion (`delete_expired` finishes it)."""
 
+    def tag(self, name: str, snapshot_id: SnapshotId) -> bool:
+        """Gives a snapshot a name that keeps it from anybody's expiry, and by which other engines find it. False: this
+        format has no such names, and only our own expiry is kept from it. Safe to repeat; a name that is there moves.
+        Raises `LakeUnavailable`, `SnapshotGone`."""
+        return False
+
+    def untag(self, name: str) -> None:
+        """Safe to repeat, and where there never was such a name."""
+        return
+
     def delete_expired(self, snapshots: Sequence[ExpiringSnapshot]) -> Expired:
         """Deletes what only these snapshots referenced; those that the table still has are left alone, and are not in
         the answer. Called after a round's commit took them out, or after a crash. Safe to repeat, also after a crash of

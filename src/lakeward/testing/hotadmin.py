@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from lakeward.errors import TableAlreadyExists, TableNotFound
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock
+from lakeward.model.cut import CutEnds
 from lakeward.model.ids import TableId
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.table import TableInfo, TablePath
@@ -50,6 +51,7 @@ class MemoryHotAdmin(HotAdmin):
         self.paused: dict[TablePath, str] = {}
         self.stopped: set[TablePath] = set()
         self.guard: RetentionGuard | None = None
+        self.cuts: dict[str, Mapping[TableId, CutEnds]] = {}
 
     def append(
         self, path: TablePath, rows: int = 1, bucket: Bucket | None = None, at_ms: int | None = None
@@ -104,6 +106,18 @@ class MemoryHotAdmin(HotAdmin):
         with self._lock:
             logs = self._logs.get(table.table_id, {})
             return {b: LogBounds(start=v.start, end=v.end, bytes_per_row=ROW_BYTES) for b, v in logs.items()}
+
+    def freeze_cut(self, name: str, tables: Sequence[TableInfo]) -> Mapping[TableId, CutEnds]:
+        with self._lock:
+            ends = {t.table_id: {b: v.end for b, v in self._logs[t.table_id].items()} for t in tables}
+            self.cuts[name] = {table_id: CutEnds(ends=OffsetMap(at)) for table_id, at in ends.items()}
+            return self.cuts[name]
+
+    def add_cut(self, name: str, ends: Mapping[TableId, CutEnds]) -> None:
+        self.cuts[name] = ends
+
+    def forget_cut(self, name: str) -> None:
+        self.cuts.pop(name, None)
 
     def waiting(self, table: TableInfo, committed: OffsetMap) -> Waiting:
         rows, oldest = 0, None

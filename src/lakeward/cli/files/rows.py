@@ -101,6 +101,7 @@ def read(
     lake: Annotated[
         str | None, typer.Option(help="Of a table in several lakes: this one, in place of the one that is furthest.")
     ] = None,
+    cut: Annotated[str | None, typer.Option(help="As it was at this cut; see `lakeward cut list`.")] = None,
     format: Annotated[
         ReadFormat, typer.Option(help="A table for people, JSON lines, CSV, or an Arrow stream.")
     ] = ReadFormat.TABLE,
@@ -114,7 +115,8 @@ def read(
 
     chosen = [c.strip() for c in columns.split(",")] if columns else None
     with open_client(server) as client:
-        result = client.read(table, columns=chosen, mode=str(mode), as_of=as_of, at_least=at_least, lake=lake)
+        options = {"mode": str(mode), "as_of": as_of, "at_least": at_least, "lake": lake, "cut": cut}
+        result = client.read(table, columns=chosen, **options)
         with result:
             write_rows(result.schema, take(result, limit), ReadFormat.JSON if as_json else format)
         note(describe_freshness(result.bound))
@@ -131,6 +133,7 @@ def sql(
     as_of: Annotated[
         str | None, typer.Option(help="A lake snapshot id, or a date and time: every table's history alone.")
     ] = None,
+    cut: Annotated[str | None, typer.Option(help="Every table as it was at this cut; see `lakeward cut list`.")] = None,
     server: Server = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
@@ -143,9 +146,9 @@ def sql(
     shown = ReadFormat.JSON if as_json else format
     with open_client(server) as client:
         if query is None:
-            SqlShell(client, str(mode), as_of, shown).run()
+            SqlShell(client, str(mode), as_of, shown, cut).run()
             return
-        result, notes = run_sql(client, query, str(mode), as_of)
+        result, notes = run_sql(client, query, str(mode), as_of, cut)
         write_rows(result.schema, result.to_batches(), shown)
     for words in notes:
         note(words)

@@ -24,7 +24,9 @@ _CONFIG = {
 }
 
 
-def run_sql(client: Client, query: str, mode: str = "union", as_of: str | None = None) -> tuple[pa.Table, list[str]]:
+def run_sql(
+    client: Client, query: str, mode: str = "union", as_of: str | None = None, cut: str | None = None
+) -> tuple[pa.Table, list[str]]:
     """The result, and a line for each table that says how fresh it is. Raises `InvalidRequest` for SQL that
     is wrong.
     """
@@ -37,7 +39,7 @@ def run_sql(client: Client, query: str, mode: str = "union", as_of: str | None =
             held = client.show_table(path).schema.names
             names += held
             columns = used_columns(statement, path, held)
-            result = client.read(path, mode=mode, as_of=as_of, columns=columns)
+            result = client.read(path, mode=mode, as_of=as_of, columns=columns, cut=cut)
             _show(connection, path, result.to_table())
             notes.append(describe_freshness(result.bound))
         try:

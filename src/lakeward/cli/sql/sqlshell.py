@@ -37,9 +37,14 @@ def split_statements(text: str) -> tuple[list[str], str]:
 
 class SqlShell:
     def __init__(
-        self, client: Client, mode: str = "union", as_of: str | None = None, shown: ReadFormat = ReadFormat.TABLE
+        self,
+        client: Client,
+        mode: str = "union",
+        as_of: str | None = None,
+        shown: ReadFormat = ReadFormat.TABLE,
+        cut: str | None = None,
     ) -> None:
-        self.client, self.mode, self.as_of, self.shown = client, mode, as_of, shown
+        self.client, self.mode, self.as_of, self.shown, self.cut = client, mode, as_of, shown, cut
         self._columns: dict[str, Sequence[str]] = {}
 
     def run(self) -> None:
@@ -86,7 +91,7 @@ class SqlShell:
     def answer(self, text: str) -> bool:
         """Runs a statement, or a word of the shell; False: it is to end. Raises what is wrong."""
         if not text.startswith("."):
-            result, notes = run_sql(self.client, text, self.mode, self.as_of)
+            result, notes = run_sql(self.client, text, self.mode, self.as_of, self.cut)
             write_rows(result.schema, result.to_batches(), self.shown)
             for words in notes:
                 note(words)

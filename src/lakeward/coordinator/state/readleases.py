@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.readlease import Mark, ReadLease
@@ -23,6 +23,8 @@ class ReadLeases:
         self._board = board
         self._leases: dict[LeaseId, ReadLease] = {}
         self._marks: dict[SideId, dict[SnapshotId, Mark]] = {}
+        self.keeps: Callable[[SideId, SnapshotId], bool] = lambda _side, _snapshot: False
+        """Who besides readers needs a snapshot."""
 
     def load(self) -> None:
         store = self._board.store
@@ -97,7 +99,11 @@ class ReadLeases:
         with self._board.lock, self._board.store.transaction():
             marks = self._marks.setdefault(side, {})
             leased = {x.snapshot_id for x in self._leases.values() if x.side == side and x.ends_at_ms > now_ms}
-            free = {s.snapshot_id: s for s in snapshots if s.snapshot_id not in leased}
+            free = {
+                s.snapshot_id: s
+                for s in snapshots
+                if s.snapshot_id not in leased and not self.keeps(side, s.snapshot_id)
+            }
             new_marks = {i: Mark(s, marks[i].token if token is None and i in marks else token) for i, s in free.items()}
             self._board.store.save_marks(side, new_marks.values())
             marks.update(new_marks)

@@ -19,6 +19,7 @@ from lakeward.coordinator.state.readlease import Mark, ReadLease
 from lakeward.coordinator.state.schema import SIDE_TABLES, bring_up_to_date
 from lakeward.model.ballast import Ballast
 from lakeward.model.bucket import Bucket
+from lakeward.model.cut import Cut
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import Epoch, JobName, LeaseId, RoundId, SnapshotId, TableId
 from lakeward.model.intent import Intent, IntentState
@@ -26,7 +27,7 @@ from lakeward.model.ledger import LedgerEntry, LedgerKind
 from lakeward.model.leftout import LeftOut
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.side import SideId, SideName, WorkKind
-from lakeward.protocol.codec import decode, load_json
+from lakeward.protocol.codec import decode, encode, load_json
 from lakeward.protocol.views import RoundStatus
 
 _MOST = 2**63
@@ -299,6 +300,19 @@ class StateStore:
             "delete from marks where table_id = ? and side = ? and snapshot_id = ?",
             [(*_key(side), snapshot_id) for snapshot_id in snapshots],
         )
+
+    # ---- cuts ----
+    def save_cut(self, cut: Cut) -> None:
+        body = _text(encode(cut))
+        self.connection.execute("insert or replace into cuts values (?, ?, ?)", (cut.name, cut.created_at_ms, body))
+
+    def load_cuts(self) -> list[Cut]:
+        """Oldest first."""
+        rows = self.connection.execute("select name, body from cuts order by created_at_ms, name")
+        return self.left_out.sensible("cut", rows, lambda row: decode(Cut, json.loads(row[1])))
+
+    def forget_cut(self, name: str) -> None:
+        self.connection.execute("delete from cuts where name = ?", (name,))
 
     # ---- rounds ----
     def append_round(self, side: SideId, kind: WorkKind, round_id: str, ended_at_ms: int, body: dict[str, Any]) -> None:

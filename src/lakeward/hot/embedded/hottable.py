@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +22,9 @@ from lakeward.hot.embedded.metadb import HotTableState
 from lakeward.hot.embedded.partitions import check_time, is_expired
 from lakeward.hot.embedded.services import StoreServices
 from lakeward.model.bucket import Bucket, partition_name, partition_values
+from lakeward.model.cut import CutEnds
 from lakeward.model.faults import fault_point
+from lakeward.model.offsets import OffsetMap
 from lakeward.model.schema import Schema
 from lakeward.model.table import TableInfo
 
@@ -98,6 +100,20 @@ class HotTable:
     def opened(self) -> list[HotBucket]:
         with self._lock:
             return list(self._buckets.values())
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Nothing is appended, and no bucket comes or goes, while it lasts. Raises `BucketStopped` for a damaged one,
+        of which nobody knows where it ends."""
+        with self._lock, ExitStack() as held:
+            for bucket in self._buckets.values():
+                held.enter_context(bucket.log.held())
+            yield
+
+    def cut_ends(self) -> CutEnds:
+        """While the table is `still`."""
+        ends = {b: self.first_offset(b) if hot is None else hot.log.end for b, hot in self.all_buckets()}
+        return CutEnds(ends=OffsetMap(ends), gone=OffsetMap({b: e for b, e in self._ends.items() if b not in ends}))
 
     def first_offset(self, bucket: Bucket) -> int:
         """Where the log of a bucket that has none yet will begin."""

@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 from lakeward.errors import InvalidRequest, InvalidTable, OffsetOutOfRange, TableAlreadyExists, TableNotFound
 from lakeward.hot.embedded.alter import check_altered
 from lakeward.hot.embedded.conform import conform
+from lakeward.hot.embedded.cuts import OpenCuts
 from lakeward.hot.embedded.datafolder import DataFolder
 from lakeward.hot.embedded.hotbucket import HotBucket
 from lakeward.hot.embedded.hottable import HotTable
@@ -31,11 +32,12 @@ from lakeward.hot.embedded.upkeep import StoreUpkeep
 from lakeward.model.ballast import Ballast
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock, SystemClock
+from lakeward.model.cut import CutEnds
 from lakeward.model.disktrouble import usable
 from lakeward.model.ids import TableId
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.table import TableInfo, TablePath
-from lakeward.spi.hot import HotStore, KvSnapshot, LogBounds
+from lakeward.spi.hot import FrozenTable, HotStore, KvSnapshot, LogBounds
 from lakeward.spi.hotadmin import HotAdmin, RetentionGuard, Waiting
 
 _log = logging.getLogger(__name__)
@@ -73,6 +75,7 @@ class EmbeddedStore(HotAdmin, HotStore):
         self._tables: dict[TableId, HotTable] = {}
         self._by_path: dict[TablePath, HotTable] = {}
         self._closed = False
+        self._cuts = OpenCuts()
         for stored in services.meta.load_tables():
             self._add(HotTable(stored, services))
         for table in self._tables.values():
@@ -308,6 +311,27 @@ class EmbeddedStore(HotAdmin, HotStore):
 
     def freeze(self, table: TableInfo) -> Mapping[Bucket, LogBounds]:
         return self.bounds(table, sync=True)
+
+    def freeze_table(self, path: TablePath) -> FrozenTable:
+        """The cuts are looked up after the bounds: a round that sees an end above a cut sees the cut."""
+        frozen = super().freeze_table(path)
+        return replace(frozen, cuts=self.open_cuts(frozen.table))
+
+    # ---- cuts ----------------------------------------------------------------------------------------------------
+    def freeze_cut(self, name: str, tables: Sequence[TableInfo]) -> Mapping[TableId, CutEnds]:
+        named = {table.table_id for table in tables}
+        for table in tables:
+            self.hot_table(table)
+        return self._cuts.freeze(name, [hot for hot in self.hot_tables() if hot.info.table_id in named])
+
+    def add_cut(self, name: str, ends: Mapping[TableId, CutEnds]) -> None:
+        self._cuts.add(name, ends)
+
+    def forget_cut(self, name: str) -> None:
+        self._cuts.forget(name)
+
+    def open_cuts(self, table: TableInfo) -> tuple[CutEnds, ...]:
+        return self._cuts.of(table.table_id)
 
     def offset_at(self, table: TableInfo, bucket: Bucket, at_ms: int) -> int:
         """The first offset of a batch at or after that time; the end when there is none."""

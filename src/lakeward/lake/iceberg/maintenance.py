@@ -11,12 +11,19 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate, TableRequirement
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.update import (
+    AssertTableUUID,
+    RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
 
-from lakeward.errors import CommitConflict
+from lakeward.errors import CommitConflict, SnapshotGone
 from lakeward.lake.iceberg.commit.change import FileChange
-from lakeward.lake.iceberg.commit.request import assert_ref
+from lakeward.lake.iceberg.commit.request import FOR_EVER_MS, assert_ref
 from lakeward.lake.iceberg.committer import IcebergLakeCommitter
 from lakeward.lake.iceberg.datafile.location import (
     CACHE_SUFFIX,
@@ -153,7 +160,8 @@ class IcebergLakeMaintenance(LakeMaintenance):
             return 0
         leaving = expiring(table.metadata, [s.snapshot_id for s in gone])
         fault_point("lake.before-expire", table=str(self._table.path))
-        self._remove(table, [s.snapshot_id for s in gone])
+        removal = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": [s.snapshot_id for s in gone]})
+        self._commit(table, "expire snapshots of", "expiry", (removal,))
         fault_point("lake.after-expire", table=str(self._table.path))
         return self.delete_expired(leaving).bytes
 
@@ -168,19 +176,45 @@ class IcebergLakeMaintenance(LakeMaintenance):
             victims = only_in(table.io, gone, table.metadata)
         return Expired(snapshots=tuple(s.snapshot_id for s in gone), bytes=self.delete(victims))
 
-    def _remove(self, table: Table, ids: list[int]) -> None:
+    def tag(self, name: str, snapshot_id: SnapshotId) -> bool:
+        """For ever, whatever the table's `history.expire.max-ref-age-ms` says."""
+        at = {"snapshot-id": int(snapshot_id), "type": SnapshotRefType.TAG, "max-ref-age-ms": FOR_EVER_MS}
+        self._name(name, int(snapshot_id), SetSnapshotRefUpdate.model_validate({"ref-name": name, **at}))
+        return True
+
+    def untag(self, name: str) -> None:
+        self._name(name, None, RemoveSnapshotRefUpdate.model_validate({"ref-name": name}))
+
+    def _name(self, name: str, snapshot_id: int | None, update: TableUpdate) -> None:
+        """Tried again when somebody else commits meanwhile."""
+        for attempt in range(_ATTEMPTS):
+            table = self._load()
+            before = table.metadata.refs.get(name)
+            if (None if before is None else before.snapshot_id) == snapshot_id:
+                return
+            if snapshot_id is not None and table.metadata.snapshot_by_id(snapshot_id) is None:
+                advice = f"another engine expired it before it could be named {name}"
+                raise SnapshotGone(table=str(self._table.path), snapshot=str(snapshot_id), advice=advice)
+            try:
+                self._commit(table, "name a snapshot of", name, (update,))
+            except CommitConflict:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+            else:
+                return
+
+    def _commit(self, table: Table, what: str, by: str, updates: tuple[TableUpdate, ...]) -> None:
         """On exactly the references that were looked at: a tag or branch made meanwhile may need what would go."""
         refs = table.metadata.refs.items()
         asserted = [assert_ref(name, ref.snapshot_id) for name, ref in refs]
         if MAIN_BRANCH not in table.metadata.refs:
             asserted.append(assert_ref(MAIN_BRANCH, None))
         requirements: tuple[TableRequirement, ...] = (AssertTableUUID(uuid=table.metadata.table_uuid), *asserted)
-        update = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": ids})
         try:
-            with lake_errors(str(self._table.path), "expire snapshots of"):
-                self._connection.catalog.commit_table(table, requirements, (update,))
+            with lake_errors(str(self._table.path), what):
+                self._connection.catalog.commit_table(table, requirements, updates)
         except (CommitFailedException, ValueError) as error:
-            raise CommitConflict(table=str(self._table.path), round_id="expiry", reason=describe(error)) from error
+            raise CommitConflict(table=str(self._table.path), round_id=by, reason=describe(error)) from error
 
 
 def list_folder(io: PyArrowFileIO, folder: str) -> Iterator[StoredFile]:

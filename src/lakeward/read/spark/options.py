@@ -26,6 +26,7 @@ KNOWN = (
     "hot",
     "mode",
     "as_of",
+    "cut",
     "at_least",
     "starting",
     "startingoffsets",
@@ -56,6 +57,7 @@ class SourceOptions:
     hot_options: dict[str, str]
     mode: ReadMode = ReadMode.UNION
     as_of: AsOf | None = None
+    cut: str | None = None
     at_least: str | None = None
     starting: StartAt = StartAt(kind="earliest")
     max_rows: int | None = None
@@ -89,6 +91,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         hot_options={"server": find_server(given.get("server"))},
         mode=ReadMode.parse(given.get("mode", "union")),
         as_of=parse_as_of(as_of) if as_of else None,
+        cut=given.get("cut"),
         at_least=given.get("at_least"),
         starting=parse_start(_starting(given)),
         max_rows=_number("max_rows", given.get("max_rows")),

@@ -45,6 +45,7 @@ class UnionSourceReader(ds.DataSourceReader):  # type: ignore[misc]
             path=self.options.table,
             mode=self.options.mode,
             as_of=self.options.as_of,
+            cut=self.options.cut,
             at_least=self.options.at_least,
             filter=[self.conditions] if self.conditions else None,
             lease_s=self.options.lease_s,

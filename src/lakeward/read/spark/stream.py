@@ -84,8 +84,8 @@ def check_stream(options: SourceOptions, table: TableInfo, names: tuple[str, ...
             f"a stream of a PK table is its changelog, and without {CHANGE_TYPE} a deleted row looks like a new one"
         )
         raise InvalidRequest(what=f"stream of {table.path}", reason=f'{reason}; set .option("changelog", "true")')
-    for option, value in (("as_of", options.as_of), ("at_least", options.at_least)):
-        if value is not None:
+    for option in ("as_of", "cut", "at_least"):
+        if getattr(options, option) is not None:
             raise InvalidRequest(what=f"option {option}", reason="a stream has no end to bind; use starting")
 
 

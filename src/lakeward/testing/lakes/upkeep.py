@@ -181,6 +181,26 @@ class UpkeepContract(LakeSuite):
         assert lake.open_reader(log.table).load_base().offsets == log.ends()
         assert lake_rows(lake, log.table) == log.expected(log.ends())
 
+    @needs("snapshot_expiry")
+    def test_a_snapshot_with_a_name_stays_until_the_name_goes(self, lake: LakeStorage) -> None:
+        """Where the format has such names; others leave it to the coordinator to spare the snapshot."""
+        log, ids = self._three_rounds(lake)
+        upkeep = lake.open_maintenance(log.table)
+        upkeep.untag("a-cut")
+        if not upkeep.tag("a-cut", ids[0]):
+            return
+        assert upkeep.tag("a-cut", ids[0])
+        upkeep.expire(ids)
+        assert lake_rows(lake, log.table, ids[0]) == log.expected({B0: 1})
+        with pytest.raises(SnapshotGone, match="another engine expired it"):
+            upkeep.tag("other", ids[1])
+        LakeRound.plan(lake, log).run()
+        for _ in range(2):
+            upkeep.untag("a-cut")
+        upkeep.expire(ids)
+        with pytest.raises(SnapshotGone):
+            lake.open_reader(log.table).load_snapshot(ids[0])
+
     @needs("snapshot_expiry", "upserts", "tags")
     def test_expiry_deletes_files_that_only_it_referenced(self, lake: LakeStorage) -> None:
         log, ids = self._three_rounds(lake, primary_key=("id",))

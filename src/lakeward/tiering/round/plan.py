@@ -9,10 +9,11 @@ import itertools
 import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lakeward.errors import HotStoreBehind, LogTooShort
 from lakeward.model.bucket import Bucket
+from lakeward.model.cut import CutEnds
 from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.round import LakeBase, RoundPlan
@@ -53,15 +54,33 @@ def keep_cut(_bucket: Bucket, cut: int) -> int:
     return cut
 
 
+def plan_stop(
+    base: LakeBase, bounds: Mapping[Bucket, LogBounds], cuts: Sequence[CutEnds]
+) -> Mapping[Bucket, LogBounds] | None:
+    """The bounds up to the oldest cut that the lake has not reached yet, so that a snapshot stands exactly there:
+    buckets that came after it wait. None: no cut is in the way."""
+    for cut in cuts:
+        if not cut.is_passed(base.offsets) and any(base.offsets.get(b, 0) < cut.ends.get(b, 0) for b in bounds):
+            ends = cut.ends
+            return {b: replace(v, end=max(v.start, min(v.end, ends[b]))) for b, v in bounds.items() if b in ends}
+    return None
+
+
 def plan_snapshots(
-    table: TableInfo, base: LakeBase, bounds: Mapping[Bucket, LogBounds], options: PlanOptions
+    table: TableInfo,
+    base: LakeBase,
+    bounds: Mapping[Bucket, LogBounds],
+    options: PlanOptions,
+    *,
+    is_stopped: bool = False,
 ) -> tuple[Bucket, ...]:
     """The buckets of a PK table whose rows must come from a KV snapshot: never tiered, or the log no longer reaches
-    back.
+    back. `is_stopped`: at a cut, which a snapshot of now would be past; a log that is whole has the same rows.
     """
     if not table.is_pk:
         return ()
-    return tuple(b for b in sorted(bounds) if _needs_snapshot(base.offsets.get(b), bounds[b], options))
+    needed = tuple(b for b in sorted(bounds) if _needs_snapshot(base.offsets.get(b), bounds[b], options))
+    return tuple(b for b in needed if bounds[b].start > 0) if is_stopped else needed
 
 
 def plan_round(

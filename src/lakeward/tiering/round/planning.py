@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from lakeward.changelog.columns import changes_of
@@ -14,12 +14,22 @@ from lakeward.model.clock import Clock
 from lakeward.model.ids import RoundId
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.round import RoundOwner, RoundPlan
+from lakeward.model.side import Content
 from lakeward.model.sidetable import side_table
 from lakeward.model.table import TableInfo
 from lakeward.protocol.heartbeat import HandedOut
-from lakeward.spi.hot import FrozenTable, HotPlugin, HotStore, KvSnapshot
+from lakeward.spi.hot import FrozenTable, HotPlugin, HotStore, KvSnapshot, LogBounds
 from lakeward.spi.lake import LakeStorage
-from lakeward.tiering.round.plan import Align, PlanOptions, keep_cut, plan_bytes, plan_gaps, plan_round, plan_snapshots
+from lakeward.tiering.round.plan import (
+    Align,
+    PlanOptions,
+    keep_cut,
+    plan_bytes,
+    plan_gaps,
+    plan_round,
+    plan_snapshots,
+    plan_stop,
+)
 from lakeward.tiering.round.reconcile import Agreement, Reconciliation, adoption, reconcile, reconcile_resync
 
 TO_BE_TAKEN = "to be taken"
@@ -90,12 +100,16 @@ class Planner:
         options: PlanOptions,
         frozen_at_ms: int,
     ) -> Ground:
-        base = reconciliation.base
-        needed = plan_snapshots(self._lake_table(frozen), base, frozen.bounds, options)
+        base, stop = reconciliation.base, self._stop(frozen, reconciliation)
+        bounds = frozen.bounds if stop is None else stop
+        needed = plan_snapshots(self._lake_table(frozen), base, bounds, options, is_stopped=stop is not None)
         snapshots = self._take_snapshots(store, frozen, needed)
         if snapshots and not self.is_dry:
             frozen = self._freeze(store)  # ends at or above what the snapshots stand for
-        table, bounds = frozen.table, frozen.bounds
+            stop = self._stop(frozen, reconciliation)
+            if stop is not None:  # a cut was made meanwhile: the log up to it has the same rows
+                snapshots = {b: s for b, s in snapshots.items() if b in stop and s.log_offset <= stop[b].end}
+        table, bounds = frozen.table, frozen.bounds if stop is None else stop
         plan = plan_round(
             round_id=self.round_id,
             table=self._lake_table(frozen),
@@ -118,6 +132,13 @@ class Planner:
 
     def _lake_table(self, frozen: FrozenTable) -> TableInfo:
         return side_table(frozen.table, self.handed.side)
+
+    def _stop(self, frozen: FrozenTable, reconciliation: Reconciliation) -> Mapping[Bucket, LogBounds] | None:
+        """A resync begins anew, with rows of now: no cut that is open then is ever reached. A changelog shows every
+        moment anyway."""
+        if reconciliation.resync or self.handed.side.content is not Content.STATE:
+            return None
+        return plan_stop(reconciliation.base, frozen.bounds, frozen.cuts)
 
     def _freeze(self, store: HotStore) -> FrozenTable:
         frozen = store.freeze_table(self.handed.path)

@@ -9,13 +9,14 @@ import pytest
 
 from lakeward.errors import HotStoreBehind, LogTooShort
 from lakeward.model.bucket import Bucket
+from lakeward.model.cut import CutEnds
 from lakeward.model.ids import RoundId
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.round import LakeBase, RoundPlan
 from lakeward.model.split import LogSplit, SnapshotSplit
 from lakeward.model.table import TableInfo
 from lakeward.spi.hot import KvSnapshot, LogBounds
-from lakeward.tiering.round.plan import PlanOptions, plan_gaps, plan_round, plan_snapshots, plan_turns
+from lakeward.tiering.round.plan import PlanOptions, plan_gaps, plan_round, plan_snapshots, plan_stop, plan_turns
 from tests.unit.tiering.world import make_table
 
 B0, B1 = Bucket("", 0), Bucket("", 1)
@@ -135,3 +136,23 @@ def test_turns_take_each_buckets_first_split_first_in_an_order_of_the_round() ->
     for order in orders:
         assert sorted(order, key=str) == sorted(made.splits, key=str)
         assert [s.index for s in order] == [0] * 6 + [1] * 6
+
+
+def test_a_round_stops_at_the_oldest_cut_that_the_lake_has_not_reached() -> None:
+    logs = {B0: bounds(0, 10), B1: bounds(0, 4), Bucket("new", 0): bounds(0, 2)}
+    first, second = (CutEnds(ends=OffsetMap({B0: a, B1: b})) for a, b in ((3, 0), (5, 4)))
+
+    def ends(committed: dict[Bucket, int]) -> dict[Bucket, int] | None:
+        stop = plan_stop(LakeBase(offsets=OffsetMap(committed)), logs, (first, second))
+        return None if stop is None else {b: v.end for b, v in stop.items()}
+
+    assert ends({}) == {B0: 3, B1: 0}
+    assert ends({B0: 3}) == {B0: 5, B1: 4}
+    assert ends({B0: 4}) == {B0: 5, B1: 4}  # past the first, for which there is nothing to do any more
+    assert ends({B0: 5, B1: 4}) is None
+    assert ends({B0: 7}) is None
+
+
+def test_a_first_round_that_stops_at_a_cut_takes_a_whole_log_and_no_snapshot_of_now() -> None:
+    logs = {B0: bounds(0, 3), B1: bounds(2, 4)}
+    assert plan_snapshots(PK, LakeBase(), logs, PlanOptions(), is_stopped=True) == (B1,)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote
 
 from lakeward.hot.embedded.door.http import ServerConnection
 from lakeward.model.ids import LeaseId, RoundId, SnapshotId, TableId
@@ -14,6 +15,7 @@ from lakeward.model.side import DEFAULT_SIDE, SideName
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
+from lakeward.protocol.cuts import CutStatus
 from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, LeaseCheck, LeaseVerdict
 from lakeward.protocol.operate import LedgerAnswer
 from lakeward.protocol.readplan import ReadPlan
@@ -53,6 +55,9 @@ class HttpCoordinatorClient(CoordinatorClient):
     ) -> ReadPlan:
         params = _given(lease_s=lease_s, at_least=at_least, side=side)
         return self.server.call(ReadPlan, "GET", routes.READ_PLAN.format(table=path), params=params)
+
+    def load_cut(self, name: str) -> CutStatus:
+        return self.server.call(CutStatus, "GET", routes.CUT.format(cut=quote(name, safe="")))
 
     def renew_read(self, lease_id: LeaseId, lease_s: float, snapshot_id: SnapshotId | None = None) -> None:
         params = _given(lease_s=lease_s, snapshot=snapshot_id)

@@ -12,6 +12,7 @@ from lakeward.errors import ServerUnavailable
 from lakeward.hot.embedded.door.connection import Backoff, FlightConnection
 from lakeward.hot.embedded.door.http import ServerConnection
 from lakeward.model.bucket import Bucket
+from lakeward.model.cut import CutEnds
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.codec import decode
 from lakeward.protocol.flight import Act, ActionRequest, Read, Ticket, log_ticket
@@ -42,7 +43,8 @@ class EmbeddedStoreClient(HotStore):
         """One call; a server that does not yet send the table with the bounds is asked for it."""
         answer = self.connection.act(Act.FREEZE, ActionRequest(table=path))
         table = TableInfo.from_json(answer["table"]) if "table" in answer else self.load_table(path)
-        return FrozenTable(table=table, bounds=_bounds_of(answer))
+        cuts = tuple(decode(CutEnds, body) for body in answer.get("cuts", ()))
+        return FrozenTable(table=table, bounds=_bounds_of(answer), cuts=cuts)
 
     def bounds(self, table: TableInfo) -> Mapping[Bucket, LogBounds]:
         """Like `freeze`, without forcing anything to disk."""

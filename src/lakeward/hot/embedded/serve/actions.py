@@ -66,7 +66,8 @@ def _bounds(store: EmbeddedStore, request: ActionRequest, token: Token) -> Any:
 
 def _freeze(store: EmbeddedStore, request: ActionRequest, token: Token) -> Any:
     bounds = store.bounds(_table(store, request), sync=True)
-    return {"bounds": bounds, "table": _table(store, request)}  # loaded after: no batch below the ends is newer
+    table = _table(store, request)  # loaded after: no batch below the ends is newer
+    return {"bounds": bounds, "table": table, "cuts": list(store.open_cuts(table))}
 
 
 def _offset_at(store: EmbeddedStore, request: ActionRequest, token: Token) -> Any:

@@ -26,8 +26,8 @@ from pyiceberg.table.update import (
 from lakeward.protocol.packed import Packed
 from lakeward.spi.lake import TAG
 
-_FOR_EVER_MS = 2**63 - 1
-"""The tag's own age limit, so that a table-wide `history.expire.max-ref-age-ms` never takes it."""
+FOR_EVER_MS = 2**63 - 1
+"""A tag's own age limit, so that a table-wide `history.expire.max-ref-age-ms` never takes it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ class CommitRequest(Packed):
             "ref-name": TAG,
             "type": SnapshotRefType.TAG,
             "snapshot-id": self.snapshot.snapshot_id,
-            "max-ref-age-ms": _FOR_EVER_MS,
+            "max-ref-age-ms": FOR_EVER_MS,
         }
         moves = (SetSnapshotRefUpdate.model_validate(main), SetSnapshotRefUpdate.model_validate(tag))
         gone = (RemoveSnapshotsUpdate.model_validate({"snapshot-ids": list(self.expire)}),) if self.expire else ()

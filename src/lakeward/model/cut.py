@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cut: one moment across tables, and the lake snapshots that show each of them as it was then."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from lakeward.errors import InvalidRequest
+from lakeward.model.bucket import Bucket
+from lakeward.model.ids import SnapshotId, TableId
+from lakeward.model.offsets import OffsetMap
+from lakeward.model.side import SideName
+from lakeward.model.tablepath import TablePath
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutEnds:
+    """Where a table's logs ended. `gone`: those of partitions that had been dropped before, which no longer move."""
+
+    ends: OffsetMap
+    gone: OffsetMap = field(default_factory=OffsetMap)
+
+    def is_reached(self, offsets: Mapping[Bucket, int]) -> bool:
+        """Whoever has these offsets has every row of the cut."""
+        return all(offsets.get(bucket, 0) >= end for bucket, end in self.ends.items())
+
+    def is_passed(self, offsets: Mapping[Bucket, int]) -> bool:
+        """... has rows that came after it."""
+        return any(o > self.ends.get(b, self.gone.get(b, 0)) for b, o in offsets.items())
+
+    def is_at(self, offsets: Mapping[Bucket, int]) -> bool:
+        return self.is_reached(offsets) and not self.is_passed(offsets)
+
+
+class CutState(StrEnum):
+    OPEN = "open"
+    """Sides are on their way to it."""
+
+    READY = "ready"
+    """Every table can be read at it."""
+
+    LOST = "lost"
+    """A table never will be."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutSide:
+    """`snapshot_id` is the side's at exactly the cut; there is none where the table had no rows (`is_empty`), and where
+    `lost` says why."""
+
+    name: SideName
+    snapshot_id: SnapshotId | None = None
+    is_empty: bool = False
+    lost: str = ""
+
+    @property
+    def is_readable(self) -> bool:
+        return self.snapshot_id is not None or self.is_empty
+
+    @property
+    def is_settled(self) -> bool:
+        return self.is_readable or bool(self.lost)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutTable:
+    path: TablePath
+    table_id: TableId
+    ends: CutEnds
+    sides: tuple[CutSide, ...]
+
+    @property
+    def state(self) -> CutState:
+        if not all(side.is_settled for side in self.sides):
+            return CutState.OPEN
+        return CutState.READY if any(side.is_readable for side in self.sides) else CutState.LOST
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    name: str
+    created_at_ms: int
+    tables: tuple[CutTable, ...]
+
+    @property
+    def state(self) -> CutState:
+        states = {table.state for table in self.tables}
+        return next((s for s in (CutState.LOST, CutState.OPEN) if s in states), CutState.READY)
+
+    @property
+    def tag(self) -> str:
+        """What its snapshots are called in lakes that have names for them."""
+        return f"lakeward-cut-{self.name}"
+
+    def find(self, path: TablePath) -> CutTable | None:
+        return next((table for table in self.tables if table.path == path), None)
+
+
+def check_cut(name: str, paths: Sequence[TablePath]) -> None:
+    """Raises `InvalidRequest` for what cannot be a cut."""
+    if _NAME.fullmatch(name) is None:
+        reason = "a name has letters, digits, - and _, begins with a letter or digit, and is up to 63 long"
+        raise InvalidRequest(what=f"cut {name[:80]!r}", reason=reason)
+    if not paths:
+        raise InvalidRequest(what=f"cut {name}", reason="name at least one table")
+    twice = [str(path) for at, path in enumerate(paths) if path in paths[:at]]
+    if twice:
+        raise InvalidRequest(what=f"cut {name}", reason=f"{twice[0]} is named twice")

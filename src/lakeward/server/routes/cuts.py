@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cuts: made, listed, looked up for a read, dropped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fastapi import APIRouter, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
+
+from lakeward.protocol.auth import Role, Token
+from lakeward.protocol.cuts import CreateCut, CutStatus
+from lakeward.protocol.routes import CUT, CUTS
+from lakeward.server.door.auth import caller, require
+from lakeward.server.messages import answer, described, read_message
+from lakeward.server.services import Services
+
+
+def router(services: Services) -> APIRouter:
+    router, cuts = APIRouter(tags=["cuts"]), services.coordinator.cuts
+    may_read, may_change = [require(services.tokens, Role.READ)], [require(services.tokens, Role.ADMIN)]
+
+    @router.get(CUTS, dependencies=may_read)
+    def list_cuts(request: Request) -> JSONResponse:
+        """Every cut, oldest first, with those of its tables that the token may use."""
+        shown = [_seen(status, caller(request)) for status in cuts.listed()]
+        return answer({"cuts": [status for status in shown if status.cut.tables]})
+
+    @router.post(CUTS, dependencies=may_change, openapi_extra=described(CreateCut))
+    async def create_cut(request: Request) -> JSONResponse:
+        """One moment across tables: their logs are frozen together, and lakes follow."""
+        message = await read_message(request, CreateCut, exact=True)
+        for path in message.tables:
+            caller(request).check_table(path, f"a cut of {path}")
+        return answer(await run_in_threadpool(cuts.create, message.name, message.tables), status=201)
+
+    @router.get(CUT, dependencies=may_read)
+    def show_cut(request: Request, cut: str) -> JSONResponse:
+        """A cut, and for each table the snapshots that show it."""
+        return answer(_seen(cuts.load_cut(cut), caller(request)))
+
+    @router.delete(CUT, dependencies=may_change)
+    def drop_cut(request: Request, cut: str) -> JSONResponse:
+        """Its snapshots may expire from now on."""
+        for table in cuts.load_cut(cut).cut.tables:
+            caller(request).check_table(table.path, f"the end of cut {cut}")
+        cuts.drop(cut)
+        return answer({})
+
+    return router
+
+
+def _seen(status: CutStatus, token: Token) -> CutStatus:
+    tables = tuple(table for table in status.cut.tables if token.may_use(table.path))
+    if len(tables) == len(status.cut.tables):
+        return status
+    return replace(status, cut=replace(status.cut, tables=tables), notes=())
