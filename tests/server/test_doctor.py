@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from lakeward.cli import app
-from lakeward.protocol.routes import JOBS
+from lakeward.protocol.routes import FACTS, HEARTBEAT, JOBS
 from lakeward.server.show.facts import BACKED_UP
 from lakeward.testing.waiting import wait_until
 from tests.spark.processes import Job, Server, tier_now
@@ -47,6 +48,60 @@ def examined(world: tuple[Server, Job], capsys: pytest.CaptureFixture[str], monk
         return code, [(f["check"], f["about"], f["figure"]) for f in told]
 
     return run
+
+
+def test_jobs_storage_and_limits_are_found(
+    world: tuple[Server, Job], examined: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, _ = world
+    with server.connect() as client:
+        table = client.create_table("doc.many", "id bigint", freshness="1 min", buckets=4)
+        for number in range(3):
+            table.append([{"id": number}] * 8)
+            tier_now(client, table)
+        (buckets,) = examined()[1]
+        assert (buckets[:2], buckets[2].startswith("4 buckets, ")) == (("buckets", "doc.many"), True)
+
+        (hot,) = client.server.ask("GET", FACTS)["hot"]
+        assert hot["read_at_ms"] is None, "the rounds of its job read nothing"
+        client.server.ask("GET", "/iceberg/v1/namespaces/doc/tables/many")
+        (hot,) = client.server.ask("GET", FACTS)["hot"]
+        assert hot["read_at_ms"] is not None
+
+        (data,) = (server.folder / "data" / "warehouse").glob("**/many*/data")
+        kept = next(data.rglob("*.parquet"))
+        left = kept.with_name(f"{kept.name[:9]}left-behind.parquet")
+        with left.open("wb") as file:
+            file.truncate(200_000_000)
+        os.utime(left, (0, 1_000_000_000))
+        assert ("lakes", "doc.many", "200 MB in 1 files that nothing references") in examined("--probe")[1]
+        client.drop_table("doc.many")
+        assert examined() == (0, [])
+
+        beat = {"job": "other", "instance": "o-1", "slots": 1, "version": "0.0.1", "now_ms": 1_000}
+        client.server.ask("POST", HEARTBEAT, beat)
+        found = {(check, about): figure for check, about, figure in examined()[1]}
+        assert found["jobs", "other"].startswith("jobs of 0.0.1, ")
+        assert "between the job's clock and the server's" in found["clocks", "other"]
+        client.server.ask("POST", HEARTBEAT, {**beat, "leaving": True})
+
+    (tmp_path / "lakeward.toml").write_text('datalake.iceberg."s3.endpoint" = "http://a:9000"\n')
+    (tmp_path / "spark-defaults.conf").write_text("spark.hadoop.fs.s3a.endpoint http://b:9000\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert {"storage"} == {check for check, _, _ in examined()[1]}
+    monkeypatch.delenv("SPARK_CONF_DIR")
+
+    assert server.process is not None
+    pid = server.process.child.pid
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    opened = len(os.listdir(f"/proc/{pid}/fd"))
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (opened + opened // 8, before[1]))
+    try:
+        ((check, about, figure),) = examined()[1]
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+    assert (check, about, "files are open" in figure) == ("limits", "server", True)
 
 
 def test_conditions_are_found_when_they_are_made(world: tuple[Server, Job], examined: Any, tmp_path: Path) -> None:

@@ -46,6 +46,9 @@ class ServerFacts:
     still: tuple[str, ...] = ()
     """Threads of the background that do not work."""
 
+    sees_lake_reads: bool = False
+    """Whoever reads a lake table by a catalog asks this server for it."""
+
     hot: tuple[HotFacts, ...] = ()
     table_defaults: Mapping[str, str] = field(default_factory=dict)
     """Table properties that the server's own settings give to tables that do not say otherwise."""

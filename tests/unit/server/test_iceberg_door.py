@@ -13,6 +13,7 @@ import pytest
 from fastapi import FastAPI
 from pyiceberg.catalog.sql import SqlCatalog
 
+from lakeward.lake.iceberg.meta.connection import OWN_CALL
 from lakeward.protocol.auth import TokenSet
 from lakeward.server.iceberg.catalog import iceberg_router
 from lakeward.spi.snapshotkeys import TABLE_ID_KEY
@@ -24,16 +25,18 @@ class IcebergDoor:
     def __init__(self, catalog: SqlCatalog, max_tables: int = 100) -> None:
         self.app = FastAPI()
         self.foreign: list[str] = []
+        self.read: list[str] = []
         told = lambda path: self.foreign.append(str(path))  # noqa: E731
-        self.app.include_router(iceberg_router(catalog, TokenSet.parse([]), max_tables, told))
+        read = lambda path: self.read.append(str(path))  # noqa: E731
+        self.app.include_router(iceberg_router(catalog, TokenSet.parse([]), max_tables, told, read))
 
-    def ask(self, method: str, path: str, body: Any = None) -> httpx.Response:
-        return asyncio.run(self._ask(method, path, body))
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
+        return asyncio.run(self._ask(method, path, body, headers))
 
-    async def _ask(self, method: str, path: str, body: Any) -> httpx.Response:
+    async def _ask(self, method: str, path: str, body: Any, headers: dict[str, str]) -> httpx.Response:
         transport = httpx.ASGITransport(app=self.app)
         async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
-            return await client.request(method, f"/iceberg/v1{path}", json=body)
+            return await client.request(method, f"/iceberg/v1{path}", json=body, headers=headers)
 
     def create(self, name: str, *, stage: bool = False) -> httpx.Response:
         body = {"name": name, "schema": SCHEMA, "stage-create": stage}
@@ -46,6 +49,16 @@ def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
     catalog.create_namespace("s")
     yield catalog
     catalog.close()
+
+
+def test_loads_of_other_engines_are_told(catalog: SqlCatalog) -> None:
+    door = IcebergDoor(catalog)
+    door.create("a")
+    door.ask("GET", "/namespaces/s/tables/a", **{OWN_CALL: "1"})
+    assert door.read == []
+    assert door.ask("GET", "/namespaces/s/tables/nope").status_code == 404
+    door.ask("GET", "/namespaces/s/tables/a")
+    assert door.read == ["s.a"]
 
 
 def test_snapshots_of_others_are_told_and_ours_are_not(catalog: SqlCatalog) -> None:

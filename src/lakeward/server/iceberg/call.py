@@ -27,6 +27,8 @@ class CatalogCall:
     query: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     token: Token = ANONYMOUS
+    is_own: bool = False
+    """Made by a part of Lakeward, not by another engine."""
 
     @property
     def role(self) -> Role:

@@ -15,6 +15,7 @@ from pyiceberg.catalog import Catalog
 from starlette.concurrency import run_in_threadpool
 
 from lakeward.errors import LakewardError
+from lakeward.lake.iceberg.meta.connection import OWN_CALL
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role, Token, TokenSet
 from lakeward.protocol.routes import ICEBERG
@@ -32,13 +33,14 @@ def iceberg_router(
     auth: TokenSet,
     max_tables: int = 10_000,
     on_foreign: Callable[[TablePath], None] = lambda path: None,
+    on_read: Callable[[TablePath], None] = lambda path: None,
 ) -> APIRouter:
     """The catalog's resources. Reading needs role read; creating and committing job; dropping, renaming and registering
     admin. A namespace takes new tables while it has fewer than `max_tables`. `on_foreign` is told of a table to which
-    somebody else added a snapshot.
+    somebody else added a snapshot, `on_read` of one that another engine loads.
     """
     router = APIRouter(prefix=f"{ICEBERG}/v1", tags=["iceberg"])
-    namespaces, tables = NamespaceResource(catalog), TableResource(catalog, max_tables, on_foreign)
+    namespaces, tables = NamespaceResource(catalog), TableResource(catalog, max_tables, on_foreign, on_read)
     routes: list[tuple[str, str, Role, Handler]] = [
         ("GET", "/config", Role.READ, namespaces.config),
         ("GET", "/namespaces", Role.READ, namespaces.list),
@@ -83,7 +85,13 @@ async def _serve(auth: TokenSet, role: Role, handler: Handler, request: Request)
 
 def _answer(token: Token, handler: Handler, request: Request, body: bytes) -> Response:
     try:
-        call = CatalogCall(path=dict(request.path_params), query=dict(request.query_params), body=body, token=token)
+        call = CatalogCall(
+            path=dict(request.path_params),
+            query=dict(request.query_params),
+            body=body,
+            token=token,
+            is_own=OWN_CALL in request.headers,
+        )
         if "table" in call.path:
             request.state.table = ".".join(call.table)
             call.check_table(call.table)

@@ -34,8 +34,14 @@ _PATH_PROPERTIES = ("write.metadata.path", "write.data.path", "write.object-stor
 
 
 class TableResource:
-    def __init__(self, catalog: Catalog, max_tables: int, on_foreign: Callable[[TablePath], None]) -> None:
-        self._catalog, self._max_tables, self._on_foreign = catalog, max_tables, on_foreign
+    def __init__(
+        self,
+        catalog: Catalog,
+        max_tables: int,
+        on_foreign: Callable[[TablePath], None],
+        on_read: Callable[[TablePath], None],
+    ) -> None:
+        self._catalog, self._max_tables, self._on_foreign, self._on_read = catalog, max_tables, on_foreign, on_read
 
     def list(self, call: CatalogCall) -> Response:
         tables = [t for t in sorted(self._catalog.list_tables(call.namespace)) if call.token.may_use(".".join(t))]
@@ -43,6 +49,8 @@ class TableResource:
 
     def load(self, call: CatalogCall) -> Response:
         table = self._catalog.load_table(call.table)
+        if not call.is_own and len(call.table) == 2:
+            self._on_read(TablePath(*call.table))
         return answer_table(table.metadata_location, table.metadata, {})
 
     def exists(self, call: CatalogCall) -> Response:

@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from fastapi import APIRouter
 
+from lakeward.errors import NotFound
+from lakeward.model.table import TablePath
 from lakeward.server.services import Services
 
 
@@ -14,4 +18,10 @@ def router(services: Services) -> APIRouter:
         return APIRouter()
     from lakeward.server.iceberg.catalog import iceberg_router
 
-    return iceberg_router(catalog, services.tokens, services.max_tables, services.coordinator.refresh_figures)
+    def note_read(path: TablePath) -> None:
+        with suppress(NotFound):  # a table of somebody else in the same catalog
+            services.consumers.note_read(services.store.load_table(path).table_id)
+
+    return iceberg_router(
+        catalog, services.tokens, services.max_tables, services.coordinator.refresh_figures, note_read
+    )

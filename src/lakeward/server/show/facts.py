@@ -51,6 +51,7 @@ def gather_facts(services: Services) -> ServerFacts:
         jobs_expected=services.coordinator.board.options.jobs_expected,
         backed_up_at_ms=_time_of(services.data / BACKED_UP),
         still=tuple(beat.name for beat in services.background() if not beat.is_well),
+        sees_lake_reads=services.lakes is not None and services.lakes.embedded_catalog() is not None,
         hot=tuple(_hot(services, now_ms)),
         table_defaults=_table_defaults(services),
     )

@@ -118,7 +118,7 @@ def rounds(**changes: Any) -> Facts:
 
 def test_a_healthy_server_is_told_nothing() -> None:
     assert examine(HEALTHY) == []
-    assert examine(server(up_ms=31 * DAY)) == [], "who reads a lake table is not seen"
+    assert examine(server(up_ms=31 * DAY)) == [], "who reads a lake by another catalog is not seen"
     assert examine(replace(HEALTHY, probe=ProbeAnswer(catalogs={"iceberg": ""}, tables=(LakeProbe(path=PATH),)))) == []
     empty = replace(HEALTHY, status=replace(HEALTHY.status, tables=(), jobs=()), tables={}, rounds=())
     assert examine(replace(empty, server=replace(SERVER, hot=(), up_ms=1, backed_up_at_ms=None))) == []
@@ -147,6 +147,13 @@ CONDITIONS: dict[str, tuple[Facts, str, Level, str, str]] = {
         Level.WRONG,
         "3 rounds failed in a row",
         "lakeward resume shop.orders",
+    ),
+    "failing by a cause that has a command": (
+        table(failures_in_a_row=3, state=TableState.FAILED, reason="gone; `lakeward table restore-lake a.b` helps"),
+        "freshness",
+        Level.WRONG,
+        "3 rounds failed in a row",
+        "lakeward table restore-lake a.b",
     ),
     "not feasible with the slots": (
         replace(
@@ -348,6 +355,13 @@ CONDITIONS: dict[str, tuple[Facts, str, Level, str, str]] = {
         Level.SOON,
         "rows come, and nobody has read one for 30 days",
         "table.datalake.enabled=true",
+    ),
+    "nobody reads the lake": (
+        server(up_ms=31 * DAY, sees_lake_reads=True),
+        "unused",
+        Level.SOON,
+        "nobody has read it through this server for 30 days",
+        "lakeward table drop shop.orders",
     ),
     "nobody writes": (
         hot(written_at_ms=59 * DAY),

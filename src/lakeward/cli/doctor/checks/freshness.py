@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from lakeward.cli.doctor.diagnosis import Diagnosis, Level
@@ -21,7 +22,8 @@ def check(facts: Facts) -> Iterator[Diagnosis]:
                 about=path,
                 figure=f"{table.failures_in_a_row} rounds failed in a row, state {table.state}",
                 why=f"Nothing new reaches the lake: {table.reason or 'its rounds say why'}.",
-                mend=f"lakeward rounds {path}; when the cause is gone: lakeward resume {path}",
+                mend=_advised(table.reason)
+                or f"lakeward rounds {path}; when the cause is gone: lakeward resume {path}",
             )
         elif table.served and table.lag_ms > table.freshness_ms:
             yield Diagnosis(
@@ -58,6 +60,12 @@ def check(facts: Facts) -> Iterator[Diagnosis]:
                 why="Each table's rounds fit its freshness, and together they need more slots than there are.",
                 mend=f"lakeward tier{more}, or a longer freshness of the tables that can wait",
             )
+
+
+def _advised(reason: str | None) -> str | None:
+    """The command that the error itself names."""
+    named = re.search(r"`(lakeward [^`]+)`", reason or "")
+    return None if named is None else named[1]
 
 
 def _seconds(ms: int) -> int:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables that nobody writes to, and tables of the hot store alone that nobody reads. Who reads the lake is not seen."""
+"""Tables that nobody writes to, and tables that nobody reads. Who reads a lake by another catalog than the server's is
+not seen."""
 
 from __future__ import annotations
 
@@ -27,7 +28,10 @@ def check(facts: Facts) -> Iterator[Diagnosis]:
                 why="It is looked at in every round of upkeep, and its buckets hold files open.",
                 mend=f"lakeward table drop {path}: the lake table stays and can be read as before",
             )
-        elif path in hot_alone and hot.written_at_ms and facts.server.up_ms > LONG_MS and not _is_read(facts, hot):
+            continue
+        if not hot.written_at_ms or facts.server.up_ms <= LONG_MS or _is_read(facts, hot):
+            continue
+        if path in hot_alone:
             yield Diagnosis(
                 check="unused",
                 level=Level.SOON,
@@ -35,6 +39,15 @@ def check(facts: Facts) -> Iterator[Diagnosis]:
                 figure=f"rows come, and nobody has read one for {LONG_MS // 86_400_000} days",
                 why="It is not in the lake either: its rows go when their time is over, and nobody has seen them.",
                 mend=f"lakeward table alter {path} --set table.datalake.enabled=true, or lakeward table drop {path}",
+            )
+        elif facts.server.sees_lake_reads:
+            yield Diagnosis(
+                check="unused",
+                level=Level.SOON,
+                about=path,
+                figure=f"rounds run, and nobody has read it through this server for {LONG_MS // 86_400_000} days",
+                why="Its rounds take slots and storage. Who opens its files without the catalog is not seen.",
+                mend=f"lakeward table alter {path} --set 'table.datalake.freshness=1 h', or lakeward table drop {path}",
             )
 
 

@@ -52,6 +52,10 @@ class _RenewedToken(AuthManager):
         return f"Bearer {self._source.current()}"
 
 
+OWN_CALL = "X-Lakeward"
+"""A header of every call to a REST catalog that is made here: rounds and union reads, which the server knows of."""
+
+
 class IcebergConnection:
     """`options` are PyIceberg's catalog properties, plus `name`, `request-timeout-s` and `deletes`: how rows of hot
     stores that know no offsets of replaced rows go, by `positions` or by `equality`."""
@@ -92,6 +96,7 @@ class IcebergConnection:
         except (ValueError, NoSuchPropertyException, NotInstalledError, ImportError, KeyError) as error:
             raise InvalidConfig(where="datalake.iceberg", reason=str(error)) from error
         if isinstance(catalog, RestCatalog):
+            catalog._session.headers[OWN_CALL] = "1"
             for scheme in ("http://", "https://"):
                 catalog._session.mount(scheme, _LimitedAdapter(self._limit_s))
             if secret:
