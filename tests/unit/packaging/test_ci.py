@@ -92,7 +92,7 @@ def test_extras(extra: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert extra in project["optional-dependencies"]
     base = {re.split(r"[\[<>=! ]", d)[0] for d in project["dependencies"]}
-    assert base <= {"pyarrow", "numpy", "httpx"}, "the base package stays light"
+    assert base <= {"pyarrow", "numpy"}, "the base package stays light"
 
 
 def test_every_source_file_carries_its_licence_and_says_what_it_owns() -> None:
