@@ -21,8 +21,3 @@ class PaimonWorld(FlussWorld):
     def rows(self, name: str) -> pa.Table:
         builder = self.paimon(name).connection.load(TablePath(DATABASE, name)).new_read_builder()
         return builder.new_read().to_arrow(builder.new_scan().plan().splits())
-
-    def writers(self, name: str) -> set[str]:
-        """Whose rounds are in the lake table."""
-        reader = self.paimon(name).open_reader(self.table(name))
-        return {s.job or "flink" for s in reader.snapshots()}

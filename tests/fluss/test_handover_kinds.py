@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flink -> ours -> Flink -> ours on every kind of table; what other engines read of PK tables after each turn is what
-Fluss's KV store holds.
+"""Flink -> ours -> Flink -> ours on every kind of table, then a compaction; what other engines read of PK tables after
+each turn is what Fluss's KV store holds.
 """
 
 from __future__ import annotations
@@ -10,9 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from lakeward.model.table import TablePath
+from lakeward.protocol.heartbeat import TableFinished
 from lakeward.testing.iceberg.engines import read_duckdb, read_pyiceberg
+from lakeward.tiering.compact.once import compact_once
+from lakeward.tiering.job.options import TieringOptions
 from tests.fluss.flink import FlinkTieringJob
 from tests.fluss.kinds import KINDS, Grown, counted, scan_kv
+from tests.fluss.steps import DATABASE
 from tests.fluss.test_handover import LEASE_S, restart_coordinator
 from tests.fluss.world import FlussWorld, ThreadJob
 from tests.interop.javaiceberg import JavaIceberg, start_java
@@ -34,6 +39,10 @@ def test_every_kind_goes_from_job_to_job(lone: FlussWorld, java: JavaIceberg, tm
         take_turn(lone, tables, turn, tmp_path, is_ours=is_ours)
         check_all(lone, java, tables)
     for table in tables:
+        pack(lone, table.name)
+        assert not table.is_pk or not equality_deletes(lone, table.name), table.name
+    check_all(lone, java, tables)
+    for table in tables:
         snapshots = lone.lake(table.name).open_reader(lone.table(table.name)).snapshots()
         writers = [s.job or "flink" for s in snapshots if s.operation != "replace"]
         assert list(dict.fromkeys(writers)) == ["flink", "turn-1", "turn-3"], table.name
@@ -53,6 +62,15 @@ def take_turn(world: FlussWorld, tables: list[Grown], turn: int, folder: Path, *
         job.stop()
     if not is_ours:
         restart_coordinator(world, tables[0].name)
+
+
+def pack(world: FlussWorld, name: str) -> None:
+    """A compaction as of a table that nothing came to for an hour: what the Flink job left goes."""
+    end = compact_once(world.plugin, TablePath(DATABASE, name), TieringOptions(quiet_after_s=0))
+    assert isinstance(end, TableFinished), end
+    head = world.lake(name).open_reader(world.table(name)).load_snapshot()
+    assert head is not None
+    assert head.operation == "replace"
 
 
 def check_all(world: FlussWorld, java: JavaIceberg, tables: list[Grown]) -> None:

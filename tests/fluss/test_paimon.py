@@ -12,13 +12,8 @@ import pytest
 from lakeward.config.java import load_java
 from lakeward.errors import LakewardError
 from lakeward.hot.fluss.compactions import LOOK_ROUNDS
-from lakeward.hot.fluss.lakehistory import Registered
-from lakeward.model.bucket import Bucket
-from lakeward.model.ids import RoundId, SnapshotId
-from lakeward.model.offsets import OffsetMap
-from lakeward.protocol.heartbeat import TableFailed, TableFinished
+from lakeward.protocol.heartbeat import TableFinished
 from lakeward.read.arrow import read, request_of
-from lakeward.testing.faults import Faults
 from lakeward.testing.fluss.cluster import TEST_SETTINGS, FlussCluster
 from lakeward.testing.fluss.jars import SERVER, load_jars, paimon_plugin
 from lakeward.testing.waiting import wait_until
@@ -38,7 +33,8 @@ from tests.fluss.steps import (
     Upsert,
     events,
 )
-from tests.fluss.test_handover import LEASE_S, Load
+from tests.fluss.test_handover import LEASE_S, Load, work_both_at_once
+from tests.fluss.test_reconcile import stop_behind, take_over_ahead
 from tests.fluss.test_tiering import ALL_TYPES, typed_row
 from tests.fluss.test_types import NESTED, ROWS, as_read
 from tests.fluss.world import ThreadJob
@@ -159,28 +155,11 @@ def test_types_of_log_and_pk_tables(world: PaimonWorld, rounds: OnDemand) -> Non
 
 
 def test_a_lake_that_is_ahead_is_taken_over(world: PaimonWorld, rounds: OnDemand) -> None:
-    world.produce(MakeTable(name="ahead", schema=EVENTS, freshness="1h"), Append(table="ahead", rows=events(0, 50)))
-    with Faults() as faults:
-        faults.arm("round.before-coordinator-commit")
-        assert isinstance(rounds.run("ahead"), TableFailed)
-    assert world.committed("ahead") == OffsetMap()
-    world.produce(Append(table="ahead", rows=events(50, 60)))
-    assert isinstance(rounds.run("ahead"), TableFinished)
-    assert sorted(world.rows("ahead").column("id").to_pylist()) == list(range(60))
-    assert world.committed("ahead") == world.ends("ahead")
+    take_over_ahead(world, rounds)
 
 
 def test_fluss_ahead_of_the_lake_stops_the_table(world: PaimonWorld, rounds: OnDemand) -> None:
-    world.produce(
-        MakeTable(name="behind", schema=EVENTS, buckets=1, freshness="1h"), Append(table="behind", rows=events(0, 10))
-    )
-    assert isinstance(rounds.run("behind"), TableFinished)
-    coordinator, table = rounds.plugin.coordinator(), world.table("behind")
-    path = coordinator.prepare_commit(table, RoundId("bogus"), {Bucket("", 0): 99})["fluss-offsets"]
-    coordinator._register(table, Registered(SnapshotId("12345"), path), {})
-    end = rounds.run("behind")
-    assert isinstance(end, TableFailed)
-    assert end.error["code"] == "lake-behind"
+    stop_behind(world, rounds)
 
 
 def test_files_of_a_pk_table_are_merged_between_rounds(world: PaimonWorld) -> None:
@@ -252,3 +231,7 @@ def test_flink_then_ours_then_flink_again(world: PaimonWorld, tmp_path: Path) ->
             job.stop()
     for table in (load.log, load.pk, daily.name):
         assert world.writers(table) - {"rewrite"} == {"flink", "turn-1", "turn-3"}
+
+
+def test_both_at_once(world: PaimonWorld, tmp_path: Path) -> None:
+    work_both_at_once(world, tmp_path, 3)

@@ -32,7 +32,8 @@ def ids(world: FlussWorld, name: str) -> list[int]:
     return sorted(world.rows(name).column("id").to_pylist())
 
 
-def test_a_lake_that_is_ahead_is_taken_over(world: FlussWorld, rounds: OnDemand) -> None:
+def take_over_ahead(world: FlussWorld, rounds: OnDemand) -> None:
+    """A round that told Fluss nothing; the next one does, and goes on from there. On any lake."""
     world.produce(MakeTable(name="ahead", schema=EVENTS, freshness="1h"), Append(table="ahead", rows=events(0, 50)))
     with Faults() as faults:
         faults.arm("round.before-coordinator-commit")
@@ -42,6 +43,25 @@ def test_a_lake_that_is_ahead_is_taken_over(world: FlussWorld, rounds: OnDemand)
     assert isinstance(rounds.run("ahead"), TableFinished)
     assert ids(world, "ahead") == list(range(60))
     assert world.committed("ahead") == world.ends("ahead")
+
+
+def stop_behind(world: FlussWorld, rounds: OnDemand) -> None:
+    """Fluss knows more than the lake holds. On any lake."""
+    world.produce(
+        MakeTable(name="behind", schema=EVENTS, buckets=1, freshness="1h"), Append(table="behind", rows=events(0, 10))
+    )
+    assert isinstance(rounds.run("behind"), TableFinished)
+    coordinator, table = rounds.plugin.coordinator(), world.table("behind")
+    path = coordinator.prepare_commit(table, RoundId("bogus"), {Bucket("", 0): 99})["fluss-offsets"]
+    coordinator._register(table, Registered(SnapshotId("12345"), path), {})
+    end = rounds.run("behind")
+    assert isinstance(end, TableFailed)
+    assert end.error["code"] == "lake-behind"
+    assert "resync" in end.error["message"]
+
+
+def test_a_lake_that_is_ahead_is_taken_over(world: FlussWorld, rounds: OnDemand) -> None:
+    take_over_ahead(world, rounds)
     ledger = rounds.plugin.coordinator().ledger(world.table("ahead").path)
     assert {e.kind for e in ledger} == {LedgerKind.ROUND}
     assert sum(len(e.range) for e in ledger) == 60
@@ -64,17 +84,7 @@ def test_a_lake_that_moved_on_is_not_told_of_as_it_was(world: FlussWorld, rounds
 
 
 def test_fluss_ahead_of_the_lake_stops_the_table_and_names_the_choices(world: FlussWorld, rounds: OnDemand) -> None:
-    world.produce(
-        MakeTable(name="behind", schema=EVENTS, buckets=1, freshness="1h"), Append(table="behind", rows=events(0, 10))
-    )
-    assert isinstance(rounds.run("behind"), TableFinished)
-    coordinator, table = rounds.plugin.coordinator(), world.table("behind")
-    path = coordinator.prepare_commit(table, RoundId("bogus"), {Bucket("", 0): 99})["fluss-offsets"]
-    coordinator._register(table, Registered(SnapshotId("12345"), path), {})
-    end = rounds.run("behind")
-    assert isinstance(end, TableFailed)
-    assert end.error["code"] == "lake-behind"
-    assert "resync" in end.error["message"]
+    stop_behind(world, rounds)
 
 
 def test_of_two_rounds_on_the_same_ground_one_wins(world: FlussWorld, rounds: OnDemand) -> None:

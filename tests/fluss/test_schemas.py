@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from lakeward.hot.fluss.wire.protobuf import Shape, integer, many, one, raw, tex
 from lakeward.hot.fluss.wire.servers import path_message
 from lakeward.model.bucket import Bucket
 from lakeward.protocol.heartbeat import TableFinished
+from lakeward.testing.faults import FaultAction, Faults
 from lakeward.testing.fluss.jars import fluss_version
 from lakeward.testing.waiting import wait_until
 from tests.fluss.ondemand import OnDemand
@@ -109,6 +111,43 @@ def test_a_kv_snapshot_with_rows_from_before_and_after_a_new_column(world: Fluss
     world.produce(Upsert(table="grown_pk", rows=[{**LATER[0], "age": -1}]))
     assert isinstance(rounds.run("grown_pk"), TableFinished)
     assert world.by_key("grown_pk") == {**expected, 40: {**LATER[0], "age": -1}}
+
+
+@pytest.mark.parametrize("key", [(), ("id",)], ids=["log", "pk"])
+@pytest.mark.parametrize("point", ["split.before-read", "round.before-lake-commit"])
+def test_a_column_that_comes_in_the_middle_of_a_round(
+    world: FlussWorld, rounds: OnDemand, key: tuple[str, ...], point: str
+) -> None:
+    """The round ends as it was planned, or gives up; the next one has the column."""
+    name = f"midway_{len(key)}_{point.replace('.', '_').replace('-', '_')}"
+    expected = {r["id"]: {**r, "age": None} for r in ROWS}
+    world.produce(
+        MakeTable(name=name, schema=OLD, primary_key=key, buckets=1, freshness="1h"), _written(name, key, ROWS)
+    )
+    with Faults() as faults, ThreadPoolExecutor(1) as beside:
+        pause = faults.arm(point, action=FaultAction.PAUSE)
+        ended = beside.submit(rounds.run, name)
+        pause.wait_reached()
+        try:
+            if fluss_version() == "0.9.1":
+                with pytest.raises(FlussError, match="AddColumn"):
+                    alter(world, name, {"age": "INTEGER"})
+            else:
+                alter(world, name, {"age": "INTEGER"})
+                more = [{"id": 100 + n, "name": f"new {n}", "age": n} for n in range(20)]
+                world.produce(_written(name, key, more))
+                expected |= {r["id"]: r for r in more}
+        finally:
+            pause.release()
+        ended.result(60)
+    assert isinstance(rounds.run(name), TableFinished)
+    assert world.committed(name) == world.ends(name)
+    assert {k: {"age": None, **r} for k, r in world.by_key(name).items()} == expected
+
+
+def _written(name: str, key: tuple[str, ...], rows: list[dict[str, Any]]) -> Append | Upsert:
+    schema = pa.schema([f for f in NEW if f.name in rows[0]])
+    return Upsert(table=name, rows=rows) if key else Append(table=name, rows=pa.RecordBatch.from_pylist(rows, schema))
 
 
 def test_char_and_binary_of_a_kv_snapshot(world: FlussWorld, rounds: OnDemand) -> None:

@@ -145,6 +145,11 @@ class FlussWorld:
         assert isinstance(lake, IcebergLakeStorage)
         return lake
 
+    def writers(self, name: str) -> set[str]:
+        """Whose rounds are in the lake table."""
+        reader = load_lake(*self.plugin.lake_options(self.table(name))).open_reader(self.table(name))
+        return {s.job or "flink" for s in reader.snapshots()}
+
     def metadata(self, name: str) -> str:
         """The newest metadata file of the lake table: what other engines are pointed at."""
         lake = self.lake(name)

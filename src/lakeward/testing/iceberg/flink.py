@@ -47,11 +47,15 @@ class FlinkJob:
         return self._land(table, files, deletes, summary)
 
     def commit_clean(
-        self, rows: Mapping[int, pa.Table], offsets: Sequence[int], deleted: Mapping[int, pa.Table] | None = None
+        self,
+        rows: Mapping[int, pa.Table] | Sequence[tuple[int, pa.Table]],
+        offsets: Sequence[int],
+        deleted: Mapping[int, pa.Table] | None = None,
     ) -> int:
         """To a clean table without partitions: rows, and whole rows that go, by bucket. File names begin with it."""
         table = self._catalog.load_table(self._name)
-        files = [self._file(table, bucket, part) for bucket, part in rows.items()]
+        listed = rows.items() if isinstance(rows, Mapping) else rows
+        files = [self._file(table, bucket, part) for bucket, part in listed]
         whole = [f.field_id for f in table.schema().fields]
         deletes = [self._file(table, bucket, part, whole) for bucket, part in (deleted or {}).items()]
         summary = {COMMIT_USER_KEY: COMMIT_USER, OFFSETS_KEY: self._write_offsets(table, offsets)}

@@ -97,6 +97,28 @@ def test_rounds_of_both_in_turn_and_every_row_has_its_offset(lake: IcebergLakeSt
     assert lake.connection.load(log.table.path).inspect.files().num_rows == len(reader.files(head.snapshot_id))
 
 
+def test_files_of_one_commit_follow_each_other_in_the_order_in_which_it_lists_them(lake: IcebergLakeStorage) -> None:
+    log = make_log(lake)
+    log.append(B0, *(row(n) for n in range(5)))
+    rows = rows_of(log, B0, 0)
+    flink(lake, log).commit_clean([(0, rows.slice(0, 2)), (0, rows.slice(2, 1)), (0, rows.slice(3))], [5])
+    assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+
+def test_a_commit_of_the_flink_job_without_files_changes_nothing(lake: IcebergLakeStorage) -> None:
+    log = make_log(lake)
+    log.append(B0, row(1), row(2))
+    job = flink(lake, log)
+    job.commit_clean({0: rows_of(log, B0, 0)}, [2])
+    job.commit_clean({}, [2])
+    log.append(B0, row(3))
+    run(lake, log)
+    job.commit_clean({}, [3])
+    log.append(B0, row(4))
+    assert run(lake, log).lake_rows == 4
+    assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+
 def test_a_filter_on_offsets_prunes_files_of_ours(lake: IcebergLakeStorage) -> None:
     log = make_log(lake)
     for number in range(3):
