@@ -14,9 +14,12 @@ from lakeward.config import Config
 from lakeward.config.sources import Setting
 from lakeward.errors import InvalidAlter, InvalidTable
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
+from lakeward.model.bucket import Bucket
+from lakeward.model.offsets import OffsetRange
 from lakeward.model.table import SYSTEM_COLUMNS_PROPERTY, TablePath
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.protocol.tables import AlterTable
+from lakeward.read.spark.streamrows import StreamRows
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
 from lakeward.testing.iceberg.engines import read_duckdb
@@ -64,6 +67,24 @@ def test_every_reader_sees_the_users_columns_alone(world: InProcessLakeward) -> 
     assert len({(r["__bucket"], r["__offset"]) for r in found}) == len(found) == 12
     assert holds(world, LOG)
     assert holds(world, PK)
+
+
+def test_a_stream_from_a_moment_begins_with_what_was_committed_after_it(
+    tmp_path: Path, lake: IcebergLakeStorage
+) -> None:
+    """Times of rows are not kept: none is passed over."""
+    world = InProcessLakeward(tmp_path / "server", lake)
+    table = world.create("db.daily", "day string not null, id bigint", partition_by="day", **CLEAN)  # type: ignore[arg-type]
+    for count in (3, 2):
+        world.append("db.daily", [{"day": "a", "id": n} for n in range(count)])
+        world.tier("db.daily")
+    world.store.drop_partition(table, "a")
+    reader, bucket = lake.open_reader(table), Bucket("a", 0)
+    first, second = (s.committed_at_ms for s in reader.snapshots())
+    rows = StreamRows(world.plugin, table, reader)
+    assert [rows.offset_at(bucket, at, 5) for at in (first - 1, first, second)] == [0, 3, 5]
+    assert sum(b.num_rows for b in rows.range(bucket, OffsetRange(3, 5), ["id"])) == 2
+    world.close()
 
 
 @pytest.mark.parametrize("choice", ["stop", "remove"])
