@@ -147,9 +147,9 @@ class StreamRows:
         offset = end if bounds is None else self.hot.offset_at(self.table, bucket, at_ms)
         if self.history is None or (bounds is not None and (offset > bounds.start or bounds.start == 0)):
             return offset
-        if not self.lake.has_offsets:  # nor times: what was committed before the moment was written before it
+        if not self.history.has_offsets:  # nor times: what was committed before the moment was written before it
             known = [
-                s.offsets.get(bucket, 0) for s in self.lake.snapshots() if s.offsets and s.committed_at_ms <= at_ms
+                s.offsets.get(bucket, 0) for s in self.history.snapshots() if s.offsets and s.committed_at_ms <= at_ms
             ]
             return min(offset, max(known, default=0))
         moment = pa.scalar(datetime.fromtimestamp(at_ms / 1000, UTC), pa.timestamp("us", "UTC"))

@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from lakeward.read.spark.streamrows import StreamRows
 
 from lakeward.config import Config
 from lakeward.config.sources import Setting
@@ -20,6 +19,7 @@ from lakeward.model.offsets import OffsetRange
 from lakeward.model.table import SYSTEM_COLUMNS_PROPERTY, TablePath
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.protocol.tables import AlterTable
+from lakeward.read.streamrows import StreamRows
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
 from lakeward.testing.iceberg.engines import read_duckdb
