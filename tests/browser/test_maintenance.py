@@ -3,9 +3,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from playwright.sync_api import expect
 
+from lakeward.client import Client
+from lakeward.model.ids import JobName, new_instance_id, new_round_id
+from lakeward.model.round import RoundResult
+from lakeward.model.side import COMPACT
+from lakeward.protocol import routes
+from lakeward.protocol.heartbeat import HeartbeatRequest, TableFinished
 from tests.browser.conftest import LIMIT_MS, OpenPage
 from tests.spark.processes import Job, Server, tier_now
 
@@ -35,3 +43,26 @@ def test_files_by_size_and_age_and_a_compaction_by_hand(server: Server, job: Job
     marked = page.locator("#rounds tbody tr", has_text="shop.kept").filter(has_text="compact")
     expect(marked).to_have_count(1)
     expect(page.locator("#rounds tbody tr", has_text="shop.kept")).to_have_count(ROUNDS + 1)
+    with server.connect() as client:
+        client.alter_table("shop.kept", properties={"table.datalake.pool": "hand"})
+        page.goto(f"{server.url}/#/")
+        tile = page.locator('[data-tile="files"]')
+        leave_debt(client, files=90, rows=400)
+        expect(tile).to_contain_text("90 to merge with 400 deleted rows ↑")
+        leave_debt(client, files=40, rows=0)
+        expect(tile).to_contain_text("40 to merge ↑")  # than five minutes ago
+        leave_debt(client, files=0, rows=0)
+        expect(tile).not_to_contain_text("to merge")
+
+
+def leave_debt(client: Client, *, files: int, rows: int) -> None:
+    """A job of this test is handed a compaction of the table and says that it left so much."""
+    client.server.ask("POST", routes.MAINTAIN.format(table="shop.kept"))
+    me = HeartbeatRequest(
+        job=JobName("hand"), instance=new_instance_id(), pool="hand", kinds=(COMPACT,), room=1, wait_ms=0
+    )
+    coordinator = client.plugin.coordinator()
+    (handed,) = coordinator.heartbeat(me).tables
+    result = RoundResult(round_id=new_round_id(), snapshot_id=None, debt_files=files, debt_rows=rows)
+    finished = TableFinished(table_id=handed.table_id, epoch=handed.epoch, result=result, kind=COMPACT)
+    coordinator.heartbeat(replace(me, room=0, finished=(finished,), leaving=True))

@@ -87,6 +87,9 @@ class RoundResult:
     debt_files: int | None = None
     """... files that need not have been there when it was planned."""
 
+    debt_rows: int = 0
+    """... deleted rows in files that it would have rewritten and left."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RoundOwner:

@@ -34,6 +34,9 @@ class WorkStatus:
     debt_files: int | None = None
     """Of compactions: files that need not be there, as the last one left it. None: none has looked."""
 
+    debt_rows: int = 0
+    """... and deleted rows in such files, which every reader reads and drops."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TableStatus:
@@ -78,6 +81,11 @@ class TableStatus:
     def debt_files(self) -> int:
         """Files that need not be there, as far as a compaction has looked."""
         return sum(w.debt_files or 0 for w in self.work)
+
+    @property
+    def debt_rows(self) -> int:
+        """Deleted rows in files that a compaction would rewrite, as far as one has looked."""
+        return sum(w.debt_rows for w in self.work)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -124,8 +124,9 @@ class CompactKind(Kind):
         if finished.force_finished and moved:
             work.due_files = 0  # there is more of it
         work.looked_at_ms, work.asked = self._board.clock.now_ms(), False
-        work.debt_files = 0
+        work.debt_files, work.debt_rows = 0, 0
         if result is not None:
             self._rewritten.append((self._board.clock.monotonic(), result.bytes_written))
             work.debt_files = max(0, (result.debt_files or 0) - result.files_replaced + result.files)
+            work.debt_rows = result.debt_rows
         super().finished(side, work, finished)

@@ -319,6 +319,7 @@ def _work(work: Work) -> WorkStatus:
         last_duration_ms=work.last_duration_ms,
         retry_at_ms=work.retry_at_ms,
         debt_files=work.debt_files,
+        debt_rows=work.debt_rows,
     )
 
 

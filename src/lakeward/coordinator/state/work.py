@@ -108,6 +108,9 @@ class Work:
     debt_files: int | None = None
     """... how many files need not have been there when it was looked at last, less those that it took out."""
 
+    debt_rows: int = 0
+    """... how many deleted rows are in the files that it left."""
+
     # Not stored.
     asked: bool = False
     """Somebody wants it now."""
@@ -152,4 +155,5 @@ _PLAIN = (
     "due_files",
     "looked_at_ms",
     "debt_files",
+    "debt_rows",
 )

@@ -176,8 +176,9 @@ def _files(seen: Overview) -> Tile:
 
 def _debt(seen: Overview) -> str:
     """Nothing where all is merged."""
-    files = sum(t.debt_files for t in seen.tables)
-    return f", {files:,} to merge {_arrow(_trend(seen.debt))}" if files else ""
+    files, rows = (sum(getattr(t, what) for t in seen.tables) for what in ("debt_files", "debt_rows"))
+    deleted = f" with {rows:,} deleted rows" if rows else ""
+    return f", {files:,} to merge{deleted} {_arrow(_trend(seen.debt))}" if files else ""
 
 
 def _jobs(seen: Overview) -> Tile:

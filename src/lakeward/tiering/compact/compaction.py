@@ -156,6 +156,8 @@ class Compaction(Attempt):
         kept = [r for r in results if r.group.index not in left_out]
         is_landed = landed is not None and landed.snapshot is not None
         rewritten = kept if is_landed else []
+        replaced = {f.path for r in rewritten for f in r.group.files}
+        left = [f for g in ground.plan.groups for f in g.files if f.file.path not in replaced]
         result = RoundResult(
             round_id=self.round_id,
             snapshot_id=landed.snapshot.snapshot_id if landed is not None and landed.snapshot is not None else None,
@@ -165,8 +167,9 @@ class Compaction(Attempt):
             files=len(rewritten),
             phases=self.phases,
             bytes_read=sum(r.bytes_read for r in results),
-            files_replaced=sum(len(r.group.files) for r in rewritten),
+            files_replaced=len(replaced),
             groups_left_out=len(results) - len(rewritten),
             debt_files=ground.plan.saved_files,
+            debt_rows=sum(f.deleted for f in left),
         )
         return self.finished(result, force_finished=len(rewritten) < len(ground.plan.groups))

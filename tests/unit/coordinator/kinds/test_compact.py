@@ -74,8 +74,9 @@ def test_delete_files_count_as_well(world: CoordinatorWorld) -> None:
 
 def test_what_did_not_fit_goes_on_at_once(world: CoordinatorWorld) -> None:
     job = world.job(kinds=BOTH)
-    finish(job, *take(job), left=12, files_replaced=9, files=1, debt_files=15, force_finished=True)
+    finish(job, *take(job), left=12, files_replaced=9, files=1, debt_files=15, debt_rows=4, force_finished=True)
     assert {w.kind: w.debt_files for w in world.coordinator.table_status(PATH).work} == {TIER: None, COMPACT: 7}
+    assert world.coordinator.table_status(PATH).debt_rows == 4
     assert len(take(job)) == 1
 
 

@@ -80,10 +80,10 @@ def test_queue_remote_log_and_files() -> None:
 
 
 def test_the_tile_of_files_says_what_is_left_to_merge_and_whether_it_falls() -> None:
-    debt = WorkStatus(kind=COMPACT, epoch=Epoch(1), debt_files=40)
+    debt = WorkStatus(kind=COMPACT, epoch=Epoch(1), debt_files=40, debt_rows=1_200)
     seen = replace(WELL, tables=[replace(TABLE, work=(debt,)), TABLE], debt=[(0, 90), (1, 40)])
     (tile,) = [t for t in make_tiles(seen) if t.key == "files"]
-    assert ", 40 to merge ↓" in tile.figure
+    assert ", 40 to merge with 1,200 deleted rows ↓" in tile.figure
     assert all("to merge" not in t.figure for t in make_tiles(WELL))
 
 
