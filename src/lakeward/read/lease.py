@@ -24,6 +24,7 @@ class HeldLease:
         self.failure: LakewardError | None = None
         self._coordinator, self._lease_s = coordinator, lease_s
         self._done = threading.Event()
+        self._more: list[HeldLease] = []
         if lease_id is None:
             self._done.set()
         else:
@@ -38,17 +39,26 @@ class HeldLease:
                     self.failure = error
                     return
 
+    def add(self, other: HeldLease) -> None:
+        """Another one that the same read needs: it ends with this one."""
+        self._more.append(other)
+
     def check(self) -> None:
         """Raises why the lease was lost; a read must not go on without it."""
-        if self.failure is not None:
-            raise self.failure
+        for lease in (self, *self._more):
+            if lease.failure is not None:
+                raise lease.failure
 
     def detach(self) -> None:
         """Stops renewing and lets the lease run to its end by itself: for reads that go on in other processes."""
         self._done.set()
+        for lease in self._more:
+            lease.detach()
 
     def close(self) -> None:
         """Gives the lease back; a server that does not answer lets it run out by itself. Safe to repeat."""
+        for lease in self._more:
+            lease.close()
         if self._done.is_set():
             return
         self._done.set()

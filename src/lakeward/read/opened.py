@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 import pyarrow as pa
 
@@ -15,16 +16,19 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.clock import SystemClock
 from lakeward.model.ids import LeaseId, SnapshotId
 from lakeward.model.offsets import OffsetMap
+from lakeward.model.side import changelog_side
 from lakeward.model.systemcolumns import LAKE_FIELDS
 from lakeward.model.table import TableInfo
 from lakeward.protocol.readplan import ReadPlan
 from lakeward.read.cut import at_cut
 from lakeward.read.lease import HeldLease
+from lakeward.read.moment import ChangesAsLog, plan_moment
 from lakeward.read.plan import AsOf, ReadMode, UnionPlan, choose_snapshot, plan_hot, plan_lake, plan_union
 from lakeward.read.predicate import Predicate, parse_filter
 from lakeward.read.prune import prune_buckets
 from lakeward.read.request import ReadRequest, check_columns, filter_schema
 from lakeward.read.result import ReadBound
+from lakeward.read.streamrows import StreamRows
 from lakeward.spi.coordinator import CoordinatorClient
 from lakeward.spi.hot import HotPlugin, HotStore, KvSnapshot
 from lakeward.spi.lake import LakeFile, LakeReader, LakeSnapshot
@@ -164,20 +168,49 @@ def _open(plugin: HotPlugin, request: ReadRequest, plan: ReadPlan, lease: HeldLe
     hot = plugin.store()
     lake = None if request.mode is ReadMode.HOT else open_lake(plan)
     pinned = None if lake is None else lake.pinned()
-    union = (
-        plan_hot(hot.freeze(plan.table), is_pk=plan.table.is_pk)
-        if request.mode is ReadMode.HOT
-        else _plan(request, plan, pinned, hot)
-    )
+    moment = _plan_moment(plugin, request, plan, lease, pinned, open_lake)
+    if moment is not None:
+        union, hot = moment
+    elif request.mode is ReadMode.HOT:
+        union = plan_hot(hot.freeze(plan.table), is_pk=plan.table.is_pk)
+    else:
+        union = _plan(request, plan, pinned, hot)
     if request.as_of is not None and lake is not None and union.snapshot_id is not None:
         plugin.coordinator().renew_read(plan.lease_id, request.lease_s, union.snapshot_id)
         lake.load_snapshot(union.snapshot_id)  # lease first, then the check that it stands
     hot_buckets = {*union.tails, *union.needs_kv}
     union = union.without(hot_buckets - prune_buckets(plan.table, predicate, hot_buckets))
     opened = OpenRead(
-        request=request, plan=plan, union=union, lease=lease, hot=hot, lake=lake, pinned=pinned, predicate=predicate
+        request=request,
+        plan=plan,
+        union=union,
+        lease=lease,
+        hot=hot,
+        lake=lake,
+        pinned=pinned,
+        predicate=predicate,
     )
     return replace(opened, union=union.with_kv(_take_snapshots(opened))) if union.needs_kv else opened
+
+
+def _plan_moment(
+    plugin: HotPlugin,
+    request: ReadRequest,
+    plan: ReadPlan,
+    lease: HeldLease,
+    lake: LakeReader | None,
+    open_lake: LakeOpener,
+) -> tuple[UnionPlan, HotStore] | None:
+    """Of a PK table with a changelog: the state at exactly that moment, where the changelog covers it."""
+    side = changelog_side(plan.table.descriptor.properties)
+    if not request.is_exact or side is None or not plan.table.is_pk or not isinstance(request.as_of, datetime):
+        return None
+    coordinator = plugin.coordinator()
+    changes = coordinator.read_plan(request.path, lease_s=request.lease_s, side=side)
+    lease.add(HeldLease(coordinator, changes.lease_id, request.lease_s))
+    rows = StreamRows(plugin, plan.table, lake, open_lake(changes), changes.snapshot_id)
+    union = plan_moment(rows, request.as_of) if rows.changes is not None else None
+    return None if union is None else (union, ChangesAsLog(rows))
 
 
 def _take_snapshots(opened: OpenRead) -> dict[Bucket, KvSnapshot]:

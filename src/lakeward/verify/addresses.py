@@ -78,6 +78,21 @@ class AddressCount:
         ranges = sorted(expected)
         return self._findings(bucket, lambda start: _mask_of_ranges(ranges, start))
 
+    def check_logged(
+        self, bucket: Bucket, expected: Iterable[OffsetRange], kept_from: int, logged: OffsetSet
+    ) -> list[Finding]:
+        """A PK table's changelog: a put that changes nothing takes an offset too. From `kept_from` on the log says
+        which ones have a change; below that any of the ranges may have none."""
+        ranges = sorted(expected)
+
+        def wanted(start: int) -> Mask:
+            older = np.arange(start, start + BLOCK) < kept_from
+            return _mask_of_ranges(ranges, start) & np.where(
+                older, self._seen(start // BLOCK), _mask_of_set(logged, start)
+            )
+
+        return self._findings(bucket, wanted)
+
     def check_set(self, bucket: Bucket, expected: OffsetSet) -> list[Finding]:
         """A PK table: exactly the offsets of the rows that are live."""
         return self._findings(bucket, lambda start: _mask_of_set(expected, start))

@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 
-from lakeward.changelog.columns import with_change_name
+from lakeward.changelog.columns import offsets_of, with_change_name
 from lakeward.changelog.rowdiff import altered_offsets
 from lakeward.errors import BucketStopped, LakeError, NotFound, SnapshotGone
 from lakeward.model.offsets import OffsetRange
-from lakeward.model.offsetset import Offsets
+from lakeward.model.offsetset import Offsets, OffsetSet
 from lakeward.model.schema import OFFSET
 from lakeward.model.side import Content
 from lakeward.spi.hot import HotStore
@@ -53,7 +54,7 @@ def _check(task: BucketTask, hot: HotStore, lake: LakeReader) -> Part:
         raise
     except HOT_GONE as error:
         count = count_rows(task, lake, AddressCount(task.committed))
-        findings = () if task.lake_table.is_pk else tuple(count.check_ranges(task.bucket, task.expected))
+        findings = () if task.table.is_pk else tuple(count.check_ranges(task.bucket, task.expected))
         what = "live rows" if task.lake_table.is_pk else "values"
         return Part(findings=findings, rows=count.rows, beyond=(task.not_checked(what, str(error)),))
 
@@ -71,7 +72,17 @@ def _check_log(task: BucketTask, hot: HotStore, lake: LakeReader) -> Part:
         return _compare_log(task, kept, hot, lake, count)
     count_rows(task, lake, count)
     beyond = (task.not_checked("values", "the hot store has no such bucket any more"),) if task.deep else ()
-    return Part(findings=tuple(count.check_ranges(task.bucket, task.expected)), rows=count.rows, beyond=beyond)
+    return Part(findings=tuple(_check_offsets(task, hot, count)), rows=count.rows, beyond=beyond)
+
+
+def _check_offsets(task: BucketTask, hot: HotStore, count: AddressCount) -> list[Finding]:
+    if not task.table.is_pk:
+        return count.check_ranges(task.bucket, task.expected)
+    kept_from = task.committed if task.bounds is None else min(task.bounds.start, task.committed)
+    batches = hot.read_log(task.table, task.bucket, kept_from, task.committed, []) if kept_from < task.committed else ()
+    logged = [offsets_of(batch) for batch in batches]
+    offsets = OffsetSet(np.concatenate(logged)) if logged else OffsetSet()
+    return count.check_logged(task.bucket, task.expected, kept_from, offsets)
 
 
 def _compare_log(task: BucketTask, kept: OffsetRange, hot: HotStore, lake: LakeReader, count: AddressCount) -> Part:
@@ -90,7 +101,7 @@ def _compare_log(task: BucketTask, kept: OffsetRange, hot: HotStore, lake: LakeR
             compared += rows
             different.append(offsets)
     return Part(
-        findings=(*count.check_ranges(task.bucket, task.expected), *altered(task.bucket, different)),
+        findings=(*_check_offsets(task, hot, count), *altered(task.bucket, different)),
         rows=count.rows,
         compared=compared,
         beyond=tuple(_beyond_log(task, kept)),

@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lakeward.errors import HistoryGone, InvalidRequest
+from lakeward.hot.embedded.options import StoreOptions
+from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.side import Content, SideName
@@ -18,6 +21,8 @@ from lakeward.protocol.tables import AlterTable
 from lakeward.read.changes import parse_point, plan_ranges
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.inprocess import InProcessLakeward
+from tests.property.union_program import memory_lake
+from tests.unit.read.conftest import SMALL_SEGMENTS
 from tests.unit.read.test_union import cut_log
 
 PATH, B0 = "db.t", Bucket("", 0)
@@ -119,3 +124,35 @@ def test_places_as_people_write_them() -> None:
     assert parse_point("earliest", now_ms) == "earliest"
     with pytest.raises(InvalidRequest):
         parse_point("yesterday", now_ms)
+
+
+def test_a_pk_table_as_of_any_moment_between_snapshots(tmp_path: Path, clock: ManualClock) -> None:
+    lake = memory_lake(tmp_path)
+    assert isinstance(lake, MemoryLakeStorage)
+    lake.lake.clock = clock  # snapshots are of the same days as the rows
+    world = InProcessLakeward(tmp_path, lake, clock, StoreOptions.with_settings(SMALL_SEGMENTS))
+    world.create(PATH, "id bigint not null, v string", primary_key="id", **ON)
+    states: list[tuple[datetime, dict[int, str]]] = []
+    state: dict[int, str] = {}
+    for i in range(ROWS):
+        clock.advance(1)
+        if i % 7 == 6:
+            world.delete(PATH, [{"id": i % 5}])
+            state.pop(i % 5, None)
+        else:
+            world.upsert(PATH, [{"id": i % 5, "v": f"{i:050}"}])
+            state[i % 5] = f"{i:050}"
+        states.append((datetime.fromtimestamp(clock.now_ms() / 1000, UTC), dict(state)))
+        if i in (60, 120):
+            world.tier(PATH)
+    world.tier(PATH, CHANGES)
+    world.tier(PATH)
+    assert cut_log(world, clock, PATH) > 100
+    table = world.store.load_table(TablePath.parse(PATH))
+    assert [s for s in lake.open_reader(table).snapshots() if s.committed_at_ms < states[130][0].timestamp() * 1000]
+    for moment, expected in states[::9]:
+        rows = world.read(PATH, as_of=moment).to_table().to_pylist()
+        assert {r["id"]: r["v"] for r in rows} == expected, moment
+        assert len(rows) == len(expected)
+    assert world.read(PATH, as_of=states[50][0], filter=[("id", "=", 1)]).to_table().num_rows == (1 in states[50][1])
+    world.close()
