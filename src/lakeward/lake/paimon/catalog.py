@@ -11,10 +11,11 @@ from pypaimon.common.identifier import Identifier
 from pypaimon.schema.schema_change import Move, SchemaChange
 from pypaimon.schema.schema_manager import SchemaManager
 
-from lakeward.errors import InvalidAlter, LakeForeign, LakeMismatch, LakeNotEmpty, LakeTableGone
+from lakeward.errors import InvalidAlter, InvalidTable, LakeForeign, LakeMismatch, LakeNotEmpty, LakeTableGone
 from lakeward.lake.paimon.connection import JDBC, PaimonConnection, identifier
 from lakeward.lake.paimon.history import PaimonHistory
 from lakeward.lake.paimon.mapping import (
+    LAKE_PREFIX,
     check_descriptor,
     check_digits,
     diff_table,
@@ -50,7 +51,7 @@ class PaimonLakeCatalog(LakeCatalog):
             with self._connection.catalog(str(table.path), "create table") as catalog:
                 catalog.create_database(table.path.database, True)
                 self._check_unlisted(table, catalog)
-                catalog.create_table(identifier(table.path), schema, False)
+                _create(catalog, table, schema)
             return True
         except TableAlreadyExistException:
             self._take(table, adopt=adopt)
@@ -140,6 +141,14 @@ class PaimonLakeCatalog(LakeCatalog):
         if changes:
             with self._connection.catalog(str(table.path), "alter") as catalog:
                 catalog.alter_table(identifier(table.path), list(changes), False)
+
+
+def _create(catalog: Any, table: TableInfo, schema: Any) -> None:
+    try:
+        catalog.create_table(identifier(table.path), schema, False)
+    except ValueError as error:  # of an option that Paimon itself refuses
+        options = ", ".join(f"{k}={v}" for k, v in table.descriptor.properties.items() if k.startswith(LAKE_PREFIX))
+        raise InvalidTable(table=str(table.path), field="properties", value=options, reason=str(error)) from error
 
 
 def _check_matches(table: TableInfo, lake_table: Any) -> None:

@@ -39,6 +39,10 @@ _WHY_NOT = {
 _LEGACY = {"access-key": "fs.s3.accessKeyId", "secret-key": "fs.s3.accessKeySecret"}
 
 
+_OUTSIDE = (OSError, RuntimeError, ValueError, pa.ArrowException)
+"""Whatever a store answers, the native library tells as a ValueError."""
+
+
 class PaimonConnection:
     """Cheap to make; connects on first use. Tables are loaded anew each time: others may have changed them."""
 
@@ -126,7 +130,7 @@ def lake_errors(table: str, what: str) -> Iterator[None]:
     except (TableNotExistException, DatabaseNotExistException) as error:
         raise LakeTableGone(table=table) from error
     except Exception as error:
-        if not isinstance(error, (OSError, RuntimeError, pa.ArrowException)) and not _is_of_database(error):
+        if not isinstance(error, _OUTSIDE) and not _is_of_database(error):
             raise
         reason = f"{type(error).__name__}: {error}"
         raise LakeUnavailable(lake="paimon", what=f"{what} {table}".strip(), reason=reason) from error

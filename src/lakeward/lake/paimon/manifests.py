@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -91,26 +91,23 @@ class Manifests:
         return [meta for name in names for meta in self.lists.read(name)]
 
     def live(self, snapshot: PaimonSnapshot | None) -> list[Entry]:
-        found: dict[str, Entry] = {}
-        for entry in self._entries(self.metas(snapshot)):
-            if entry.raw.kind == ADD:
-                found[entry.key] = entry
+        raws: dict[Hashable, Any] = {}
+        for raw in self._raws(self.metas(snapshot)):
+            if raw.kind == ADD:
+                raws[_key(raw)] = raw
             else:
-                found.pop(entry.key, None)
+                raws.pop(_key(raw), None)
+        found = [self.entry(raw) for raw in raws.values()]
         vectors = {} if snapshot is None else load_vectors(self.table, snapshot.body.get("indexManifest"))
-        return (
-            [replace(e, vector=vectors.get(e.file.file_name)) for e in found.values()]
-            if vectors
-            else list(found.values())
-        )
+        return [replace(e, vector=vectors.get(e.file.file_name)) for e in found] if vectors else found
 
     def merged(self, metas: Iterable[Any]) -> list[Any]:
         """Entries of neighbours among a snapshot's manifests, as one may hold them: what is added and taken out again
         is left out."""
-        found: dict[str, Any] = {}
-        for entry in self._entries(metas):
-            if found.pop(entry.key, None) is None:
-                found[entry.key] = entry.raw
+        found: dict[Hashable, Any] = {}
+        for raw in self._raws(metas):
+            if found.pop(_key(raw), None) is None:
+                found[_key(raw)] = raw
         return list(found.values())
 
     def changed(self, snapshot: PaimonSnapshot) -> list[Entry]:
@@ -136,9 +133,11 @@ class Manifests:
         )
 
     def _entries(self, metas: Iterable[Any]) -> Iterator[Entry]:
+        return map(self.entry, self._raws(metas))
+
+    def _raws(self, metas: Iterable[Any]) -> Iterator[Any]:
         for meta in metas:
-            for raw in self.files.read(meta.file_name, drop_stats=False):
-                yield self.entry(raw)
+            yield from self.files.read(meta.file_name, drop_stats=False)
 
     def entry(self, raw: Any) -> Entry:
         values = tuple(raw.partition.values)
@@ -151,6 +150,11 @@ class Manifests:
             number = bounds[0] if bounds is not None and bounds[0] == bounds[1] else None
         bucket = None if number is None else Bucket(PARTITION_SEPARATOR.join(texts.values()), number)
         return Entry(raw, str(path), texts, bucket, self._is_by_offset)
+
+
+def _key(raw: Any) -> Hashable:
+    """Of a file, cheaper than its path, which takes longest of all that an entry tells."""
+    return tuple(raw.partition.values), raw.bucket, raw.file.file_name, raw.file.external_path
 
 
 def is_by_offset(lake_table: Any) -> bool:

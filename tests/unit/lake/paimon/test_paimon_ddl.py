@@ -163,6 +163,13 @@ def test_a_bucket_count_that_others_changed_is_told(world: CoordinatorWorld, lak
         lake.catalog().validate(table)
 
 
+def test_an_option_that_paimon_itself_refuses_makes_no_table(world: CoordinatorWorld, lake: PaimonLakeStorage) -> None:
+    with pytest.raises(InvalidTable, match=r"paimon\.type=view"):
+        world.create(pk=True, paimon__type="view")
+    assert not lake.catalog().exists(PATH)
+    assert world.hot.load_tables() == []
+
+
 def test_a_lake_that_is_away_makes_no_table(world: CoordinatorWorld, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "warehouse")
     (tmp_path / "warehouse").write_text("somebody's file in its place")

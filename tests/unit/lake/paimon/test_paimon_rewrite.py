@@ -129,6 +129,19 @@ def test_a_rewrite_takes_no_rows_of_others_in(lake: PaimonLakeStorage) -> None:
     assert lake_rows(lake, log.table) == log.expected(log.ends())
 
 
+def test_a_small_table_stays_one_row_group_a_file_however_often_it_is_rewritten(lake: PaimonLakeStorage) -> None:
+    """Each one more is one more batch for every reader."""
+    log = SUITE.make_log(lake, **PK)
+    for number in range(12):
+        log.upsert(B0, *(row(n, str(number)) for n in range(number, 40, 3)))
+        LakeRound.plan(lake, log).run()
+        if number % 4 == 3:
+            LakeRewrite(lake=lake, table=log.table).run()
+    (file,) = files(lake, log)
+    assert pq.ParquetFile(file.path).metadata.num_row_groups == 1
+    assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+
 def test_manifests_do_not_pile_up_and_name_the_same_files(lake: PaimonLakeStorage) -> None:
     log = SUITE.make_log(lake)
     for number in range(40):
