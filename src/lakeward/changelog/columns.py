@@ -76,7 +76,9 @@ def with_change_name(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def change_names(batch: pa.RecordBatch) -> pa.Array:
-    """Of each row; appends are inserts."""
+    """Of each row; appends are inserts. Rows of a lake's changelog say theirs."""
+    if CHANGE_TYPE in batch.schema.names and not pa.types.is_integer(batch.schema.field(CHANGE_TYPE).type):
+        return batch.column(CHANGE_TYPE)
     return _NAMES.take(pa.array(changes_of(batch)))
 
 

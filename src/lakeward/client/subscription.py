@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lakeward.changelog.columns import with_change_codes
 from lakeward.errors import InvalidRequest, OffsetOutOfRange, SchemaChanged, ServerUnavailable, TableNotFound
 from lakeward.hot.embedded.door.connection import Backoff
 from lakeward.hot.embedded.door.shapes import log_schema
@@ -118,7 +119,7 @@ def _as_logged(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """A row of the lake as the log would have it; which row it replaces is not known there."""
     from lakeward.read.arrow import conform
 
-    appends = pa.array(np.zeros(batch.num_rows, np.int8))
+    batch, appends = with_change_codes(batch), pa.array(np.zeros(batch.num_rows, np.int8))
     for name, values in ((PREV_OFFSET, pa.nulls(batch.num_rows, pa.int64())), (CHANGE_TYPE, appends)):
         if name in schema.names and name not in batch.schema.names:
             batch = batch.append_column(name, values)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
+from lakeward.changelog.columns import with_change_codes
 from lakeward.errors import HistoryGone
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetMap, OffsetRange
@@ -32,7 +33,7 @@ class ChangesAsLog(HotStore):
     ) -> Iterator[pa.RecordBatch]:
         names = list(table.schema.names if columns is None else columns)
         for batch in self.rows.range(bucket, OffsetRange(start, stop), names):
-            yield batch.drop_columns([BUCKET])
+            yield with_change_codes(batch.drop_columns([BUCKET]))
 
     def load_table(self, path: TablePath) -> TableInfo:
         return self.rows.hot.load_table(path)

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.changelog.columns import with_change_codes
+from lakeward.changelog.columns import offsets_of, with_change_codes
 from lakeward.config.options import TABLE_DATALAKE_ENABLED
 from lakeward.errors import HistoryGone, LakeUnavailable, OffsetOutOfRange, SnapshotGone
 from lakeward.model.arrow import to_arrow_schema
@@ -205,15 +206,21 @@ class StreamRows:
             raise OffsetOutOfRange(
                 table=str(self.table.path), bucket=str(bucket), offset=wanted.start, start=log_start, end=wanted.stop
             )
-        lake, own = self.history.pinned(), self._is_of(bucket)
+        lake = self.history.pinned()
         names = [*columns, *([CHANGE_TYPE] if self.changes is not None else []), *LAKE_NAMES]
         files = [f for f in lake.files(head.snapshot_id) if f.bucket in (bucket, None)]
-        for part in windows(files, wanted):
-            inside = own & (pc.field(OFFSET) >= part.start) & (pc.field(OFFSET) < part.stop)
-            scanned = lake.scan_buckets(head.snapshot_id, columns=names, filter=inside, buckets=[bucket, None])
-            batches = [b for _, b in scanned if b.num_rows]
-            if batches:
-                yield from map(with_change_codes, pa.Table.from_batches(batches).sort_by(OFFSET).to_batches())
+        own = self._is_of(bucket) if any(f.bucket is None for f in files) else None
+        parts = windows(files, wanted)
+        is_whole = own is None and len(parts) == 1 and all(_is_within(f.offsets, wanted) for f in files)
+        for part in parts:
+            inside = (pc.field(OFFSET) >= part.start) & (pc.field(OFFSET) < part.stop)
+            scanned = lake.scan_buckets(
+                head.snapshot_id,
+                columns=names,
+                filter=None if is_whole else inside if own is None else own & inside,
+                buckets=[bucket, None],
+            )
+            yield from in_order([b for _, b in scanned if b.num_rows])
 
     def _is_of(self, bucket: Bucket) -> pc.Expression:
         """True of the bucket's rows, also in a file that does not say its bucket."""
@@ -241,11 +248,28 @@ def windows(files: Sequence[LakeFile], wanted: OffsetRange) -> list[OffsetRange]
     return parts
 
 
+def in_order(batches: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
+    """By offset; files of ours are so already, and then nothing is copied."""
+    last = -1
+    for batch in batches:
+        offsets = offsets_of(batch)
+        if offsets[0] <= last or (np.diff(offsets) <= 0).any():
+            sorted_batches: Sequence[pa.RecordBatch] = pa.Table.from_batches(batches).sort_by(OFFSET).to_batches()
+            return sorted_batches
+        last = int(offsets[-1])
+    return batches
+
+
+def _is_within(offsets: OffsetRange | None, wanted: OffsetRange) -> bool:
+    return offsets is not None and wanted.start <= offsets.start and offsets.stop <= wanted.stop
+
+
 def short_names(batch: pa.RecordBatch) -> pa.Array:
     """The short names (+I, -U, +U, -D); rows of a lake snapshot are inserts."""
     if CHANGE_TYPE not in batch.schema.names:
         return pa.array([ChangeType.INSERT.short] * batch.num_rows, pa.string())
-    return pa.array([c.short for c in ChangeType]).take(batch.column(CHANGE_TYPE).cast(pa.int32()))
+    codes = with_change_codes(batch).column(CHANGE_TYPE).cast(pa.int32())
+    return pa.array([c.short for c in ChangeType]).take(codes)
 
 
 def _open_lake(plugin: HotPlugin, table: TableInfo, side: SideName | None) -> LakeReader | None:

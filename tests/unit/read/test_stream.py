@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from lakeward.client.rows import fit_rows
@@ -133,8 +132,8 @@ def test_a_pk_stream_begins_anywhere_that_the_changelog_covers(world: InProcessL
     assert cut_log(world, clock, "db.t") > 17
     rows = StreamRows.open(world.plugin, PATH, world.open_side)
     begin = start_offsets(rows, parse_options({"table": "db.t", "startingOffsets": '{"0": 17}'}).starting)
-    found = [r for b in rows.range(B0, OffsetRange(begin[B0], 200), ["id"]) for r in b.to_pylist()]
-    assert [r["id"] for r in found] == list(range(17, 200))
-    assert short_names(pa.RecordBatch.from_pylist(found)).to_pylist() == ["+I"] * 183
+    found = list(rows.range(B0, OffsetRange(begin[B0], 200), ["id"]))
+    assert [i for b in found for i in b.column("id").to_pylist()] == list(range(17, 200))
+    assert [name for b in found for name in short_names(b).to_pylist()] == ["+I"] * 183
     with pytest.raises(InvalidRequest, match="they say one thing"):
         parse_options({"table": "db.t", "starting": "latest", "startingTimestamp": "2026-11-01"})
