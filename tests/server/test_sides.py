@@ -85,6 +85,17 @@ def test_one_table_in_two_lakes(server: ServerProcess, job: EmbeddedPlugin, caps
     assert "lake cold (delta): answers" in run(server, capsys, "lake", "check", "cold")
     assert "d.t (cold)" in run(server, capsys, "status")
     assert "d.t (cold): holds" in run(server, capsys, "verify", "d.t")
+    assert "nothing to do" in run(server, capsys, "explain", "d.t", "--lake", "cold")
+    assert "d.t (cold)" in run(server, capsys, "rounds", "d.t", "--lake", "cold")
+    assert "d.t (cold)" not in run(server, capsys, "rounds", "d.t", "--lake", "default")
+    assert "data files" in run(server, capsys, "maintain", "d.t", "--lake", "cold")
+    run(server, capsys, "maintain", "d.t", "--off", "--lake", "cold")
+    assert client.show_table("d.t").descriptor.properties["table.datalake.lakes.cold.auto-maintenance"] == "false"
+    assert run(server, capsys, "sql", "SELECT count(*) AS n FROM d.t", "--lake", "cold", "--json") == '{"n": 100}\n'
+    assert "fits" in run(server, capsys, "table", "reconcile-schema", "d.t", "--lake", "cold")
+    for command in (["explain", "d.t"], ["maintain", "d.t"], ["table", "restore-lake", "d.t"]):
+        assert app.run([*command, "--lake", "nope", "--server", server.url]) == 3
+        assert "d.t has no side nope; it has default, cold" in capsys.readouterr().err
     table.upsert([{"id": 7, "v": "cut"}])
     assert (
         run(server, capsys, "cut", "create", "half", "--tables", "d.t", "--wait", "60") == "cut half of d.t is ready\n"

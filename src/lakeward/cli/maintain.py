@@ -9,9 +9,12 @@ import typer
 
 from lakeward.cli.cluster import Fluss, FlussUser, compact_cluster_now, open_fluss
 from lakeward.cli.connection import open_client
-from lakeward.cli.output import Json, Server, Table, print_json
+from lakeward.cli.output import Json, Lake, Server, Table, lake_params, parse_lake, print_json
 from lakeward.config import options
+from lakeward.config.tables import SIDE, side_prefix
 from lakeward.errors import InvalidConfig
+from lakeward.model.side import SideName
+from lakeward.model.sidetable import side_table
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 
@@ -31,6 +34,7 @@ def maintain(
     on: Annotated[
         bool | None, typer.Option("--on/--off", help="Whether Lakeward looks after its lake table by itself.")
     ] = None,
+    lake: Lake = None,
     server: Server = None,
     fluss: Fluss = None,
     fluss_user: FlussUser = None,
@@ -46,13 +50,19 @@ def maintain(
         return
     with open_client(server) as client:
         if on is not None:
-            client.alter_table(table, properties={options.TABLE_DATALAKE_AUTO_MAINTENANCE.key: str(on).lower()})
+            client.alter_table(table, properties={_key(lake): str(on).lower()})
             _say(as_json, {"table": table, "on": on}, f"maintenance of {table} is {'on' if on else 'off'}")
         if now:
-            body = client.server.ask("POST", routes.MAINTAIN.format(table=path))
+            body = client.server.ask("POST", routes.MAINTAIN.format(table=path), params=lake_params(lake))
             _say(as_json, body, f"{table} is compacted as soon as a slot is free; `lakeward rounds {table}` shows it")
         if explain or not (now or on is not None):
-            _explain(client.plugin, path, as_json)
+            _explain(client.plugin, path, as_json, parse_lake(lake))
+
+
+def _key(lake: str | None) -> str:
+    """Maintenance of one side, or of all."""
+    key, side = options.TABLE_DATALAKE_AUTO_MAINTENANCE.key, parse_lake(lake)
+    return key if side is None else f"{side_prefix(side)}{key.removeprefix(SIDE)}"
 
 
 def _maintain_cluster(
@@ -70,7 +80,7 @@ def _maintain_cluster(
             _explain(plugin, path, as_json)
 
 
-def _explain(plugin: HotPlugin, path: TablePath, as_json: bool) -> None:
+def _explain(plugin: HotPlugin, path: TablePath, as_json: bool, side: SideName | None = None) -> None:
     from lakeward.config import resolve
     from lakeward.model.clock import SystemClock
     from lakeward.spi.registry import load_lake
@@ -78,8 +88,10 @@ def _explain(plugin: HotPlugin, path: TablePath, as_json: bool) -> None:
     from lakeward.tiering.compact.plan import describe_compaction
     from lakeward.tiering.job.options import TieringOptions
 
-    table = plugin.store().load_table(path)
-    lake = load_lake(*plugin.lake_options(table))
+    if side is not None:
+        plugin.coordinator().committed(path, side)  # raises where the table has no such side
+    table = side_table(plugin.store().load_table(path), side)
+    lake = load_lake(*plugin.lake_options(table, side))
     plan = load_compaction(table, lake, TieringOptions.from_config(resolve()), SystemClock()).plan
     if as_json:
         print_json({"table": str(path), "files": plan.files, "groups": describe_compaction(plan)})

@@ -11,6 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
+from lakeward.errors import InvalidRequest
+from lakeward.model.side import SideName
+
 Json = Annotated[bool, typer.Option("--json", help="For machines.")]
 Server = Annotated[
     str | None, typer.Option("--server", help="The server's HTTP address; else LAKEWARD_SERVER or lakeward.toml.")
@@ -43,6 +46,14 @@ Lake = Annotated[
 
 def lake_params(lake: str | None) -> dict[str, str]:
     return {} if lake is None else {"side": lake}
+
+
+def parse_lake(lake: str | None) -> SideName | None:
+    """Raises `InvalidRequest`."""
+    try:
+        return None if lake is None else SideName.parse(lake)
+    except ValueError as error:
+        raise InvalidRequest(what=f"--lake {lake!r}", reason=str(error)) from error
 
 
 def side_label(row: dict[str, Any], rows: Iterable[dict[str, Any]]) -> str:

@@ -10,7 +10,22 @@ import typer
 
 from lakeward.cli.cluster import Fluss, FlussUser, show_jobs, show_next_round, show_rounds, show_status
 from lakeward.cli.connection import open_client, open_server
-from lakeward.cli.output import Json, Server, Table, duration, moment, note, print_json, print_rows, side_label, size
+from lakeward.cli.output import (
+    Json,
+    Lake,
+    Server,
+    Table,
+    duration,
+    lake_params,
+    moment,
+    note,
+    parse_lake,
+    print_json,
+    print_rows,
+    side_label,
+    size,
+)
+from lakeward.model.side import SideName
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 
@@ -79,6 +94,7 @@ def jobs(server: Server = None, fluss: Fluss = None, fluss_user: FlussUser = Non
 def rounds(
     table: Annotated[str | None, typer.Argument(help="Only this table's rounds.")] = None,
     limit: Annotated[int, typer.Option(help="How many, newest first.")] = 20,
+    lake: Annotated[str | None, typer.Option("--lake", help="Only those of this lake.")] = None,
     server: Server = None,
     fluss: Fluss = None,
     fluss_user: FlussUser = None,
@@ -90,7 +106,7 @@ def rounds(
     if fluss is not None:
         show_rounds(fluss, fluss_user, table, limit, as_json=as_json)
         return
-    params: dict[str, Any] = {"limit": limit, **({"table": table} if table else {})}
+    params: dict[str, Any] = {"limit": limit, **({"table": table} if table else {}), **lake_params(lake)}
     with closing(open_server(server)) as door:
         listed = door.ask("GET", routes.ROUNDS, params=params)["rounds"]
     if as_json:
@@ -118,7 +134,12 @@ def rounds(
 
 
 def explain(
-    table: Table, server: Server = None, fluss: Fluss = None, fluss_user: FlussUser = None, as_json: Json = False
+    table: Table,
+    lake: Lake = None,
+    server: Server = None,
+    fluss: Fluss = None,
+    fluss_user: FlussUser = None,
+    as_json: Json = False,
 ) -> None:
     """Where the table's lag comes from, and what its next round would do.
 
@@ -127,8 +148,9 @@ def explain(
         show_next_round(fluss, fluss_user, table, as_json=as_json)
         return
     with open_client(server) as client:
-        lag = client.server.ask("GET", routes.EXPLAIN.format(table=TablePath.parse(table)))
-        plan = _next_round(client, table)
+        route = routes.EXPLAIN.format(table=TablePath.parse(table))
+        lag = client.server.ask("GET", route, params=lake_params(lake))
+        plan = _next_round(client, table, parse_lake(lake))
     if as_json:
         print_json({"lag": lag, "next_round": plan})
         return
@@ -148,10 +170,10 @@ def explain(
 _NOTHING = "the next round has nothing to do"
 
 
-def _next_round(client: Any, table: str) -> list[dict[str, Any]]:
+def _next_round(client: Any, table: str, side: SideName | None) -> list[dict[str, Any]]:
     from lakeward.tiering.round.explain import explain_round
 
-    return list(explain_round(client.plugin, TablePath.parse(table)))
+    return list(explain_round(client.plugin, TablePath.parse(table), side))
 
 
 def _table_row(t: dict[str, Any], tables: list[dict[str, Any]]) -> tuple[Any, ...]:
@@ -175,7 +197,7 @@ def _round_row(r: dict[str, Any]) -> tuple[Any, ...]:
     outcome = r["outcome"] if not r.get("error") else f"{r['outcome']}: {r['error']['message']}"
     return (
         moment(r["ended_at_ms"]),
-        r["path"],
+        r["path"] if r.get("side", "default") == "default" else f"{r['path']} ({r['side']})",
         r.get("kind", "tier"),
         outcome,
         r["rows"],

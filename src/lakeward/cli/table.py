@@ -231,6 +231,7 @@ def resync(
 def reconcile_schema(
     table: Table,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
+    lake: Lake = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
@@ -238,7 +239,7 @@ def reconcile_schema(
 
     Example: lakeward table reconcile-schema shop.orders --dry-run"""
     with open_client(server) as client:
-        changes = client.reconcile_schema(table, dry_run=dry_run)
+        changes = client.reconcile_schema(table, dry_run=dry_run, lake=lake)
     if as_json:
         print_json({"table": table, "changes": list(changes), "dry_run": dry_run})
         return
@@ -253,6 +254,7 @@ def restore_lake(
     anew: Annotated[
         bool, typer.Option("--anew", help="Where nothing is left: an empty lake table, and a resync into it.")
     ] = False,
+    lake: Lake = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
@@ -260,7 +262,7 @@ def restore_lake(
 
     Example: lakeward table restore-lake shop.orders"""
     with open_client(server) as client:
-        source = client.restore_lake(table, anew=anew)
+        source = client.restore_lake(table, anew=anew, lake=lake)
     if as_json:
         print_json({"table": table, "source": source})
     elif source is None:

@@ -150,22 +150,23 @@ class Client:
         """Returns when everything acknowledged before the call is in the lake, or in all of the table's; `lake`: in
         that one. Raises `TimedOut` at the limit."""
         route = routes.TIER_NOW.format(table=TablePath.parse(path))
-        params = {"limit_s": limit_s, **({} if lake is None else {"side": lake})}
+        params = {"limit_s": limit_s, **_of(lake)}
         body = self.server.ask("POST", route, params=params, timeout_s=limit_s + 10)
         return decode(TierNowAnswer, body)
 
-    def reconcile_schema(self, path: str, *, dry_run: bool = False) -> tuple[str, ...]:
+    def reconcile_schema(self, path: str, *, dry_run: bool = False, lake: str | None = None) -> tuple[str, ...]:
         """Undoes what another engine changed in the lake table's columns or partitioning, where rounds need it; what
-        changed, in words. `dry_run` changes nothing. Raises `InvalidAlter` for what cannot go back."""
+        changed, in words. `dry_run` changes nothing; `lake`: that one, in place of the first. Raises `InvalidAlter` for
+        what cannot go back."""
         route, request = routes.RECONCILE_SCHEMA.format(table=TablePath.parse(path)), ReconcileSchema(dry_run=dry_run)
-        return self.server.call(SchemaReconciled, "POST", route, request).changes
+        return self.server.call(SchemaReconciled, "POST", route, request, params=_of(lake)).changes
 
-    def restore_lake(self, path: str, *, anew: bool = False) -> str | None:
+    def restore_lake(self, path: str, *, anew: bool = False, lake: str | None = None) -> str | None:
         """Puts a lake table back that somebody dropped; returns the file that it came back from. `anew`: where nothing
         is left an empty one is made, None is returned, and a resync writes what the hot store still has. Raises
         `InvalidRequest`."""
         route = routes.RESTORE_LAKE.format(table=TablePath.parse(path))
-        return self.server.call(LakeRestored, "POST", route, RestoreLake(anew=anew)).source
+        return self.server.call(LakeRestored, "POST", route, RestoreLake(anew=anew), params=_of(lake)).source
 
     def close(self) -> None:
         """Ends every connection. The client and its tables can be used again afterwards."""
@@ -188,6 +189,10 @@ class Client:
 
 def _path(path: str) -> str:
     return routes.TABLE.format(table=TablePath.parse(path))
+
+
+def _of(lake: str | None) -> dict[str, str]:
+    return {} if lake is None else {"side": lake}
 
 
 def _duration(value: str | timedelta) -> str:

@@ -134,6 +134,9 @@ def sql(
         str | None, typer.Option(help="A lake snapshot id, or a date and time: every table's history alone.")
     ] = None,
     cut: Annotated[str | None, typer.Option(help="Every table as it was at this cut; see `lakeward cut list`.")] = None,
+    lake: Annotated[
+        str | None, typer.Option(help="Of tables in several lakes: this one, in place of the one that is furthest.")
+    ] = None,
     server: Server = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
@@ -146,9 +149,9 @@ def sql(
     shown = ReadFormat.JSON if as_json else format
     with open_client(server) as client:
         if query is None:
-            SqlShell(client, str(mode), as_of, shown, cut).run()
+            SqlShell(client, str(mode), as_of, shown, cut=cut, lake=lake).run()
             return
-        result, notes = run_sql(client, query, str(mode), as_of, cut)
+        result, notes = run_sql(client, query, str(mode), as_of, cut=cut, lake=lake)
         write_rows(result.schema, result.to_batches(), shown)
     for words in notes:
         note(words)

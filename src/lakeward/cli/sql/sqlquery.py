@@ -25,7 +25,7 @@ _CONFIG = {
 
 
 def run_sql(
-    client: Client, query: str, mode: str = "union", as_of: str | None = None, cut: str | None = None
+    client: Client, query: str, mode: str = "union", as_of: str | None = None, **options: str | None
 ) -> tuple[pa.Table, list[str]]:
     """The result, and a line for each table that says how fresh it is. Raises `InvalidRequest` for SQL that
     is wrong.
@@ -39,7 +39,7 @@ def run_sql(
             held = client.show_table(path).schema.names
             names += held
             columns = used_columns(statement, path, held)
-            result = client.read(path, mode=mode, as_of=as_of, columns=columns, cut=cut)
+            result = client.read(path, mode=mode, as_of=as_of, columns=columns, **options)
             _show(connection, path, result.to_table())
             notes.append(describe_freshness(result.bound))
         try:

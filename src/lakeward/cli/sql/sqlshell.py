@@ -42,9 +42,10 @@ class SqlShell:
         mode: str = "union",
         as_of: str | None = None,
         shown: ReadFormat = ReadFormat.TABLE,
-        cut: str | None = None,
+        **options: str | None,
     ) -> None:
-        self.client, self.mode, self.as_of, self.shown, self.cut = client, mode, as_of, shown, cut
+        """`options`: of every read, as `cut` and `lake`."""
+        self.client, self.mode, self.as_of, self.shown, self.options = client, mode, as_of, shown, options
         self._columns: dict[str, Sequence[str]] = {}
 
     def run(self) -> None:
@@ -91,7 +92,7 @@ class SqlShell:
     def answer(self, text: str) -> bool:
         """Runs a statement, or a word of the shell; False: it is to end. Raises what is wrong."""
         if not text.startswith("."):
-            result, notes = run_sql(self.client, text, self.mode, self.as_of, self.cut)
+            result, notes = run_sql(self.client, text, self.mode, self.as_of, **self.options)
             write_rows(result.schema, result.to_batches(), self.shown)
             for words in notes:
                 note(words)

@@ -28,6 +28,9 @@ T = TypeVar("T")
 SHOWN_AT_ONCE = 100
 """Tables looked at while the lock is held once."""
 
+MOST_ROUNDS = 10_000
+"""Looked through for those of one lake: as many as may be asked for."""
+
 
 class StatusDesk:
     def __init__(self, board: Board, schedule: Schedule, lakes: Lakes) -> None:
@@ -165,7 +168,8 @@ class StatusDesk:
         store = self._board.store
         with self._board.lock:
             if path is None:
-                return store.load_rounds(None, kind, limit=limit)
+                newest = store.load_rounds(None, kind, limit=limit if name is None else MOST_ROUNDS)
+                return [r for r in newest if name in (None, r.side)][:limit]
             found = self._board.find_table(path).sides.values() if name is None else [self._board.find(path, name)]
             listed = [r for side in found for r in store.load_rounds(side.id, kind, limit=limit)]
         return sorted(listed, key=lambda r: -r.ended_at_ms)[:limit] if len(found) > 1 else listed

@@ -22,6 +22,7 @@ export async function call(path, { method = "GET", limitMs = 8000, body: sent } 
   return body;
 }
 
+const of = (side) => (side ? `?side=${encodeURIComponent(side)}` : "");
 const table = (name) => `/api/v1/tables/${encodeURIComponent(name)}`;
 
 export const api = {
@@ -29,10 +30,10 @@ export const api = {
   lags: (names) => call(`/api/v1/lags?${names.map((n) => `table=${encodeURIComponent(n)}`).join("&")}`),
   lag: (name) => call(`${table(name)}/lag`),
   info: (name) => call(table(name)),
-  explain: (name) => call(`${table(name)}/explain`),
-  lakeFiles: (name) => call(`${table(name)}/maintain`),
-  ledger: async (name) => (await call(`${table(name)}/ledger`)).entries,
-  rounds: (name, limit = 50) => call(`/api/v1/rounds?limit=${limit}${name ? `&table=${encodeURIComponent(name)}` : ""}`),
+  explain: (name, side) => call(`${table(name)}/explain${of(side)}`),
+  lakeFiles: (name, side) => call(`${table(name)}/maintain${of(side)}`),
+  ledger: async (name, side) => (await call(`${table(name)}/ledger${of(side)}`)).entries,
+  rounds: (name, limit = 50, side = null) => call(`/api/v1/rounds?limit=${limit}${name ? `&table=${encodeURIComponent(name)}` : ""}${side ? `&side=${encodeURIComponent(side)}` : ""}`),
   resume: (name) => call(`${table(name)}/resume`, { method: "POST" }),
   tierNow: (name) => call(`${table(name)}/tier-now?limit_s=120`, { method: "POST", limitMs: 130000 }),
   compact: (name) => call(`${table(name)}/maintain`, { method: "POST" }),

@@ -49,8 +49,17 @@ function hotSide(hot) {
 const properties = (list) => `<div class="scroll bucketlist" tabindex="0" role="region" aria-label="properties"><table><thead><tr><th>Property</th><th>Value</th><th>Set by</th></tr></thead><tbody>${[...list].sort((a, b) => SOURCES.indexOf(a.source) - SOURCES.indexOf(b.source)).map((p) => `<tr class="${p.source === "default" ? "soft" : ""}" title="${text(p.help)}"><td class="mono">${text(p.key)}</td><td class="mono">${text(p.value)}</td><td>${text(p.source)}</td></tr>`).join("")}</tbody></table></div>`;
 const SOURCES = ["table", "server", "default"];
 
+// Of a table in several lakes: how each side stands. A side has a page of its own.
+function sides(name, list, chosen) {
+  const link = (t) => (t.side === chosen ? `<b>${text(t.side)}</b>` : `<a href="#/table/${encodeURIComponent(name)}?side=${encodeURIComponent(t.side)}">${text(t.side)}</a>`);
+  const rows = list.map((t) => `<tr><td>${link(t)}</td><td><span class="state ${text(t.state)}">${text(t.state)}</span>${t.reason ? ` <span class="over">${text(t.reason)}</span>` : ""}</td><td class="num ${t.lag_ms > t.freshness_ms ? "over" : ""}">${duration(t.lag_ms)} of ${duration(t.freshness_ms)}</td><td class="num">${count(t.waiting_rows)}</td><td class="num">${count(t.lake_rows)}</td><td class="num">${count(t.lake_files)}</td><td>${clock(t.last_tiered_at_ms)}</td></tr>`);
+  return `<div class="scroll"><table id="sidelist"><thead><tr><th>Lake</th><th>State</th><th class="num">Lag</th><th class="num">Waiting rows</th><th class="num">Rows in it</th><th class="num">Files</th><th>Last tiered</th></tr></thead><tbody>${rows.join("")}</tbody></table></div>`;
+}
+
 export function tablePage(name, asked = new URLSearchParams()) {
   const asOf = asked.get("as-of");
+  const side = asked.get("side");
+  let first = null;
   let root = null;
   let loadedAt = 0;
   let filesAt = 0;
@@ -76,7 +85,7 @@ export function tablePage(name, asked = new URLSearchParams()) {
   ]);
 
   const load = async (t) => {
-    const [lag, rounds, ledger, explanation, info] = await Promise.all([api.lag(name), api.rounds(name, 40), api.ledger(name), api.explain(name), api.info(name)]);
+    const [lag, rounds, ledger, explanation, info] = await Promise.all([api.lag(name), api.rounds(name, 40, side), api.ledger(name, side), api.explain(name, side), api.info(name)]);
     if (!root.isConnected) return;
     put("#lag", curve(lag.samples, t?.freshness_ms ?? lag.freshness_ms, root.querySelector("#lag").clientWidth, duration, clock));
     put("#rounds", roundsTable(rounds.rounds, false));
@@ -84,6 +93,7 @@ export function tablePage(name, asked = new URLSearchParams()) {
     put("#offsets", offsets(explanation));
     put("#words", text(explanation.words));
     const d = info.table.descriptor;
+    first = (d.properties?.["table.datalake.lakes"] ?? "").split(",")[0].trim() || "default";
     put("#schema", facts([
       ["Columns, by id", d.schema.columns.map((c) => `<span class="mono">${c.id} ${text(c.name)} ${text(c.type)}</span>${c.comment ? ` ${text(c.comment)}` : ""}`).join("<br>")],
       ["Primary key", text(d.primary_key.join(", ") || "none: a log table")],
@@ -101,7 +111,7 @@ export function tablePage(name, asked = new URLSearchParams()) {
   // Reads the lake's file list, so rarely; a table without a lake has none.
   const loadFiles = async () => {
     filesAt = Date.now();
-    try { put("#files", lakeFiles(await api.lakeFiles(name))); } catch (error) { put("#files", `<p class="empty">${text(error.message)}</p>`); }
+    try { put("#files", lakeFiles(await api.lakeFiles(name, side))); } catch (error) { put("#files", `<p class="empty">${text(error.message)}</p>`); }
   };
 
   const sample = async () => {
@@ -117,6 +127,7 @@ export function tablePage(name, asked = new URLSearchParams()) {
       page.append(root);
       const query = `#/sql?${new URLSearchParams({ q: `SELECT * FROM ${name} LIMIT 20`, ...(asOf && { "as-of": asOf }) })}`;
       root.innerHTML = `<div class="bar"><a href="#/">← Tables</a><h1>${text(name)}</h1><span class="count"><button id="now" hidden>Tier now</button><button id="compact" hidden>Compact now</button><button id="resync" hidden>Resync</button><button id="freshness" hidden>Freshness</button><button id="pause" hidden>Pause</button><button id="resume" class="primary" hidden>Resume</button></span></div>
+        <section class="card" id="sides" hidden><h2>Its sides</h2><div id="allsides"></div></section>
         <section class="card"><h2>Why it lags as it does</h2><p class="words" id="words">Loading</p><div id="lag"></div></section>
         <section class="card"><h2>Rounds, newest first</h2><div id="rounds"></div></section>
         <div class="grid"><section class="card"><h2>Now</h2><div id="status"></div></section><section class="card"><h2>Committed offsets</h2><div id="offsets"></div></section></div>
@@ -135,8 +146,11 @@ export function tablePage(name, asked = new URLSearchParams()) {
       root.querySelector("#resume").addEventListener("click", () => tools.resume(name));
     },
     update(overview) {
-      const t = overview.tables.find((x) => x.path === name);
+      const list = overview.tables.filter((x) => x.path === name);
+      const t = list.find((x) => x.side === (side ?? first)) ?? list[0];
       shown = t;
+      root.querySelector("#sides").hidden = list.length < 2;
+      put("#allsides", sides(name, list, t?.side));
       const stopped = t && ["paused", "quarantined"].includes(t.state);
       const may = (action) => overview.actions.includes(action);
       root.querySelector("#resume").hidden = !stopped || !may("resume");

@@ -9,6 +9,7 @@ from typing import Any
 from lakeward.model.clock import Clock, SystemClock
 from lakeward.model.ids import NO_EPOCH, InstanceId, JobName, RoundId
 from lakeward.model.round import RoundOwner, RoundPlan, describe_plan
+from lakeward.model.side import SideName
 from lakeward.model.split import LogSplit
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.heartbeat import HandedOut
@@ -22,9 +23,9 @@ from lakeward.tiering.round.reconcile import Agreement
 NO_ROUND = RoundId("explain")
 
 
-def explain_round(hot: HotPlugin, path: TablePath) -> list[dict[str, Any]]:
+def explain_round(hot: HotPlugin, path: TablePath, side: SideName | None = None) -> list[dict[str, Any]]:
     """One plain row per split of the next round: bucket, split, start, stop."""
-    return describe_plan(explain(hot, path).plan)
+    return describe_plan(explain(hot, path, side).plan)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +61,7 @@ class Explanation:
 def explain(
     hot: HotPlugin,
     path: TablePath,
+    side: SideName | None = None,
     *,
     plugins: PluginCache | None = None,
     target_bytes: int = DEFAULT_TARGET_BYTES,
@@ -69,7 +71,7 @@ def explain(
     would be taken, at the log's end.
 
     Raises what planning raises: the same error would fail the round."""
-    known, caches = hot.coordinator().committed(path), plugins or PluginCache()
+    known, caches = hot.coordinator().committed(path, side), plugins or PluginCache()
 
     def lake_of(table: TableInfo) -> LakeStorage:
         name, lake_options = hot.lake_options(table, known.side)
