@@ -23,6 +23,7 @@ COMMANDS = (
     Command("config", "lakeward.cli.config", "Settings now in force, and where each came from."),
     Command("console", "lakeward.cli.run.console", "Serves the dashboard of an Apache Fluss cluster, read-only."),
     Command("cut", "lakeward.cli.cut", "One moment across tables: create, list, drop."),
+    Command("database", "lakeward.cli.database", "Databases: the lake of new tables, and who may use each."),
     Command("demo", "lakeward.cli.run.demo", "Shows Lakeward at work, and checks that nothing is lost or doubled."),
     Command("doctor", "lakeward.cli.doctor.command", "Says what is wrong or will be, and the command that mends it."),
     Command("explain", "lakeward.cli.status", "Where a table's lag comes from, and what its next round would do."),

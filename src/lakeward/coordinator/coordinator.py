@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from lakeward.coordinator.cuts import Cuts
+from lakeward.coordinator.databases import Databases
 from lakeward.coordinator.desk import Desk
 from lakeward.coordinator.kinds import KINDS
 from lakeward.coordinator.kinds.kind import Kind
@@ -81,6 +82,7 @@ class Coordinator(CoordinatorClient):
         self.registry = Registry(self.board)
         self.retention = BoardRetention(self.board, self.leases)
         self.operations = Operations(self.board)
+        self.databases = Databases(self.board)
         self.cuts = Cuts(self.board, self.operations)
         self.leases.keeps = self.cuts.keeps
         self.views = StatusDesk(self.board, self.schedule, self.lakes)
@@ -100,6 +102,7 @@ class Coordinator(CoordinatorClient):
             board.coordinator_epoch = max(stored + 1, board.clock.now_ms() // 1_000)
             board.store.set_meta("coordinator_epoch", str(board.coordinator_epoch))
         self.registry.load()
+        self.databases.load()
         self.cuts.load()
         board.hot.set_retention(self.retention)
         if board.options.restored:

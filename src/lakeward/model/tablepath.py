@@ -6,9 +6,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from lakeward.errors import InvalidTable
+from lakeward.errors import InvalidRequest, InvalidTable
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,199}")
+_RULE = "a name has letters, digits, _ and -, does not begin with -, and is at most 200 long"
 
 
 @dataclass(frozen=True, order=True)
@@ -25,7 +26,7 @@ class TablePath:
                     table=f"{self.database}.{self.table}",
                     field=part,
                     value=value,
-                    reason="a name has letters, digits, _ and -, does not begin with -, and is at most 200 long",
+                    reason=_RULE,
                 )
 
     def __str__(self) -> str:
@@ -37,3 +38,9 @@ class TablePath:
         if not dot:
             raise InvalidTable(table=text, field="name", value=text, reason="write it as database.table")
         return cls(database, table)
+
+
+def check_database(name: str) -> None:
+    """Raises `InvalidRequest` for what cannot be a database."""
+    if not _NAME.fullmatch(name):
+        raise InvalidRequest(what=f"database {name[:80]!r}", reason=_RULE)

@@ -529,3 +529,33 @@ def test_lakes_are_listed_and_one_is_asked(tmp_path: Path) -> None:
     assert "default, finance" in str(from_wire(refused.json()))
     assert door.ask("POST", routes.LAKE_CHECK.format(lake="finance"), role="read").status_code == 403
     world.close()
+
+
+def test_a_tenant_sees_and_changes_its_own_database_and_cuts(tmp_path: Path) -> None:
+    world = CoordinatorWorld(tmp_path, named=("finance",))
+    texts = ["a:admin:admin", "ann:admin:ann:db.*", "bob:write:bob:other.*", "one:admin:one:db.t"]
+    door = Door(create_app(replace(services_of(world), tokens=TokenSet.parse(texts))))
+    world.create()
+
+    def databases(role: str) -> list[Any]:
+        listed = door.ask("GET", routes.DATABASES, role=role).json()["databases"]
+        return [(d["name"], d["lake"], d["tables"], d["tokens"]) for d in listed]
+
+    database = routes.DATABASE.format(database="db")
+    for role, code in (("bob", 403), ("one", 403), ("ann", 200)):
+        assert door.ask("PATCH", database, {"lake": "finance"}, role=role).status_code == code, role
+    assert databases("admin") == [("db", "finance", 1, ["a", "ann", "one"])]
+    assert databases("ann") == [("db", "finance", 1, [])]
+    assert databases("bob") == []
+    refused = door.ask("PATCH", database, {"lake": "nope"})
+    assert (refused.status_code, "default, finance" in refused.text) == (404, True)
+    assert door.ask("PATCH", database, {"lakes": "finance"}).status_code == 400
+
+    cut = {"name": "c", "tables": ["db.t"]}
+    for role, code in (("bob", 403), ("one", 201)):
+        assert door.ask("POST", routes.CUTS, cut, role=role).status_code == code, role
+    assert [len(door.ask("GET", routes.CUTS, role=role).json()["cuts"]) for role in ("ann", "bob")] == [1, 0]
+    shown = routes.CUT.format(cut="c")
+    assert door.ask("GET", shown, role="bob").json()["cut"]["tables"] == []
+    assert [door.ask("DELETE", shown, role=role).status_code for role in ("bob", "ann", "ann")] == [403, 200, 404]
+    world.close()

@@ -89,7 +89,7 @@ class Federation:
     def _complete(self, path: TablePath, descriptor: TableDescriptor) -> tuple[TableDescriptor, Sides]:
         """The descriptor as it is recorded: checked, with the lakes or the format that it has at birth, and the bucket
         function that it keeps for life."""
-        properties = self._with_lakes(descriptor.properties)
+        properties = self._with_lakes(path.database, descriptor.properties)
         check_properties(str(path), properties, descriptor.partition_keys, self._board.options.config)
         sides = self._read(path, properties)
         first = next(iter(sides.values()))
@@ -104,10 +104,12 @@ class Federation:
             self._check_spread(path, completed, options)
         return completed, sides
 
-    def _with_lakes(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """A new table keeps as its own what the server's configuration says of lakes now."""
-        options = self._board.options
+    def _with_lakes(self, database: str, properties: Mapping[str, str]) -> dict[str, str]:
+        """A new table keeps as its own what its database, or else the server's configuration, says of lakes now."""
+        options, own = self._board.options, self._coordinator.databases.find_lake(database)
         names = options.config.get(keys.TABLE_DATALAKE_LAKES)
+        if own is not None and keys.TABLE_DATALAKE_FORMAT.key not in properties:
+            names = (own,)
         first = next(iter(options.configured), DEFAULT_LAKE)
         if not names and first != DEFAULT_LAKE and keys.TABLE_DATALAKE_FORMAT.key not in properties:
             names = (first,)

@@ -44,6 +44,7 @@ create table if not exists costs (
   day text not null, table_id text not null, side text not null, kind text not null, rounds integer not null,
   cpu_s real not null, bytes_written integer not null, bytes_read integer not null, rows integer not null,
   primary key (day, table_id, side, kind)) without rowid;
+create table if not exists databases (name text primary key, lake text not null) without rowid;
 create table if not exists cuts (
   name text primary key, created_at_ms integer not null, body text not null) without rowid;
 create table if not exists marks (

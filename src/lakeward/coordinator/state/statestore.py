@@ -314,6 +314,16 @@ class StateStore:
     def forget_cut(self, name: str) -> None:
         self.connection.execute("delete from cuts where name = ?", (name,))
 
+    # ---- databases ----
+    def save_database(self, name: str, lake: str | None) -> None:
+        self.connection.execute("delete from databases where name = ?", (name,))
+        if lake is not None:
+            self.connection.execute("insert into databases values (?, ?)", (name, lake))
+
+    def load_databases(self) -> dict[str, str]:
+        """Name -> the lake of its new tables."""
+        return dict(self.connection.execute("select name, lake from databases"))
+
     # ---- rounds ----
     def append_round(self, side: SideId, kind: WorkKind, round_id: str, ended_at_ms: int, body: dict[str, Any]) -> None:
         self.connection.execute(

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of databases: the lake that new tables of one are made in."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from lakeward.coordinator.state.board import Board
+from lakeward.errors import LakeNotFound
+from lakeward.model.tablepath import check_database
+from lakeward.protocol.databases import DatabaseStatus
+
+
+class Databases:
+    """A database is there with its first table, or with its first setting."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._lakes: dict[str, str] = {}
+
+    def load(self) -> None:
+        with self._board.lock:
+            self._lakes = self._board.store.load_databases()
+
+    def find_lake(self, database: str) -> str | None:
+        """None: new tables of it go where the server's configuration says."""
+        with self._board.lock:
+            return self._lakes.get(database)
+
+    def alter(self, database: str, lake: str | None) -> DatabaseStatus:
+        """Counts for tables that are made from now on. Raises `LakeNotFound`, `InvalidRequest`."""
+        check_database(database)
+        known = self._board.options.configured
+        if lake is not None and lake not in known:
+            raise LakeNotFound(lake=lake[:80], lakes=", ".join(known) or "none")
+        with self._board.lock, self._board.store.transaction():
+            self._board.store.save_database(database, lake)
+            self._lakes.pop(database, None)
+            if lake is not None:
+                self._lakes[database] = lake
+        return next((s for s in self.listed() if s.name == database), DatabaseStatus(name=database))
+
+    def listed(self) -> list[DatabaseStatus]:
+        with self._board.lock:
+            tables, lakes = Counter(path.database for path in self._board.by_path), dict(self._lakes)
+        names = sorted({*tables, *lakes})
+        return [DatabaseStatus(name=name, lake=lakes.get(name), tables=tables[name]) for name in names]
