@@ -23,7 +23,7 @@ def test_each_side_of_a_table_has_a_row_and_a_page(open_page: OpenPage, tmp_path
         client.create_table("d.both", "id bigint", properties={"table.datalake.lakes": "default, cold"})
         client.create_table("d.one", "id bigint")
         client.server.ask("POST", "/api/v1/tables/d.both/pause", params={"side": "cold"})
-        page = open_page(f"{server.url}/#/table/d.both")
+        page = open_page(f"{server.url}/#/table/d.both", quiet=False)  # it asks on while the server ends
         rows = page.locator("#sidelist tbody tr")
         expect(rows).to_have_count(2)
         expect(rows.filter(has_text="cold")).to_contain_text("paused")
