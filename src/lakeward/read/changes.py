@@ -8,27 +8,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 
 import pyarrow as pa
 
 from lakeward.changelog.columns import change_names
 from lakeward.config.kinds import duration
-from lakeward.errors import InvalidRequest
+from lakeward.errors import HistoryGone, InvalidRequest
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.schema import CHANGE_TYPE
+from lakeward.model.side import first_side
 from lakeward.model.systemcolumns import LAKE_FIELDS
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.writetoken import WriteToken
 from lakeward.read.arrow import conform
 from lakeward.read.lease import HeldLease
+from lakeward.read.moment import find_base
 from lakeward.read.plan import choose_snapshot, parse_as_of
 from lakeward.read.request import ReadRequest, check_columns
 from lakeward.read.result import ReadBound, ReadResult
+from lakeward.read.snapshotdiff import SnapshotPair
 from lakeward.read.streamrows import SideOpener, StreamRows
 from lakeward.spi.hot import HotPlugin
+from lakeward.spi.lake import LakeSnapshot
 
 Point = str | int | datetime | timedelta | OffsetMap | WriteToken
 """A place in a table's changes: a moment, how long ago (`timedelta`, `"1 h"`), offsets, a write's token, a lake
@@ -74,28 +79,67 @@ def read_changes(
     rows = StreamRows.open(plugin, request.path, open_lake)
     check_columns(ReadRequest(path=request.path, columns=request.columns), rows.table)
     rows, lease = _lease(rows, request.lease_s)
+    pair: SnapshotPair | None = None
     try:
         ends = rows.ends()
-        starts, stops = _offsets(rows, since, ends), _offsets(rows, until, ends)
-        ranges = plan_ranges(starts, stops, ends)
-        if isinstance(since, datetime):
-            rows.check_since(starts, round(since.timestamp() * 1000))
-        if since != EARLIEST:
-            rows.check_kept({b: r.start for b, r in ranges.items()}, {b: r.stop for b, r in ranges.items()})
+        try:
+            ranges = _plan(rows, since, until, ends)
+        except HistoryGone:
+            pair = _find_pair(rows, since, until, lease, request.lease_s)
+            if pair is None:
+                raise
+            ranges = _plan(rows, pair.ends(), until, ends)
     except BaseException:
         lease.close()
         raise
     bound = ReadBound(
         table=str(request.path),
         mode="changes",
-        snapshot_id=rows.snapshot_id,
-        lake_offsets=rows.lake_offsets(),
+        snapshot_id=rows.snapshot_id if pair is None else pair.head.snapshot_id,
+        lake_offsets=rows.lake_offsets() if pair is None else pair.ends(),
         ends=OffsetMap({b: r.stop for b, r in ranges.items()}),
         frozen_at_ms=now_ms,
     )
     names = request.columns if request.columns is not None else rows.table.schema.names
     schema = change_schema(rows.table, names)
-    return ReadResult(schema, bound, _batches(rows, ranges, names, schema, lease.check), lease)
+    return ReadResult(schema, bound, _batches(rows, pair, ranges, names, schema, lease.check), lease)
+
+
+def _plan(rows: StreamRows, since: Point, until: Point, ends: OffsetMap) -> dict[Bucket, OffsetRange]:
+    """Raises `HistoryGone`."""
+    starts, stops = _offsets(rows, since, ends), _offsets(rows, until, ends)
+    ranges = plan_ranges(starts, stops, ends)
+    if isinstance(since, datetime):
+        rows.check_since(starts, round(since.timestamp() * 1000))
+    if since != EARLIEST:
+        rows.check_kept({b: r.start for b, r in ranges.items()}, {b: r.stop for b, r in ranges.items()})
+    return ranges
+
+
+def _find_pair(rows: StreamRows, since: Point, until: Point, lease: HeldLease, lease_s: float) -> SnapshotPair | None:
+    """Of a PK table without a changelog, from a snapshot or a moment on: the snapshots at or before both places, kept
+    while they are read. None: nothing to compare."""
+    lake, path = rows.lake, rows.table.path
+    if rows.history is not None or lake is None or not lake.has_offsets or not isinstance(since, str | int | datetime):
+        return None
+    coordinator, side = rows.plugin.coordinator(), first_side(rows.table.descriptor.properties)
+    retained = [s for s in lake.snapshots() if s.round_id is not None]
+    if isinstance(since, datetime) and find_base(retained, round(since.timestamp() * 1000)) is None:
+        return None
+    last = until if isinstance(until, str | int | datetime) and until != LATEST else None
+    chosen = [choose_snapshot(str(path), retained, since), choose_snapshot(str(path), retained, last) if last else None]
+    found: list[LakeSnapshot] = []
+    for wanted in chosen:
+        plan = coordinator.read_plan(path, lease_s=lease_s, side=side)
+        lease.add(HeldLease(coordinator, plan.lease_id, lease_s))
+        snapshot_id = wanted.snapshot_id if wanted is not None else plan.snapshot_id
+        if snapshot_id is None:
+            return None
+        coordinator.renew_read(plan.lease_id, lease_s, snapshot_id)
+        loaded = lake.load_snapshot(snapshot_id)
+        assert loaded is not None, "it was named"
+        found.append(loaded)
+    return SnapshotPair(lake, *found)
 
 
 def plan_ranges(
@@ -149,13 +193,16 @@ def _snapshot_offsets(rows: StreamRows, snapshot: str) -> OffsetMap:
 
 def _batches(
     rows: StreamRows,
+    pair: SnapshotPair | None,
     ranges: Mapping[Bucket, OffsetRange],
     names: Sequence[str],
     schema: pa.Schema,
     check: Callable[[], None],
 ) -> Iterator[pa.RecordBatch]:
-    for bucket, wanted in ranges.items():
-        for batch in rows.range(bucket, wanted, list(names)):
+    for bucket in sorted({*ranges, *(pair.ends() if pair is not None else ())}):
+        compared = None if pair is None else pair.changes(bucket, names, rows.table.descriptor.primary_key)
+        logged = rows.range(bucket, ranges[bucket], list(names)) if bucket in ranges else ()
+        for batch in chain(() if compared is None else compared.combine_chunks().to_batches(), logged):
             check()
             if batch.num_rows:
                 yield _shape(batch, schema)

@@ -156,3 +156,33 @@ def test_a_pk_table_as_of_any_moment_between_snapshots(tmp_path: Path, clock: Ma
         assert len(rows) == len(expected)
     assert world.read(PATH, as_of=states[50][0], filter=[("id", "=", 1)]).to_table().num_rows == (1 in states[50][1])
     world.close()
+
+
+def test_without_a_changelog_two_snapshots_tell_what_changed(world: InProcessLakeward, clock: ManualClock) -> None:
+    fill(world, clock)
+    world.tier(PATH)
+    lake = world.lake.open_reader(world.store.load_table(TablePath.parse(PATH)))
+    first = lake.snapshots()[-1].snapshot_id
+    for i in range(ROWS):
+        world.upsert(PATH, [{"id": 100 + i % 20, "v": f"{i:050}"}])
+    world.delete(PATH, [{"id": 1}])
+    world.upsert(PATH, [{"id": 2, "v": "new"}])
+    world.tier(PATH)
+    second = lake.snapshots()[-1].snapshot_id
+    assert cut_log(world, clock, PATH) > 500
+    world.upsert(PATH, [{"id": 3, "v": "hot"}])
+    with pytest.raises(HistoryGone):
+        seen(world, OffsetMap({B0: 17}))
+    rows = world.changes(PATH, first).to_table().to_pylist()
+    told = [(r["__change_type"], r["id"], r["v"]) for r in rows]
+    assert [t for t in told if t[0] == "insert"] == [("insert", 100 + i % 20, f"{i:050}") for i in range(180, 200)]
+    assert [t for t in told if t[0] != "insert"] == [
+        ("update_before", 2, f"{182:050}"),
+        ("update_after", 2, "new"),
+        ("delete", 1, f"{181:050}"),
+        ("update_before", 3, f"{183:050}"),
+        ("update_after", 3, "hot"),
+    ]
+    assert [r["__offset"] for r in rows] == sorted(r["__offset"] for r in rows)
+    between = world.changes(PATH, first, second).to_table()
+    assert between.num_rows == len(rows) - 2, "what the log has since is not in it"

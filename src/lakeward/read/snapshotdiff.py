@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What became of a PK table's rows between two lake snapshots: for tables without a changelog, whose log does not go
+back so far. Only first and last image of a row are known; a delete stands at the end of the range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeward.changelog.columns import offsets_of
+from lakeward.model.bucket import Bucket
+from lakeward.model.change import ChangeType
+from lakeward.model.ids import SnapshotId
+from lakeward.model.offsets import OffsetMap
+from lakeward.model.offsetset import OffsetSet
+from lakeward.model.schema import CHANGE_TYPE, OFFSET, TIMESTAMP
+from lakeward.model.systemcolumns import LAKE_NAMES, TIMESTAMP_COLUMN_TYPE
+from lakeward.spi.lake import LakeReader, LakeSnapshot
+
+_ORDER, _AFTER, _AFTER_AT = "__order", "__after", "__after_at"
+
+
+@dataclass(frozen=True)
+class SnapshotPair:
+    lake: LakeReader
+    base: LakeSnapshot
+    head: LakeSnapshot
+
+    def ends(self) -> OffsetMap:
+        return self.head.offsets or OffsetMap()
+
+    def changes(self, bucket: Bucket, columns: Sequence[str], key: Sequence[str]) -> pa.Table | None:
+        """Of one bucket, in order: `columns`, `__change_type` as a word, and the lake's system columns. None: nothing
+        changed. Holds the rows that changed, and eight bytes for each that is there."""
+        begin, end = (self.base.offsets or OffsetMap()).get(bucket, 0), self.ends().get(bucket, 0)
+        names = list(dict.fromkeys((*columns, *key, *LAKE_NAMES)))
+        added = _table(self._scan(self.head.snapshot_id, bucket, names, pc.field(OFFSET) >= begin))
+        stayed = _offsets(self._scan(self.head.snapshot_id, bucket, [OFFSET], pc.field(OFFSET) < begin))
+        gone = _table(_without(self._scan(self.base.snapshot_id, bucket, names), stayed))
+        if gone is None and added is None:
+            return None
+        gone = gone if gone is not None else added.slice(0, 0)  # type: ignore[union-attr]
+        added = added if added is not None else gone.slice(0, 0)
+        return diff_rows(gone, added, key, end, self.head.committed_at_ms).select([*columns, CHANGE_TYPE, *LAKE_NAMES])
+
+    def _scan(
+        self, snapshot: SnapshotId, bucket: Bucket, names: Sequence[str], filter: pc.Expression | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        return self.lake.scan(snapshot, columns=list(names), filter=filter, buckets=[bucket])
+
+
+def diff_rows(gone: pa.Table, added: pa.Table, key: Sequence[str], end: int, at_ms: int) -> pa.Table:
+    """Rows that went and rows that came, as changes in offset order: one that went is an update's where a row with its
+    key came, else a delete's. Pure."""
+    keys = list(key)
+    came = added.select([*keys, OFFSET, TIMESTAMP]).rename_columns([*keys, _AFTER, _AFTER_AT])
+    before = gone.join(came, keys=keys, join_type="inner")
+    replaced = gone.select(keys)
+    deleted = gone.join(added.select(keys), keys=keys, join_type="left anti")
+    moment = pa.scalar(datetime.fromtimestamp(at_ms / 1000, UTC), TIMESTAMP_COLUMN_TYPE)
+    at_end = [pa.array(np.full(deleted.num_rows, end - 1)), pa.repeat(moment, deleted.num_rows)]
+    parts = [
+        _kind(_at(before, pc.subtract(before.column(_AFTER), 1), before.column(_AFTER_AT)), ChangeType.UPDATE_BEFORE),
+        _kind(added.join(replaced, keys=keys, join_type="left semi"), ChangeType.UPDATE_AFTER),
+        _kind(added.join(replaced, keys=keys, join_type="left anti"), ChangeType.INSERT),
+        _kind(_at(deleted, *at_end), ChangeType.DELETE),
+    ]
+    names = [*added.column_names, CHANGE_TYPE, _ORDER]
+    whole = pa.concat_tables([p.select(names) for p in parts], promote_options="permissive")
+    return whole.sort_by([(OFFSET, "ascending"), (_ORDER, "ascending")]).drop_columns([_ORDER])
+
+
+def _at(rows: pa.Table, offsets: pa.Array, moments: pa.Array) -> pa.Table:
+    rows = rows.set_column(rows.column_names.index(OFFSET), OFFSET, offsets)
+    return rows.set_column(rows.column_names.index(TIMESTAMP), TIMESTAMP, moments)
+
+
+def _kind(rows: pa.Table, change: ChangeType) -> pa.Table:
+    order = pa.array(np.full(rows.num_rows, int(change), np.int8))
+    return rows.append_column(CHANGE_TYPE, pa.repeat(change.word, rows.num_rows)).append_column(_ORDER, order)
+
+
+def _table(batches: Iterable[pa.RecordBatch]) -> pa.Table | None:
+    found = [b for b in batches if b.num_rows]
+    return pa.Table.from_batches(found) if found else None
+
+
+def _offsets(batches: Iterable[pa.RecordBatch]) -> OffsetSet:
+    found = [offsets_of(b) for b in batches if b.num_rows]
+    return OffsetSet(np.concatenate(found)) if found else OffsetSet()
+
+
+def _without(batches: Iterable[pa.RecordBatch], stayed: OffsetSet) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch.filter(pa.array(~stayed.mask(offsets_of(batch))))
