@@ -30,6 +30,7 @@ from lakeward.testing.waiting import wait_until
 from tests.fluss.steps import DATABASE, LIMIT_S, Append, MakePartition, MakeTable, Step, Unfinished, produce
 
 SYSTEM = ["__bucket", "__offset", "__timestamp"]
+STUCK = "NotifyLeaderAndIsr batch request from coordinator to tablet server is not empty"
 
 
 class ThreadJob:
@@ -74,6 +75,7 @@ class FlussWorld:
     def __init__(self, cluster: FlussCluster, *, login: tuple[str, str] | None = None) -> None:
         self.cluster = cluster
         self.login = login
+        self._said = 0
         self.plugin = FlussPlugin({"bootstrap": cluster.bootstrap, **({} if login is None else {"user": login[0]})})
 
     def close(self) -> None:
@@ -87,6 +89,7 @@ class FlussWorld:
         try:
             return produce(self.cluster.bootstrap, *steps, limit_s=limit_s, login=self.login)
         except Unfinished as hung:
+            self._wake_coordinator()
             done, rest = hung.answers, steps[len(hung.answers) :]
             appended = sum(
                 s.count
@@ -96,6 +99,17 @@ class FlussWorld:
             if self._has_happened(rest[0], before, appended, hung):
                 done, rest = [*done, None], rest[1:]
             return [*done, *produce(self.cluster.bootstrap, *rest, limit_s=limit_s, login=self.login)] if rest else done
+
+    def _wake_coordinator(self) -> None:
+        """Fluss's coordinator gives no bucket a leader any more once it heard of a partition before it heard of its
+        table: it says so in its log, clients wait for ever, and a restart mends it.
+        """
+        said = (self.cluster.home / "logs" / "coordinator.log").read_text(errors="replace").count(STUCK)
+        if said > self._said:
+            self._said = said
+            self.cluster.kill("coordinator")
+            self.cluster.start_process("coordinator")
+            self.cluster.wait_ready()
 
     def _has_happened(self, step: Step, before: Mapping[str, int], appended: int, hung: Unfinished) -> bool:
         """Upserts and deletes that are repeated change nothing; rows appended again would be there twice."""
