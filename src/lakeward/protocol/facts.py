@@ -34,6 +34,9 @@ class ServerFacts:
     up_ms: int
     disk_free_bytes: int
     disk_total_bytes: int
+    disk_reserve_bytes: int = 0
+    """Writes are refused while less is free."""
+
     memory_bytes: int | None = None
     memory_limit_bytes: int | None = None
     open_files: int | None = None

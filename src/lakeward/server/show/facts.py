@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from lakeward import __version__
+from lakeward.config import options
 from lakeward.config.config import DEFAULT
 from lakeward.config.option import Scope
 from lakeward.config.tables import DEFAULT_LAKE
@@ -41,6 +42,7 @@ def gather_facts(services: Services) -> ServerFacts:
         up_ms=now_ms - services.started_at_ms,
         disk_free_bytes=disk.free,
         disk_total_bytes=disk.total,
+        disk_reserve_bytes=services.coordinator.board.options.config.get(options.SERVER_DISK_RESERVE),
         memory_bytes=resident_bytes(),
         memory_limit_bytes=_memory_limit(),
         open_files=_open_files(),

@@ -223,6 +223,13 @@ CONDITIONS: dict[str, tuple[Facts, str, Level, str, str]] = {
         "10 GB free of 1.0 TB",
         "table.log.ttl",
     ),
+    "less than the reserve is free": (
+        server(disk_reserve_bytes=2 * 10**11),
+        "disk",
+        Level.WRONG,
+        "writes are refused: 100 GB free, 200 GB are kept in reserve",
+        "a larger disk",
+    ),
     "days left": (
         replace(server(hot=(replace(HOT, appended_bytes=5 * 10**10),))),
         "disk",

@@ -16,6 +16,10 @@ LEAST_SHARE, LEAST_UP_MS, DAYS = 0.05, 600_000, 7
 def check(facts: Facts) -> Iterator[Diagnosis]:
     server = facts.server
     free, total = server.disk_free_bytes, max(1, server.disk_total_bytes)
+    if free < server.disk_reserve_bytes:
+        kept = f"{size(server.disk_reserve_bytes)} are kept in reserve (server.disk.reserve)"
+        yield _finding(Level.WRONG, f"writes are refused: {size(free)} free, {kept}")
+        return
     if free / total < LEAST_SHARE:
         yield _finding(Level.WRONG, f"{size(free)} free of {size(total)}")
         return
