@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tests.model.lake import Lake
 from tests.model.orphans import commit_fence, fenced, orphans, sweep
-from tests.model.rounds import plan, resolve, write
+from tests.model.rounds import plan, resolve, stop, write
 from tests.model.state import NO_FILES, Compaction, Job, State, visible
 
 
@@ -42,13 +42,15 @@ class Invariants:
 
     def _check_recovery(self, s: State) -> None:
         """Progress: an undisturbed fresh job completes a clean round, and every orphan can then be removed."""
-        key = (s.ends, s.snaps, s.head, s.tag, s.files, s.intents, s.closed, s.committed)
+        key = (s.ends, s.cut, s.snaps, s.head, s.tag, s.files, s.intents, s.closed, s.committed)
         if key in self.recovered or "rolled" in s.flags:
             return
         self.recovered.add(key)
         t = self._fresh_round(s)
         head = t.head_snap()
-        wrong = self.lake.wrong(head) or ("offsets stand still" if head.offs != t.ends else None)
+        before = self.lake.reconcile(s)
+        ends = t.ends if before is None else stop(self.lake, t, before.offs, t.cut)
+        wrong = self.lake.wrong(head) or ("offsets stand still" if head.offs != ends else None)
         if wrong:
             raise Violation(f"no clean round can be completed from here: the next one gives {wrong}")
         if self.lake.w.gc:
@@ -72,7 +74,7 @@ class Invariants:
             raise Violation("stuck: reports a rollback that never happened")
         if base.offs == t.ends:
             return t
-        planned = plan(self.lake, t, 0)
+        planned = plan(self.lake, t, 0, t.cut)
         assert planned is not None
         t = planned.with_job(0, planned.jobs[0]._replace(rnd="rz"))
         ((_, t),) = write(self.lake, t, 0, faults=False)

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from operator import gt
 
 from tests.model.rules import Rules
 from tests.model.state import Base, EqualityDelete, Offsets, Req, Row, Snap, State, visible
 from tests.model.world import World
 
 OURS = ("round", "fence", "compact")
+AT_CUT = "at the cut"
 
 
 class Lake:
@@ -91,6 +93,7 @@ class Lake:
             s = s.flag("! commit on a rolled back table")
         if any(a < b for a, b in zip(q.offs, head.offs or q.offs, strict=True)):
             s = s.flag("! committed offset went back")
+        s = _meet_cut(s, q.offs)
         n = self._snap(s, q, head)
         return s._replace(
             snaps=(*s.snaps, n),
@@ -114,6 +117,14 @@ class Lake:
         """The coordinator's side of reconcile and of the coordinator commit."""
         new = tuple(map(max, s.committed, offs)) if self.r.coord_monotone else offs
         return s._replace(committed=new, ledger=s.ledger | {token} if token else s.ledger)
+
+
+def _meet_cut(s: State, offs: Offsets) -> State:
+    if s.cut is None or AT_CUT in s.flags:
+        return s
+    if offs == s.cut:
+        return s.flag(AT_CUT)
+    return s.flag("! the lake went past a cut and holds no snapshot of it") if any(map(gt, offs, s.cut)) else s
 
 
 def _numbered(

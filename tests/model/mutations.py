@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from tests.model.world import PK, World
-from tests.model.worlds import BASIC, COMPACTING, EQUALITY, FOREIGN, GROUPS, PK_FOREIGN, ZOMBIES
+from tests.model.worlds import BASIC, COMPACTING, CUT, EQUALITY, FOREIGN, GROUPS, PK_FOREIGN, ZOMBIES
 
 Mutation = tuple[World, str]
 """(world, names of the rules that are off)"""
@@ -43,6 +43,8 @@ MUTATIONS: dict[str, Mutation] = {
     "compaction: sequence number of the planned snapshot": (EQUALITY, "planned_sequence"),
     "compaction: no older sequence number": (EQUALITY, "not_older_sequence"),
     "compaction: intent closed only when it landed": (COMPACTING._replace(first=1), "close_landed"),
+    "stopping at a cut": (CUT._replace(gc=""), "cut_stops"),
+    "looking for cuts after the log's ends": (CUT._replace(gc=""), "cut_after_ends"),
     "fencing while a compaction runs": (COMPACTING, "fence_spares_compaction"),
     "fencing snapshot, beside a compaction": (COMPACTING, "fence"),
 }

@@ -9,17 +9,20 @@ the transport's own retry, or the request may arrive any time later.
 from __future__ import annotations
 
 from itertools import product
+from operator import ge
 
 from tests.model.lake import Lake
-from tests.model.state import Base, File, Intent, Job, Part, Req, State, Steps
+from tests.model.state import Base, File, Intent, Job, Offsets, Part, Req, State, Steps
 
 
 def round_steps(lake: Lake, s: State, i: int) -> Steps:
     job = s.jobs[i]
-    if job.phase == "idle" and s.lease is None and s.left("rounds"):
-        planned = plan(lake, s, i)
+    if job.phase == "idle" and s.cut is None and not lake.r.cut_after_ends:
+        yield "look for cuts", s.with_job(i, Job("looked"))
+    if job.phase in ("idle", "looked") and s.lease is None and s.left("rounds"):
+        planned = plan(lake, s, i, None if job.phase == "looked" else s.cut)
         if planned:
-            yield f"plan {planned.jobs[i].rnd} to {planned.ends}", planned
+            yield f"plan {planned.jobs[i].rnd} to {planned.jobs[i].ends}", planned
     elif job.phase == "planned":
         yield from ((f"write, sub-splits stop at {o}", t) for o, t in write(lake, s, i))
     elif job.phase == "written":
@@ -40,14 +43,21 @@ def round_steps(lake: Lake, s: State, i: int) -> Steps:
         yield "killed", s.spend("kills").with_job(i, Job())
 
 
-def plan(lake: Lake, s: State, i: int) -> State | None:
+def plan(lake: Lake, s: State, i: int, cut: Offsets | None) -> State | None:
     base = lake.reconcile(s)
-    if base is None or base.offs == s.ends:
+    ends = s.ends if base is None else stop(lake, s, base.offs, cut)
+    if base is None or base.offs == ends:
         return None  # an error for the operator / nothing new: no round, no snapshot
     rnd = f"r{lake.w.rounds - s.left('rounds') + 1}"
     s = lake.adopt(s.spend("rounds"), base.offs, base.token)
     s = s._replace(lease=rnd, intents=s.intents | {Intent(rnd, base.token, base.fence)})
-    return s.with_job(i, Job("planned", rnd, base, s.ends))
+    return s.with_job(i, Job("planned", rnd, base, ends))
+
+
+def stop(lake: Lake, s: State, offs: Offsets, cut: Offsets | None) -> Offsets:
+    """Up to the log's ends, or to a cut that the lake has not reached."""
+    is_reached = cut is None or all(map(ge, offs, cut))
+    return s.ends if cut is None or is_reached or not lake.r.cut_stops else cut
 
 
 def write(lake: Lake, s: State, i: int, faults: bool = True) -> Steps:

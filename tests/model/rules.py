@@ -84,5 +84,10 @@ class Rules(NamedTuple):
     not_older_sequence: bool = True
     """... and not an older one: equality deletes that were applied must not apply again."""
 
+    cut_stops: bool = True
+    """A plan goes no further than a cut that the lake has not reached."""
+    cut_after_ends: bool = True
+    """... and looks for cuts after it has seen the log's ends."""
+
     def without(self, names: str) -> Rules:
         return self._replace(**dict.fromkeys(names.split(), False))

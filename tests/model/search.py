@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tests.model.compactions import compaction_steps
 from tests.model.invariants import Invariants, Violation
-from tests.model.lake import Lake
+from tests.model.lake import AT_CUT, Lake
 from tests.model.orphans import orphan_steps
 from tests.model.others import other_steps
 from tests.model.readers import expiry_steps, reader_steps
@@ -97,6 +97,9 @@ def steps(lake: Lake, s: State) -> Steps:
         travelled = s._replace(wire=s.wire - {q})
         landed = lake.land(travelled, q)
         yield f"late request of {q.token} " + ("takes effect" if landed else "refused"), landed or travelled
+    if s.left("cuts"):
+        made = s.spend("cuts")._replace(cut=s.ends, flags=s.flags - {AT_CUT})
+        yield f"a cut at {s.ends}", made.flag(AT_CUT) if s.head_snap().offs == s.ends else made
     if s.left("dbloss"):
         yield "coordinator loses its database", _lose_database(lake, s)
     yield from orphan_steps(lake, s)

@@ -150,6 +150,8 @@ class State(NamedTuple):
     """Our expiry under way."""
     flink: tuple[Offsets, Offsets] | None = None
     """A paused Flink job: (start, stop)."""
+    cut: Offsets | None = None
+    """The log's ends at the newest cut."""
     budget: tuple[int, ...] = ()
     nsnap: int = 0
     landed: frozenset[str] = frozenset()
@@ -157,7 +159,7 @@ class State(NamedTuple):
     gave_up: frozenset[str] = frozenset()
     """... rounds that their job declared lost."""
     flags: frozenset[str] = frozenset()
-    """... what went wrong outside: rolled, dbloss; "! ..." is a violation."""
+    """... what went wrong outside: rolled, dbloss; "at the cut": a snapshot was; "! ..." is a violation."""
 
     def left(self, what: str) -> int:
         return self.budget[BUDGET.index(what)]

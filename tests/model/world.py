@@ -43,6 +43,8 @@ class World(NamedTuple):
     readers: int = 0
     forphan: int = 0
     """Other engines' orphan removal."""
+    cuts: int = 0
+    """Moments that the lake must hold a snapshot of."""
 
 
 BUDGET = (
@@ -56,6 +58,7 @@ BUDGET = (
     "compactions",
     "readers",
     "forphan",
+    "cuts",
 )
 """What happens a bounded number of times; the rest is bounded by them."""
 

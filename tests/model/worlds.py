@@ -11,6 +11,7 @@ PK_FOREIGN = World(PK, pk=True, first=2, rounds=2, fcompact=1, expiry=True)
 COMPACTING = World(PK, pk=True, tiered=1, first=2, slots=1, rounds=1, compactions=1)
 ZOMBIES = COMPACTING._replace(compactions=2, compactors=2)
 GROUPS = World(PK2, pk=True, tiered=1, first=1, slots=1, rounds=1, compactions=1, frewrite=1)
+CUT = World(LOG, first=1, rounds=2, cuts=1)
 EQUALITY = COMPACTING._replace(flink=1, gc="")
 
 WORLDS = {
@@ -34,6 +35,11 @@ WORLDS = {
     "PK table, three rounds, foreign compaction, no orphan removal": World(
         PK, pk=True, first=1, rounds=3, fcompact=1, gc=""
     ),
+    "a cut, two jobs, zombies, lost answers": CUT,
+    "a cut, late requests": CUT._replace(late=True),
+    "a cut of two buckets, kills": CUT._replace(log=LOG2, slots=1, kills=1),
+    "two cuts, PK table, foreign compaction": World(PK, pk=True, first=1, slots=1, rounds=3, cuts=2, fcompact=1, gc=""),
+    "a cut beside a compaction": COMPACTING._replace(cuts=1, rounds=2),
     "PK table, a round and a compaction at once": COMPACTING,
     "PK table, two rounds, two jobs and a compaction at once": COMPACTING._replace(slots=2, rounds=2),
     "compaction and its zombie": ZOMBIES,

@@ -16,7 +16,7 @@ from lakeward.model.schema import BUCKET
 from lakeward.model.side import Content, SideName
 from lakeward.model.table import TablePath
 from lakeward.read.spark.options import SourceOptions, parse_options
-from lakeward.read.spark.stream import UnionStreamReader, start_offsets
+from lakeward.read.spark.stream import UnionStreamReader, check_stream, start_offsets
 from lakeward.read.streamrows import StreamRows, short_names
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.iceberg.foreign import IcebergForeignEngine
@@ -137,3 +137,10 @@ def test_a_pk_stream_begins_anywhere_that_the_changelog_covers(world: InProcessL
     assert [name for b in found for name in short_names(b).to_pylist()] == ["+I"] * 183
     with pytest.raises(InvalidRequest, match="they say one thing"):
         parse_options({"table": "db.t", "starting": "latest", "startingTimestamp": "2026-11-01"})
+
+
+def test_a_cut_is_an_option_of_batch_reads_alone(world: InProcessLakeward) -> None:
+    assert parse_options({"table": "db.t", "cut": "month-end"}).cut == "month-end"
+    table = world.create("db.t", "id bigint")
+    with pytest.raises(InvalidRequest, match="option cut: a stream has no end to bind"):
+        check_stream(parse_options({"table": "db.t", "cut": "month-end"}), table, table.schema.names)
