@@ -15,7 +15,6 @@ import pytest
 
 from lakeward.errors import CommitConflict
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage, load
-from lakeward.model.typetable import TYPES
 from lakeward.testing.iceberg.engines import read_datafusion, read_duckdb, read_pyiceberg
 from lakeward.testing.iceberg.folder import folder_lake
 from lakeward.testing.lakes import LakeRound, lake_rows
@@ -24,7 +23,7 @@ from lakeward.testing.lakes.rewriting import LakeRewrite
 from lakeward.testing.lakes.suite import B0, LakeSuite, row
 from lakeward.testing.lakes.upserts import change_randomly
 from lakeward.testing.scripted_log import ScriptedLog
-from tests.interop.enginetypes import check_page, make_table
+from tests.interop.enginetypes import PARTS, check_page, make_table
 from tests.interop.javaiceberg import JavaIceberg, start_java
 from tests.interop.readerfeatures import check_features, make_tables
 
@@ -84,7 +83,7 @@ def test_java_reads_every_type(java: JavaIceberg, near: IcebergLakeStorage) -> N
 
 def test_the_page_says_what_java_iceberg_reads(java: JavaIceberg, tmp_path: Path) -> None:
     with folder_lake(tmp_path) as lake:
-        tables = [make_table(lake, row) for row in TYPES]
+        tables = [make_table(lake, row) for row in PARTS]
         location = {t.name: lake.connection.load(t.path).metadata_location for t in tables}
         check_page(
             "Spark 4.1, Java Iceberg 1.12", tables, lambda t: java.copy(location[t.name], tmp_path / t.path.table)

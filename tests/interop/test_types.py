@@ -10,11 +10,10 @@ import pytest
 
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.schema import OFFSET
-from lakeward.model.typetable import TYPES
 from lakeward.testing.iceberg.engines import duckdb_connection, read_datafusion, read_pyiceberg
 from lakeward.testing.iceberg.folder import folder_lake
 from lakeward.testing.lakes.suite import LakeSuite
-from tests.interop.enginetypes import DEPTHS, TypeTable, check_page, columns_of, make_table
+from tests.interop.enginetypes import DEPTHS, PARTS, TypeTable, check_page, columns_of, make_table
 
 Made = tuple[IcebergLakeStorage, list[TypeTable]]
 
@@ -22,7 +21,7 @@ Made = tuple[IcebergLakeStorage, list[TypeTable]]
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     with folder_lake(tmp_path_factory.mktemp("types")) as lake:
-        yield lake, [make_table(lake, row) for row in TYPES]
+        yield lake, [make_table(lake, row) for row in PARTS]
 
 
 @pytest.mark.parametrize(("engine", "read"), [("PyIceberg 0.12", read_pyiceberg), ("DataFusion 54", read_datafusion)])
@@ -46,7 +45,7 @@ def test_the_page_says_what_duckdb_reads(made: Made) -> None:
 
 def test_the_page_says_what_we_read(made: Made) -> None:
     lake, tables = made
-    columns = {str(row.example): columns_of(row) for row in TYPES}
+    columns = {str(row.example): columns_of(row) for row in PARTS}
 
     def read(table: TypeTable) -> pa.Table:
         reader = lake.open_reader(LakeSuite().table_info(table.path.table, columns=columns[table.name]))

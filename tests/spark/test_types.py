@@ -16,9 +16,10 @@ import lakeward.spark
 from lakeward.client import Client
 from lakeward.model.schema import OFFSET
 from lakeward.model.table import TablePath
-from lakeward.model.typetable import TYPES, TypeRow
+from lakeward.model.typetable import TypeRow
 from tests.interop.enginetypes import (
     DEPTHS,
+    PARTS,
     TypeTable,
     check_page,
     columns_of,
@@ -59,7 +60,7 @@ def make(client: Client, name: str, types: Sequence[TypeRow]) -> str:
 
 def test_the_page_says_what_spark_reads_through_lakeward(job: Job, client: Client, session: Any) -> None:
     """Types that Spark reads share a table, one query instead of dozens; each of the others has its own."""
-    page, types = read_page(), {str(t.example): t for t in TYPES}
+    page, types = read_page(), {str(t.example): t for t in PARTS}
     together = [name for name in types if page[name][ENGINE] == "yes"]
     shared = make(client, "together", [types[name] for name in together])
     paths = {n: shared if n in together else make(client, f"t_{name_of(t).lower()}", [t]) for n, t in types.items()}

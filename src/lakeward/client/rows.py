@@ -19,7 +19,7 @@ from lakeward.model.arrow import to_arrow_type
 from lakeward.model.nestednulls import find_nested_null
 from lakeward.model.schema import Column
 from lakeward.model.table import TableInfo
-from lakeward.model.types import CharType
+from lakeward.model.types import CharType, VectorType
 
 _ARROW_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
@@ -231,4 +231,6 @@ def _why(value: Any, column: Column, error: Exception) -> str:
             f"{value.isoformat()} is finer than {column.type.sql}, and would be cut; round it, as with "
             f"value.replace(microsecond=value.microsecond // 1000 * 1000), or make the column {finer}"
         )
+    if isinstance(column.type, VectorType) and isinstance(value, list) and len(value) != column.type.length:
+        return f"it has {len(value)} elements, and {column.type.sql} takes {column.type.length}"
     return f"{value!r:.60} is no {column.type}: {str(error).splitlines()[0]:.200}"

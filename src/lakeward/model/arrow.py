@@ -22,6 +22,7 @@ from lakeward.model.types import (
     TimestampLtzType,
     TimestampType,
     TimeType,
+    VectorType,
 )
 from lakeward.model.typetable import TYPES
 
@@ -60,6 +61,8 @@ def to_arrow_type(kind: DataType) -> pa.DataType:
             return pa.timestamp(time_unit(kind.precision), tz="UTC")
         case ArrayType():
             return pa.list_(_field("element", kind.element, None))
+        case VectorType():  # Arrow keeps nulls in the place of the elements of a null
+            return pa.list_(pa.field("element", pa.float32()), kind.length)
         case MapType():
             return pa.map_(_field("key", kind.key.with_nullable(False), None), _field("value", kind.value, None))
         case RowType():
@@ -104,14 +107,20 @@ def _from_arrow_type(where: str, arrow: pa.DataType) -> DataType:
     if pa.types.is_dictionary(arrow):
         return _from_arrow_type(where, arrow.value_type)
     if pa.types.is_map(arrow):
-        return MapType(key=from_arrow_field(arrow.key_field), value=from_arrow_field(arrow.item_field))
+        return MapType(key=_inner(arrow.key_field), value=_inner(arrow.item_field))
+    if pa.types.is_fixed_size_list(arrow) and pa.types.is_float32(arrow.value_type) and arrow.list_size > 0:
+        return VectorType(length=arrow.list_size)
     if pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow):
-        return ArrayType(element=from_arrow_field(arrow.value_field))
+        return ArrayType(element=_inner(arrow.value_field))
     if pa.types.is_struct(arrow):
-        return RowType(
-            fields=tuple(RowField(name=f.name, type=from_arrow_field(f), comment=_comment(f)) for f in arrow)
-        )
+        return RowType(fields=tuple(RowField(name=f.name, type=_inner(f), comment=_comment(f)) for f in arrow))
     raise UnsupportedType(where=where, type=str(arrow), by="Lakeward", reason="no column type matches this Arrow type")
+
+
+def _inner(field: pa.Field) -> DataType:
+    """Vectors are columns; inside of others they are arrays."""
+    kind = from_arrow_field(field)
+    return kind.as_array if isinstance(kind, VectorType) else kind
 
 
 def _field(name: str, kind: DataType, comment: str | None) -> pa.Field:

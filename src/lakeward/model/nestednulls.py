@@ -35,6 +35,11 @@ def _broken(array: pa.Array) -> Mask:
         wrong = _wrong(array.flatten(), array.type.value_field)
         broken[pc.list_parent_indices(array).to_numpy(zero_copy_only=False)[wrong]] = True
         return broken
+    if pa.types.is_fixed_size_list(array.type):
+        broken = np.zeros(len(array), np.bool_)
+        wrong = ~_valid(array.flatten())  # a vector's elements are never null
+        broken[_valid(array)] = wrong.reshape(-1, array.type.list_size).any(axis=1)
+        return broken
     return np.zeros(len(array), np.bool_)
 
 

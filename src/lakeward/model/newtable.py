@@ -9,9 +9,9 @@ from lakeward.errors import InvalidTable
 from lakeward.model.schema import SYSTEM_COLUMNS, Column
 from lakeward.model.sidetable import CHANGELOG_SUFFIX
 from lakeward.model.table import TableDescriptor
-from lakeward.model.types import ArrayType, DataType, Float32Type, Float64Type, MapType, RowType, TimeType
+from lakeward.model.types import ArrayType, DataType, Float32Type, Float64Type, MapType, RowType, TimeType, VectorType
 
-_NO_KEY = (Float32Type, Float64Type, ArrayType, MapType, RowType)
+_NO_KEY = (Float32Type, Float64Type, ArrayType, MapType, RowType, VectorType)
 FIXED = {"bucket.num": "bucket count", "bucket.key": "bucket key"}
 """Written like properties in Fluss's WITH, and no properties: as one of them they would change nothing."""
 
@@ -62,16 +62,19 @@ def _has_time(kind: DataType) -> bool:
     return isinstance(kind, TimeType)
 
 
-def _check_nested(table: str, where: str, kind: DataType) -> None:
+def _check_nested(table: str, where: str, kind: DataType, *, is_inner: bool = False) -> None:
     if isinstance(kind, RowType):
         _check_names(table, f"field of {where}", [f.name for f in kind.fields], {})
         for field in kind.fields:
-            _check_nested(table, f"{where}.{field.name}", field.type)
+            _check_nested(table, f"{where}.{field.name}", field.type, is_inner=True)
     elif isinstance(kind, ArrayType):
-        _check_nested(table, where, kind.element)
+        _check_nested(table, where, kind.element, is_inner=True)
     elif isinstance(kind, MapType):
-        _check_nested(table, where, kind.key)
-        _check_nested(table, where, kind.value)
+        _check_nested(table, where, kind.key, is_inner=True)
+        _check_nested(table, where, kind.value, is_inner=True)
+    elif isinstance(kind, VectorType) and is_inner:
+        reason = f"a {kind.sql} is a column of its own, not a part of one; inside of others an ARRAY<FLOAT> does"
+        raise InvalidTable(table=table, field="column", value=where, reason=reason)
 
 
 def _check_names(table: str, field: str, names: Iterable[str], folded: dict[str, str]) -> None:

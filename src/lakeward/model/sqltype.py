@@ -19,6 +19,7 @@ from lakeward.model.types import (
     TimestampLtzType,
     TimestampType,
     TimeType,
+    VectorType,
 )
 from lakeward.model.typetable import TYPES
 
@@ -29,7 +30,7 @@ _PRECISE: dict[str, type[TimeType] | type[TimestampType] | type[TimestampLtzType
     t.keyword: t for t in (TimeType, TimestampType, TimestampLtzType)
 }
 
-_SIZED, _NESTED = ("DECIMAL", "CHAR", "VARCHAR", "BINARY"), ("ARRAY", "MAP", "ROW")
+_SIZED, _NESTED = ("DECIMAL", "CHAR", "VARCHAR", "BINARY", "VECTOR"), ("ARRAY", "MAP", "ROW")
 
 
 def parse_type(text: str) -> DataType:
@@ -127,6 +128,10 @@ class _Parser:
             return DecimalType(precision=precision, scale=scale)
         if keyword == "VARCHAR":
             return StringType()
+        if keyword == "VECTOR":
+            if not sizes:
+                raise self.fail("VECTOR(N) was expected, with the number of its elements,")
+            return VectorType(length=sizes[0])
         length = sizes[0] if sizes else 1
         return CharType(length=length) if keyword == "CHAR" else BinaryType(length=length)
 

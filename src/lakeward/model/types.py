@@ -164,6 +164,18 @@ class ArrayType(DataType):
 
 
 @dataclass(frozen=True, kw_only=True)
+class VectorType(FixedLengthType):
+    """A fixed number of 32-bit floats, none of them null: an embedding."""
+
+    keyword = "VECTOR"
+
+    @property
+    def as_array(self) -> ArrayType:
+        """How it is stored where there are no vectors."""
+        return ArrayType(element=Float32Type(), nullable=self.nullable)
+
+
+@dataclass(frozen=True, kw_only=True)
 class MapType(DataType):
     """A map's key is never null, whatever was written: Arrow and every lake format demand it."""
 

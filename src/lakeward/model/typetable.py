@@ -26,7 +26,9 @@ class TypeRow:
     arrow: str | None
     iceberg: str | None
     spark: str | None
-    fluss: str
+    fluss: str | None
+    """None: Fluss has no such type."""
+
     example: DataType
     values: tuple[Any, ...]
     """Values that a column of the example's type may hold, the awkward ones first."""
@@ -42,6 +44,8 @@ class TypeRow:
     """Its text in a partition's name reads back as one value and one only."""
 
     primary_key: bool = True
+    is_part: bool = True
+    """May stand inside of arrays, maps and rows."""
 
     def __post_init__(self) -> None:
         assert type(self.example) is self.cls
@@ -131,6 +135,11 @@ TYPES: tuple[TypeRow, ...] = (
     TypeRow(
         cls=t.ArrayType, arrow=None, iceberg=None, spark=None, fluss="ARRAY",
         example=t.ArrayType(element=t.Float64Type()), values=([], [None, _NAN], [1.0, -0.0]), primary_key=False,
+    ),
+    TypeRow(
+        cls=t.VectorType, arrow=None, iceberg=None, spark=None, fluss=None,
+        example=t.VectorType(length=3), values=([-0.0, 1.5, _NAN], [0.0, 0.0, 0.0]), primary_key=False,
+        is_part=False,
     ),
     TypeRow(
         cls=t.MapType, arrow=None, iceberg=None, spark=None, fluss="MAP",

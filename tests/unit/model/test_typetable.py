@@ -12,6 +12,7 @@ import pytest
 from lakeward.bucketing import assign
 from lakeward.bucketing.keys import find_reason
 from lakeward.client.rows import fit_rows
+from lakeward.errors import UnsupportedType
 from lakeward.hot.embedded.kv.keycodec import KeyCodec
 from lakeward.hot.embedded.kv.structcodec import StructCodec
 from lakeward.hot.fluss.tables import parse_type as parse_fluss
@@ -119,6 +120,10 @@ def test_spark(row: TypeRow) -> None:
 
 @EACH
 def test_fluss(row: TypeRow) -> None:
+    if row.fluss is None:
+        with pytest.raises(UnsupportedType, match=row.cls.keyword):
+            parse_fluss({"type": row.cls.keyword}, "c")
+        return
     plain = {"type": "INTEGER"}
     nested: dict[str, dict[str, Any]] = {
         "ARRAY": {"element_type": plain},

@@ -107,5 +107,6 @@ def _name(kind: pa.DataType) -> str:
         (pa.types.is_date, "date (2026-01-31)"),
         (pa.types.is_time, "time (12:30:00)"),
         (pa.types.is_timestamp, "date and time (2026-01-31T12:30:00) of this precision"),
+        (pa.types.is_fixed_size_list, f"list of {getattr(kind, 'list_size', 0)} numbers"),
     )
     return next((name for test, name in names if test(kind)), str(kind))

@@ -51,7 +51,7 @@ def plan_printer(kind: pa.DataType) -> Convert:
     if types.is_map(kind):
         key, item = plan_printer(kind.key_type), plan_printer(kind.item_type)
         return lambda v: None if v is None else [[key(k), item(i)] for k, i in v]
-    if types.is_list(kind) or types.is_large_list(kind):
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         one = plan_printer(kind.value_type)
         return lambda v: None if v is None else [one(e) for e in v]
     if types.is_struct(kind):
@@ -88,7 +88,7 @@ def _plan_nested(kind: pa.DataType) -> Convert:
         return lambda value: [
             (key(int(k) if numbered else k), item(v)) for k, v in (value.items() if isinstance(value, dict) else value)
         ]
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         one = plan_converter(kind.value_type)
         return lambda value: [one(v) for v in value] if isinstance(value, list) else value
     if pa.types.is_struct(kind):

@@ -38,6 +38,7 @@ from lakeward.model.types import (
     StringType,
     TimestampLtzType,
     TimestampType,
+    VectorType,
 )
 
 _TYPE_KEY = "lakeward.type"
@@ -73,6 +74,8 @@ def to_delta_type(kind: DataType, where: str) -> Any:
         case ArrayType():
             element = to_delta_type(kind.element, where)
             return {"type": "array", "elementType": element, "containsNull": kind.element.nullable}
+        case VectorType():
+            return to_delta_type(kind.as_array, where)
         case MapType():
             key, value = to_delta_type(kind.key, where), to_delta_type(kind.value, where)
             return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": kind.value.nullable}
@@ -155,7 +158,7 @@ def _stored(kind: pa.DataType) -> pa.DataType:
         return pa.binary()
     if pa.types.is_map(kind):
         return pa.map_(_stored_field(kind.key_field), _stored_field(kind.item_field))
-    if pa.types.is_list(kind):
+    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
         return pa.list_(_stored_field(kind.value_field))
     if pa.types.is_struct(kind):
         return pa.struct([_stored_field(f) for f in kind])

@@ -13,6 +13,7 @@ from lakeward.errors import InvalidTable
 from lakeward.model.arrow import TYPE_KEY, from_arrow_schema, to_arrow_field
 from lakeward.model.schema import Column
 from lakeward.model.systemcolumns import LAKE_FIELDS, LAKE_NAMES
+from lakeward.model.types import VectorType
 
 
 def check_columns(columns: Sequence[Column], table: str) -> None:
@@ -29,7 +30,10 @@ def table_schema(columns: Sequence[Column]) -> pa.Schema:
 
 
 def to_lance_field(column: Column) -> pa.Field:
+    """A vector's elements have no name in Lance."""
     field = to_arrow_field(column)
+    if isinstance(column.type, VectorType):
+        field = field.with_type(pa.list_(pa.float32(), column.type.length))
     return field.with_metadata({**(field.metadata or {}), TYPE_KEY: column.type.sql.encode()})
 
 

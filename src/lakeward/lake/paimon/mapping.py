@@ -145,6 +145,8 @@ def to_paimon_type(kind: model.DataType, where: str, ids: Iterator[int] | None =
     match kind:
         case model.ArrayType():
             return pai.ArrayType(kind.nullable, to_paimon_type(kind.element, f"{where}.element", ids))
+        case model.VectorType():
+            return to_paimon_type(kind.as_array, where, ids)
         case model.MapType():
             key, value = (to_paimon_type(t, where, ids) for t in (kind.key, kind.value))
             return pai.MapType(kind.nullable, key, value)

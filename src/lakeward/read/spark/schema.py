@@ -44,6 +44,8 @@ def spark_type(name: str, kind: mt.DataType) -> Any:
             return st.DecimalType(kind.precision, kind.scale)
         case mt.ArrayType():
             return st.ArrayType(spark_type(name, kind.element), kind.element.nullable)
+        case mt.VectorType():
+            return spark_type(name, kind.as_array)
         case mt.MapType():
             return st.MapType(spark_type(name, kind.key), spark_type(name, kind.value), kind.value.nullable)
         case mt.RowType():

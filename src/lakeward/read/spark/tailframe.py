@@ -33,7 +33,7 @@ def arrow_schema(table: TableInfo, columns: Sequence[str]) -> pa.Schema:
 
 
 def spark_arrow_type(kind: pa.DataType) -> pa.DataType:
-    """Spark knows one timestamp unit, one time unit and no fixed-size binary."""
+    """Spark knows one timestamp unit, one time unit, no fixed-size binary and no fixed-size list."""
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", kind.tz)
     if pa.types.is_time(kind):
@@ -45,7 +45,7 @@ def spark_arrow_type(kind: pa.DataType) -> pa.DataType:
             spark_arrow_type(kind.key_type),
             pa.field("value", spark_arrow_type(kind.item_type), kind.item_field.nullable),
         )
-    if pa.types.is_list(kind):
+    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
         return pa.list_(pa.field("element", spark_arrow_type(kind.value_type), kind.value_field.nullable))
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(f.name, spark_arrow_type(f.type), f.nullable) for f in kind])

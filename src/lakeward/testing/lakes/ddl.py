@@ -38,6 +38,7 @@ EVERY_TYPE: dict[str, tuple[str, list[Any]]] = {
         [datetime(1969, 1, 1, tzinfo=UTC), None, datetime(2100, 1, 1, 0, 0, 0, 1, tzinfo=UTC)],
     ),
     "an_array": ("ARRAY<INT>", [[1, None, 3], None, []]),
+    "a_vector": ("VECTOR(3)", [[0.0, -1.5, 3.0], None, [1.0, 2.0, 4.0]]),
     "a_map": ("MAP<STRING NOT NULL, BIGINT>", [[("a", 1), ("b", None)], None, []]),
     "a_row": ("ROW<x INT, y STRING>", [{"x": 1, "y": None}, None, {"x": None, "y": "z"}]),
 }

@@ -48,7 +48,7 @@ class StructCodec:
                 records[f"f{i}"] = lengths_of(payload)
                 payloads.append(payload)
             else:
-                records[f"f{i}"] = fixed_values(array)
+                records[f"f{i}"] = fixed_values(_opaque(array))
         fixed = _strided(records)
         if not payloads:
             return fixed
@@ -78,7 +78,9 @@ class StructCodec:
         kind, count = self.fields[i].type, len(records)
         nulls = ((records["nulls"][:, i // 8] >> (i % 8)) & 1).astype(np.bool_)
         if not self._is_variable(i):
-            return _fixed_array(kind, records[f"f{i}"], nulls)
+            if not is_vector(kind):
+                return _fixed_array(kind, records[f"f{i}"], nulls)
+            return _vectors(kind, _fixed_array(pa.binary(width_of(kind)), records[f"f{i}"], nulls))
         assert parts is not None
         stride = len(self._variable) + 1
         at = np.arange(count, dtype=np.int64) * stride + 1 + self._variable.index(i)
@@ -89,7 +91,32 @@ class StructCodec:
 
 
 def is_fixed(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_primitive(kind) or pa.types.is_fixed_size_binary(kind) or pa.types.is_decimal(kind))
+    return bool(
+        pa.types.is_primitive(kind)
+        or pa.types.is_fixed_size_binary(kind)
+        or pa.types.is_decimal(kind)
+        or is_vector(kind)
+    )
+
+
+def is_vector(kind: pa.DataType) -> bool:
+    """A fixed number of floats of which none is null: a slot of its own, as the bytes of all of them."""
+    return bool(pa.types.is_fixed_size_list(kind))
+
+
+def _opaque(array: pa.Array) -> pa.Array:
+    if not is_vector(array.type):
+        return array
+    width, values = width_of(array.type), array.values
+    data = values.buffers()[1]
+    data = data if data is None else data.slice(values.offset * (width // array.type.list_size))
+    return pa.Array.from_buffers(pa.binary(width), len(array), [array.buffers()[0], data], offset=array.offset)
+
+
+def _vectors(kind: pa.DataType, slots: pa.Array) -> pa.Array:
+    valid, data = slots.buffers()
+    values = pa.Array.from_buffers(kind.value_type, len(slots) * kind.list_size, [None, data])
+    return pa.Array.from_buffers(kind, len(slots), [valid], children=[values])
 
 
 def binary_parts(array: pa.BinaryArray) -> tuple[npt.NDArray[np.int32], memoryview]:
@@ -163,6 +190,8 @@ def _slot_format(kind: pa.DataType) -> str:
 
 
 def width_of(kind: pa.DataType) -> int:
+    if is_vector(kind):
+        return int(kind.list_size * kind.value_type.bit_width // 8)
     return 1 if pa.types.is_boolean(kind) else int(kind.bit_width // 8)
 
 

@@ -52,6 +52,8 @@ def to_iceberg_type(kind: model.DataType, where: str, ids: Iterator[int] | None 
         case model.ArrayType():
             element = to_iceberg_type(kind.element, f"{where}.element", ids)
             return ice.ListType(element_id=next(ids), element_type=element, element_required=not kind.element.nullable)
+        case model.VectorType():
+            return to_iceberg_type(kind.as_array, where, ids)
         case model.MapType():
             return _map(kind, where, ids)
         case model.RowType():

@@ -40,6 +40,7 @@ VALUES: dict[str, list[Any]] = {
     "TIMESTAMP(3)": [NOON, dt.datetime(1960, 1, 1)],
     "TIMESTAMP(6)": [NOON, dt.datetime(1960, 1, 1)],
     "TIMESTAMP_LTZ(6)": [NOON.replace(tzinfo=dt.UTC)],
+    "VECTOR(3)": [[0.0, -1.5, 2.0]],
     "ARRAY<INT>": [[], [1, None, 3], list(range(50))],
     "ARRAY<STRING NOT NULL>": [[], ["", "abc"]],
     "ARRAY<ARRAY<DECIMAL(5, 2)>>": [[], [None, [], [Decimal("1.00"), None]]],
