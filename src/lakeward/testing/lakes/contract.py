@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from lakeward.testing.lakes.changelogs import ChangelogContract
 from lakeward.testing.lakes.commits import CommitContract
 from lakeward.testing.lakes.ddl import DdlContract
 from lakeward.testing.lakes.rewrites import RewriteContract
@@ -10,7 +11,7 @@ from lakeward.testing.lakes.upkeep import UpkeepContract
 from lakeward.testing.lakes.upserts import UpsertContract
 
 
-class LakeContract(DdlContract, CommitContract, UpsertContract, RewriteContract, UpkeepContract):
+class LakeContract(DdlContract, CommitContract, UpsertContract, RewriteContract, UpkeepContract, ChangelogContract):
     """What any lake plugin must do. Subclass it, name the class `Test...`, give the fixture `lake` and the hooks:
 
         class TestMyLake(LakeContract):
