@@ -126,6 +126,24 @@ def test_a_pool_gives_it_a_share_of_its_slots(tmp_path: Path) -> None:
     world.close()
 
 
+def test_where_more_are_in_work_than_the_share_allows_no_other_is_handed_out(tmp_path: Path) -> None:
+    """A job that left took its slots along."""
+    world = CoordinatorWorld(tmp_path, compaction_slots=0.5)
+    names = ("t", "u", "v", "w")
+    for name in names:
+        world.create(name)
+    tier_all(world, names)
+    stays, leaves = world.job(name="stays", slots=3, kinds=BOTH), world.job(name="leaves", slots=4, kinds=BOTH)
+    leaves.beat()
+    handed = take(stays, room=2)
+    assert len(handed) == 2
+    leaves.beat(leaving=True)
+    for name in {*names} - {h.path.table for h in handed}:
+        world.coordinator.compact_now(TablePath("db", name))
+    assert take(stays) == []
+    world.close()
+
+
 def test_a_job_that_takes_no_rounds_gets_compactions_for_all_of_its_slots(tmp_path: Path) -> None:
     """Its slots are not the rounds': neither spared for them, nor counted as theirs."""
     world = CoordinatorWorld(tmp_path, compaction_slots=0.5)

@@ -83,6 +83,7 @@ def test_a_file_with_many_deleted_rows_is_rewritten_alone() -> None:
 
 def test_fewer_deleted_rows_wear_a_small_file() -> None:
     """A quarter of the share, where it is far below the target size."""
+    assert names([file(0, 20, deletes=(positions(1),))]) == []
     assert names([file(0, 30, deletes=(positions(1),))]) == []
     assert names([file(0, 30, deletes=(positions(2),))]) == [(Why.PURGE, ["0/0"])]
 
