@@ -30,6 +30,7 @@ from lakeward.errors import (
 from lakeward.hot.embedded.door.http import ServerConnection
 from lakeward.hot.embedded.plugin import EmbeddedPlugin
 from lakeward.model.bucket import Bucket
+from lakeward.model.cut import CutState
 from lakeward.model.offsets import OffsetMap
 from lakeward.protocol.tables import ServerInfo
 from lakeward.protocol.writetoken import WriteToken
@@ -41,6 +42,7 @@ from lakeward.spark.source import LakewardDataSource
 from lakeward.spi.lake import LakeDelete, LakeFile
 from lakeward.testing.ports import free_port
 from lakeward.testing.proxy import CuttingProxy
+from lakeward.testing.waiting import wait_until
 from tests.property.union_program import Step, step
 from tests.spark.processes import Job, Server, tier_now
 from tests.spark.programs import run_in_spark
@@ -318,14 +320,20 @@ def test_modes_and_history(spark: Any, server: Server, client: Client, job: Job)
     first = client.read("db.log", mode="lake").bound.snapshot_id
     table.append([{"id": i} for i in range(10, 20)])
     tier_now(client, table)
-    table.append([{"id": i} for i in range(20, 25)])
+    table.append([{"id": i} for i in range(20, 22)])
+    client.create_cut("twenty-two", ["db.log"])
+    table.append([{"id": i} for i in range(22, 25)])
+    wait_until(lambda: client.cut("twenty-two").state is CutState.READY, limit_s=60, what="the cut")
 
     def count(**options: Any) -> int:
         found: int = lakeward.spark.read(spark, "db.log", server=server.url, **options).count()
         return found
 
     assert count() == 25
-    assert count(mode="lake") == 20
+    assert count(mode="lake") == 22, "rounds stopped at the cut, and freshness leaves them time"
+    assert count(cut="twenty-two") == 22
+    source = spark.read.format("lakeward").option("server", server.url).option("cut", "twenty-two")
+    assert source.load("db.log").count() == 22
     assert count(mode="hot") == 25
     assert count(as_of=first) == 10
     lakeward.spark.view(spark, "db.log", server=server.url, name="seen")
