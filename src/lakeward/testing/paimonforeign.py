@@ -20,9 +20,9 @@ from pypaimon.write.table_delete import TableDeleteByRowId
 from pypaimon.write.writer.append_only_data_writer import AppendOnlyDataWriter
 from pypaimon.write.writer.key_value_data_writer import KeyValueDataWriter
 
-from lakeward.lake.paimon.connection import PaimonConnection
-from lakeward.lake.paimon.history import PaimonHistory, snapshot_path
-from lakeward.lake.paimon.manifests import ADD, DELETE, Entry, Manifests
+from lakeward.lake.paimon.meta.connection import PaimonConnection
+from lakeward.lake.paimon.meta.history import PaimonHistory, snapshot_path
+from lakeward.lake.paimon.meta.manifests import ADD, DELETE, Entry, Manifests
 from lakeward.model.ids import SnapshotId
 from lakeward.model.schema import OFFSET
 from lakeward.model.table import TablePath

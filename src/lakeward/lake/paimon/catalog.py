@@ -12,9 +12,9 @@ from pypaimon.schema.schema_change import Move, SchemaChange
 from pypaimon.schema.schema_manager import SchemaManager
 
 from lakeward.errors import InvalidAlter, InvalidTable, LakeForeign, LakeMismatch, LakeNotEmpty, LakeTableGone
-from lakeward.lake.paimon.connection import JDBC, PaimonConnection, identifier
-from lakeward.lake.paimon.history import PaimonHistory
-from lakeward.lake.paimon.mapping import (
+from lakeward.lake.paimon.meta.connection import JDBC, PaimonConnection, identifier
+from lakeward.lake.paimon.meta.history import PaimonHistory
+from lakeward.lake.paimon.meta.mapping import (
     LAKE_PREFIX,
     check_descriptor,
     check_digits,

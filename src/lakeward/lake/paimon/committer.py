@@ -18,14 +18,8 @@ from lakeward.errors import (
     InvalidRequest,
     LakewardError,
 )
-from lakeward.lake.paimon.connection import PaimonConnection, lake_errors
-from lakeward.lake.paimon.expiry import plan_expiry
-from lakeward.lake.paimon.foreignrows import find_foreign_rows, find_stale, foreign_files
-from lakeward.lake.paimon.history import PaimonHistory, PaimonSnapshot, snapshot_path, table_folder
-from lakeward.lake.paimon.manifests import ADD, Manifests
-from lakeward.lake.paimon.mapping import check_options
-from lakeward.lake.paimon.names import round_prefix
-from lakeward.lake.paimon.newsnapshot import (
+from lakeward.lake.paimon.commit.foreignrows import find_foreign_rows, find_stale, foreign_files
+from lakeward.lake.paimon.commit.newsnapshot import (
     APPEND,
     COMPACT,
     OVERWRITE,
@@ -35,8 +29,14 @@ from lakeward.lake.paimon.newsnapshot import (
     beside,
     removed,
 )
+from lakeward.lake.paimon.commit.snapshotfile import create
+from lakeward.lake.paimon.meta.connection import PaimonConnection, lake_errors
+from lakeward.lake.paimon.meta.expiry import plan_expiry
+from lakeward.lake.paimon.meta.history import PaimonHistory, PaimonSnapshot, snapshot_path, table_folder
+from lakeward.lake.paimon.meta.manifests import ADD, Manifests
+from lakeward.lake.paimon.meta.mapping import check_options
+from lakeward.lake.paimon.meta.names import round_prefix
 from lakeward.lake.paimon.rewrite import REWRITE_KIND
-from lakeward.lake.paimon.snapshotfile import create
 from lakeward.lake.paimon.writer import HANDLE_KIND, RESULT_KIND, VERSION
 from lakeward.lake.s3files import files_of
 from lakeward.model.bucket import Bucket

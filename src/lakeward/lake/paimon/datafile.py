@@ -15,9 +15,9 @@ from pypaimon.schema.data_types import PyarrowFieldParser
 from pypaimon.table.row.generic_row import GenericRow
 from pypaimon.write.writer.append_only_data_writer import AppendOnlyDataWriter
 
-from lakeward.lake.paimon.keymerge import KIND, SEQUENCE, count_deletes
-from lakeward.lake.paimon.manifests import Entry
-from lakeward.lake.paimon.vectors import load_dead, without_dead
+from lakeward.lake.paimon.meta.manifests import Entry
+from lakeward.lake.paimon.meta.vectors import load_dead, without_dead
+from lakeward.lake.paimon.scan.keymerge import KIND, SEQUENCE, count_deletes
 from lakeward.lake.tablefiles import sync
 
 HELD_ROWS = 1 << 19

@@ -8,11 +8,11 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lakeward.lake.paimon.committer import PaimonLakeCommitter
-from lakeward.lake.paimon.connection import PaimonConnection, lake_errors
-from lakeward.lake.paimon.expiry import expiring, plan_expiry, protected
-from lakeward.lake.paimon.history import PaimonHistory, snapshot_path, table_folder
-from lakeward.lake.paimon.manifests import Manifests
-from lakeward.lake.paimon.names import has_prefix, is_ours
+from lakeward.lake.paimon.meta.connection import PaimonConnection, lake_errors
+from lakeward.lake.paimon.meta.expiry import expiring, plan_expiry, protected
+from lakeward.lake.paimon.meta.history import PaimonHistory, snapshot_path, table_folder
+from lakeward.lake.paimon.meta.manifests import Manifests
+from lakeward.lake.paimon.meta.names import has_prefix, is_ours
 from lakeward.lake.s3files import files_of
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.faults import fault_point

@@ -34,7 +34,7 @@ class PaimonLakePlugin(LakePlugin):
 
     def check_fluss_table(self, table: TableInfo) -> None:
         try:
-            from lakeward.lake.paimon.mapping import check_digits, why_not
+            from lakeward.lake.paimon.meta.mapping import check_digits, why_not
         except ModuleNotFoundError as error:
             reason = f"{error.name} is not installed: pip install 'lakeward[paimon]', or leave it to Fluss's Flink job"
             raise UnsafeLake(lake=self.name, reason=reason) from error
@@ -45,7 +45,7 @@ class PaimonLakePlugin(LakePlugin):
 
 
 def _load(options: Mapping[str, str]) -> PaimonLakeStorage:
-    from lakeward.lake.paimon.connection import PaimonConnection
+    from lakeward.lake.paimon.meta.connection import PaimonConnection
     from lakeward.lake.paimon.storage import PaimonLakeStorage
 
     return PaimonLakeStorage(PaimonConnection(options))

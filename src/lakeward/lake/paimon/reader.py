@@ -14,11 +14,11 @@ from pypaimon.read.split import DataSplit
 from pypaimon.schema.data_types import PyarrowFieldParser
 
 from lakeward.lake.filtercolumns import filter_columns
-from lakeward.lake.paimon.connection import PaimonConnection, lake_errors
-from lakeward.lake.paimon.history import PaimonHistory
-from lakeward.lake.paimon.keyscan import KeyScan, scan_merged
-from lakeward.lake.paimon.manifests import Entry, Manifests
-from lakeward.lake.paimon.mapping import is_in_nanoseconds, leaves
+from lakeward.lake.paimon.meta.connection import PaimonConnection, lake_errors
+from lakeward.lake.paimon.meta.history import PaimonHistory
+from lakeward.lake.paimon.meta.manifests import Entry, Manifests
+from lakeward.lake.paimon.meta.mapping import is_in_nanoseconds, leaves
+from lakeward.lake.paimon.scan.keyscan import KeyScan, scan_merged
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId

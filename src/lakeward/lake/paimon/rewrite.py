@@ -10,12 +10,12 @@ import pyarrow as pa
 from pypaimon.write.commit_message import CommitMessage
 from pypaimon.write.commit_message_serializer import serialize_commit_message
 
-from lakeward.lake.paimon.connection import PaimonConnection, lake_errors
 from lakeward.lake.paimon.datafile import HELD_ROWS, RewrittenFile, file_schema, read_file
-from lakeward.lake.paimon.history import PaimonHistory
-from lakeward.lake.paimon.keymerge import merge_by_key, without_deletes
-from lakeward.lake.paimon.manifests import Entry, Manifests
-from lakeward.lake.paimon.names import name_of
+from lakeward.lake.paimon.meta.connection import PaimonConnection, lake_errors
+from lakeward.lake.paimon.meta.history import PaimonHistory
+from lakeward.lake.paimon.meta.manifests import Entry, Manifests
+from lakeward.lake.paimon.meta.names import name_of
+from lakeward.lake.paimon.scan.keymerge import merge_by_key, without_deletes
 from lakeward.lake.paimon.writer import VERSION
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import SnapshotId

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from lakeward.errors import InvalidTable
 from lakeward.lake.paimon.catalog import PaimonLakeCatalog
 from lakeward.lake.paimon.committer import PaimonLakeCommitter
-from lakeward.lake.paimon.connection import PaimonConnection
-from lakeward.lake.paimon.intents import PaimonIntentStore
 from lakeward.lake.paimon.maintenance import PaimonLakeMaintenance
-from lakeward.lake.paimon.mapping import SYSTEM_FIELDS
+from lakeward.lake.paimon.meta.connection import PaimonConnection
+from lakeward.lake.paimon.meta.intents import PaimonIntentStore
+from lakeward.lake.paimon.meta.mapping import SYSTEM_FIELDS
 from lakeward.lake.paimon.reader import PaimonLakeReader
 from lakeward.lake.paimon.rewrite import rewrite_group
 from lakeward.lake.paimon.writer import PaimonLakeWriter

@@ -12,9 +12,9 @@ from pypaimon.schema.data_types import PyarrowFieldParser
 from pypaimon.write.commit_message_serializer import serialize_commit_message
 
 from lakeward.errors import InvalidRequest, LakeSchemaBroken
-from lakeward.lake.paimon.connection import PaimonConnection, lake_errors
-from lakeward.lake.paimon.mapping import check_options
-from lakeward.lake.paimon.names import name_of
+from lakeward.lake.paimon.meta.connection import PaimonConnection, lake_errors
+from lakeward.lake.paimon.meta.mapping import check_options
+from lakeward.lake.paimon.meta.names import name_of
 from lakeward.lake.tablefiles import sync
 from lakeward.model.change import ChangeType
 from lakeward.model.faults import fault_point

@@ -17,8 +17,8 @@ from pypaimon.snapshot.snapshot_commit import SnapshotCommit
 from pypaimon.write.file_store_commit import FileStoreCommit
 
 from lakeward.errors import LakewardError
-from lakeward.lake.paimon.connection import PaimonConnection
-from lakeward.lake.paimon.history import PaimonSnapshot, snapshot_numbers, snapshot_path
+from lakeward.lake.paimon.meta.connection import PaimonConnection
+from lakeward.lake.paimon.meta.history import PaimonSnapshot, snapshot_numbers, snapshot_path
 from lakeward.lake.tablefiles import LocalFiles
 from lakeward.model.table import TablePath
 from lakeward.testing.chaos.commitwatch import CommitWatch

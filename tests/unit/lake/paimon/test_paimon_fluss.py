@@ -14,8 +14,8 @@ import pytest
 from pypaimon.schema.schema_change import SchemaChange
 
 from lakeward.errors import InvalidTable, LakeForeign, LakeMismatch, LakeTampered
-from lakeward.lake.paimon.keymerge import merge_by_key
 from lakeward.lake.paimon.plugin import load
+from lakeward.lake.paimon.scan.keymerge import merge_by_key
 from lakeward.lake.paimon.storage import PaimonLakeStorage
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import RoundId, TableId

@@ -47,6 +47,17 @@ def test_threads_make_and_write_tables_of_one_catalog(lake: PaimonLakeStorage, t
     assert listed == ["first", *names]
 
 
+def test_each_deed_asks_the_database_anew(lake: PaimonLakeStorage, tmp_path: Path) -> None:
+    """It was restored from a copy: a connection that is kept would still see the old one."""
+    first, second = SUITE.table_info("first"), SUITE.table_info("second")
+    lake.catalog().create(first)
+    copy = (tmp_path / "catalog.db").read_bytes()
+    lake.catalog().create(second)
+    (tmp_path / "catalog.db").unlink()
+    (tmp_path / "catalog.db").write_bytes(copy)
+    assert [lake.catalog().exists(t.path) for t in (first, second)] == [True, False]
+
+
 def test_a_catalog_that_is_away_makes_nothing(lake: PaimonLakeStorage, tmp_path: Path) -> None:
     """A folder where its database should be."""
     (tmp_path / "catalog.db").mkdir()

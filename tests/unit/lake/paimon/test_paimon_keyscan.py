@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lakeward.lake.paimon.history import PaimonHistory
-from lakeward.lake.paimon.keyscan import KeyScan
-from lakeward.lake.paimon.manifests import Manifests
+from lakeward.lake.paimon.meta.history import PaimonHistory
+from lakeward.lake.paimon.meta.manifests import Manifests
 from lakeward.lake.paimon.plugin import load
+from lakeward.lake.paimon.scan.keyscan import KeyScan
 from lakeward.lake.paimon.storage import PaimonLakeStorage
 from lakeward.testing.lakes.rounds import LakeRound, lake_rows
 from lakeward.testing.lakes.suite import B0, LakeSuite

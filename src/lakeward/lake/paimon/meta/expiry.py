@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from lakeward.lake.paimon.history import PaimonHistory, PaimonSnapshot
+from lakeward.lake.paimon.meta.history import PaimonHistory, PaimonSnapshot
 from lakeward.model.expiry import ExpiringSnapshot
 
 AGE_KEY = "history.expire.max-snapshot-age-ms"

@@ -8,8 +8,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lakeward.lake.paimon.connection import PaimonConnection, lake_errors
-from lakeward.lake.paimon.history import PaimonHistory, mark_path
+from lakeward.lake.paimon.meta.connection import PaimonConnection, lake_errors
+from lakeward.lake.paimon.meta.history import PaimonHistory, mark_path
 from lakeward.model.ids import RoundId, TableId
 from lakeward.model.intent import Intent, IntentState
 from lakeward.model.table import TableInfo

@@ -14,8 +14,8 @@ from pypaimon.manifest.manifest_file_manager import ManifestFileManager
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
-from lakeward.lake.paimon.history import PaimonSnapshot, table_folder
-from lakeward.lake.paimon.vectors import load_vectors
+from lakeward.lake.paimon.meta.history import PaimonSnapshot, table_folder
+from lakeward.lake.paimon.meta.vectors import load_vectors
 from lakeward.model.bucket import PARTITION_SEPARATOR, Bucket
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.schema import BUCKET, OFFSET

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 
 from lakeward.errors import ForeignRowsFound
-from lakeward.lake.paimon.history import PaimonHistory, PaimonSnapshot
-from lakeward.lake.paimon.manifests import ADD, Entry, Manifests
+from lakeward.lake.paimon.meta.history import PaimonHistory, PaimonSnapshot
+from lakeward.lake.paimon.meta.manifests import ADD, Entry, Manifests
 from lakeward.model.bucket import Bucket
 from lakeward.model.round import LakeBase
 from lakeward.model.table import GONE_PARTITION, TableInfo

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 
-from lakeward.lake.paimon.history import PaimonSnapshot, mark_path, snapshot_numbers, snapshot_path, tag_path
+from lakeward.lake.paimon.meta.history import PaimonSnapshot, mark_path, snapshot_numbers, snapshot_path, tag_path
 from lakeward.lake.tablefiles import TableFiles
 
 

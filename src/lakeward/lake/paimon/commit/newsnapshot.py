@@ -16,10 +16,10 @@ from pypaimon.manifest.schema.manifest_entry import ManifestEntry
 from pypaimon.snapshot import snapshot as pai
 from pypaimon.table.row.generic_row import GenericRow
 
-from lakeward.lake.paimon.history import PaimonSnapshot
-from lakeward.lake.paimon.manifestmerge import plan_merge
-from lakeward.lake.paimon.manifests import ADD, DELETE, Entry, Manifests
-from lakeward.lake.paimon.names import name_of
+from lakeward.lake.paimon.commit.manifestmerge import plan_merge
+from lakeward.lake.paimon.meta.history import PaimonSnapshot
+from lakeward.lake.paimon.meta.manifests import ADD, DELETE, Entry, Manifests
+from lakeward.lake.paimon.meta.names import name_of
 from lakeward.lake.paimon.writer import IDENTIFIER
 from lakeward.lake.tablefiles import sync
 from lakeward.model.faults import fault_point

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeward.lake.paimon.datafile import file_schema, read_file
-from lakeward.lake.paimon.keymerge import KIND, SEQUENCE, merge_by_key, without_deletes
-from lakeward.lake.paimon.manifests import Entry
+from lakeward.lake.paimon.meta.manifests import Entry
+from lakeward.lake.paimon.scan.keymerge import KIND, SEQUENCE, merge_by_key, without_deletes
 from lakeward.model.schema import OFFSET
 
 YOUNG_ROWS = 1 << 20
