@@ -11,6 +11,9 @@ from sqlglot import expressions as exp
 
 from lakeward.errors import InvalidRequest
 
+_UNDERLINE = re.compile(r"\x1b\[\d*m")
+"""With which sqlglot marks a word in a terminal."""
+
 NO_FILES = "a query here reads Lakeward tables alone, no files; `lakeward write` brings a file into a table"
 
 
@@ -23,7 +26,7 @@ def parse_query(query: str) -> exp.Expression:
     try:
         statement: exp.Expression = sqlglot.parse_one(query, dialect="duckdb")
     except sqlglot.errors.ParseError as error:
-        raise InvalidRequest(what="query", reason=str(error)) from error
+        raise InvalidRequest(what="query", reason=_UNDERLINE.sub("", str(error))) from error
     if not isinstance(statement, exp.Query):
         raise InvalidRequest(what="query", reason="only SELECT can be run here; write rows with `lakeward write`")
     return statement

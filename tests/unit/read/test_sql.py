@@ -28,6 +28,12 @@ def test_only_one_select_is_taken(query: str) -> None:
         parse_query(query)
 
 
+def test_a_query_that_is_wrong_is_told_in_plain_text() -> None:
+    with pytest.raises(InvalidRequest, match="SELEC 1") as caught:
+        parse_query("SELEC 1")
+    assert "\x1b" not in caught.value.message
+
+
 @pytest.mark.parametrize(
     "source", ["'/etc/passwd'", "read_csv('x')", "parquet_scan('x')", "glob('*')", '"x.csv"', "c.a.b", "orders"]
 )

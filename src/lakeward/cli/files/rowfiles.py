@@ -57,13 +57,15 @@ def format_of(file: str) -> WriteFormat:
     return write_format
 
 
-def find_files(names: Sequence[str]) -> list[str]:
+def find_files(names: Sequence[str], *, may_be_empty: bool = False) -> list[str]:
     """Patterns as the files they match, in order of their names; a folder as the files in it that have rows."""
     files: list[str] = []
     for name in names:
         path = Path(name)
         if path.is_dir():
             files += sorted(str(p) for p in path.iterdir() if p.is_file() and _has_rows(p))
+            if not files and not may_be_empty:
+                raise InvalidRequest(what=f"folder {name}", reason=f"no file in it ends in {', '.join(SUFFIXES)}")
         elif name != "-" and not path.exists() and any(c in name for c in "*?["):
             matched = sorted(glob(name, recursive=True))
             if not matched:

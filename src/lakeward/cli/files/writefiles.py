@@ -64,7 +64,7 @@ class WriteFiles:
         stopped, sizes = stop or threading.Event(), dict[str, int]()
         name = str(self.table.info.table_id)
         while not stopped.is_set():
-            for file in find_files(folders):
+            for file in find_files(folders, may_be_empty=True):
                 size = Path(file).stat().st_size
                 if sizes.get(file) == size and not WriteJournal.is_done(name, file, str(self.kind)):
                     before = self.rows

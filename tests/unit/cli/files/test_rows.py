@@ -227,6 +227,10 @@ def test_patterns_and_folders_are_their_files(tmp_path: Path) -> None:
     assert find_files([str(tmp_path / "*.csv")]) == [str(tmp_path / "_part.csv"), str(tmp_path / "b.csv")]
     with pytest.raises(InvalidRequest, match="none match"):
         find_files([str(tmp_path / "*.parquet")])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidRequest, match=r"no file in it ends in .*\.csv"):
+        find_files([str(tmp_path / "empty")])
+    assert find_files([str(tmp_path / "empty")], may_be_empty=True) == []
 
 
 def test_columns_of_one_name_are_all_shown(capsys: pytest.CaptureFixture[str]) -> None:
