@@ -34,6 +34,7 @@ from lakeward.lake.lance.rows import LanceRows
 from lakeward.lake.lance.table import DATA, LanceTable, apply, fragments_of
 from lakeward.lake.lance.versions import EXPIRED_KEY
 from lakeward.lake.lance.writer import LanceWriteHandle, LanceWriteResult
+from lakeward.lake.tablefiles import sync
 from lakeward.model.bucket import Bucket
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import RoundId, TableId
@@ -299,7 +300,7 @@ class LanceLakeCommitter(LakeCommitter):
     ) -> tuple[dict[int, Any], int, int]:
         """Fragments that lose rows, with the new deletion file, merged with the one that is there; the number of those
         rows; bytes written."""
-        changed, count, size = dict[int, Any](), 0, 0
+        changed, count, size, newest = dict[int, Any](), 0, 0, ""
         for fragment in fragments:
             there = rows.deleted(fragment) if fragment.id in gone else OffsetSet()
             both = there.union(gone.get(fragment.id, OffsetSet()))
@@ -314,6 +315,9 @@ class LanceLakeCommitter(LakeCommitter):
             facts = {**fragment.to_json(), "deletion_file": deletion.asdict()}
             changed[fragment.id] = FragmentMetadata.from_json(json.dumps(facts))
             count, size = count + len(both) - len(there), size + written
+            newest = f"{self._table.root}/{deletion.path(fragment.id)}"
+        with lake_errors(self._table.name, "write deletions of"):
+            sync([newest] if changed else [])  # with the folder that names all of them
         return changed, count, size
 
 

@@ -16,7 +16,7 @@ from lance.fragment import DeletionFile
 
 from lakeward.errors import LakeTampered
 from lakeward.lake.lance.table import DELETIONS
-from lakeward.lake.tablefiles import TableFiles, sync
+from lakeward.lake.tablefiles import TableFiles
 from lakeward.model.ids import RoundId
 from lakeward.model.offsetset import OffsetSet
 
@@ -29,7 +29,7 @@ _OURS = 0x4C57
 def write_deletions(
     files: TableFiles, root: str, fragment_id: int, version: int, round_id: RoundId, positions: OffsetSet
 ) -> tuple[Any, int]:
-    """What the fragment's metadata says of it, and its size. Raises `OSError`."""
+    """What the fragment's metadata says of it, and its size. Its folder is the caller's to sync. Raises `OSError`."""
     mark = (_OURS << 48) | (_round_bits(round_id) << 16) | secrets.randbits(16)
     facts = DeletionFile(
         id=mark, read_version=version, file_type="array", num_deleted_rows=len(positions), base_id=None
@@ -39,7 +39,6 @@ def write_deletions(
         out.write_batch(pa.record_batch([pa.array(positions.values.astype(np.uint32))], schema=_SCHEMA))
     path = f"{root}/{facts.path(fragment_id)}"
     files.put(path, sink.getvalue())
-    sync([path])
     return facts, len(sink.getvalue())
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import lance
 
@@ -66,11 +67,11 @@ class LanceGround:
         """Empty: no commit of ours yet."""
         return {} if self.own is None else self.own.keys
 
-    @property
+    @cached_property
     def config(self) -> dict[str, str]:
         return dict(self.dataset.config())
 
-    @property
+    @cached_property
     def expired(self) -> frozenset[int]:
         """Versions that are no longer part of the table's history, as far as their manifests are still there."""
         said = (json.loads(facts.get(EXPIRED_KEY, "[]")) for facts in (self.keys, self.config))
