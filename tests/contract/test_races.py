@@ -110,4 +110,4 @@ def test_of_two_processes_on_a_few_hundred_heads_one_wins_each(format: str, tmp_
 @FORMATS
 @pytest.mark.soak
 def test_of_two_processes_on_many_heads_in_a_bucket_one_wins_each(format: str, bucket_options: dict[str, str]) -> None:
-    run(format, bucket_options, 300)
+    run(format, bucket_options, 100)
