@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -87,13 +88,15 @@ class LanceLakeReader(LakeReader):
             raise InvalidRequest(what=f"columns {', '.join(missing)}", reason="the lake table has none of that name")
         asked = filter_columns(filter, {f.name: f.type for f in schema})
         wanted = None if buckets is None else set(buckets)
+        by_bucket: dict[Bucket | None, list[Any]] = {}
         for fragment in rows.fragments:
-            bucket = rows.facts(fragment).bucket
+            by_bucket.setdefault(rows.facts(fragment).bucket, []).append(fragment)
+        for bucket, fragments in by_bucket.items():
             if wanted is not None and bucket not in wanted:
                 continue
             gone = None if bucket is None else (without or {}).get(bucket)
             read = dict.fromkeys((*names, *asked, *([OFFSET] if gone else [])))
-            for _, live in rows.live(fragment, pa.schema([schema.field(n) for n in read])):
+            for live in rows.scan(fragments, pa.schema([schema.field(n) for n in read])):
                 kept = live if filter is None else live.filter(filter)
                 if gone:
                     kept = kept.filter(pa.array(~gone.mask(kept.column(OFFSET).to_numpy())))

@@ -104,6 +104,21 @@ class LanceRows:
                 positions = (batch.column(_ADDRESS).to_numpy() & _POSITION).astype(np.int64)
                 yield positions, _fit(pa.table(batch), schema)
 
+    def scan(self, fragments: Sequence[Any], schema: pa.Schema) -> Iterator[pa.Table]:
+        """Live rows of several, in their order, by one plan of the library's: making one costs as much as a thousand
+        rows."""
+        there = [n for n in schema.names if n in self._dataset.schema.names]
+        scanner = self._dataset.scanner(
+            columns=there,
+            fragments=[self._dataset.get_fragment(f.id) for f in fragments],
+            with_row_address=not there,
+            batch_size=BATCH_ROWS,
+            scan_in_order=True,
+        )
+        with lake_errors(self._table.name, "read rows of"):
+            for batch in scanner.to_batches():
+                yield _fit(pa.table(batch), schema)
+
     def _physical(self, fragment: Any, columns: Sequence[str]) -> pa.Table:
         scanner = self._dataset.get_fragment(fragment.id).scanner(
             columns=list(columns), with_row_id=True, include_deleted_rows=True
