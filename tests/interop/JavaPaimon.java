@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Java Paimon on a warehouse folder: `read`, `compact` or `expire` of one table. Rows go out one a line.
+// Java Paimon on a warehouse folder: `read`, `compact`, `merge` (what a writer compacts by itself) or `expire` of one
+// table, `copy` of its rows into another one, `delete` of those whose first column is a text. Rows go out one a line.
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.StringJoiner;
+import java.util.function.Consumer;
 import org.apache.paimon.catalog.Catalog;
 import org.apache.paimon.catalog.CatalogContext;
 import org.apache.paimon.catalog.CatalogFactory;
@@ -21,6 +23,7 @@ import org.apache.paimon.table.sink.BatchTableWrite;
 import org.apache.paimon.table.sink.BatchWriteBuilder;
 import org.apache.paimon.table.source.ReadBuilder;
 import org.apache.paimon.table.source.Split;
+import org.apache.paimon.types.RowKind;
 import org.apache.paimon.types.RowType;
 
 public class JavaPaimon {
@@ -28,10 +31,13 @@ public class JavaPaimon {
         Options options = new Options();
         options.set("warehouse", args[0]);
         try (Catalog catalog = CatalogFactory.createCatalog(CatalogContext.create(options))) {
-            FileStoreTable table = (FileStoreTable) catalog.getTable(Identifier.create(args[2], args[3]));
+            FileStoreTable table = open(catalog, args[2], args[3]);
             switch (args[1]) {
                 case "read" -> read(table);
-                case "compact" -> compact(table);
+                case "compact" -> compact(table, true);
+                case "merge" -> compact(table, false);
+                case "copy" -> write(table, open(catalog, args[2], args[4]), RowKind.INSERT, null);
+                case "delete" -> write(table, table, RowKind.DELETE, args[4]);
                 case "expire" -> expire(table);
                 default -> throw new IllegalArgumentException(args[1]);
             }
@@ -39,12 +45,39 @@ public class JavaPaimon {
         System.out.println("done");
     }
 
+    static FileStoreTable open(Catalog catalog, String database, String table) throws Exception {
+        return (FileStoreTable) catalog.getTable(Identifier.create(database, table));
+    }
+
     static void read(FileStoreTable table) throws Exception {
+        forEach(table, row -> System.out.println("row " + text(row, table.rowType())));
+    }
+
+    static void forEach(FileStoreTable table, Consumer<InternalRow> deed) throws Exception {
         ReadBuilder builder = table.newReadBuilder();
         for (Split split : builder.newScan().plan().splits()) {
             try (RecordReader<InternalRow> reader = builder.newRead().createReader(split)) {
-                reader.forEachRemaining(row -> System.out.println("row " + text(row, table.rowType())));
+                reader.forEachRemaining(deed);
             }
+        }
+    }
+
+    static void write(FileStoreTable from, FileStoreTable to, RowKind kind, String first) throws Exception {
+        BatchWriteBuilder builder = to.copy(Map.of("write-only", "true")).newBatchWriteBuilder();
+        try (BatchTableWrite write = builder.newWrite(); BatchTableCommit commit = builder.newCommit()) {
+            write.withIOManager(IOManager.create(System.getProperty("java.io.tmpdir")));
+            forEach(from, row -> {
+                if (first != null && !text(row, from.rowType()).startsWith(first + "|")) {
+                    return;
+                }
+                row.setRowKind(kind);
+                try {
+                    write.write(row);
+                } catch (Exception error) {
+                    throw new IllegalStateException(error);
+                }
+            });
+            commit.commit(write.prepareCommit());
         }
     }
 
@@ -56,13 +89,13 @@ public class JavaPaimon {
         return joined.toString();
     }
 
-    static void compact(FileStoreTable table) throws Exception {
+    static void compact(FileStoreTable table, boolean whole) throws Exception {
         BatchWriteBuilder builder = table.copy(Map.of("write-only", "false")).newBatchWriteBuilder();
         List<BucketEntry> buckets = new ArrayList<>(table.newSnapshotReader().bucketEntries());
         try (BatchTableWrite write = builder.newWrite(); BatchTableCommit commit = builder.newCommit()) {
             write.withIOManager(IOManager.create(System.getProperty("java.io.tmpdir")));
             for (BucketEntry entry : buckets) {
-                write.compact(entry.partition(), entry.bucket(), true);
+                write.compact(entry.partition(), entry.bucket(), whole);
             }
             commit.commit(write.prepareCommit());
         }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Java Paimon reads what we write, and the other way round: kinds of change, types, partitions, old and new columns;
-after our compaction and its own, after its expiry."""
+"""Java Paimon reads what we write, and the other way round: kinds of change, types, partitions, old and new columns,
+deletion vectors; after our compaction and its own, after its expiry."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 import pyspark
 import pytest
+from pypaimon.schema.schema_change import SchemaChange
 
 from lakeward.config.cache import cache_folder
 from lakeward.config.java import load_java
@@ -26,12 +27,16 @@ from lakeward.testing.fluss.jars import load_jars
 from lakeward.testing.lakes.rewriting import LakeRewrite
 from lakeward.testing.lakes.rounds import LakeRound, lake_rows
 from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
+from lakeward.testing.paimonforeign import PaimonForeignEngine
 from lakeward.testing.scripted_log import ScriptedLog
 
 pytestmark = pytest.mark.soak
 
 SUITE = LakeSuite()
 VERSIONS = ("org.apache.paimon:paimon-bundle:1.4.2", "org.apache.paimon:paimon-flink-2.0:2.0.0")
+PARENTS = ("org.apache.paimon:paimon-flink:2.0.0",)
+"""Descriptors that some mirrors lack."""
+
 HADOOP = (
     "hadoop-client-api",
     "hadoop-client-runtime",
@@ -52,12 +57,12 @@ class JavaPaimon:
         beside = [str(j) for j in sorted(jars.glob("*.jar")) if j.name.startswith(HADOOP)]
         self._classpath, self._warehouse = os.pathsep.join([str(jar), *beside]), warehouse
 
-    def __call__(self, deed: str, log: ScriptedLog) -> list[str]:
+    def __call__(self, deed: str, log: ScriptedLog, *more: str) -> list[str]:
         source = Path(__file__).with_name("JavaPaimon.java")
         path = log.table.path
         opened = [f"--add-opens=java.base/{p}=ALL-UNNAMED" for p in ("java.lang", "java.nio", "sun.nio.ch")]
         command = [str(load_java().home / "bin" / "java"), *opened, "-cp", self._classpath, str(source)]
-        command += [f"file:{self._warehouse}", deed, path.database, path.table]
+        command += [f"file:{self._warehouse}", deed, path.database, path.table, *more]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
         assert ended.stdout.splitlines()[-1:] == ["done"], ended.stderr[-3000:]
         return [line.removeprefix("row ") for line in ended.stdout.splitlines() if line.startswith("row ")]
@@ -71,7 +76,7 @@ class JavaPaimon:
 @pytest.fixture(params=VERSIONS, ids=["1.4", "2.0"])
 def java(request: pytest.FixtureRequest, tmp_path: Path) -> JavaPaimon:
     try:
-        (jar,) = load_jars([request.param], cache_folder() / "java-paimon", limit_s=LIMIT_S)
+        (jar,) = load_jars([request.param], cache_folder() / "java-paimon", LIMIT_S, PARENTS)
     except LakewardError as error:
         pytest.skip(f"no jar of Java Paimon can be had on this machine (it comes through mvn): {error}")
     return JavaPaimon(jar, tmp_path / "warehouse")
@@ -168,3 +173,65 @@ def test_java_reads_every_flat_type(lake: PaimonLakeStorage, java: JavaPaimon) -
     assert [line.split("|") for line in java.rows(log)] == wanted
     LakeRewrite(lake=lake, table=log.table).run()
     assert [line.split("|") for line in java.rows(log)] == wanted
+
+
+NESTED: dict[str, tuple[str, Any]] = {
+    "raw": ("BYTES", b"\x00\xff"),
+    "fixed": ("BINARY(3)", b"abc"),
+    "micro": ("TIMESTAMP_LTZ(6)", dt.datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=dt.UTC)),
+    "list": ("ARRAY<INT>", [1, None, 3]),
+    "map": ("MAP<STRING NOT NULL, DECIMAL(5, 2)>", [("a", Decimal("1.25")), ("b", None)]),
+    "row": ("ROW<n BIGINT, deep ARRAY<ROW<s STRING>>>", {"n": 7, "deep": [{"s": "x"}, {"s": None}]}),
+}
+
+
+@pytest.mark.parametrize("keys", [(), ("id", "day")], ids=["log", "pk"])
+def test_we_read_every_type_that_java_writes_and_java_what_we_wrote(
+    lake: PaimonLakeStorage, java: JavaPaimon, keys: tuple[str, ...]
+) -> None:
+    """It reads our rows and writes them into a table beside; the partition is typed."""
+    kinds = {**{name: sql for name, (sql, _, _) in TYPES.items()}, **{name: sql for name, (sql, _) in NESTED.items()}}
+    values = {**{n: value for n, (_, value, _) in TYPES.items()}, **{n: value for n, (_, value) in NESTED.items()}}
+    day = dt.date(1969, 12, 31)
+    columns = {"id": "BIGINT NOT NULL", "day": "DATE NOT NULL", **kinds}
+    made: dict[str, Any] = {"columns": columns, "primary_key": keys, "partition_keys": ("day",)}
+    log, copy = SUITE.make_log(lake, "t", **made), SUITE.make_log(lake, "copy", **made)
+    bucket = Bucket(day.isoformat(), 0)
+    (log.upsert if keys else log.append)(
+        bucket, {"id": 1, "day": day, **values}, {"id": 2, "day": day, **dict.fromkeys(values)}
+    )
+    run_round(lake, log)
+    java("copy", log, copy.table.path.table)
+    (ours, empty), theirs = user_rows(lake, log), user_rows(lake, copy)
+    assert theirs == [ours, empty]
+    assert {name: ours[name] for name in values} == values
+    assert all(empty[name] is None for name in values)
+
+
+def user_rows(lake: PaimonLakeStorage, log: ScriptedLog) -> list[dict[str, Any]]:
+    reader = lake.open_reader(log.table)
+    head = reader.load_snapshot()
+    assert head is not None
+    rows = [r for batch in reader.scan(head.snapshot_id) for r in batch.to_pylist()]
+    return sorted(({n: r[n] for n in log.table.schema.names} for r in rows), key=lambda r: r["id"])
+
+
+def test_deletes_that_java_writes_count_also_as_deletion_vectors(lake: PaimonLakeStorage, java: JavaPaimon) -> None:
+    log, copy = (SUITE.make_log(lake, n, primary_key=("id",), bucket_keys=("id",)) for n in ("t", "copy"))
+    log.upsert(B0, *(row(n) for n in range(40)))
+    run_round(lake, log)
+    vectors = SchemaChange.set_option("deletion-vectors.enabled", "true")
+    PaimonForeignEngine(lake.connection, copy.table.path).alter(vectors)
+    java("copy", log, copy.table.path.table)
+    java("compact", copy)
+    for gone in (7, 8):
+        java("delete", copy, str(gone))
+        assert [r["id"] for r in user_rows(lake, copy)] == [n for n in range(40) if n not in range(7, gone + 1)]
+        java("merge", copy)
+        reader = lake.open_reader(copy.table)
+        head = reader.load_snapshot()
+        assert head is not None
+        assert sum(d.record_count for f in reader.files(head.snapshot_id) for d in f.deletes) == gone - 6
+        assert sorted(int(line.split("|")[0]) for line in java("read", copy)) == [
+            r["id"] for r in user_rows(lake, copy)
+        ]
