@@ -49,7 +49,7 @@ def test_small_files_become_one_between_rounds(world: FlussWorld) -> None:
         MakeTable(name="kept", schema=USERS, primary_key=("id",), buckets=1, freshness="1s"),
         MakeTable(name="kept_log", schema=EVENTS, buckets=1, freshness="1s"),
         MakeTable(
-            name="left",
+            name="left_alone",
             schema=EVENTS,
             buckets=1,
             freshness="1s",
@@ -66,11 +66,11 @@ def test_small_files_become_one_between_rounds(world: FlussWorld) -> None:
             *steps,
             Delete(table="kept", keys=[{"id": wave}]),
             Append(table="kept_log", rows=batch),
-            Append(table="left", rows=batch),
+            Append(table="left_alone", rows=batch),
         )
         users.update(changed)
         users.pop(wave)
-        for name in ("kept", "kept_log", "left"):
+        for name in ("kept", "kept_log", "left_alone"):
             world.wait_tiered(name)
     for name in ("kept", "kept_log"):
         wait_until(partial(is_compacted, world, name), limit_s=30, what=f"{name} to be compacted")
@@ -80,9 +80,9 @@ def test_small_files_become_one_between_rounds(world: FlussWorld) -> None:
         wait_until(partial(is_known, world, name), limit_s=30, what=f"Fluss to know the newest snapshot of {name}")
         assert world.committed(name) == world.ends(name)
     assert {k: r["name"] for k, r in world.by_key("kept").items()} == users
-    for name in ("kept_log", "left"):
+    for name in ("kept_log", "left_alone"):
         assert sorted(world.rows(name).column("id").to_pylist()) == list(range(WAVE * (LOOK_ROUNDS + 1)))
-    assert head(world, "left").operation == "append"
+    assert head(world, "left_alone").operation == "append"
     world.produce(Upsert(table="kept", rows=[{"id": 5, "name": "after"}]))
     world.wait_tiered("kept")
     users[5] = "after"

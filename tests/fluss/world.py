@@ -30,7 +30,8 @@ from lakeward.testing.waiting import wait_until
 from tests.fluss.steps import DATABASE, LIMIT_S, Append, MakePartition, MakeTable, Step, Unfinished, produce
 
 SYSTEM = ["__bucket", "__offset", "__timestamp"]
-STUCK = "NotifyLeaderAndIsr batch request from coordinator to tablet server is not empty"
+STUCK = '"this.tablePath" is null'
+"""In the coordinator's log: it heard of a partition before it heard of its table."""
 
 
 class ThreadJob:
@@ -87,7 +88,10 @@ class FlussWorld:
         """
         before = {s.table: self._written(s.table) for s in steps if isinstance(s, Append)}
         try:
-            return produce(self.cluster.bootstrap, *steps, limit_s=limit_s, login=self.login)
+            answers = produce(self.cluster.bootstrap, *steps, limit_s=limit_s, login=self.login)
+            for name in {s.table for s in steps if isinstance(s, MakePartition)}:
+                wait_until(lambda name=name: self._is_led(name), limit_s=30, what=f"leaders of {name}")  # type: ignore[misc]
+            return answers
         except Unfinished as hung:
             self._wake_coordinator()
             done, rest = hung.answers, steps[len(hung.answers) :]
@@ -100,9 +104,17 @@ class FlussWorld:
                 done, rest = [*done, None], rest[1:]
             return [*done, *produce(self.cluster.bootstrap, *rest, limit_s=limit_s, login=self.login)] if rest else done
 
+    def _is_led(self, name: str) -> bool:
+        try:
+            self.ends(name)
+        except ServerUnavailable:
+            self._wake_coordinator()
+            return False
+        return True
+
     def _wake_coordinator(self) -> None:
-        """Fluss's coordinator gives no bucket a leader any more once it heard of a partition before it heard of its
-        table: it says so in its log, clients wait for ever, and a restart mends it.
+        """Once it heard of a partition before it heard of its table, Fluss's coordinator gives no bucket a leader any
+        more: clients wait for ever. A restart mends it.
         """
         said = (self.cluster.home / "logs" / "coordinator.log").read_text(errors="replace").count(STUCK)
         if said > self._said:
