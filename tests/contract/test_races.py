@@ -85,7 +85,7 @@ def in_folder(path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def bucket_options(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    with s3_store() as store:
+    with s3_store(is_atomic=True) as store:
         for name, value in store.environment.items():
             monkeypatch.setenv(name, value)
         yield {"warehouse": f"{store.new_bucket()}/warehouse", **store.options}

@@ -55,10 +55,23 @@ class S3Store:
         return f"s3://{name}"
 
 
+_ONE_AT_A_TIME = """
+import sys
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import run_simple
+run_simple("127.0.0.1", int(sys.argv[1]), DomainDispatcherApplication(create_backend_app), threaded=False)
+"""
+"""Moto looks whether a name is taken and then puts, without a lock: of two threads both may win."""
+
+
 @contextmanager
-def s3_store() -> Iterator[S3Store]:
+def s3_store(*, is_atomic: bool = False) -> Iterator[S3Store]:
+    """`is_atomic`: of two conditional puts at once one wins, as in a real store."""
     port = free_port()
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    server = (
+        ["-c", _ONE_AT_A_TIME, str(port)] if is_atomic else ["-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    )
+    command = [sys.executable, *server]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ))  # noqa: S603
     endpoint = f"http://127.0.0.1:{port}"
     try:
