@@ -80,7 +80,8 @@ def side_prefix(side: SideName) -> str:
 def side_properties(properties: Mapping[str, str], side: SideName) -> dict[str, str]:
     """What a table says of one of its sides, as if it were said of the table."""
     prefix = side_prefix(side)
-    return {f"{SIDE}{k.removeprefix(prefix)}": v for k, v in properties.items() if k.startswith(prefix)}
+    own = {k: v for k, v in properties.items() if k.startswith(prefix) and k not in options.ALL}
+    return {f"{SIDE}{k.removeprefix(prefix)}": v for k, v in own.items()}
 
 
 def _check_sides(table: str, properties: Mapping[str, str]) -> None:

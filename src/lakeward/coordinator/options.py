@@ -11,7 +11,7 @@ from lakeward.config import Config
 from lakeward.config import options as keys
 from lakeward.config.lake import LakeConfig, load_lakes
 from lakeward.config.tables import DEFAULT_LAKE, side_properties, sides_named
-from lakeward.model.side import SideName
+from lakeward.model.side import Content, SideName
 from lakeward.model.table import TableInfo
 from lakeward.protocol.tables import LakeAddress
 
@@ -145,6 +145,8 @@ class SideOptions:
     maintained: bool = True
     compacted: bool = True
     expired: bool = True
+    retention_ms: int | None = None
+    """How long rows of a changelog stay; None: for ever."""
 
     @property
     def round_limit_ms(self) -> int:
@@ -177,6 +179,7 @@ def _read_side(side: SideName, properties: Mapping[str, str], options: Coordinat
     is_there = format_name is not None and (lake is not None or not options.configured)
     maintained = config.get(keys.TABLE_DATALAKE_AUTO_MAINTENANCE)
     limit = config.get(keys.TABLE_DATALAKE_MAX_ROUND_DURATION)
+    retention = config.get(keys.TABLE_DATALAKE_CHANGELOG_RETENTION) if side.content is Content.CHANGELOG else None
     return SideOptions(
         enabled=is_there and (is_on if enabled is None else enabled),
         format=format_name,
@@ -188,6 +191,7 @@ def _read_side(side: SideName, properties: Mapping[str, str], options: Coordinat
         maintained=maintained,
         compacted=maintained and config.get(keys.TABLE_DATALAKE_AUTO_COMPACTION),
         expired=maintained and config.get(keys.TABLE_DATALAKE_AUTO_EXPIRE_SNAPSHOT),
+        retention_ms=None if retention is None else _ms(retention),
     )
 
 

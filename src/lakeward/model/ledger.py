@@ -20,6 +20,10 @@ class LedgerKind(StrEnum):
     GAP = "gap"
     """Offsets that the lake will never hold, recorded on purpose by an operator or a restore."""
 
+    DROPPED = "dropped"
+    """Offsets whose rows were in a changelog longer than it keeps them. Lies over entries of rounds; recorded before
+    the lake lets the rows go."""
+
 
 SKIPPED = "gap-"
 """What the round ids of gaps begin with that no row ever had: the log went on above them."""

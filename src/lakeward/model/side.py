@@ -66,6 +66,7 @@ def named_sides(properties: Mapping[str, str]) -> tuple[SideName, ...]:
 
 CHANGELOG_PROPERTY = "table.datalake.changelog"
 NO_CHANGELOG = "none"
+RETENTION_PROPERTY = "table.datalake.changelog.retention"
 
 
 def changelog_side(properties: Mapping[str, str]) -> SideName | None:

@@ -42,6 +42,11 @@ def side_table(table: TableInfo, side: SideName | None) -> TableInfo:
     return replace(table, path=changelog_path(table.path), descriptor=changes)
 
 
+def is_changelog(schema: Schema) -> bool:
+    """Is this the schema that `side_table` gives a changelog's lake table?"""
+    return schema.names[0] == CHANGE_TYPE
+
+
 def changelog_path(path: TablePath) -> TablePath:
     """Raises `InvalidTable` where the name would be too long."""
     try:

@@ -78,17 +78,19 @@ class StreamRows:
 
     def firsts(self) -> OffsetMap:
         """Where each bucket's rows begin: at 0, above what is kept nowhere, or where the log does."""
-        known, lost = self.lake_offsets(), self.lost()
-        begins = {b: max((r.stop for r in lost.get(b, ())), default=0) for b in known}
-        logged = {b: v.start for b, v in self.bounds().items() if b not in known}
+        known, lost, bounds = self.lake_offsets(), self.lost(), self.bounds()
+        begins = {b: max((_begin(r, bounds.get(b)) for r in lost.get(b, ())), default=0) for b in known}
+        logged = {b: v.start for b, v in bounds.items() if b not in known}
         return OffsetMap({b: start for b, start in {**begins, **logged}.items() if start > 0})
 
     def lost(self) -> Mapping[Bucket, Sequence[OffsetRange]]:
-        """Offsets whose changes the log let go before the lake had them, as the ledger says."""
+        """Offsets whose changes the log let go before the lake had them, or that the lake let go, as the ledger says.
+        The log may still hold some of the latter."""
         lost: dict[Bucket, list[OffsetRange]] = {}
         entries = () if self.history is None else self.plugin.coordinator().ledger(self.table.path, self.history_side)
         for entry in entries:
-            if entry.kind is LedgerKind.GAP and not entry.round_id.startswith(SKIPPED):
+            is_gap = entry.kind is LedgerKind.GAP and not entry.round_id.startswith(SKIPPED)
+            if is_gap or entry.kind is LedgerKind.DROPPED:
                 lost.setdefault(entry.bucket, []).append(entry.range)
         return lost
 
@@ -101,7 +103,9 @@ class StreamRows:
             gaps = [r for r in lost.get(bucket, ()) if max(r.start, start) < min(r.stop, reach)]
             if start < reach and (gaps or known.get(bucket, 0) < reach):
                 whole = known.get(bucket, 0) >= reach
-                earliest = max(r.stop for r in gaps) if gaps and whole else log.start if log is not None else end
+                earliest = (
+                    max(_begin(r, log) for r in gaps) if gaps and whole else log.start if log is not None else end
+                )
                 raise self._gone(bucket, f"offset {start}", earliest)
 
     def check_since(self, starts: Mapping[Bucket, int], at_ms: int) -> None:
@@ -110,7 +114,9 @@ class StreamRows:
         known, bounds, lost = self.lake_offsets(), self.bounds(), self.lost()
         for bucket, start in starts.items():
             log = bounds.get(bucket)
-            begins = {r.stop for r in lost.get(bucket, ())} | ({log.start} if log and bucket not in known else set())
+            begins = {_begin(r, log) for r in lost.get(bucket, ())} | (
+                {log.start} if log and bucket not in known else set()
+            )
             first = self._first_at(bucket, start) if start > 0 and start in begins else None
             came = first is not None and first.timestamp() * 1000 > at_ms
             if came or (start > 0 and start in begins and first is None and log is not None and log.end_at_ms > at_ms):
@@ -228,6 +234,11 @@ class StreamRows:
             to_arrow_schema(self.table.schema), self.table.descriptor.partition_keys, bucket.partition
         )
         return facts & (pc.field(BUCKET) == bucket.number)
+
+
+def _begin(lost: OffsetRange, log: LogBounds | None) -> int:
+    """Where changes are kept again."""
+    return lost.stop if log is None else max(lost.start, min(lost.stop, log.start))
 
 
 def windows(files: Sequence[LakeFile], wanted: OffsetRange) -> list[OffsetRange]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lakeward.errors import InvalidTable
+from lakeward.model.side import RETENTION_PROPERTY
+from lakeward.model.sidetable import is_changelog
 from lakeward.model.table import SYSTEM_COLUMNS_PROPERTY, BucketFunction, TableDescriptor, TablePath
 
 
@@ -92,6 +94,9 @@ def check_table(
         raise refuse("primary_key", "none", "tables to which rows are only added")
     if descriptor.partition_keys and not capabilities.partitions:
         raise refuse("partition_keys", ", ".join(descriptor.partition_keys), "partitions")
+    retention = descriptor.properties.get(RETENTION_PROPERTY)
+    if retention is not None and is_changelog(descriptor.schema) and not capabilities.rewrites:
+        raise refuse(RETENTION_PROPERTY, retention, "files that we may take out again: its changelogs stay for ever")
     if len(descriptor.bucket_keys) > 1 and not capabilities.composite_bucket_key:
         raise refuse("bucket_keys", ", ".join(descriptor.bucket_keys), "bucket keys of several columns")
 

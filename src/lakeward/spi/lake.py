@@ -278,7 +278,8 @@ class LakeCommitter(ABC):
         with the deletes that touch no live file any more, as one snapshot that changes no row. Deletes that came since
         the plan go along by position. A group of which an input is no longer live under the same path and sequence
         number is left out alone. Token, offsets, generation, fence and row count are copied; `extra` is what the
-        snapshot says besides.
+        snapshot says besides. Groups that are dropped come without others: their rows are gone after it, as a delete
+        that every engine sees.
 
         Called by a compaction's driver, again with a fresh base after a conflict that is not `lost`. Blocks on storage.
         Raises `CommitConflict` if the head is not `base`'s, `LakeUnavailable`."""

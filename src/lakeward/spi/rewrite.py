@@ -10,6 +10,7 @@ plan. `LakeCommitter.find(round_id)` answers for a rewrite's id as for a round's
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lakeward.model.bucket import Bucket
@@ -30,6 +31,9 @@ class RewriteGroup:
     sequence: int
     index: int = 0
     """Tells the groups of one rewrite apart, and names their files."""
+
+    is_dropped: bool = False
+    """No row of it is kept: nothing is read, and no file comes in its place."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +57,20 @@ class RewriteResult:
     rows: int
     bytes_read: int
     bytes_written: int
+
+    @property
+    def dropped_rows(self) -> int:
+        return sum(f.record_count for f in self.group.files) if self.group.is_dropped else 0
+
+
+def dropped_group(group: RewriteGroup, payload: bytes) -> RewriteResult:
+    """`payload`: the plugin's, of a group without a live row."""
+    return RewriteResult(group=group, payload=payload, rows=0, bytes_read=0, bytes_written=0)
+
+
+def rows_after(results: Iterable[RewriteResult], rows: int | None) -> int | None:
+    """Rows of a table that has `rows` before; None where nobody counted."""
+    return None if rows is None else max(0, rows - sum(r.dropped_rows for r in results))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,8 +39,9 @@ class _Tally:
 class AddressCount:
     """Sees the row addresses of one bucket, in any order. One bit for each offset in a block that has any."""
 
-    def __init__(self, stop: int) -> None:
-        self._stop = stop
+    def __init__(self, stop: int, start: int = 0) -> None:
+        """Below `start` a row may be there or not."""
+        self._start, self._stop = start, stop
         self._blocks: dict[int, npt.NDArray[np.uint8]] = {}
         self._doubled, self._outside = _Tally(), _Tally()
         self._nameless = 0
@@ -101,9 +102,9 @@ class AddressCount:
         missing, stray = _Tally(), _Tally()
         for number in range(-(-self._stop // BLOCK)):
             start, seen = number * BLOCK, self._seen(number)
-            should = wanted(start)
-            missing.add(np.flatnonzero(should & ~seen) + start)
-            stray.add(np.flatnonzero(seen & ~should) + start)
+            should, counts = wanted(start), np.arange(start, start + BLOCK) >= self._start
+            missing.add(np.flatnonzero(should & ~seen & counts) + start)
+            stray.add(np.flatnonzero(seen & ~should & counts) + start)
         stray.add(np.array(self._outside.first, np.int64))
         stray.count += self._outside.count - len(self._outside.first)
         parts = (

@@ -53,7 +53,7 @@ def _check(task: BucketTask, hot: HotStore, lake: LakeReader) -> Part:
     except SnapshotGone:
         raise
     except HOT_GONE as error:
-        count = count_rows(task, lake, AddressCount(task.committed))
+        count = count_rows(task, lake, AddressCount(task.committed, task.floor))
         findings = () if task.table.is_pk else tuple(count.check_ranges(task.bucket, task.expected))
         what = "live rows" if task.lake_table.is_pk else "values"
         return Part(findings=findings, rows=count.rows, beyond=(task.not_checked(what, str(error)),))
@@ -66,7 +66,7 @@ def _check_foreign(task: BucketTask, hot: HotStore, lake: LakeReader) -> Part:
 
 
 def _check_log(task: BucketTask, hot: HotStore, lake: LakeReader) -> Part:
-    count = AddressCount(task.committed)
+    count = AddressCount(task.committed, task.floor)
     if task.deep and task.bounds is not None:
         kept = OffsetRange(task.bounds.start, max(task.bounds.start, task.bounds.end))
         return _compare_log(task, kept, hot, lake, count)
@@ -91,7 +91,8 @@ def _compare_log(task: BucketTask, kept: OffsetRange, hot: HotStore, lake: LakeR
     """
     different: list[Offsets] = []
     compared, stop, names = 0, min(task.committed, kept.stop), list(task.lake_table.schema.names)
-    whole = [(at, min(at + task.window_rows, stop)) for at in range(kept.start, stop, task.window_rows)]
+    first = max(kept.start, task.floor)
+    whole = [(at, min(at + task.window_rows, stop)) for at in range(first, stop, task.window_rows)]
     windows = task.sampled(whole)
     with WindowSpill([start for start, _ in windows]) as lake_rows:
         gather_rows(task, lake, windows, count, lake_rows)

@@ -15,9 +15,18 @@ from lakeward.verify.certificate import Finding, FindingKind
 
 def newest_generation(entries: Iterable[LedgerEntry]) -> list[LedgerEntry]:
     """Entries of the newest generation: a resync starts a new story."""
-    listed = list(entries)
+    listed = [e for e in entries if e.kind is not LedgerKind.DROPPED]
     newest = max((e.generation for e in listed), default=0)
     return [e for e in listed if e.generation == newest]
+
+
+def dropped_below(entries: Iterable[LedgerEntry]) -> dict[Bucket, int]:
+    """Up to where a changelog's retention let rows go, in whatever generation."""
+    floors: dict[Bucket, int] = {}
+    for entry in entries:
+        if entry.kind is LedgerKind.DROPPED:
+            floors[entry.bucket] = max(floors.get(entry.bucket, 0), entry.range.stop)
+    return floors
 
 
 def by_bucket(entries: Iterable[LedgerEntry]) -> dict[Bucket, list[LedgerEntry]]:

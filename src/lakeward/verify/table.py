@@ -29,6 +29,7 @@ from lakeward.verify.ledger import (
     check_against_lake,
     check_contiguous,
     check_snapshots,
+    dropped_below,
     expected_ranges,
     lake_ahead,
     ledger_ends,
@@ -77,6 +78,7 @@ class _Ground:
     lake: LakeReader
     grouped: Grouped
     depth: Depth
+    floors: Mapping[Bucket, int]
 
     @property
     def snapshot_id(self) -> SnapshotId | None:
@@ -154,8 +156,14 @@ def _attempt(
             lake=opened.lake,
             grouped=by_bucket(entries),
             depth=depth,
+            floors=_load_floors(plugin, opened.plan.side, path),
         )
         return _certify(ground, run or _one_by_one(ground), clock, tell)
+
+
+def _load_floors(plugin: HotPlugin, side: SideName, path: TablePath) -> Mapping[Bucket, int]:
+    """After the lake is read: what a changelog lets go is in the ledger before that."""
+    return dropped_below(plugin.coordinator().ledger(path, side)) if side.content is Content.CHANGELOG else {}
 
 
 def _certify(ground: _Ground, run: BucketRunner, clock: Clock, tell: Callable[[Checked], None]) -> Certificate:
@@ -233,6 +241,7 @@ def _tasks(ground: _Ground) -> tuple[list[BucketTask], list[Finding], list[str]]
             sample=depth.sample,
             seed=depth.seed,
             side=ground.opened.plan.side,
+            floor=ground.floors.get(bucket, 0),
         )
         for bucket, stop in (*committed.items(), *((b, 0) for b in sorted(unknown)))
     ]
@@ -283,6 +292,8 @@ def _homeless(ground: _Ground, mixed: Sequence[LakeFile], buckets: Sequence[Buck
 def _notes(ground: _Ground, retained: Sequence[LakeSnapshot]) -> Iterable[str]:
     for bucket, ahead in lake_ahead(ground.grouped, ground.held).items():
         yield f"bucket {bucket}: the lake is ahead of the ledger by {ahead}; the next round adopts it"
+    for bucket, floor in ground.floors.items():
+        yield f"bucket {bucket}: changes below offset {floor} are over the changelog's retention"
     gone = removed_snapshots(ground.grouped, retained)
     if gone:
         names = ", ".join(f"{s} {r}" for s, r in gone[:SHOWN])

@@ -50,6 +50,8 @@ class BucketTask:
     sample: float = 1.0
     seed: int = 0
     side: SideName = DEFAULT_SIDE
+    floor: int = 0
+    """Rows below it may be gone: a changelog does not keep them that long."""
 
     @property
     def lake_table(self) -> TableInfo:

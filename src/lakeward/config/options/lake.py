@@ -62,6 +62,15 @@ TABLE_DATALAKE_CHANGELOG = option(
     TABLE,
     fluss="not there",
 )
+TABLE_DATALAKE_CHANGELOG_RETENTION = optional(
+    "table.datalake.changelog.retention",
+    duration(minimum=SECOND),
+    "for ever",
+    "How long a change stays in the changelog. Its data files go as a whole, once all of their changes are "
+    "older: about an eighth of that time later.",
+    TABLE,
+    fluss="not there",
+)
 TABLE_DATALAKE_FRESHNESS = option(
     "table.datalake.freshness",
     duration(minimum=MS),

@@ -2,7 +2,8 @@
 """Compactions: the kind of work that has no deadline, and takes what slots rounds leave (design.md 13.5).
 
 What is to be done in a lake only the job sees, when it plans. Here a side is due when its lake has got some files more
-since it was last looked at, and an hour after its last rows, for what is packed then.
+since it was last looked at, and an hour after its last rows, for what is packed then; a changelog with a retention of
+its own, every hour or as often as that.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ class CompactKind(Kind):
     def _is_stale(self, side: LakeSide, work: Work) -> bool:
         if work.looked_at_ms is None or side.last_tiered_at_ms is None:
             return False
-        looked = work.looked_at_ms
+        looked, keep_ms = work.looked_at_ms, side.options.retention_ms
+        if keep_ms is not None and side.lake.rows and self._board.clock.now_ms() > looked + min(PACK_MS, keep_ms):
+            return True
         return side.last_tiered_at_ms > looked - PACK_MS and self._board.clock.now_ms() > looked + PACK_MS
 
     def choose(self, job: JobRecord, room: int) -> list[LakeSide]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lakeward.coordinator.state.board import Board
-from lakeward.coordinator.state.ledger import LedgerChange, LedgerState, plan_commit
+from lakeward.coordinator.state.ledger import LedgerChange, LedgerState, plan_commit, plan_dropped
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.coordinator.state.work import Work
 from lakeward.errors import LakeBehind, TableNotFound
@@ -48,6 +48,8 @@ class Commits:
         self._check_against_lake(report)
         with self._board.change():
             side = self._side(report)
+            if report.kind is LedgerKind.DROPPED:
+                return self._drop(side, report)
             if self._board.store.is_known_round(side.id, report.round_id) and report.kind is LedgerKind.ROUND:
                 return CommitAnswer(first=False, offsets=side.committed)
             return CommitAnswer(first=self._apply(side, report), offsets=side.committed)
@@ -77,6 +79,13 @@ class Commits:
         if new_generation:
             board.hot.lift_stops(side.info)
         return fresh
+
+    def _drop(self, side: LakeSide, report: CommitReport) -> CommitAnswer:
+        """Only the ledger hears of it: the lake is about to let these rows go."""
+        entries = plan_dropped(self._ledger_state(side), report, self._board.clock.now_ms())
+        with self._board.store.transaction():
+            self._board.store.append_ledger(entries)
+        return CommitAnswer(first=bool(entries), offsets=side.committed)
 
     def _plan(self, side: LakeSide, report: CommitReport, now_ms: int) -> LedgerChange:
         if report.work != TIER:

@@ -26,7 +26,7 @@ from lakeward.errors import (
 from lakeward.model.ids import TableId, new_table_id
 from lakeward.model.newtable import check_new_columns, check_new_table, warn_of_columns
 from lakeward.model.schema import Column
-from lakeward.model.side import Content, SideName, changelog_side
+from lakeward.model.side import RETENTION_PROPERTY, Content, SideName, changelog_side
 from lakeward.model.sidetable import side_table
 from lakeward.model.state import TableState
 from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
@@ -216,6 +216,8 @@ class Federation:
             self._check_there(path, change, wanted)
             added = {n: o for n, o in _enabled(wanted).items() if n not in _enabled(was)}
             kept = {n: o for n, o in _enabled(was).items() if n in wanted}
+            for name, options in kept.items() if RETENTION_PROPERTY in change.properties else ():
+                self._check_fits(path, after.descriptor, name, options)
             self._alter_lakes(before, kept, change)
             for name, options in added.items():
                 self._enable_lake(after, name, options)

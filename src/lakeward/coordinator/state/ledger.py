@@ -55,6 +55,14 @@ def plan_commit(state: LedgerState, report: CommitReport, now_ms: int) -> Ledger
     return adopt(state, report.offsets, report, now_ms)
 
 
+def plan_dropped(state: LedgerState, report: CommitReport, now_ms: int) -> list[LedgerEntry]:
+    """What a changelog's retention takes away, as far as a round brought it."""
+    dropped = [
+        (r.bucket, OffsetRange(r.range.start, min(r.range.stop, state.offsets.get(r.bucket, 0)))) for r in report.ranges
+    ]
+    return [_entry(report, b, r, LedgerKind.DROPPED, now_ms, rows=0) for b, r in dropped if len(r)]
+
+
 def _may_begin(state: LedgerState, report: CommitReport) -> bool:
     """A new generation comes from a resync that was asked for, or from a lake that has it already."""
     return state.resyncing or report.kind is LedgerKind.ADOPTED

@@ -40,12 +40,12 @@ from lakeward.spi.commit import CommitProperties, Committable, Precondition, Ren
 from lakeward.spi.foreignrows import removes_foreign_rows
 from lakeward.spi.lake import LakeCommitter
 from lakeward.spi.lakefile import LakeSnapshot
-from lakeward.spi.rewrite import PreparedRewrite, RewriteResult
+from lakeward.spi.rewrite import PreparedRewrite, RewriteResult, rows_after
 from lakeward.spi.snapshotkeys import OFFSETS_KEY, TABLE_ID_KEY, encode_all_keys, is_of
 
 _KIND, _VERSION = "delta-committable", 1
 _APP = "lakeward"
-_APPEND, _UPSERT, _REWRITE = "WRITE", "MERGE", "OPTIMIZE"
+_APPEND, _UPSERT, _REWRITE, _DROP = "WRITE", "MERGE", "OPTIMIZE", "DELETE"
 
 
 class DeltaLakeCommitter(LakeCommitter):
@@ -123,15 +123,17 @@ class DeltaLakeCommitter(LakeCommitter):
         now_ms = int(time.time() * 1000)
         inputs = [live[f.path] for r in whole for f in r.group.files]
         actions = features_due(ground.state, has_vectors=bool(vectors))
-        actions += [f.removal(now_ms, changes_data=False) for f in inputs]
+        is_dropped = all(r.group.is_dropped for r in whole)
+        actions += [f.removal(now_ms, changes_data=is_dropped) for f in inputs]
         added = [f if f.key not in vectors else f.with_vector(vectors[f.key], version) for f in new]
         actions += [{"add": {**f.action, "dataChange": False}} for f in added]
         own = CommitProperties.rewrite(base, extra)
-        keys = encode_all_keys(self._info.table_id, base, own, rows=base.lake_rows, rewrite_id=round_id)
+        rows = rows_after(whole, base.lake_rows)
+        keys = encode_all_keys(self._info.table_id, base, own, rows=rows, rewrite_id=round_id)
         carried = sum(map(len, late.values()))
         committable = Committable(
             base=base,
-            payload=self._pack(ground, round_id, keys, actions, _REWRITE),
+            payload=self._pack(ground, round_id, keys, actions, _DROP if is_dropped else _REWRITE),
             rows=sum(r.rows for r in whole),
             deletes=carried,
             files=len(new) + bool(vectors),

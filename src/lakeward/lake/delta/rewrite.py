@@ -27,7 +27,7 @@ from lakeward.model.schema import OFFSET
 from lakeward.model.split import LogSplit
 from lakeward.protocol.packed import Packed
 from lakeward.spi.lake import WriteTask
-from lakeward.spi.rewrite import RewriteResult, RewriteTask
+from lakeward.spi.rewrite import RewriteResult, RewriteTask, dropped_group
 
 _FILE, _RANK = "__file", "__rank"
 """Of a row that is sorted: which input it came from, and its number among that input's survivors."""
@@ -62,6 +62,8 @@ class DeltaRewrittenGroup(Packed):
 
 def rewrite_group(storage: TableFiles, task: RewriteTask, is_due: Callable[[], bool]) -> RewriteResult | None:
     """None: it came due before it was done."""
+    if task.group.is_dropped:
+        return dropped_group(task.group, DeltaRewrittenGroup(None, ()).to_bytes())
     handle = DeltaWriteHandle.from_bytes(task.handle)
     schema = table_schema(parse_schema_string(handle.schema))
     rows = DeltaFileRows(storage, handle.root, str(task.table.path), schema)

@@ -135,12 +135,13 @@ class IcebergLakeCommitter(LakeCommitter):
                 return PreparedRewrite(committable=None, left_out=left_out)
             fault_point("lake.before-deletes", round_id=round_id)
             deletes = delete_rows(ground, round_prefix(round_id), [*plan.hits, *plan.merged])
+            dropped = sum(r.dropped_rows for r in results if r.group.index not in left_out)
             change = FileChange(
                 data=tuple(plan.data),
                 deletes=deletes.files,
                 drop=deletes.drop | plan.drop,
-                operation=Operation.REPLACE,
-                rows_gone=sum(n.file.record_count for n in plan.data),
+                operation=Operation.DELETE if dropped else Operation.REPLACE,
+                rows_gone=sum(n.file.record_count for n in plan.data) + dropped,
                 rewrite_id=round_id,
             )
             committable = self.build(ground, CommitProperties.rewrite(base, extra), change)

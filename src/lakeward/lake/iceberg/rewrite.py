@@ -38,7 +38,7 @@ from lakeward.model.split import LogSplit
 from lakeward.protocol.packed import Packed
 from lakeward.spi.lake import WriteTask
 from lakeward.spi.lakefile import LakeFile
-from lakeward.spi.rewrite import RewriteResult, RewriteTask
+from lakeward.spi.rewrite import RewriteResult, RewriteTask, dropped_group
 
 _BATCH_ROWS = 65_536
 _FILE, _RANK = "__file", "__rank"
@@ -57,6 +57,8 @@ class RewrittenGroup(Packed):
 
 def rewrite_group(connection: IcebergConnection, task: RewriteTask, is_due: Callable[[], bool]) -> RewriteResult | None:
     """None: it came due before it was done."""
+    if task.group.is_dropped:
+        return dropped_group(task.group, RewrittenGroup(None, ()).to_bytes())
     rewriter = _GroupRewriter(connection, task, is_due)
     with lake_errors(str(task.table.path), "rewrite files of"):
         return rewriter.run()

@@ -47,7 +47,7 @@ from lakeward.spi.commit import CommitProperties, Committable, Precondition, Ren
 from lakeward.spi.foreignrows import removes_foreign_rows
 from lakeward.spi.lake import LakeCommitter
 from lakeward.spi.lakefile import LakeSnapshot
-from lakeward.spi.rewrite import PreparedRewrite, RewriteResult
+from lakeward.spi.rewrite import PreparedRewrite, RewriteResult, rows_after
 from lakeward.spi.snapshotkeys import REWRITE_KEY, TABLE_ID_KEY, encode_all_keys, is_of
 
 _KIND, _VERSION = "lance-committable", 1
@@ -134,7 +134,7 @@ class LanceLakeCommitter(LakeCommitter):
             self._info.table_id,
             base,
             CommitProperties.rewrite(base, extra),
-            rows=base.lake_rows,
+            rows=rows_after(whole, base.lake_rows),
             rewrite_id=round_id,
         )
         removed = [live[f.path].id for r in whole for f in r.group.files if f.path in live]

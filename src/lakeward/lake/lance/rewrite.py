@@ -26,7 +26,7 @@ from lakeward.model.schema import OFFSET
 from lakeward.model.split import LogSplit
 from lakeward.protocol.packed import Packed
 from lakeward.spi.lake import WriteTask
-from lakeward.spi.rewrite import RewriteResult, RewriteTask
+from lakeward.spi.rewrite import RewriteResult, RewriteTask, dropped_group
 
 _FILE, _RANK = "__file", "__rank"
 """Of a row that is sorted: which input it came from, and its number among that input's survivors."""
@@ -62,6 +62,8 @@ class LanceRewrittenGroup(Packed):
 def rewrite_group(table: LanceTable, task: RewriteTask, is_due: Callable[[], bool]) -> RewriteResult | None:
     """None: it came due before it was done. Deletes of the version that the rewrite was begun on are applied."""
     handle = LanceWriteHandle.from_bytes(task.handle)
+    if task.group.is_dropped:
+        return dropped_group(task.group, LanceRewrittenGroup(handle.version, None, ()).to_bytes())
     schema, files = handle.arrow_schema, task.group.files
     version = handle.version if handle.version in table.versions() else table.newest()
     rows = LanceRows(table, table.open(version), task.table.descriptor.partition_keys)

@@ -39,7 +39,7 @@ from lakeward.spi.commit import CommitProperties, Committable, Precondition, Ren
 from lakeward.spi.foreignrows import removes_foreign_rows
 from lakeward.spi.lake import LakeCommitter
 from lakeward.spi.lakefile import LakeSnapshot
-from lakeward.spi.rewrite import PreparedRewrite, RewriteResult
+from lakeward.spi.rewrite import PreparedRewrite, RewriteResult, rows_after
 from lakeward.spi.snapshotkeys import OFFSETS_KEY, ROWS_KEY, TABLE_ID_KEY, encode_all_keys, is_of
 
 PAYLOAD_KIND, VERSION = "memory-committable", 1
@@ -137,8 +137,11 @@ class MemoryLakeCommitter(LakeCommitter):
                 "round": round_id,
                 "add": [*(n.path for n in new.values() if n.path), *(d.path for d in deletes)],
                 "drop": [f.path for r in whole for f in r.group.files],
+                "operation": "delete" if all(r.group.is_dropped for r in whole) else "replace",
                 "sequences": {n.path: r.group.sequence for r in whole if (n := new[r.group.index]).path},
-                "summary": encode_all_keys(self._info.table_id, base, own, rows=base.lake_rows, rewrite_id=round_id),
+                "summary": encode_all_keys(
+                    self._info.table_id, base, own, rows=rows_after(whole, base.lake_rows), rewrite_id=round_id
+                ),
             }
         carried = sum(len(d.positions) for d in deletes)
         committable = Committable(
@@ -203,7 +206,7 @@ class MemoryLakeCommitter(LakeCommitter):
             landed = self._lake.commit(
                 table,
                 refs,
-                operation="replace" if drop else _operation(table, add),
+                operation=body.get("operation", "replace") if drop else _operation(table, add),
                 summary={**body["summary"], **counted},
                 add=add,
                 drop=drop,

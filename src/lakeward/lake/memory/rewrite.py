@@ -19,7 +19,7 @@ from lakeward.model.offsetset import OffsetSet
 from lakeward.model.schema import OFFSET
 from lakeward.protocol.packed import Packed
 from lakeward.spi.lakefile import LakeFile
-from lakeward.spi.rewrite import RewriteResult, RewriteTask
+from lakeward.spi.rewrite import RewriteResult, RewriteTask, dropped_group
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,8 @@ class RewrittenRows(Packed):
 
 def rewrite_group(lake: MemoryLake, task: RewriteTask, is_due: Callable[[], bool]) -> RewriteResult | None:
     """None: it came due before it was done."""
+    if task.group.is_dropped:
+        return dropped_group(task.group, RewrittenRows(None, ()).to_bytes())
     with lake.lock:
         table = lake.table(task.table.path)
         parts, gone = [], {}

@@ -50,7 +50,7 @@ from lakeward.spi.commit import CommitProperties, Committable, Precondition, Ren
 from lakeward.spi.flussoffsets import encode_fluss_offsets
 from lakeward.spi.lake import LakeCommitter
 from lakeward.spi.lakefile import LakeSnapshot
-from lakeward.spi.rewrite import PreparedRewrite, RewriteResult
+from lakeward.spi.rewrite import PreparedRewrite, RewriteResult, rows_after
 from lakeward.spi.snapshotkeys import OFFSETS_KEY, OWN_OFFSETS_KEY, TABLE_ID_KEY, encode_all_keys, is_of
 
 PAYLOAD_KIND = "paimon-committable"
@@ -128,11 +128,12 @@ class PaimonLakeCommitter(LakeCommitter):
             _, _, blobs = unpack(REWRITE_KIND, VERSION, result.payload)
             new = [f for blob in blobs for f in self._message(manifests.table, blob).new_files]
             entries += [*(beside(inputs[0], ADD, f) for f in new), *map(removed, inputs)]
-        own = CommitProperties.rewrite(base, extra)
-        keys = encode_all_keys(self._info.table_id, base, own, rows=base.lake_rows, rewrite_id=round_id)
+        own, rows = CommitProperties.rewrite(base, extra), rows_after(whole, base.lake_rows)
+        kind = OVERWRITE if all(r.group.is_dropped for r in whole) else COMPACT
+        keys = encode_all_keys(self._info.table_id, base, own, rows=rows, rewrite_id=round_id)
         keys |= self._fluss_keys(history, base, own)
         with lake_errors(self._where, "prepare a commit of"):
-            payload = self._payload(history, manifests, round_id, ManifestChange(COMPACT, entries), keys)
+            payload = self._payload(history, manifests, round_id, ManifestChange(kind, entries), keys)
         committable = Committable(
             base=base,
             payload=payload,

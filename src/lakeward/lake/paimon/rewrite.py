@@ -21,7 +21,7 @@ from lakeward.model.faults import fault_point
 from lakeward.model.ids import SnapshotId
 from lakeward.model.schema import OFFSET
 from lakeward.model.versioned import pack
-from lakeward.spi.rewrite import RewriteResult, RewriteTask
+from lakeward.spi.rewrite import RewriteResult, RewriteTask, dropped_group
 
 REWRITE_KIND = "paimon-rewrite"
 _RUNS = 5
@@ -31,6 +31,8 @@ _RUNS = 5
 def rewrite_group(connection: PaimonConnection, task: RewriteTask, is_due: Callable[[], bool]) -> RewriteResult | None:
     """None: it came due before it was done."""
     where, group = str(task.table.path), task.group
+    if group.is_dropped:
+        return dropped_group(group, pack(REWRITE_KIND, VERSION, {}, []))
     lake_table = connection.load(task.table.path).copy({"data-file.prefix": name_of("data", task.round_id)})
     planned = PaimonHistory.load(lake_table, where).get(SnapshotId(str(group.sequence)))
     with lake_errors(where, "rewrite files of"):

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 
 from lakeward.errors import LakewardError
 from lakeward.model.faults import fault_point
+from lakeward.model.ledger import LedgerKind
 from lakeward.model.round import RoundResult
 from lakeward.model.side import COMPACT
 from lakeward.model.sidetable import side_table
+from lakeward.protocol.commit import CommittedRange
 from lakeward.protocol.heartbeat import LeaseCheck, TableFinished
 from lakeward.spi.lake import LakeCommitter, RewriteResult
 from lakeward.spi.plugins import Plugin
@@ -40,6 +42,8 @@ class Compaction(Attempt):
         is_committed = False
         try:
             results, error = self._rewrite(ground, order)
+            if results and ground.dropped:
+                self.patiently(lambda: self._say_dropped(ground))
             landed = self._commit(ground, committer, order.lease, results) if results else None
             is_committed = landed is not None and landed.snapshot is not None
             if error is not None:
@@ -122,6 +126,14 @@ class Compaction(Attempt):
         self.phases = replace(self.phases, commit_s=self.world.clock.monotonic() - began)
         return landed
 
+    def _say_dropped(self, ground: CompactionGround) -> None:
+        """Before the lake lets them go: nobody may take what is gone for changes that never were."""
+        fault_point("compact.before-dropped", table=self.name, round_id=self.round_id)
+        ranges = tuple(CommittedRange(bucket=b, range=r) for b, r in ground.dropped.items())
+        report = adoption(ground.table, ground.base, self.owner, self.handed.side)
+        dropped = replace(report, round_id=self.round_id, work=COMPACT, kind=LedgerKind.DROPPED, ranges=ranges)
+        self.world.hot.coordinator().commit(dropped)
+
     def _report(self, ground: CompactionGround, landed: LandedRewrite) -> None:
         """The lake's new figures, and that the intent has done its work. Best effort: rounds tell them too, and an
         intent that stays open is orphan removal's."""
@@ -172,4 +184,5 @@ class Compaction(Attempt):
             debt_files=ground.plan.saved_files,
             debt_rows=sum(f.deleted for f in left),
         )
-        return self.finished(result, force_finished=len(rewritten) < len(ground.plan.groups))
+        is_more = len(rewritten) < len(ground.plan.groups) or bool(rewritten and ground.dropped)
+        return self.finished(result, force_finished=is_more)

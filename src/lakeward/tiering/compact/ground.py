@@ -6,11 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock
+from lakeward.model.offsets import OffsetRange
 from lakeward.model.round import LakeBase
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import LakeFile, LakeStorage, RewriteGroup
-from lakeward.tiering.compact.plan import CompactionPlan, may_be_worn, plan_compaction
+from lakeward.tiering.compact.plan import CompactionPlan, Why, join_plans, may_be_worn, plan_compaction, plan_drop
+from lakeward.tiering.compact.retention import dropped_ranges, load_retention
 from lakeward.tiering.job.options import TieringOptions
 
 
@@ -25,6 +28,9 @@ class CompactionGround:
     files: tuple[LakeFile, ...] = ()
     committed_at_ms: Mapping[int, int] = field(default_factory=dict)
     """Of the lake's snapshots, by their number."""
+
+    dropped: Mapping[Bucket, OffsetRange] = field(default_factory=dict)
+    """What a changelog's retention takes away; nothing is rewritten beside it."""
 
 
 def load_compaction(table: TableInfo, lake: LakeStorage, options: TieringOptions, clock: Clock) -> CompactionGround:
@@ -49,18 +55,29 @@ def load_compaction(table: TableInfo, lake: LakeStorage, options: TieringOptions
     files = tuple(reader.files(snapshot.snapshot_id))
     deleted = {f.path: len(reader.deleted_rows(f)) for f in files if may_be_worn(f, policy)}
     is_counted = is_clean and not table.is_pk
-    plan = plan_compaction([f for f in files if f.offsets is not None or not is_counted], policy, deleted)
+    retention = load_retention(table, reader, snapshot.snapshot_id, files, clock.now_ms())
+    over = {} if retention is None else retention.over(files)
+    known = [f for f in files if f.offsets is not None or not is_counted]
+    parts = [known] if retention is None else retention.windows(known)
+    plan = plan_drop(over, len(files)) if over else join_plans([plan_compaction(p, policy, deleted) for p in parts])
     groups = tuple(
         RewriteGroup(
             bucket=g.bucket,
             files=tuple(f.file for f in g.files),
             sequence=max(f.file.sequence for f in g.files) if is_counted else snapshot.sequence,
             index=index,
+            is_dropped=g.why is Why.DROP,
         )
-        for index, g in enumerate(plan.within(options.compaction_bytes))
+        for index, g in enumerate(plan.groups if over else plan.within(options.compaction_bytes))
     )
     return CompactionGround(
-        table=table, base=base, plan=plan, groups=groups, files=files, committed_at_ms=committed_at_ms
+        table=table,
+        base=base,
+        plan=plan,
+        groups=groups,
+        files=files,
+        committed_at_ms=committed_at_ms,
+        dropped=dropped_ranges(over, files, base.offsets),
     )
 
 

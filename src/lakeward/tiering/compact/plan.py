@@ -44,6 +44,9 @@ class Why(StrEnum):
     PURGE = "purge"
     """Too many of its rows are deleted, or too many deletes by key lie on it."""
 
+    DROP = "drop"
+    """All of its rows are older than the changelog keeps them: no file comes in their place."""
+
     PACK = "pack"
     """Nothing came to this bucket for a while: what is left is packed once."""
 
@@ -172,6 +175,23 @@ def plan_compaction(
     groups.sort(key=lambda g: (-g.worth, g.bucket, g.files[0].file.path))
     sizes = [len(bucket_files) for bucket_files in buckets.values()]
     return CompactionPlan(groups=tuple(groups), files=sum(sizes), most_files=max(sizes, default=0))
+
+
+def join_plans(plans: Sequence[CompactionPlan]) -> CompactionPlan:
+    """Of files that are not merged with each other."""
+    groups = sorted((g for p in plans for g in p.groups), key=lambda g: (-g.worth, g.bucket, g.files[0].file.path))
+    return CompactionPlan(
+        groups=tuple(groups), files=sum(p.files for p in plans), most_files=sum(p.most_files for p in plans)
+    )
+
+
+def plan_drop(over: Mapping[Bucket, Sequence[LakeFile]], files: int) -> CompactionPlan:
+    """Files that go, of so many."""
+    groups = (
+        PlannedGroup(bucket=b, files=tuple(SizedFile(file=f, deleted=f.record_count) for f in gone), why=Why.DROP)
+        for b, gone in sorted(over.items())
+    )
+    return CompactionPlan(groups=tuple(groups), files=files)
 
 
 def describe_compaction(plan: CompactionPlan) -> list[dict[str, Any]]:
