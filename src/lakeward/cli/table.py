@@ -183,13 +183,30 @@ def show(table: Table, server: Server = None, as_json: Json = False) -> None:
     print_rows(("", ""), facts)
 
 
-def adopt(table: Table, server: Server = None, as_json: Json = False) -> None:
-    """Takes over a lake table that has snapshots of ours: the same table id, its offsets.
+def adopt(
+    table: Table,
+    foreign: Annotated[
+        bool, typer.Option("--foreign", help="A table that others made: its rows stay where they are.")
+    ] = False,
+    lake: Annotated[str | None, typer.Option("--lake", help="With --foreign: the lake that it is in.")] = None,
+    key: Annotated[str | None, typer.Option("--key", help="With --foreign: key columns; refused, see below.")] = None,
+    buckets: Annotated[int, typer.Option(help="With --foreign: number of buckets of the hot side.")] = 1,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Takes over a lake table that has snapshots of ours: the same table id, its offsets. With --foreign an Iceberg
+    table that others made, as a log table: what is in it stays as it is, new rows come beside it. A key would need
+    those rows in the hot store, which is not done.
 
-    Example: lakeward table adopt shop.orders"""
+    Example: lakeward table adopt shop.orders; or lakeward table adopt --foreign shop.visits --lake main"""
+    if not foreign and (lake is not None or key is not None or buckets != 1):
+        reason = "they are for tables that others made: --foreign"
+        raise InvalidRequest(what="--lake, --key and --buckets", reason=reason)
+    names = tuple(n.strip() for n in (key or "").split(",") if n.strip())
+    message = AdoptTable(foreign=foreign, lake=lake, primary_key=names, bucket_count=buckets)
     with open_client(server) as client:
         body = client.server.ask(
-            "POST", routes.ADOPT.format(table=TablePath.parse(table)), encode(AdoptTable()), repeatable=False
+            "POST", routes.ADOPT.format(table=TablePath.parse(table)), encode(message), repeatable=False
         )
     print_json(body) if as_json else print(f"adopted {table}")
 

@@ -122,10 +122,15 @@ class LakeRestored:
 @dataclass(frozen=True, kw_only=True)
 class AdoptTable:
     """Takes over a lake table that has snapshots of ours. The descriptor is needed where the hot side does
-    not exist.
+    not exist. `foreign`: one that others made, in the named lake, or the one that new tables get; its columns are those
+    that it has.
     """
 
     descriptor: TableDescriptor | None = None
+    foreign: bool = False
+    lake: str | None = None
+    primary_key: tuple[str, ...] = ()
+    bucket_count: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)

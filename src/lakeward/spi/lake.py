@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeward.errors import InvalidRequest
 from lakeward.model.bucket import Bucket
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import RoundId, SnapshotId, TableId
@@ -27,7 +28,7 @@ from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.spi.capabilities import LakeCapabilities
 from lakeward.spi.commit import CommitProperties, Committable, Precondition, Renewal
 from lakeward.spi.intents import IntentStore
-from lakeward.spi.lakefile import Expired, LakeDelete, LakeFile, LakeSnapshot, LakeTotals, StoredFile
+from lakeward.spi.lakefile import AdoptedRows, Expired, LakeDelete, LakeFile, LakeSnapshot, LakeTotals, StoredFile
 from lakeward.spi.rewrite import PreparedRewrite, RewriteGroup, RewriteResult, RewriteTask
 from lakeward.spi.snapshotkeys import (
     COMMIT_USER,
@@ -55,6 +56,7 @@ __all__ = [
     "ROWS_KEY",
     "TABLE_ID_KEY",
     "TAG",
+    "AdoptedRows",
     "CommitProperties",
     "Committable",
     "Expired",
@@ -198,6 +200,14 @@ class LakeCatalog(ABC):
         """Where the files of a lake table that exists lie: the same for two lakes that are one place under two names.
         None: the format cannot tell. Raises `LakeUnavailable`, `LakeTableGone`."""
         return None
+
+    def describe_foreign(self, path: TablePath, bucket_count: int = 1) -> TableDescriptor:
+        """What a lake table that others made is as a log table of ours, in the layout that it has. Changes nothing.
+
+        Raises `InvalidTable`, `UnsupportedType` where it cannot work, `InvalidRequest` for a format without such
+        tables, `LakeUnavailable`, `LakeTableGone`."""
+        reason = "of this lake format no tables are taken over that others made; Iceberg's are"
+        raise InvalidRequest(what=f"adopting {path}", reason=reason)
 
     @abstractmethod
     def table_id(self, path: TablePath) -> TableId | None:
@@ -373,6 +383,11 @@ class LakeReader(ABC):
         them, and only of files whose bounds are known; what is unknown is -1."""
         return True
 
+    @property
+    def adopted(self) -> AdoptedRows | None:
+        """What was there when a table that others made was taken over; None of every other."""
+        return None
+
     def deleted_offsets(self, file: LakeFile) -> OffsetSet | None:
         """Offsets of the rows that a file's positional deletes and vectors take out of it, for engines that scan the
         file by themselves. None: not known. Equality deletes do not count. Raises `LakeUnavailable`."""
@@ -411,6 +426,13 @@ class LakeMaintenance(ABC):
     def list_files(self, prefix: str | None = None) -> Iterable[StoredFile]:
         """Files of ours in storage, under a round's prefix or all. Offset caches are not listed; metadata files of the
         format only when all are asked for, and only those that our own catalog wrote."""
+
+    def take_over(self, offsets: Mapping[Bucket, int]) -> AdoptedRows:
+        """Makes a lake table that others made ours: a snapshot that changes no file, with our table id and these
+        offsets. What was there is noted, and its snapshot named for ever. Safe to repeat, for the same table id.
+
+        Raises `CommitConflict` where others keep committing, `LakeForeign` where another table was first."""
+        raise NotImplementedError(f"{type(self).__name__} takes over nothing")
 
     def list_by_prefix(self, prefixes: Sequence[str]) -> Mapping[str, Sequence[StoredFile]]:
         """`list_files` of several rounds. A format that lists a whole folder anyway does so once."""

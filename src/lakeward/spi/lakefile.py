@@ -86,6 +86,16 @@ class LakeTotals:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AdoptedRows:
+    """Rows that others wrote before the table became ours: they have no address in a log. `sequence`: of the newest
+    snapshot then; files that are no younger hold them, and those that others made of such files since."""
+
+    snapshot_id: SnapshotId | None
+    sequence: int
+    rows: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class StoredFile:
     """A file as listed in the lake's storage."""
 

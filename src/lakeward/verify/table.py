@@ -21,6 +21,7 @@ from lakeward.read.plan import ReadMode
 from lakeward.read.tail import rows_of
 from lakeward.spi.hot import HotPlugin
 from lakeward.spi.lake import LakeFile, LakeReader, LakeSnapshot, LakeStorage
+from lakeward.spi.lakefile import AdoptedRows
 from lakeward.spi.registry import load_lake
 from lakeward.verify.bucket import check_bucket
 from lakeward.verify.certificate import SHOWN, BucketReport, Certificate, Finding, FindingKind
@@ -227,6 +228,8 @@ def _tasks(ground: _Ground) -> tuple[list[BucketTask], list[Finding], list[str]]
         files = ()  # each bucket's check will say it
     committed = dict(ground.held.raised(ledger_ends(ground.grouped)))
     unknown = {f.bucket for f in files if f.bucket is not None} - committed.keys()
+    adopted = ground.opened.pinned.adopted
+    files = [f for f in files if adopted is None or f.offsets is not None or f.sequence > adopted.sequence]
     mixed = [f for f in files if f.bucket is None]
     tasks = [
         BucketTask(
@@ -248,6 +251,8 @@ def _tasks(ground: _Ground) -> tuple[list[BucketTask], list[Finding], list[str]]
     unplaced = [f for f in files if f.offsets is None]
     if unplaced and not ground.opened.table.is_pk and not ground.opened.pinned.has_offsets:
         return [], *_count_all(ground, tasks, unplaced)
+    if adopted is not None:
+        return tasks, *_count_adopted(ground, adopted)
     return tasks, _homeless(ground, mixed, [t.bucket for t in tasks]) if mixed else [], []
 
 
@@ -258,7 +263,8 @@ def _count_all(
     as a whole."""
     assert ground.snapshot_id is not None
     assert ground.opened.pinned is not None
-    expected = sum(len(r) for task in tasks for r in task.expected)
+    adopted = ground.opened.pinned.adopted
+    expected = sum(len(r) for task in tasks for r in task.expected) + (0 if adopted is None else adopted.rows)
     try:
         rows = sum(b.num_rows for b in ground.opened.pinned.scan(ground.snapshot_id, columns=[OFFSET]))
     except LakeError as error:
@@ -271,6 +277,22 @@ def _count_all(
     words = f"{rows} rows are in the lake where {expected} should be"
     files = tuple(f.path for f in unplaced)[:SHOWN]
     return [Finding(kind=kind, words=words, count=abs(rows - expected), files=files)], [note]
+
+
+def _count_adopted(ground: _Ground, adopted: AdoptedRows) -> tuple[list[Finding], list[str]]:
+    """Rows from before a log table was ours: no log tells of them but how many there were."""
+    assert ground.snapshot_id is not None
+    assert ground.opened.pinned is not None
+    try:
+        scanned = ground.opened.pinned.scan_buckets(ground.snapshot_id, columns=[OFFSET], buckets=[None])
+        rows = sum(batch.num_rows for _, batch in scanned)
+    except LakeError as error:
+        return [Finding(kind=FindingKind.UNREADABLE, words=str(error))], []
+    if rows == adopted.rows:
+        return [], [f"{rows} rows from before the table was adopted were counted and none compared"]
+    kind = FindingKind.MISSING if rows < adopted.rows else FindingKind.STRAY
+    words = f"{rows} rows are from before the table was adopted, and {adopted.rows} were there then"
+    return [Finding(kind=kind, words=words, count=abs(rows - adopted.rows))], []
 
 
 def _homeless(ground: _Ground, mixed: Sequence[LakeFile], buckets: Sequence[Bucket]) -> list[Finding]:

@@ -189,6 +189,8 @@ class Federation:
     def adopt(self, path: TablePath, request: AdoptTable) -> TableAnswer:
         """Takes over a lake table that carries snapshots of ours: its table id and its offsets. Where the hot side is
         gone the descriptor makes it anew; where it stands, it must be the very table that filled the lake."""
+        if request.foreign:
+            return self._adopt_foreign(path, request)
         table = self._find(path)
         if table is None:
             if request.descriptor is None:
@@ -203,6 +205,38 @@ class Federation:
             self._enable_lake(table, name, options)
         self._coordinator.read_lake(path)
         return TableAnswer(table=table, created=False, warnings=self._coordinator.warnings(path))
+
+    def _adopt_foreign(self, path: TablePath, request: AdoptTable) -> TableAnswer:
+        """One that others made, with what is in it. After a crash in between the same call goes on. Raises
+        `TableAlreadyExists`, `InvalidTable`, `UnsupportedType`, `LakeForeign`."""
+        what = f"adopting {path}"
+        if self._find(path) is not None:
+            raise TableAlreadyExists(table=str(path))
+        if request.primary_key:
+            reason = "its keys would have to be loaded into the hot store; adopt it without --key, as a log table"
+            raise InvalidRequest(what=what, reason=reason)
+        properties = {
+            keys.TABLE_DATALAKE_SYSTEM_COLUMNS.key: "false",
+            **({} if request.lake is None else {keys.TABLE_DATALAKE_LAKES.key: request.lake}),
+        }
+        sides = _enabled(self._read(path, self._with_lakes(path.database, properties)))
+        if len(sides) != 1:
+            reason = f"say in which lake it is, with --lake; new tables get {', '.join(map(str, sides)) or 'none'}"
+            raise InvalidRequest(what=what, reason=reason)
+        ((side, options),) = sides.items()
+        catalog = self._catalog(options)
+        descriptor = replace(catalog.describe_foreign(path, request.bucket_count), properties=properties)
+        check_new_table(str(path), descriptor)
+        table = TableInfo(path=path, table_id=new_table_id(), descriptor=self._complete(path, descriptor)[0])
+        self._hot.check_table(table)
+        owner = catalog.table_id(path)
+        table = table if owner is None else replace(table, table_id=owner)
+        storage = self._board.lakes(options.lake)
+        if owner is not None and storage.open_reader(table).adopted is None:
+            raise InvalidRequest(what=what, reason="it has snapshots of ours; adopt it without --foreign")
+        catalog.create(side_table(table, side), adopt=True)
+        storage.open_maintenance(side_table(table, side)).take_over({})
+        return self.create(CreateTable(path=path, descriptor=descriptor, adopt=True))
 
     # ---- alter ----
     def alter(self, path: TablePath, change: AlterTable) -> TableAnswer:

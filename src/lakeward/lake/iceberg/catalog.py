@@ -13,6 +13,7 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 from pyiceberg.expressions import IsNull, Reference
+from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, UNSORTED_SORT_ORDER_ID
@@ -40,6 +41,7 @@ from lakeward.lake.iceberg.meta.columnids import spell_field_ids
 from lakeward.lake.iceberg.meta.connection import IcebergConnection, identifier
 from lakeward.lake.iceberg.meta.diff import check_fits, diff_table
 from lakeward.lake.iceberg.meta.failures import describe, lake_errors
+from lakeward.lake.iceberg.meta.foreign import NAME_MAPPING, describe_foreign
 from lakeward.lake.iceberg.meta.layout import is_clean
 from lakeward.lake.iceberg.meta.leftbehind import newest_left, newest_table_id
 from lakeward.lake.iceberg.meta.mapping import (
@@ -57,6 +59,8 @@ from lakeward.lake.iceberg.meta.repair import SchemaRepair, plan_repair
 from lakeward.lake.iceberg.meta.types import to_iceberg_type
 from lakeward.lake.iceberg.meta.version import VERSIONS
 from lakeward.lake.iceberg.meta.warehouse import check_scheme, check_warehouse
+from lakeward.lake.iceberg.scan.footer import Footer
+from lakeward.lake.iceberg.scan.snapshotfiles import plan_files
 from lakeward.model.ids import TableId
 from lakeward.model.schema import BUCKET, Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
@@ -112,11 +116,19 @@ class IcebergLakeCatalog(LakeCatalog):
         """An existing table: it must match, and be empty, ours or adopted on purpose."""
         lake_table = self._connection.load(table.path)
         self._check_matches(table, lake_table)
-        if not lake_table.metadata.snapshots:
+        if not lake_table.metadata.snapshots or adopt:
             with _altering(table):
                 self._allow_unsorted(lake_table)
         if lake_table.metadata.snapshots and not adopt and newest_table_id(lake_table.metadata) != table.table_id:
             raise LakeNotEmpty(table=str(table.path))
+
+    def describe_foreign(self, path: TablePath, bucket_count: int = 1) -> TableDescriptor:
+        lake_table = self._connection.load(path)
+        descriptor, head = describe_foreign(path, lake_table.metadata, bucket_count), lake_table.current_snapshot()
+        with lake_errors(str(path), "list files of"):
+            for planned in plan_files(lake_table.metadata, lake_table.io, head, ()) if head is not None else ():
+                _check_readable(path, lake_table, planned.file)
+        return descriptor
 
     def _ensure_namespace(self, path: TablePath) -> None:
         try:
@@ -280,3 +292,16 @@ def _add_column(update: UpdateSchema, column: Column, *, is_clean: bool) -> None
     update.add_column(column.name, to_iceberg_type(column.type, column.name), doc=column.comment)
     if not is_clean:
         update.move_before(column.name, BUCKET)
+
+
+def _check_readable(path: TablePath, table: Table, file: DataFile) -> None:
+    """Raises `InvalidTable`. Columns are found by field ids; files that were not written as Iceberg's may have none."""
+    reason = None
+    if file.file_format != FileFormat.PARQUET:
+        reason = f"it is {file.file_format}, and Parquet is read; rewrite it first"
+    elif NAME_MAPPING in table.metadata.properties:
+        with table.io.new_input(file.file_path).open() as source:
+            if not Footer.load(file.file_path, source).names:
+                reason = "its columns have no field ids (it was imported as it is); rewrite it first"
+    if reason is not None:
+        raise InvalidTable(table=str(path), field="data file", value=file.file_path, reason=reason)

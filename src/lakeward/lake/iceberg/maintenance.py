@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pyarrow.fs import FileSelector, FileSystem, FileType
 from pyiceberg.exceptions import CommitFailedException
@@ -16,6 +16,7 @@ from pyiceberg.table.update import (
     AssertTableUUID,
     RemoveSnapshotRefUpdate,
     RemoveSnapshotsUpdate,
+    SetPropertiesUpdate,
     SetSnapshotRefUpdate,
     TableRequirement,
     TableUpdate,
@@ -23,6 +24,8 @@ from pyiceberg.table.update import (
 
 from lakeward.errors import CommitConflict, SnapshotGone
 from lakeward.lake.iceberg.commit.change import FileChange
+from lakeward.lake.iceberg.commit.ground import CommitGround
+from lakeward.lake.iceberg.commit.liverows import count_live_rows
 from lakeward.lake.iceberg.commit.request import FOR_EVER_MS, assert_ref
 from lakeward.lake.iceberg.committer import IcebergLakeCommitter
 from lakeward.lake.iceberg.datafile.location import (
@@ -37,13 +40,18 @@ from lakeward.lake.iceberg.datafile.location import (
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.expiry import Reachable, expiring, only_in, plan_expiry
 from lakeward.lake.iceberg.meta.failures import describe, lake_errors
+from lakeward.lake.iceberg.meta.foreign import spell_adopted
+from lakeward.lake.iceberg.reader import IcebergLakeReader
+from lakeward.model.bucket import Bucket
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.faults import fault_point
-from lakeward.model.ids import RoundId, SnapshotId
+from lakeward.model.ids import RoundId, SnapshotId, new_round_id
 from lakeward.model.round import LakeBase
+from lakeward.model.schema import OFFSET
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import (
     PROBE,
+    AdoptedRows,
     CommitProperties,
     Expired,
     LakeMaintenance,
@@ -53,6 +61,8 @@ from lakeward.spi.lake import (
 )
 
 _ATTEMPTS = 3
+ADOPTED_TAG = "lakeward-adopted"
+"""Names the last snapshot from before a table became ours."""
 
 
 class IcebergLakeMaintenance(LakeMaintenance):
@@ -116,6 +126,49 @@ class IcebergLakeMaintenance(LakeMaintenance):
         with lake_errors(str(self._table.path), "fence"):
             committable = self._committer.build(ground, properties, FileChange(fence_step=1))
         return self._committer.commit(committable, Precondition.on(self._table.table_id, base))
+
+    def take_over(self, offsets: Mapping[Bucket, int]) -> AdoptedRows:
+        """Tried again when others commit meanwhile: what they added belongs to what was there."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                return self._take_over(offsets)
+            except CommitConflict as error:
+                if error.lost or attempt == _ATTEMPTS - 1:
+                    raise
+        raise AssertionError("the loop returns or raises")
+
+    def _take_over(self, offsets: Mapping[Bucket, int]) -> AdoptedRows:
+        reader = IcebergLakeReader(self._connection, self._table)
+        ground, adopted = reader.load_ground(), reader.adopted
+        if ground.base.token is not None and adopted is not None:
+            return adopted
+        adopted = self._count(ground)
+        self._commit(ground.table, "note the rows of", "adoption", (_noting(adopted),))
+        if adopted.snapshot_id is not None:
+            self.tag(ADOPTED_TAG, adopted.snapshot_id)
+        ground = reader.load_ground()
+        if ground.base.head != adopted.snapshot_id:
+            reason = f"main is at {ground.base.head}, not at {adopted.snapshot_id}"
+            raise CommitConflict(table=str(self._table.path), round_id="adoption", reason=reason)
+        properties = CommitProperties(
+            round_id=new_round_id(), epoch=0, job="adoption", offsets=offsets, generation=ground.base.generation
+        )
+        with lake_errors(str(self._table.path), "take over"):
+            committable = self._committer.build(ground, properties, FileChange())
+        self._committer.commit(committable, Precondition.on(self._table.table_id, ground.base))
+        return adopted
+
+    def _count(self, ground: CommitGround) -> AdoptedRows:
+        """By a scan where keys are deleted."""
+        head = ground.head
+        if head is None:
+            return AdoptedRows(snapshot_id=None, sequence=0, rows=0)
+        at = SnapshotId(str(head.snapshot_id))
+        rows = count_live_rows(ground.table, head, ())
+        if rows is None:
+            scanned = IcebergLakeReader(self._connection, self._table, ground.table).scan(at, columns=[OFFSET])
+            rows = sum(b.num_rows for b in scanned)
+        return AdoptedRows(snapshot_id=at, sequence=head.sequence_number or 0, rows=rows)
 
     def delete(self, paths: Iterable[str]) -> int:
         io, freed = self._arrow_io(), 0
@@ -215,6 +268,10 @@ class IcebergLakeMaintenance(LakeMaintenance):
                 self._connection.catalog.commit_table(table, requirements, updates)
         except (CommitFailedException, ValueError) as error:
             raise CommitConflict(table=str(self._table.path), round_id=by, reason=describe(error)) from error
+
+
+def _noting(adopted: AdoptedRows) -> TableUpdate:
+    return SetPropertiesUpdate.model_validate({"updates": spell_adopted(adopted)})
 
 
 def list_folder(io: PyArrowFileIO, folder: str) -> Iterator[StoredFile]:

@@ -21,6 +21,7 @@ from lakeward.lake.iceberg.datafile.offsetcache import find_cache, load_column
 from lakeward.lake.iceberg.meta.ancestry import Reconciled, reconcile, walk
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.failures import lake_errors
+from lakeward.lake.iceberg.meta.foreign import find_adopted
 from lakeward.lake.iceberg.meta.layout import is_clean
 from lakeward.lake.iceberg.meta.summary import SummaryReader, summary_of
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
@@ -36,7 +37,7 @@ from lakeward.model.schema import OFFSET
 from lakeward.model.table import TableInfo
 from lakeward.spi.flussoffsets import find_partitions
 from lakeward.spi.lake import LakeReader
-from lakeward.spi.lakefile import LakeFile, LakeSnapshot, LakeTotals
+from lakeward.spi.lakefile import AdoptedRows, LakeFile, LakeSnapshot, LakeTotals
 from lakeward.spi.snapshotkeys import ROWS_KEY, TABLE_ID_KEY, is_of
 
 _DELETED: Kept[OffsetSet] = Kept(4_000_000, len)
@@ -171,6 +172,10 @@ class IcebergLakeReader(LakeReader):
     @property
     def has_offsets(self) -> bool:
         return not is_clean(self.load().metadata.schema())
+
+    @property
+    def adopted(self) -> AdoptedRows | None:
+        return find_adopted(self.load().metadata)
 
     def deleted_offsets(self, file: LakeFile) -> OffsetSet | None:
         """Kept per file and set of deletes: neither ever changes."""

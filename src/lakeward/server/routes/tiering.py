@@ -117,7 +117,8 @@ def _add_operations(router: APIRouter, services: Services) -> None:
 
     @router.post(routes.ADOPT, dependencies=may_change, openapi_extra=described(AdoptTable))
     async def adopt(table: str, request: Request) -> JSONResponse:
-        """Takes over a lake table that has snapshots of ours: same table id, its offsets."""
+        """Takes over a lake table that has snapshots of ours: same table id, its offsets. With `foreign` one that
+        others made, with its rows."""
         message = await read_message(request, AdoptTable)
         return answer(await run_in_threadpool(services.federation.adopt, TablePath.parse(table), message))
 

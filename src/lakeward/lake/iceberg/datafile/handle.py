@@ -9,9 +9,12 @@ from typing import ClassVar
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER_ID
 
 from lakeward.lake.iceberg.datafile.location import data_folder
 from lakeward.lake.iceberg.meta.connection import storage_properties
+from lakeward.lake.iceberg.meta.layout import is_clean
 from lakeward.protocol.packed import Packed
 
 
@@ -34,9 +37,14 @@ class WriteHandle(Packed):
         return cls(
             schema=metadata.schema(),
             spec=metadata.spec(),
-            sort_order_id=metadata.default_sort_order_id,
+            sort_order_id=_order_of(metadata),
             folder=data_folder(metadata.location, metadata.properties),
             properties={k: v for k, v in metadata.properties.items() if k.startswith("write.")},
             storage=storage_properties(table.io.properties),
             version=metadata.format_version,
         )
+
+
+def _order_of(metadata: TableMetadata) -> int:
+    """Rows of a clean table come as they were written, whatever order its owner wants."""
+    return UNSORTED_SORT_ORDER_ID if is_clean(metadata.schema()) else metadata.default_sort_order_id

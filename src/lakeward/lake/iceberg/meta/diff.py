@@ -28,9 +28,9 @@ def diff_table(descriptor: TableDescriptor, metadata: TableMetadata) -> list[str
     lines += _diff(
         "partitioning", spell_spec(lake_spec(descriptor, schema), schema), spell_spec(metadata.spec(), lake_schema_now)
     )
-    lines += _diff(
-        "sort order", spell_order(lake_order(schema), schema), spell_order(metadata.sort_order(), lake_schema_now)
-    )
+    if not descriptor.is_clean:
+        order = spell_order(metadata.sort_order(), lake_schema_now)
+        lines += _diff("sort order", spell_order(lake_order(schema), schema), order)
     return lines + _diff_version(metadata, int(lake_properties(descriptor)[VERSION_KEY]))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyiceberg import types as ice
-from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.typedef import Record
@@ -66,8 +66,10 @@ def partition_texts(spec: PartitionSpec, schema: Schema, record: Record) -> dict
     """Identity fields of a file's tuple as text, without the bucket's."""
     texts: dict[str, str] = {}
     for at, field in enumerate(spec.fields):
-        source = schema.find_field(field.source_id)
-        if isinstance(field.transform, IdentityTransform) and source.name != BUCKET and record[at] is not None:
+        source = _source(schema, field)
+        if source is None or source.name == BUCKET or record[at] is None:
+            continue
+        if isinstance(field.transform, IdentityTransform):
             texts[source.name] = value_text(source.field_type, record[at])
     return texts
 
@@ -88,9 +90,15 @@ def bucket_of(
 def _bucket_field(spec: PartitionSpec, schema: Schema) -> int | None:
     """The place of the bucket's number in the tuple."""
     for at, field in enumerate(spec.fields):
-        is_identity = (
-            isinstance(field.transform, IdentityTransform) and schema.find_field(field.source_id).name == BUCKET
-        )
-        if is_identity or isinstance(field.transform, BucketTransform):
+        source = _source(schema, field)
+        is_named = source is not None and source.name == BUCKET
+        if (is_named and isinstance(field.transform, IdentityTransform)) or isinstance(
+            field.transform, BucketTransform
+        ):
             return at
     return None
+
+
+def _source(schema: Schema, field: PartitionField) -> ice.NestedField | None:
+    """None: the column was dropped after the table was partitioned otherwise."""
+    return schema.find_field(field.source_id) if schema.find_column_name(field.source_id) is not None else None

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from pyiceberg.table.metadata import TableMetadata
 
+from lakeward.lake.iceberg.meta.foreign import ADOPTED
 from lakeward.lake.iceberg.meta.layout import is_clean
 from lakeward.lake.iceberg.meta.summary import summary_of
 from lakeward.lake.iceberg.scan.files import IndexedFile
@@ -28,7 +29,7 @@ def count_offsets(
     """The files with bucket and offsets, as far as they can be told. `partitions`: the values of each file's partition,
     None where its spec has not all of them."""
     schema = metadata.schema()
-    if not is_clean(schema) or schema.identifier_field_ids:
+    if not is_clean(schema) or schema.identifier_field_ids or ADOPTED in metadata.properties:
         return list(files)
     named = [_with_bucket(metadata, f, p) for f, p in zip(files, partitions, strict=True)]
     by_bucket: dict[Bucket, list[int]] = defaultdict(list)

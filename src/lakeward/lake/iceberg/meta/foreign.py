@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A table that others made, as a table of ours: its columns, keys and partitioning, or why not. Pure.
+
+It keeps its layout: no system columns are added (a clean table), no file is touched. What was there stands in a
+property of the lake table: those rows never had an address in a log of ours.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from pyiceberg import types as ice
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema as LakeSchema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.transforms import BucketTransform, IdentityTransform
+
+from lakeward.errors import InvalidTable, UnsupportedType
+from lakeward.lake.iceberg.meta.types import spell_type
+from lakeward.lake.iceberg.meta.version import VERSIONS
+from lakeward.model import types as model
+from lakeward.model.ids import SnapshotId
+from lakeward.model.schema import Column, Schema
+from lakeward.model.table import TableDescriptor, TablePath
+from lakeward.spi.lakefile import AdoptedRows
+
+ADOPTED = "lakeward.adopted"
+NAME_MAPPING = "schema.name-mapping.default"
+
+_PRIMITIVES: Mapping[type[ice.IcebergType], model.DataType] = {
+    ice.BooleanType: model.BooleanType(),
+    ice.IntegerType: model.Int32Type(),
+    ice.LongType: model.Int64Type(),
+    ice.FloatType: model.Float32Type(),
+    ice.DoubleType: model.Float64Type(),
+    ice.StringType: model.StringType(),
+    ice.BinaryType: model.BytesType(),
+    ice.DateType: model.DateType(),
+    ice.TimeType: model.TimeType(precision=6),
+    ice.TimestampType: model.TimestampType(precision=6),
+    ice.TimestamptzType: model.TimestampLtzType(precision=6),
+}
+
+
+def describe_foreign(path: TablePath, metadata: TableMetadata, bucket_count: int = 1) -> TableDescriptor:
+    """Raises `InvalidTable`, `UnsupportedType`: what cannot work, in words."""
+    if int(metadata.format_version) not in VERSIONS:
+        raise _refused(
+            path, "format version", metadata.format_version, "versions 2 and 3 are written; upgrade it first"
+        )
+    schema = metadata.schema()
+    for field in schema.fields:
+        _check_field(path, field)
+        _check_history(path, field, metadata.schemas)
+    columns = tuple(
+        Column(name=f.name, type=_to_model(f.field_type, f"{path}.{f.name}", f.required), comment=f.doc)
+        for f in schema.fields
+    )
+    for spec in metadata.specs().values():
+        _check_buckets(path, spec)
+    return TableDescriptor(
+        schema=Schema(columns=columns),
+        partition_keys=_partition_keys(path, metadata.spec(), schema),
+        bucket_count=bucket_count,
+    )
+
+
+def find_adopted(metadata: TableMetadata) -> AdoptedRows | None:
+    text = metadata.properties.get(ADOPTED)
+    if text is None:
+        return None
+    known = json.loads(text)
+    at = known["snapshot"]
+    return AdoptedRows(
+        snapshot_id=None if at is None else SnapshotId(at), sequence=int(known["sequence"]), rows=int(known["rows"])
+    )
+
+
+def spell_adopted(rows: AdoptedRows) -> dict[str, str]:
+    return {ADOPTED: json.dumps({"snapshot": rows.snapshot_id, "sequence": rows.sequence, "rows": rows.rows})}
+
+
+def _to_model(kind: ice.IcebergType, where: str, required: bool) -> model.DataType:
+    found = _nested(kind, where) or _PRIMITIVES.get(type(kind))
+    if found is None:
+        raise UnsupportedType(where=where, type=str(kind), by="Lakeward", reason="no column type of ours matches")
+    return found.with_nullable(not required)
+
+
+def _nested(kind: ice.IcebergType, where: str) -> model.DataType | None:
+    match kind:
+        case ice.DecimalType():
+            return model.DecimalType(precision=kind.precision, scale=kind.scale)
+        case ice.ListType():
+            return model.ArrayType(element=_to_model(kind.element_type, f"{where}.element", kind.element_required))
+        case ice.MapType():
+            key = _to_model(kind.key_type, f"{where}.key", required=True)
+            return model.MapType(key=key, value=_to_model(kind.value_type, f"{where}.value", kind.value_required))
+        case ice.StructType():
+            return model.RowType(
+                fields=tuple(
+                    model.RowField(
+                        name=f.name, type=_to_model(f.field_type, f"{where}.{f.name}", f.required), comment=f.doc
+                    )
+                    for f in kind.fields
+                )
+            )
+    return None
+
+
+def _check_field(path: TablePath, field: ice.NestedField) -> None:
+    if field.initial_default is not None:
+        reason = "rows from before the column have a default value, which is not read here; write it into them first"
+        raise _refused(path, "column", field.name, reason)
+
+
+def _check_history(path: TablePath, field: ice.NestedField, schemas: Sequence[LakeSchema]) -> None:
+    """Columns are found by their ids, what is inside of them by name."""
+    if field.field_type.is_primitive:
+        return
+    before = [f for schema in schemas for f in schema.fields if f.field_id == field.field_id]
+    if any(spell_type(f.field_type) != spell_type(field.field_type) for f in before):
+        reason = "its inner fields changed, and files from before are not read by them; rewrite the column first"
+        raise _refused(path, "column", field.name, reason)
+
+
+def _check_buckets(path: TablePath, spec: PartitionSpec) -> None:
+    for field in spec.fields:
+        if isinstance(field.transform, BucketTransform):
+            reason = "files partitioned so would be taken for buckets of ours; partition it by value, or not at all"
+            raise _refused(path, "partitioning", f"{field.name} ({field.transform})", reason)
+
+
+def _partition_keys(path: TablePath, spec: PartitionSpec, schema: LakeSchema) -> tuple[str, ...]:
+    keys = []
+    for field in spec.fields:
+        if not isinstance(field.transform, IdentityTransform):
+            reason = (
+                "partitions of ours are by value (identity); remove the field, files that are there stay as they are"
+            )
+            raise _refused(path, "partitioning", f"{field.name} ({field.transform})", reason)
+        keys.append(schema.find_field(field.source_id).name)
+    return tuple(keys)
+
+
+def _refused(path: TablePath, field: str, value: object, reason: str) -> InvalidTable:
+    return InvalidTable(table=str(path), field=field, value=str(value), reason=reason)
