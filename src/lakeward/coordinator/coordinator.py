@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from lakeward.coordinator.cuts import Cuts
+from lakeward.coordinator.cutschedules import CutSchedules
 from lakeward.coordinator.databases import Databases
 from lakeward.coordinator.desk import Desk
 from lakeward.coordinator.kinds import KINDS
@@ -84,11 +85,20 @@ class Coordinator(CoordinatorClient):
         self.operations = Operations(self.board)
         self.databases = Databases(self.board)
         self.cuts = Cuts(self.board, self.operations)
+        self.cut_schedules = CutSchedules(self.board, self.cuts)
         self.leases.keeps = self.cuts.keeps
         self.views = StatusDesk(self.board, self.schedule, self.lakes)
         self.forecast = Forecast(self.board, self.schedule)
         self.expiry = Expiry(self.board, self.leases, self.views)
-        self.upkeep = Upkeep(self.board, self.schedule, self.lakes, self.expiry, self.views, self.commits, self.cuts)
+        self.upkeep = Upkeep(
+            self.board,
+            self.schedule,
+            self.lakes,
+            self.expiry,
+            self.views,
+            self.commits,
+            (self.cuts.settle, self.cut_schedules.run),
+        )
 
     def open(self) -> None:
         """Loads the state, meets it with the hot store's tables, and checks the lakes. Raises `InvalidConfig`."""
@@ -104,6 +114,7 @@ class Coordinator(CoordinatorClient):
         self.registry.load()
         self.databases.load()
         self.cuts.load()
+        self.cut_schedules.load()
         board.hot.set_retention(self.retention)
         if board.options.restored:
             self.lakes.pause_restored()

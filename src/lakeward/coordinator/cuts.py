@@ -42,20 +42,25 @@ class Cuts:
                     self._ask(cut)
 
     # ---- for people ----
-    def create(self, name: str, paths: Sequence[TablePath]) -> CutStatus:
+    def create(self, name: str, paths: Sequence[TablePath], schedule: str = "") -> CutStatus:
         """Freezes the tables together; sides reach it by and by. Raises `InvalidRequest`, `CutExists`, and words where
         a side could never get there."""
+        with self._board.lock:
+            records = self.check(name, paths)
+            self._making.add(name)
+        try:
+            return self._make(name, records, schedule)
+        finally:
+            with self._board.lock:
+                self._making.discard(name)
+
+    def check(self, name: str, paths: Sequence[TablePath]) -> list[TableRecord]:
+        """Its tables, if a cut of that name could be made now. Raises as `create`."""
         check_cut(name, paths)
         with self._board.lock:
             if name in self._cuts or name in self._making:
                 raise CutExists(cut=name)
-            records = [self._find(name, path) for path in paths]
-            self._making.add(name)
-        try:
-            return self._make(name, records)
-        finally:
-            with self._board.lock:
-                self._making.discard(name)
+            return [self._find(name, path) for path in paths]
 
     def _find(self, name: str, path: TablePath) -> TableRecord:
         try:
@@ -81,7 +86,7 @@ class Cuts:
         words = "has not been tiered yet and its log no longer begins at the first row: its first round takes rows of"
         return f"{words} its own moment; run `lakeward tier-now {side.argument}`, then make the cut" if late else ""
 
-    def _make(self, name: str, records: Sequence[TableRecord]) -> CutStatus:
+    def _make(self, name: str, records: Sequence[TableRecord], schedule: str) -> CutStatus:
         board, created_at_ms = self._board, self._board.clock.now_ms()
         ends = board.hot.freeze_cut(name, [record.info for record in records])
         try:
@@ -95,7 +100,7 @@ class Cuts:
                     )
                     for record in records
                 )
-                cut = Cut(name=name, created_at_ms=created_at_ms, tables=tables)
+                cut = Cut(name=name, created_at_ms=created_at_ms, tables=tables, schedule=schedule)
                 self._save(cut)
                 self._ask(cut)
         except BaseException:
@@ -106,7 +111,12 @@ class Cuts:
     def listed(self) -> list[CutStatus]:
         """Oldest first."""
         with self._board.lock:
-            return [self._status(cut) for cut in sorted(self._cuts.values(), key=lambda c: (c.created_at_ms, c.name))]
+            return [self._status(cut) for cut in sorted(self._cuts.values(), key=_age)]
+
+    def of_schedule(self, schedule: str) -> list[Cut]:
+        """Oldest first."""
+        with self._board.lock:
+            return sorted((cut for cut in self._cuts.values() if cut.schedule == schedule), key=_age)
 
     def load_cut(self, name: str) -> CutStatus:
         with self._board.lock:
@@ -226,6 +236,10 @@ class Cuts:
         bucket, end = short[0]
         why = f", {side.reason}" if side.reason else ""
         return f"bucket {bucket} is at {side.committed.get(bucket, 0)} of {end} (the side is {side.state}{why})"
+
+
+def _age(cut: Cut) -> tuple[int, str]:
+    return cut.created_at_ms, cut.name
 
 
 def _sides(cut: Cut) -> Iterator[tuple[CutTable, CutSide]]:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from lakeward.coordinator.cuts import Cuts
 from lakeward.coordinator.lake.commits import Commits
 from lakeward.coordinator.lake.expiry import Expiry
 from lakeward.coordinator.lake.lakes import Lakes
@@ -42,10 +41,10 @@ class Upkeep:
         expiry: Expiry,
         status: StatusDesk,
         commits: Commits,
-        cuts: Cuts,
+        cut_steps: Sequence[Callable[[], None]],
     ) -> None:
         self._board, self._schedule, self._lakes, self._expiry = board, schedule, lakes, expiry
-        self._status, self._commits, self._cuts = status, commits, cuts
+        self._status, self._commits, self._cut_steps = status, commits, cut_steps
         self._swept_at: dict[SideId, float] = {}
         self._stop = threading.Event()
         self.threads: list[BackgroundThread] = []
@@ -79,7 +78,8 @@ class Upkeep:
             if self._stop.is_set():
                 return
             self._lakes.read(side)
-        self._cuts.settle()
+        for step in self._cut_steps:
+            step()
 
     def run(self) -> None:
         self._expiry.leases.sweep()

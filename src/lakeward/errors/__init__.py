@@ -9,7 +9,7 @@
     │   ├── InvalidRequest          malformed HTTP, Flight or plan input
     │   └── NotJson, SparkUnsupported, JavaNotFound, UnsafeLake
     ├── NotFound                    TableNotFound, SideNotFound, LakeNotFound, PartitionNotFound, CutNotFound,
-    │                               SnapshotGone, OffsetOutOfRange, HistoryGone, PluginNotFound
+    │                               CutScheduleNotFound, SnapshotGone, OffsetOutOfRange, HistoryGone, PluginNotFound
     ├── AlreadyExists               TableAlreadyExists, CutExists, LakeMismatch, LakeNotEmpty
     ├── Refused                     Unauthorized, Forbidden, ForeignCaller, IncompatibleVersion, InsecureBinding
     ├── HotStoreError               BucketStopped (BucketUnavailable), CorruptBatch, OutOfSequence,

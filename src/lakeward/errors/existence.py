@@ -98,6 +98,12 @@ class TableAlreadyExists(AlreadyExists):
     table: str
 
 
+class CutScheduleNotFound(NotFound):
+    code = "cut-schedule-not-found"
+    template = "there is no cut schedule {schedule}; `lakeward cut list` names them"
+    schedule: str
+
+
 class CutExists(AlreadyExists):
     code = "cut-exists"
     template = "a cut {cut} exists already; choose another name, or drop it with `lakeward cut drop {cut}`"

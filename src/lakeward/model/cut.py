@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from lakeward.errors import InvalidRequest
@@ -16,6 +17,9 @@ from lakeward.model.side import SideName
 from lakeward.model.tablepath import TablePath
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_LONGEST = 63
+LEAST_EVERY_MS = 10_000
+MOST_KEPT = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +90,8 @@ class Cut:
     name: str
     created_at_ms: int
     tables: tuple[CutTable, ...]
+    schedule: str = ""
+    """The schedule that made it; empty: a person did."""
 
     @property
     def state(self) -> CutState:
@@ -99,6 +105,37 @@ class Cut:
 
     def find(self, path: TablePath) -> CutTable | None:
         return next((table for table in self.tables if table.path == path), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutSchedule:
+    """A cut of these tables every so often, of which the newest are kept. `made_at_ms`: when the last one was made."""
+
+    name: str
+    tables: tuple[TablePath, ...]
+    every_ms: int
+    keep: int
+    made_at_ms: int = 0
+
+    @property
+    def due_at_ms(self) -> int:
+        return self.made_at_ms + self.every_ms if self.made_at_ms else 0
+
+    def cut_name(self, at_ms: int) -> str:
+        return f"{self.name}-{datetime.fromtimestamp(at_ms / 1000, UTC):%Y%m%dT%H%M%SZ}"
+
+
+def check_schedule(schedule: CutSchedule) -> None:
+    """Raises `InvalidRequest` for what cannot be a schedule of cuts."""
+    what = f"cut schedule {schedule.name[:80]!r}"
+    check_cut(schedule.name, schedule.tables)
+    if len(schedule.cut_name(0)) > _LONGEST:
+        reason = f"its cuts are called {schedule.cut_name(0)}, and a name is up to {_LONGEST} long"
+        raise InvalidRequest(what=what, reason=reason)
+    if schedule.every_ms < LEAST_EVERY_MS:
+        raise InvalidRequest(what=what, reason=f"every {schedule.every_ms} ms is too often: 10 s at least")
+    if not 1 <= schedule.keep <= MOST_KEPT:
+        raise InvalidRequest(what=what, reason=f"it keeps from 1 to {MOST_KEPT:,} cuts, not {schedule.keep}")
 
 
 def check_cut(name: str, paths: Sequence[TablePath]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lakeward.model.cut import Cut, CutState
+from lakeward.model.cut import Cut, CutSchedule, CutState
 from lakeward.model.tablepath import TablePath
 
 
@@ -22,3 +22,13 @@ class CutStatus:
     cut: Cut
     state: CutState
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutScheduleStatus:
+    """`cuts`: those that it made and that are there, oldest first. `trouble`: why the last one could not be made."""
+
+    schedule: CutSchedule
+    cuts: tuple[str, ...] = ()
+    next_at_ms: int = 0
+    trouble: str = ""

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from lakeward.errors import CutExists, CutNotFound, CutNotReady, InvalidRequest
-from lakeward.model.cut import CutState
+from lakeward.errors import CutExists, CutNotFound, CutNotReady, CutScheduleNotFound, InvalidRequest
+from lakeward.model.cut import CutSchedule, CutState
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import SnapshotId
 from lakeward.model.side import DEFAULT_SIDE, SideId, SideName
@@ -159,3 +160,83 @@ def test_a_pk_table_whose_first_rows_are_gone_from_the_log_is_tiered_first(world
     world.coordinator.operations.resync(PATH, ResyncChoice.RESYNC)
     with pytest.raises(InvalidRequest, match="is to be resynced first"):
         make_cut(world, "d")
+
+
+def hourly(world: CoordinatorWorld, keep: int = 2) -> list[str]:
+    """An hour goes by, the lake gets there, and the background looks twice; the cuts that are there."""
+    world.clock.advance(3_600)
+    world.hot.append(PATH, 1)
+    world.coordinator.cut_schedules.run()
+    lake_at(world, world.hot.bounds(world.hot.load_table(PATH))[B0].end)
+    settled(world, world.coordinator.cuts.listed()[-1].cut.name)
+    return [status.cut.name for status in world.coordinator.cuts.listed()]
+
+
+def test_cuts_on_a_schedule_are_made_kept_and_dropped_over_a_restart(world: CoordinatorWorld) -> None:
+    world.create(table__datalake__lakes="default")
+    make_cut(world, "by-hand")
+    schedule = CutSchedule(name="hourly", tables=(PATH,), every_ms=3_600_000, keep=2)
+    assert world.coordinator.cut_schedules.add(schedule).cuts == ()
+    first = hourly(world)
+    assert len(first) == 2
+    assert first[1] == schedule.cut_name(world.clock.now_ms())
+    world.coordinator.cut_schedules.run()
+    assert len(world.coordinator.cuts.listed()) == 2, "none before its time"
+    second = hourly(world)
+    world.restart()
+    world.coordinator.cut_schedules.run()
+    third = hourly(world)
+    assert (second, len(third)) == ([*first, second[-1]], 3)
+    assert (third[0], third[1]) == ("by-hand", second[-1]), "the oldest of the schedule went"
+    (status,) = world.coordinator.cut_schedules.listed()
+    assert (status.cuts, status.trouble) == (tuple(third[1:]), "")
+    assert status.next_at_ms == world.clock.now_ms() + 3_600_000
+    world.coordinator.cut_schedules.remove("hourly")
+    world.restart()
+    world.clock.advance(7_200)
+    world.coordinator.cut_schedules.run()
+    assert [s.cut.name for s in world.coordinator.cuts.listed()] == third, "they stay"
+    with pytest.raises(CutScheduleNotFound, match="there is no cut schedule hourly"):
+        world.coordinator.cut_schedules.remove("hourly")
+
+
+def test_a_schedule_waits_for_lakes_says_its_trouble_and_goes_on(world: CoordinatorWorld) -> None:
+    world.create(table__datalake__lakes="default")
+    schedules = world.coordinator.cut_schedules
+    schedules.add(CutSchedule(name="often", tables=(PATH,), every_ms=10_000, keep=1))
+    world.hot.append(PATH, 5)
+    for _ in range(3):
+        schedules.run()
+        world.clock.advance(10)
+    assert len(world.coordinator.cuts.listed()) == 1, "the lake has not got the first one"
+    world.federation.drop(PATH)
+    world.coordinator.upkeep.read_lakes()
+    (status,) = schedules.listed()
+    assert "a cut is of tables of one server" in status.trouble
+    assert [s.state for s in world.coordinator.cuts.listed()] == [CutState.LOST]
+    world.create(table__datalake__lakes="default")
+    schedules.run()
+    assert len(world.coordinator.cuts.listed()) == 1, "not again at once"
+    world.clock.advance(61)
+    world.coordinator.upkeep.read_lakes()
+    world.coordinator.upkeep.read_lakes()
+    (made,) = world.coordinator.cuts.listed()
+    assert made.state is CutState.READY, "the lost one went with the next that can be read"
+    assert schedules.listed()[0].trouble == ""
+
+
+def test_words_for_what_cannot_be_a_schedule(world: CoordinatorWorld) -> None:
+    world.create(table__datalake__lakes="default")
+    good = CutSchedule(name="c", tables=(PATH,), every_ms=60_000, keep=3)
+    for wrong, words in (
+        (replace(good, name="x" * 50), "a name is up to 63 long"),
+        (replace(good, every_ms=5), "too often: 10 s at least"),
+        (replace(good, keep=0), "from 1 to 10,000 cuts"),
+        (replace(good, tables=()), "name at least one table"),
+        (replace(good, tables=(OTHER,)), "a cut is of tables of one server"),
+    ):
+        with pytest.raises(InvalidRequest, match=words):
+            world.coordinator.cut_schedules.add(wrong)
+    world.coordinator.cut_schedules.add(good)
+    with pytest.raises(InvalidRequest, match="`lakeward cut unschedule c` ends it"):
+        world.coordinator.cut_schedules.add(good)

@@ -558,4 +558,12 @@ def test_a_tenant_sees_and_changes_its_own_database_and_cuts(tmp_path: Path) -> 
     shown = routes.CUT.format(cut="c")
     assert door.ask("GET", shown, role="bob").json()["cut"]["tables"] == []
     assert [door.ask("DELETE", shown, role=role).status_code for role in ("bob", "ann", "ann")] == [403, 200, 404]
+
+    schedule = {"name": "hourly", "tables": ["db.t"], "every_ms": 3_600_000, "keep": 3}
+    for role, code in (("bob", 403), ("one", 201), ("one", 400)):
+        assert door.ask("POST", routes.CUT_SCHEDULES, schedule, role=role).status_code == code, role
+    listed = [door.ask("GET", routes.CUT_SCHEDULES, role=role).json()["schedules"] for role in ("ann", "bob")]
+    assert ([s["schedule"]["keep"] for s in listed[0]], listed[1]) == ([3], [])
+    ended = routes.CUT_SCHEDULE.format(schedule="hourly")
+    assert [door.ask("DELETE", ended, role=role).status_code for role in ("bob", "ann", "ann")] == [403, 200, 404]
     world.close()

@@ -47,6 +47,7 @@ create table if not exists costs (
 create table if not exists databases (name text primary key, lake text not null) without rowid;
 create table if not exists cuts (
   name text primary key, created_at_ms integer not null, body text not null) without rowid;
+create table if not exists cut_schedules (name text primary key, body text not null) without rowid;
 create table if not exists marks (
   table_id text not null, side text not null, snapshot_id text not null, trace text not null, token text,
   primary key (table_id, side, snapshot_id)) without rowid;

@@ -19,7 +19,7 @@ from lakeward.coordinator.state.readlease import Mark, ReadLease
 from lakeward.coordinator.state.schema import SIDE_TABLES, bring_up_to_date
 from lakeward.model.ballast import Ballast
 from lakeward.model.bucket import Bucket
-from lakeward.model.cut import Cut
+from lakeward.model.cut import Cut, CutSchedule
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import Epoch, JobName, LeaseId, RoundId, SnapshotId, TableId
 from lakeward.model.intent import Intent, IntentState
@@ -313,6 +313,17 @@ class StateStore:
 
     def forget_cut(self, name: str) -> None:
         self.connection.execute("delete from cuts where name = ?", (name,))
+
+    def save_cut_schedule(self, schedule: CutSchedule) -> None:
+        row = schedule.name, _text(encode(schedule))
+        self.connection.execute("insert or replace into cut_schedules values (?, ?)", row)
+
+    def load_cut_schedules(self) -> list[CutSchedule]:
+        rows = self.connection.execute("select name, body from cut_schedules order by name")
+        return self.left_out.sensible("cut schedule", rows, lambda row: decode(CutSchedule, json.loads(row[1])))
+
+    def forget_cut_schedule(self, name: str) -> None:
+        self.connection.execute("delete from cut_schedules where name = ?", (name,))
 
     # ---- databases ----
     def save_database(self, name: str, lake: str | None) -> None:

@@ -9,9 +9,10 @@ from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
+from lakeward.model.cut import CutSchedule
 from lakeward.protocol.auth import Role, Token
 from lakeward.protocol.cuts import CreateCut, CutStatus
-from lakeward.protocol.routes import CUT, CUTS
+from lakeward.protocol.routes import CUT, CUT_SCHEDULE, CUT_SCHEDULES, CUTS
 from lakeward.server.door.auth import caller, require
 from lakeward.server.messages import answer, described, read_message
 from lakeward.server.services import Services
@@ -19,6 +20,7 @@ from lakeward.server.services import Services
 
 def router(services: Services) -> APIRouter:
     router, cuts = APIRouter(tags=["cuts"]), services.coordinator.cuts
+    schedules = services.coordinator.cut_schedules
     may_read, may_change = [require(services.tokens, Role.READ)], [require(services.tokens, Role.ADMIN)]
 
     @router.get(CUTS, dependencies=may_read)
@@ -46,6 +48,29 @@ def router(services: Services) -> APIRouter:
         for table in cuts.load_cut(cut).cut.tables:
             caller(request).check_table(table.path, f"the end of cut {cut}")
         cuts.drop(cut)
+        return answer({})
+
+    @router.get(CUT_SCHEDULES, dependencies=may_read)
+    def list_schedules(request: Request) -> JSONResponse:
+        """Schedules of cuts, those alone of whose tables the token may use every one."""
+        token = caller(request)
+        seen = [s for s in schedules.listed() if all(token.may_use(path) for path in s.schedule.tables)]
+        return answer({"schedules": seen})
+
+    @router.post(CUT_SCHEDULES, dependencies=may_change, openapi_extra=described(CutSchedule))
+    async def add_schedule(request: Request) -> JSONResponse:
+        """A cut every so often; the newest are kept."""
+        message = await read_message(request, CutSchedule, exact=True)
+        for path in message.tables:
+            caller(request).check_table(path, f"a cut of {path}")
+        return answer(await run_in_threadpool(schedules.add, replace(message, made_at_ms=0)), status=201)
+
+    @router.delete(CUT_SCHEDULE, dependencies=may_change)
+    def remove_schedule(request: Request, schedule: str) -> JSONResponse:
+        """No more cuts are made; those that were stay."""
+        for path in schedules.find(schedule).tables:
+            caller(request).check_table(path, f"the end of cut schedule {schedule}")
+        schedules.remove(schedule)
         return answer({})
 
     return router
