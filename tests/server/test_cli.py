@@ -99,7 +99,7 @@ def test_a_table_from_cradle_to_grave(call: Calls, tmp_path: Path) -> None:
     assert call.json("tier-now", "shop.orders")["rounds"] == 1
     (tmp_path / "gone.csv").write_text("id\n2\n")
     call("write", "shop.orders", "gone.csv", "--delete")
-    assert call.out == "1 rows deleted from shop.orders\n"
+    assert call.out == "1 row deleted from shop.orders\n"
     rows = call("read", "shop.orders", "--json").splitlines()
     assert [json.loads(r) for r in rows] == [{"id": 1, "total": "9.90", "at": "2026-01-31T12:00:00+00:00"}]
     assert "union read" in call.err
@@ -113,7 +113,7 @@ def test_a_table_from_cradle_to_grave(call: Calls, tmp_path: Path) -> None:
     call("status")
     assert (call.code, "shop.orders" in call.out) == (0, True)
     assert call.json("verify", "shop.orders", "--deep")[0]["holds"]
-    assert call("maintain", "shop.orders") == "shop.orders: 1 data files, nothing to rewrite\n"
+    assert call("maintain", "shop.orders") == "shop.orders: 1 data file, nothing to rewrite\n"
     assert call.json("maintain", "shop.orders", "--explain") == {"table": "shop.orders", "files": 1, "groups": []}
     assert call.json("maintain", "shop.orders", "--now")["path"] == "shop.orders"
     call("maintain", "shop.orders", "--off")
@@ -295,7 +295,7 @@ def test_a_table_is_proposed_for_a_file_and_made(call: Calls, tmp_path: Path) ->
     call("table", "show", "shop.proposed")
     assert call.code == 3
     made = call("table", "create", "shop.proposed", "--from", str(rows), "--yes", "--no-lake")
-    assert (made.splitlines()[-1], "primary key: Order No" in call.err) == ("made shop.proposed, 1 buckets", True)
+    assert (made.splitlines()[-1], "primary key: Order No" in call.err) == ("made shop.proposed, 1 bucket", True)
     assert call("write", "shop.proposed", str(rows)) == "2 rows written to shop.proposed\n"
     printed = call("sql", 'SELECT "Order No", Name FROM shop.proposed ORDER BY 1', "--json")
     assert [json.loads(line) for line in printed.splitlines()] == [

@@ -14,17 +14,18 @@ from typing import Any
 import pytest
 
 from lakeward.cli import app
+from lakeward.client import Client
 from lakeward.protocol.routes import FACTS, HEARTBEAT, JOBS
 from lakeward.server.show.facts import BACKED_UP
 from lakeward.testing.waiting import wait_until
-from tests.spark.processes import Job, Server, tier_now
+from tests.spark.processes import Job, Server, status, tier_now
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Job]]:
     settings = {"jobs.expected": "hand", "table.datalake.auto-compaction": "true"}
     server = Server(tmp_path_factory.mktemp("doctor"), settings)
-    job = Job(server, "hand", spark=False)
+    job = Job(server, "hand", spark=False, slots=1)
     with server.connect() as client:
         wait_until(
             lambda: any(j["live"] for j in client.server.ask("GET", JOBS)["jobs"]),
@@ -74,7 +75,7 @@ def test_jobs_storage_and_limits_are_found(
         with left.open("wb") as file:
             file.truncate(200_000_000)
         os.utime(left, (0, 1_000_000_000))
-        assert ("lakes", "doc.many", "200 MB in 1 files that nothing references") in examined("--probe")[1]
+        assert ("lakes", "doc.many", "200 MB in 1 file that nothing references") in examined("--probe")[1]
         client.drop_table("doc.many")
         assert examined() == (0, [])
 
@@ -104,6 +105,34 @@ def test_jobs_storage_and_limits_are_found(
     assert (check, about, "files are open" in figure) == ("limits", "server", True)
 
 
+def test_slots_that_are_too_few_and_a_long_round_before_a_short_one_are_found(
+    world: tuple[Server, Job], examined: Any
+) -> None:
+    with world[0].connect() as client:
+        took = {}
+        for name, rows in {"doc.long": 200_000, "doc.short": 1, "doc.other": 1}.items():
+            table = client.create_table(name, "id bigint", freshness="1 h", buckets=1)
+            table.append([{"id": number} for number in range(rows)])
+            tier_now(client, table)
+            took[name] = status(client, name)["last_duration_ms"]
+        assert examined() == (0, [])
+
+        _set_freshness(client, "doc.short", 2 * took["doc.short"])
+        words = "rounds of doc.long take "
+        assert any((c, a) == ("pools", "doc.short") and f.startswith(words) for c, a, f in examined()[1])
+        for name, ms in took.items():
+            _set_freshness(client, name, 2 * ms + ms // 2)
+        code, found = examined()
+        assert code == 1
+        assert any(c == "freshness" and f.startswith("1 slot is ") for c, _, f in found), found
+        for name in took:
+            client.drop_table(name)
+
+
+def _set_freshness(client: Client, table: str, ms: int) -> None:
+    client.alter_table(table, properties={"table.datalake.freshness": f"{ms} ms"})
+
+
 def test_conditions_are_found_when_they_are_made(world: tuple[Server, Job], examined: Any, tmp_path: Path) -> None:
     server, job = world
     with server.connect() as client:
@@ -115,7 +144,7 @@ def test_conditions_are_found_when_they_are_made(world: tuple[Server, Job], exam
         assert examined("--probe") == (0, [])
 
         client.create_table("doc.alone", "id bigint", properties={"table.datalake.pool": "slow"})
-        assert ("jobs", "doc.alone", "no live job serves pool slow, which has 1 tables") in examined()[1]
+        assert ("jobs", "doc.alone", "no live job serves pool slow, which has 1 table") in examined()[1]
         client.drop_table("doc.alone")
 
         client.alter_table("doc.well", properties={"table.log.ttl": "1 min", "table.datalake.auto-compaction": "false"})

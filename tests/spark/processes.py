@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from lakeward.cli.sql.duckdblake import query_lake
 from lakeward.client import Client, Table, connect
@@ -122,6 +122,13 @@ class Server:
             self.process.wait()
 
 
+class Serving(Protocol):
+    """What a job asks of a server."""
+
+    url: str
+    folder: Path
+
+
 class Job(Process):
     """A tiering job: `lakeward tier` in a process of its own. `spark` False: the same job on threads, quick
     to start.
@@ -129,7 +136,7 @@ class Job(Process):
 
     def __init__(
         self,
-        server: Server,
+        server: Serving,
         name: str,
         *,
         slots: int = 4,

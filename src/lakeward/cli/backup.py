@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from lakeward.cli.connection import open_server
-from lakeward.cli.output import Json, Server, duration, moment, note, print_json, print_rows, size
+from lakeward.cli.output import Json, Server, counted, duration, moment, note, print_json, print_rows, size
 
 WAIT_S = 4 * 3600.0
 """A backup of some hundred gigabytes ends within that."""
@@ -42,7 +42,7 @@ def create(target: Target, server: Server = None, as_json: Json = False) -> None
     if as_json:
         print_json(body)
     else:
-        print(f"{made.name}: {made.files:,} files, {size(made.bytes)}, {duration(made.took_ms)}")
+        print(f"{made.name}: {counted(made.files, 'file')}, {size(made.bytes)}, {duration(made.took_ms)}")
 
 
 def list_found(target: Target, as_json: Json = False) -> None:
@@ -76,7 +76,7 @@ def restore(
     if as_json:
         print_json({"name": restored.name, "data": str(data), "files": len(restored.files)})
         return
-    print(f"{restored.name} is in {data}: {len(restored.files):,} files, {size(restored.bytes)}")
+    print(f"{restored.name} is in {data}: {counted(len(restored.files), 'file')}, {size(restored.bytes)}")
     note(f"start it with: lakeward server --data {data} --restored")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakeward.cli.output import duration, moment, print_json, print_rows, size
+from lakeward.cli.output import counted, duration, moment, print_json, print_rows, size
 from lakeward.model.tablepath import TablePath
 
 if TYPE_CHECKING:
@@ -128,7 +128,9 @@ def compact_cluster_now(fluss: str, user: str | None, table: str, *, as_json: bo
         print_json({"table": table, "files_replaced": replaced, "files": files, "more": end.force_finished})
         return
     more = "; there is more to do, call it again" if end.force_finished else ""
-    print(f"{table}: {replaced:,} files became {files:,}{more}" if replaced else f"{table}: nothing to rewrite")
+    print(
+        f"{table}: {counted(replaced, 'file')} became {files:,}{more}" if replaced else f"{table}: nothing to rewrite"
+    )
 
 
 def show_jobs(fluss: str, user: str | None, *, as_json: bool) -> None:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import typer
 
 from lakeward.cli.connection import open_server
-from lakeward.cli.output import Json, Server, duration, print_json, print_rows
+from lakeward.cli.output import Json, Server, counted, duration, print_json, print_rows
 from lakeward.protocol import routes
 
 group = typer.Typer(help="The server's lakes: list, check.", no_args_is_help=True)
@@ -56,7 +56,8 @@ def check_lake(
     if as_json:
         print_json(body)
     else:
-        state = body["trouble"] or f"answers ({duration(body['took_ms'])}); {body['tables']} tables go there"
+        there = f"{counted(body['tables'], 'table')} {'goes' if body['tables'] == 1 else 'go'} there"
+        state = body["trouble"] or f"answers ({duration(body['took_ms'])}); {there}"
         print(f"lake {name} ({body['format']}): {state}")
     if body["trouble"]:
         raise typer.Exit(5)

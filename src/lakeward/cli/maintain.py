@@ -9,7 +9,7 @@ import typer
 
 from lakeward.cli.cluster import Fluss, FlussUser, compact_cluster_now, open_fluss
 from lakeward.cli.connection import open_client
-from lakeward.cli.output import Json, Lake, Server, Table, lake_params, parse_lake, print_json
+from lakeward.cli.output import Json, Lake, Server, Table, counted, lake_params, parse_lake, print_json
 from lakeward.config import options
 from lakeward.config.tables import SIDE, side_prefix
 from lakeward.errors import InvalidConfig
@@ -101,12 +101,14 @@ def _explain(plugin: HotPlugin, path: TablePath, as_json: bool, side: SideName |
 
 def _print_plan(path: TablePath, plan: CompactionPlan) -> None:
     if not plan.groups:
-        print(f"{path}: {plan.files:,} data files, nothing to rewrite")
+        print(f"{path}: {counted(plan.files, 'data file')}, nothing to rewrite")
         return
-    print(f"{path}: {plan.files:,} data files; rewriting {plan.bytes:,} bytes saves readers {plan.saved_files:,} files")
+    saved = counted(plan.saved_files, "file")
+    print(f"{path}: {counted(plan.files, 'data file')}; rewriting {plan.bytes:,} bytes saves readers {saved}")
     for group in plan.groups:
-        what = f"{len(group.files):,} files ({group.bytes:,} bytes, {group.rows:,} rows, {group.deleted:,} deleted)"
-        print(f"  bucket {group.bucket}: {group.why} {what}, {group.saved_files:,} files fewer")
+        files, rows = counted(len(group.files), "file"), counted(group.rows, "row")
+        what = f"{files} ({group.bytes:,} bytes, {rows}, {group.deleted:,} deleted)"
+        print(f"  bucket {group.bucket}: {group.why} {what}, {counted(group.saved_files, 'file')} fewer")
 
 
 def _say(as_json: bool, body: object, words: str) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from lakeward.cli.cluster import Fluss, FlussUser, tier_cluster_now
 from lakeward.cli.connection import open_server
-from lakeward.cli.output import Json, Lake, Server, Table, duration, lake_params, print_json
+from lakeward.cli.output import Json, Lake, Server, Table, counted, duration, lake_params, print_json
 from lakeward.cli.roundprogress import watching
 from lakeward.model.tablepath import TablePath
 from lakeward.protocol import routes
@@ -59,7 +59,7 @@ def tier_now(
     if as_json:
         print_json(body)
     else:
-        print(f"{table} is in the lake: {body['rounds']} rounds, {duration(body['took_ms'])}")
+        print(f"{table} is in the lake: {counted(body['rounds'], 'round')}, {duration(body['took_ms'])}")
 
 
 def _post(route: str, table: str, lake: str | None, server: str | None, as_json: bool, words: str) -> None:

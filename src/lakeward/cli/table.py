@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lakeward.cli.connection import open_client
-from lakeward.cli.output import Json, Lake, Server, Table, duration, lake_params, note, print_json, print_rows
+from lakeward.cli.output import Json, Lake, Server, Table, counted, duration, lake_params, note, print_json, print_rows
 from lakeward.cli.roundprogress import watching
 from lakeward.errors import InvalidRequest
 from lakeward.model.table import TablePath
@@ -93,7 +93,7 @@ def create(
         if as_json:
             print_json({"table": new_table.info.to_json(), "warnings": list(new_table.warnings), "advice": advice})
         else:
-            print(f"made {new_table.path}, {new_table.info.descriptor.bucket_count} buckets")
+            print(f"made {new_table.path}, {counted(new_table.info.descriptor.bucket_count, 'bucket')}")
             if from_file is not None:
                 note(f"bring its rows in: lakeward write {table} {from_file}")
 
@@ -242,7 +242,7 @@ def resync(
     elif wait is None:
         print(f"{table}: the next round will {'record the gap' if gap else 'resync'}")
     else:
-        print(f"{table} is in step again: {done.rounds} rounds, {duration(done.took_ms)}")
+        print(f"{table} is in step again: {counted(done.rounds, 'round')}, {duration(done.took_ms)}")
 
 
 def reconcile_schema(
@@ -334,7 +334,7 @@ def _from_rows(table: str, file: str, given: dict[str, Any], *, yes: bool, as_js
     if not as_json:
         print_rows(("column", "type"), [(c.name, str(c.type)) for c in proposal.columns])
         key = given["primary_key"] or "none: a log table, rows are only added (--primary-key names columns)"
-        note(f"{proposal.rows:,} rows in {file}; primary key: {key}")
+        note(f"{counted(proposal.rows, 'row')} in {file}; primary key: {key}")
         for words in proposal.notes:
             note(words)
     if yes or (sys.stdin.isatty() and typer.confirm(f"Make {table}?")):

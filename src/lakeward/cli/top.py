@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lakeward.cli.connection import open_server
-from lakeward.cli.output import Json, Server, duration, moment, print_json
+from lakeward.cli.output import Json, Server, counted, duration, moment, print_json
 from lakeward.protocol import routes
 
 if TYPE_CHECKING:
@@ -90,5 +90,5 @@ def view(body: dict[str, Any], rows: int) -> Group:
         jobs.add_row(
             escape(j["name"]), state, str(j["slots"]), escape(", ".join(j["working_on"])), moment(j["last_beat_at_ms"])
         )
-    more = f"{len(body['tables']):,} tables, {moment(body['now_ms'])} UTC"
+    more = f"{counted(len(body['tables']), 'table')}, {moment(body['now_ms'])} UTC"
     return Group(tiles, "", more, tables, "", jobs)

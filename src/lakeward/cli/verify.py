@@ -13,7 +13,7 @@ import typer
 
 from lakeward.cli.cluster import Fluss, FlussUser, open_fluss
 from lakeward.cli.connection import open_client
-from lakeward.cli.output import Json, Lake, Server, moment, print_json, print_rows, size
+from lakeward.cli.output import Json, Lake, Server, counted, moment, print_json, print_rows, size
 from lakeward.errors import LakewardError
 from lakeward.model.side import SideName, changelog_side, named_sides
 from lakeward.model.table import TablePath
@@ -98,7 +98,7 @@ def _summary(certificates: Sequence[Certificate]) -> str:
     broken = [c.table for c in certificates if not c.holds]
     rows = sum(c.rows for c in certificates)
     verdict = "all hold" if not broken else f"{len(broken)} DO NOT HOLD: {', '.join(broken)}"
-    return f"{len(certificates)} tables, {rows:,} rows: {verdict}"
+    return f"{counted(len(certificates), 'table')}, {counted(rows, 'row')}: {verdict}"
 
 
 def _sides(plugin: HotPlugin, path: TablePath, lake: str | None) -> Sequence[SideName | None]:
@@ -157,9 +157,8 @@ def print_certificate(certificate: Certificate) -> None:
         f"{certificate.table_id}"
     )
     print(
-        f"  {totals['rows']:,} rows in {len(certificate.buckets)} buckets, gaps {totals['gaps']}, duplicates "
-        f"{totals['duplicates']}, "
-        f"altered {totals['altered']}"
+        f"  {counted(totals['rows'], 'row')} in {counted(len(certificate.buckets), 'bucket')}, "
+        f"gaps {totals['gaps']}, duplicates {totals['duplicates']}, altered {totals['altered']}"
     )
     if certificate.deep:
         print(f"  {sum(b.compared for b in certificate.buckets):,} rows compared value by value with the hot store")

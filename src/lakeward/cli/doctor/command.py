@@ -12,7 +12,7 @@ import typer
 
 from lakeward.cli.connection import open_server
 from lakeward.cli.doctor.diagnosis import Diagnosis, Level
-from lakeward.cli.output import Json, Server, note, print_json
+from lakeward.cli.output import Json, Server, counted, note, print_json
 from lakeward.config import options, resolve
 
 
@@ -40,7 +40,7 @@ def doctor(
     has_token = config.is_set(options.CLIENT_TOKEN) or config.is_set(options.CLIENT_TOKEN_FILE)
     with closing(open_server(server)) as door:
         facts = gather(door, probe=probe, table=table, has_token=has_token, config=config)
-    healthy = f"all is well: {len(CHECKS)} checks of {table or f'{len(facts.tables)} tables'}"
+    healthy = f"all is well: {len(CHECKS)} checks of {table or counted(len(facts.tables), 'table')}"
     _tell(examine(facts, table), as_json=as_json, healthy=healthy)
 
 

@@ -13,7 +13,7 @@ from lakeward.cli.connection import open_client
 from lakeward.cli.files.filerows import FileShape, Rejects, parse_renames
 from lakeward.cli.files.rowfiles import WriteFormat, find_files
 from lakeward.cli.files.rowprint import ReadFormat, take, write_rows
-from lakeward.cli.output import Json, Server, Table, note, print_json
+from lakeward.cli.output import Json, Server, Table, counted, note, print_json
 
 
 class Mode(StrEnum):
@@ -86,7 +86,7 @@ def write(
         print_json({"table": table, "rows": job.rows, "skipped": rejects.count, "token": token})
     else:
         skipped = f"; {rejects.count:,} were skipped, see {skip_bad}" if rejects.count else ""
-        print(f"{job.rows:,} rows {'deleted from' if delete else 'written to'} {table}{skipped}")
+        print(f"{counted(job.rows, 'row')} {'deleted from' if delete else 'written to'} {table}{skipped}")
 
 
 def read(

@@ -13,7 +13,7 @@ from lakeward.cli.files.filewrite import Advance, FileWrite
 from lakeward.cli.files.journal import WriteJournal
 from lakeward.cli.files.rowfiles import WriteFormat, find_files, format_of, read_file
 from lakeward.cli.files.writeprogress import WriteProgress
-from lakeward.cli.output import note
+from lakeward.cli.output import counted, note
 from lakeward.errors import InvalidRequest, LakewardError
 from lakeward.protocol.flight import PutKind
 from lakeward.protocol.writetoken import WriteToken
@@ -72,7 +72,7 @@ class WriteFiles:
                     self._write(file, lambda _rows, _part: None, journal)
                     journal.finish()
                     WriteJournal.mark_done(name, file, str(self.kind))
-                    note(f"{file}: {self.rows - before:,} rows written to {self.table.path}")
+                    note(f"{file}: {counted(self.rows - before, 'row')} written to {self.table.path}")
                 sizes[file] = size
             stopped.wait(LOOK_S)
 
@@ -113,7 +113,7 @@ def _account(file: str, job: FileWrite, before: int) -> str:
     else:
         last = "" if job.last is None else f", the last of them {job.last.short}"
         rest = "of those after it some may be" if job.is_under_way else "those after it are not"
-        kept = f"{stored:,} rows of {file} are stored{last}; {rest}"
+        kept = f"{counted(stored, 'row')} of {file} {'is' if stored == 1 else 'are'} stored{last}; {rest}"
     if before:
         kept += f"; the files before it are, whole: {before}"
     if job.journal.path is None or not (stored or job.is_under_way or before):

@@ -28,7 +28,6 @@ from lakeward.spi.lake import LakeStorage
 BACKED_UP = "backed-up"
 """A file of the data folder whose time is that of the last whole backup."""
 
-_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 _NO_LIMIT = 1 << 60
 
 
@@ -44,7 +43,7 @@ def gather_facts(services: Services) -> ServerFacts:
         disk_total_bytes=disk.total,
         disk_reserve_bytes=services.coordinator.board.options.config.get(options.SERVER_DISK_RESERVE),
         memory_bytes=resident_bytes(),
-        memory_limit_bytes=_memory_limit(),
+        memory_limit_bytes=memory_limit(),
         open_files=_open_files(),
         max_files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         is_loopback=is_loopback(services.host),
@@ -115,12 +114,21 @@ def _hot(services: Services, now_ms: int) -> Iterable[HotFacts]:
         )
 
 
-def _memory_limit() -> int | None:
-    for file in _LIMITS:
-        with suppress(OSError, ValueError):  # the word "max" is no number
-            limit = int(file.read_text())
-            return limit if limit < _NO_LIMIT else None
-    return None
+def memory_limit(own: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """The least of this process's control group and those above it, as either version of the kernel's lays them out.
+    In a container the own path may lead nowhere, and the limit is at the top."""
+    limits = []
+    with suppress(OSError):
+        for line in own.read_text().splitlines():
+            _, controllers, group = line.split(":", 2)
+            if controllers not in ("", "memory"):
+                continue
+            top, name = (root / "memory", "memory.limit_in_bytes") if controllers else (root, "memory.max")
+            path = top / group.strip("/")
+            for folder in (path, *path.parents[: len(path.relative_to(top).parts)]):
+                with suppress(OSError, ValueError):  # the word "max" is no number
+                    limits.append(int((folder / name).read_text()))
+    return min((limit for limit in limits if limit < _NO_LIMIT), default=None)
 
 
 def _open_files() -> int | None:

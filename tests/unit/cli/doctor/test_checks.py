@@ -162,7 +162,7 @@ CONDITIONS: dict[str, tuple[Facts, str, Level, str, str]] = {
         ),
         "freshness",
         Level.WRONG,
-        "1 slots are 140% busy",
+        "1 slot is 140% busy",
         "lakeward tier --slots 2",
     ),
     "too many buckets": (

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from lakeward.cli.doctor.diagnosis import Diagnosis, Level
 from lakeward.cli.doctor.facts import Facts
+from lakeward.cli.output import counted
 
 MANY, SMALL_BYTES = 4, 1_000_000
 """From this many buckets on, files below this size come from the buckets, not from the rate."""
@@ -41,7 +42,7 @@ def check(facts: Facts) -> Iterator[Diagnosis]:
                 check="buckets",
                 level=Level.SOON,
                 about=path,
-                figure=f"{rows / buckets:,.0f} rows a bucket in one round, {buckets} buckets",
+                figure=f"{rows / buckets:,.0f} rows a bucket in one round, {counted(buckets, 'bucket')}",
                 why="A bucket is one task's work: rounds of this table do not get shorter with more cores.",
                 mend="a table with more buckets, and a copy of the rows; the number is fixed once a table is made",
             )

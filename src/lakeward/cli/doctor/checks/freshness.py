@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from lakeward.cli.doctor.diagnosis import Diagnosis, Level
 from lakeward.cli.doctor.facts import Facts
-from lakeward.cli.output import duration
+from lakeward.cli.output import counted, duration
 from lakeward.model.state import TableState
 
 
@@ -20,7 +20,7 @@ def check(facts: Facts) -> Iterator[Diagnosis]:
                 check="freshness",
                 level=Level.WRONG,
                 about=path,
-                figure=f"{table.failures_in_a_row} rounds failed in a row, state {table.state}",
+                figure=f"{counted(table.failures_in_a_row, 'round')} failed in a row, state {table.state}",
                 why=f"Nothing new reaches the lake: {table.reason or 'its rounds say why'}.",
                 mend=_advised(table.reason)
                 or f"lakeward rounds {path}; when the cause is gone: lakeward resume {path}",
@@ -54,7 +54,8 @@ def check(facts: Facts) -> Iterator[Diagnosis]:
                 level=Level.WRONG,
                 about=worst.table,
                 figure=(
-                    f"{admission.slots} slots are {admission.utilisation:.0%} busy; its lag reaches "
+                    f"{counted(admission.slots, 'slot')} {'is' if admission.slots == 1 else 'are'} "
+                    f"{admission.utilisation:.0%} busy; its lag reaches "
                     f"{duration(worst.worst_lag_ms)} at a freshness of {duration(worst.freshness_ms)}"
                 ),
                 why="Each table's rounds fit its freshness, and together they need more slots than there are.",

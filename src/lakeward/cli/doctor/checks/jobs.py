@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from lakeward.cli.doctor.diagnosis import Diagnosis, Level
 from lakeward.cli.doctor.facts import Facts
+from lakeward.cli.output import counted
 from lakeward.protocol.views import JobStatus
 
 SILENT_BEATS = 10
@@ -23,7 +24,7 @@ def check(facts: Facts) -> Iterator[Diagnosis]:
             check="jobs",
             level=Level.WRONG,
             about=str(tables[0].path),
-            figure=f"no live job serves pool {pool}, which has {len(tables)} tables",
+            figure=f"no live job serves pool {pool}, which has {counted(len(tables), 'table')}",
             why="Their rows stay in the hot store.",
             mend=f"lakeward tier{named} --server {facts.here.server_url}",
         )

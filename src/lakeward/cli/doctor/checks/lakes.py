@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from lakeward.cli.doctor.diagnosis import Diagnosis, Level
 from lakeward.cli.doctor.facts import Facts
-from lakeward.cli.output import size
+from lakeward.cli.output import counted, size
 
 MOST_ORPHAN_BYTES = 100_000_000
 
@@ -40,7 +40,7 @@ def check(facts: Facts) -> Iterator[Diagnosis]:
                 check="lakes",
                 level=Level.SOON,
                 about=str(probe.path),
-                figure=f"{size(probe.orphan_bytes)} in {probe.orphan_files:,} files that nothing references",
+                figure=f"{size(probe.orphan_bytes)} in {counted(probe.orphan_files, 'file')} that nothing references",
                 why="They are older than any round that could still commit them, and are paid for.",
                 mend="the server's log says what keeps orphan removal from them (every coordinator.orphan.interval)",
             )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from lakeward.cli.doctor.diagnosis import Diagnosis, Level
 from lakeward.cli.doctor.facts import Facts
+from lakeward.cli.output import counted
 
 FEW_ROWS, SHORT_MS, MANY_SNAPSHOTS = 1_000, 600_000, 20
 
@@ -21,7 +22,8 @@ def check(facts: Facts) -> Iterator[Diagnosis]:
                 check="tiny",
                 level=Level.SOON,
                 about=path,
-                figure=f"{table.lake_rows:,} rows, {sum(r.rows for r in rounds):,} in the last {len(rounds)} rounds",
+                figure=f"{counted(table.lake_rows or 0, 'row')}, {sum(r.rows for r in rounds):,} in the last "
+                f"{len(rounds)} rounds",
                 why="Every round makes a file and a snapshot for a handful of rows.",
                 mend=f"lakeward table alter {path} --set 'table.datalake.freshness=1 h', or leave it out of the lake: "
                 "union reads have its rows all the same",
