@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
 from lakeward.config import options
 from lakeward.config.config import Config
+from lakeward.config.kinds import word_list
 from lakeward.config.sources import Setting
 from lakeward.config.tables import DEFAULT_LAKE, OF_TABLES, SIDE
 from lakeward.errors import InvalidConfig
@@ -26,6 +28,11 @@ class LakeConfig:
     settings: dict[str, str]
     name: str = DEFAULT_LAKE
     defaults: dict[str, str] = field(default_factory=dict)
+    databases: tuple[str, ...] = ()
+    """Patterns of those whose tenants may name it; empty: all of them."""
+
+    def is_open_to(self, database: str) -> bool:
+        return not self.databases or any(fnmatchcase(database, pattern) for pattern in self.databases)
 
 
 def load_lakes(config: Config) -> dict[str, LakeConfig]:
@@ -82,7 +89,7 @@ def _load_one(name: str, body: dict[str, str], config: Config) -> LakeConfig:
         raise InvalidConfig(where=where, reason=reason)
     if not body.get("format", "").strip():
         raise InvalidConfig(where=where, reason="it says no format: iceberg, or another that is installed")
-    settings = {k: v for k, v in body.items() if k not in ("format", "pool") and not k.startswith(_TABLE)}
+    settings = {k: v for k, v in body.items() if k not in ("format", "pool", "databases") and not k.startswith(_TABLE)}
     defaults = {k: v for k, v in body.items() if k.startswith(_TABLE)}
     if "pool" in body:
         defaults.setdefault(options.TABLE_DATALAKE_POOL.key, body["pool"])
@@ -91,7 +98,15 @@ def _load_one(name: str, body: dict[str, str], config: Config) -> LakeConfig:
             raise InvalidConfig(where=where, reason=f"{key} is no default of a lake: table.datalake.freshness is one")
         Config([Setting(key, value, where)])
     enabled = config.get(options.DATALAKE_ENABLED) is not False
-    return LakeConfig(name=name, format=body["format"], enabled=enabled, settings=settings, defaults=defaults)
+    databases = word_list().parse(body.get("databases", ""))
+    return LakeConfig(
+        name=name,
+        format=body["format"],
+        enabled=enabled,
+        settings=settings,
+        defaults=defaults,
+        databases=databases,
+    )
 
 
 def _find_default(config: Config, lakes: dict[str, LakeConfig]) -> str | None:

@@ -27,6 +27,12 @@ class Databases:
         with self._board.lock:
             return self._lakes.get(database)
 
+    def may_have(self, database: str, lake: str) -> bool:
+        """May who has no right but to this database put its tables there? Into a lake that is open to it, and into the
+        one that it was given. Of a lake that is not configured others say so."""
+        known = self._board.options.configured.get(lake)
+        return known is None or known.is_open_to(database) or self.find_lake(database) == lake
+
     def alter(self, database: str, lake: str | None) -> DatabaseStatus:
         """Counts for tables that are made from now on. Raises `LakeNotFound`, `InvalidRequest`."""
         check_database(database)

@@ -22,12 +22,14 @@ def test_a_file_names_lakes_with_settings_pool_and_defaults(tmp_path: Path) -> N
     file = tmp_path / "lakeward.toml"
     file.write_text(
         'datalake.default-lake = "main"\n[lakes.main]\nformat = "iceberg"\nwarehouse = "file:///w"\n'
-        '[lakes.finance]\nformat = "paimon"\npool = "slow"\ns3.endpoint = "http://m"\n'
+        '[lakes.finance]\nformat = "paimon"\npool = "slow"\ndatabases = ["fin*", "books"]\ns3.endpoint = "http://m"\n'
         '[lakes.finance.table.datalake]\nfreshness = "10 min"\n'
     )
     main, finance = load_lakes(resolve(file=file, environment={})).values()
     assert main == LakeConfig(name="main", format="iceberg", enabled=True, settings={"warehouse": "file:///w"})
     assert (finance.name, finance.format, finance.settings) == ("finance", "paimon", {"s3.endpoint": "http://m"})
+    assert [finance.is_open_to(d) for d in ("finance", "books", "shop")] == [True, True, False]
+    assert main.is_open_to("shop")
     assert finance.defaults == {"table.datalake.freshness": "10 min", "table.datalake.pool": "slow"}
 
 

@@ -19,6 +19,9 @@ from lakeward.model.background import Heartbeat
 from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, SnapshotId
 from lakeward.model.intent import Intent
 from lakeward.model.offsets import OffsetMap, OffsetRange
+from lakeward.model.schema import Column, Schema
+from lakeward.model.table import BucketFunction, TableDescriptor
+from lakeward.model.types import Int64Type
 from lakeward.protocol import routes
 from lakeward.protocol.auth import TokenSet
 from lakeward.protocol.codec import decode, encode
@@ -567,3 +570,45 @@ def test_a_tenant_sees_and_changes_its_own_database_and_cuts(tmp_path: Path) -> 
     ended = routes.CUT_SCHEDULE.format(schedule="hourly")
     assert [door.ask("DELETE", ended, role=role).status_code for role in ("bob", "ann", "ann")] == [403, 200, 404]
     world.close()
+
+
+def test_a_tenant_names_only_lakes_that_are_open_to_its_database(tmp_path: Path) -> None:
+    world = CoordinatorWorld(tmp_path, named=("finance", "open"))
+    lakes = world.coordinator.board.options.lakes
+    assert isinstance(lakes, dict)
+    lakes["finance"] = replace(lakes["finance"], databases=("fin*", "books"))
+    texts = ["a:admin:admin", "ann:admin:ann:db.*", "fin:admin:fin:finance.*"]
+    door = Door(create_app(replace(services_of(world), tokens=TokenSet.parse(texts))))
+    world.create(table__datalake__lakes="default")
+    table = routes.TABLE.format(table="db.t")
+
+    def altered(role: str, **properties: str) -> Any:
+        changes = {f"table.datalake.{key}": value for key, value in properties.items()}
+        return door.ask("PATCH", table, {"properties": changes}, role=role)
+
+    def set_lake(role: str, database: str, lake: str) -> int:
+        return int(door.ask("PATCH", routes.DATABASE.format(database=database), {"lake": lake}, role=role).status_code)
+
+    for properties in ({"lakes": "default, finance"}, {"changelog": "finance"}):
+        refused = altered("ann", **properties)
+        assert refused.status_code == 403
+        assert "lake finance for tables of db needs" in str(from_wire(refused.json()))
+        assert "db among the databases that [lakes.finance] names" in str(from_wire(refused.json()))
+    assert altered("ann", lakes="default, open").status_code == 200
+    assert altered("ann", lakes="default, nope").status_code == 400, "as everybody is told"
+    assert altered("admin", lakes="default, finance").status_code == 200
+    assert altered("ann", lakes="finance, default").status_code == 200, "it is there already"
+    assert [set_lake(*call) for call in (("ann", "db", "finance"), ("fin", "finance", "finance"))] == [403, 200]
+    foreign = door.ask("POST", routes.ADOPT.format(table="db.f"), {"foreign": True, "lake": "finance"}, role="ann")
+    assert foreign.status_code == 403
+    named = memory_table("db.n", **{"table.datalake.lakes": "finance"})
+    assert door.ask("POST", routes.TABLES, named, role="ann").status_code == 403
+    assert set_lake("admin", "db", "finance") == 200
+    assert door.ask("POST", routes.TABLES, named, role="ann").status_code == 201, "an administrator gave it"
+    world.close()
+
+
+def memory_table(path: str, **properties: str) -> dict[str, Any]:
+    columns = Schema(columns=(Column(name="id", type=Int64Type(nullable=False)),))
+    descriptor = TableDescriptor(schema=columns, bucket_function=BucketFunction.FLUSS, properties=properties)
+    return {"path": path, "descriptor": descriptor.to_json()}

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from lakeward.bucketing import check_bucket_keys, choose_function
 from lakeward.config import options as keys
-from lakeward.config.tables import DEFAULT_LAKE, check_alter, check_properties, lakes_of
+from lakeward.config.tables import DEFAULT_LAKE, check_alter, check_properties, lakes_of, sides_named
 from lakeward.coordinator.coordinator import Coordinator
 from lakeward.coordinator.options import SideOptions, Sides, read_sides, sides_of
 from lakeward.errors import (
@@ -103,6 +103,10 @@ class Federation:
         for options in list(sides.values())[1:]:
             self._check_spread(path, completed, options)
         return completed, sides
+
+    def lakes_of_new(self, database: str, properties: Mapping[str, str]) -> list[str]:
+        """Where a new table with these properties would have sides."""
+        return [side.lake for side in sides_named(self._with_lakes(database, properties))]
 
     def _with_lakes(self, database: str, properties: Mapping[str, str]) -> dict[str, str]:
         """A new table keeps as its own what its database, or else the server's configuration, says of lakes now."""

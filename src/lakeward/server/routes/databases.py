@@ -12,6 +12,7 @@ from lakeward.protocol.auth import GRANTS, Role, Token
 from lakeward.protocol.databases import AlterDatabase, DatabaseStatus
 from lakeward.protocol.routes import DATABASE, DATABASES
 from lakeward.server.door.auth import caller, require
+from lakeward.server.lakerights import check_lakes
 from lakeward.server.messages import answer, described, read_message
 from lakeward.server.services import Services
 
@@ -38,6 +39,7 @@ def router(services: Services) -> APIRouter:
         """Names the lake that its new tables are made in."""
         message, asking = await read_message(request, AlterDatabase, exact=True), caller(request)
         asking.check_database(database, f"a change of database {database}")
+        check_lakes(services, asking, database, [] if message.lake is None else [message.lake])
         return answer(with_tokens(databases.alter(database, message.lake), asking))
 
     return router

@@ -16,6 +16,7 @@ from lakeward.protocol.routes import DEFINE, TABLE, TABLES
 from lakeward.protocol.tables import AlterTable, CreateTable, DefineTable, TableAnswer
 from lakeward.server.definetable import describe_table
 from lakeward.server.door.auth import caller, require
+from lakeward.server.lakerights import check_altered, check_new_table
 from lakeward.server.messages import answer, check_fields, described, read_message
 from lakeward.server.services import Services
 
@@ -29,7 +30,12 @@ def router(services: Services) -> APIRouter:
         if len(paths - {message.path}) >= services.max_tables:
             limit = services.max_tables
             raise QuotaExceeded(token_name=token.name, what="tables", used=len(paths), limit=limit)
+        check_new_table(services, token, message.path, message.descriptor.properties)
         return services.federation.create(message)
+
+    def alter(path: TablePath, message: AlterTable, token: Token) -> TableAnswer:
+        check_altered(services, token, path, message.properties)
+        return services.federation.alter(path, message)
 
     @router.get(TABLES, dependencies=may_read)
     def list_tables(request: Request) -> JSONResponse:
@@ -61,7 +67,7 @@ def router(services: Services) -> APIRouter:
         message = await read_message(request, AlterTable, exact=True)
         for column in message.add_columns:
             check_fields(column, Column.from_json(column).to_json(), "AlterTable.add_columns")
-        return answer(await run_in_threadpool(services.federation.alter, TablePath.parse(table), message))
+        return answer(await run_in_threadpool(alter, TablePath.parse(table), message, caller(request)))
 
     @router.delete(TABLE, dependencies=may_change, status_code=204)
     def drop_table(table: str) -> Response:

@@ -26,6 +26,7 @@ from lakeward.protocol.operate import (
     TierNowAnswer,
 )
 from lakeward.server.door.auth import caller, require
+from lakeward.server.lakerights import check_adopted
 from lakeward.server.messages import answer, described, read_message
 from lakeward.server.services import Services
 from lakeward.server.side import Side
@@ -119,8 +120,9 @@ def _add_operations(router: APIRouter, services: Services) -> None:
     async def adopt(table: str, request: Request) -> JSONResponse:
         """Takes over a lake table that has snapshots of ours: same table id, its offsets. With `foreign` one that
         others made, with its rows."""
-        message = await read_message(request, AdoptTable)
-        return answer(await run_in_threadpool(services.federation.adopt, TablePath.parse(table), message))
+        message, path = await read_message(request, AdoptTable), TablePath.parse(table)
+        check_adopted(services, caller(request), path, message)
+        return answer(await run_in_threadpool(services.federation.adopt, path, message))
 
     @router.post(routes.RECONCILE_SCHEMA, dependencies=may_change, openapi_extra=described(ReconcileSchema))
     async def reconcile_schema(table: str, side: Side, request: Request) -> JSONResponse:
