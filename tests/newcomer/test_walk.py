@@ -23,7 +23,7 @@ from lakeward.testing.waiting import wait_until
 pytestmark = pytest.mark.spark
 
 DUCKDB = """
-from lakeward.cli.connection import DATA, server_of
+from lakeward.client.near import DATA, server_of
 from lakeward.cli.sql.duckdblake import connect_duckdb
 with connect_duckdb(server_of(DATA)) as duck:
     figures = 'count(*), sum("Order No"), count("Note"), min("Postcode"), max("Placed")'

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.cli.connection import READY
 from lakeward.cli.run.children import Child, choose_port, wait_for_file
 from lakeward.cli.run.up import Supervisor
 from lakeward.cli.run.watchdog import answers
+from lakeward.client.near import READY
 from lakeward.errors import DataFolderLocked, StartFailed
 from lakeward.testing.waiting import wait_until
 

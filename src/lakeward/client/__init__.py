@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lakeward.client.near import resolve_server
 from lakeward.client.options import ClientOptions
-from lakeward.config import Config, options, resolve
+from lakeward.config import Config, options
 
 if TYPE_CHECKING:
     from lakeward.client.client import Client as Client
@@ -22,10 +23,11 @@ def connect(
     url: str | None = None, *, token: str | None = None, ca: str | None = None, config: Config | None = None
 ) -> Client:
     """A client of the server at `url`. What is not given comes from the `client.*` options: lakeward.toml, then the
-    environment (LAKEWARD_SERVER, LAKEWARD_TOKEN, LAKEWARD_TLS_CA). Nothing is sent before the first call."""
+    environment (LAKEWARD_SERVER, LAKEWARD_TOKEN, LAKEWARD_TLS_CA); an address that is nowhere is that of the server
+    which `lakeward up` runs in this folder. Nothing is sent before the first call."""
     from lakeward.client.client import Client
 
-    resolved = resolve() if config is None else config
+    resolved = resolve_server(url) if config is None else config
     return Client(url or resolved.get(options.CLIENT_SERVER), options=ClientOptions.of(resolved, token=token, ca=ca))
 
 

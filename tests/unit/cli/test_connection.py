@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands find the server of the folder they are called in, unless told where to go."""
+"""Commands and `connect()` find the server of the folder they are called in, unless told where to go."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.cli.connection import DATA, READY, open_server, server_of
+import lakeward
+from lakeward.cli.connection import open_server
+from lakeward.client.near import DATA, READY, server_of
 
 
 @pytest.fixture
@@ -30,6 +32,8 @@ def test_the_server_of_this_folder_is_found(here: Path, listening: int) -> None:
     (here / READY).write_text(f"http://127.0.0.1:{listening}\n")
     assert open_server(None).url == f"http://127.0.0.1:{listening}"
     assert open_server("http://127.0.0.1:1").url == "http://127.0.0.1:1"
+    with lakeward.connect() as near, lakeward.connect("http://127.0.0.1:1") as far:
+        assert (near.server.url, far.server.url) == (f"http://127.0.0.1:{listening}", "http://127.0.0.1:1")
 
 
 def test_what_the_environment_says_counts(here: Path, listening: int, monkeypatch: pytest.MonkeyPatch) -> None:

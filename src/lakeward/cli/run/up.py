@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
-from lakeward.cli.connection import DATA, READY, server_of
 from lakeward.cli.output import note
 from lakeward.cli.run.children import Child, choose_port, wait_for_file
 from lakeward.cli.run.watchdog import PATIENCE_S, Watchdog, answers
+from lakeward.client.near import DATA, READY, server_of
 from lakeward.config import options, resolve
 from lakeward.errors import DataFolderLocked
 from lakeward.model.clock import SystemClock

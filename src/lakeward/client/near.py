@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The server that `lakeward up` runs in this folder: where commands and `connect()` go when nobody says where."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from lakeward.config import Config, options, resolve
+
+DATA, READY = Path("lakeward-data"), "server.ready"
+"""The folder of `lakeward up` where none is given, and the file in it that says where its server listens."""
+
+
+def resolve_server(server: str | None = None) -> Config:
+    """Configuration whose server is the one given, else that of environment or lakeward.toml, else that of this
+    folder."""
+    config = resolve(arguments={options.CLIENT_SERVER.key: server} if server else {})
+    if not config.is_set(options.CLIENT_SERVER) and (near := server_of(DATA)):
+        return resolve(arguments={options.CLIENT_SERVER.key: near})
+    return config
+
+
+def server_of(data: Path) -> str | None:
+    """The address of the server that `up` keeps running on this folder. On this machine only: a token is sent there,
+    and whoever made the folder wrote the file. None where nobody listens, as after a kill."""
+    try:
+        address = urlsplit((data / READY).read_text().strip())
+        if address.hostname not in ("127.0.0.1", "localhost", "::1") or address.port is None:
+            return None
+        socket.create_connection((address.hostname, address.port), timeout=1.0).close()
+    except (OSError, ValueError):
+        return None
+    return f"{address.scheme}://{address.netloc}"
