@@ -12,7 +12,8 @@ from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.record import LakeSide, TableRecord
 from lakeward.errors import CutExists, CutNotFound, InvalidRequest, LakewardError, SnapshotGone, TableNotFound
 from lakeward.model.bucket import Bucket
-from lakeward.model.cut import Cut, CutEnds, CutSide, CutState, CutTable, check_cut
+from lakeward.model.cut import Cut, CutEnds, CutSide, CutTable, check_cut
+from lakeward.model.faults import fault_point
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.side import Content, SideId
@@ -37,7 +38,7 @@ class Cuts:
         with self._board.change():
             self._cuts = {cut.name: cut for cut in self._board.store.load_cuts()}
             for cut in self._cuts.values():
-                if cut.state is CutState.OPEN:
+                if _waits(cut):
                     self._board.hot.add_cut(cut.name, {t.table_id: t.ends for t in cut.tables})
                     self._ask(cut)
 
@@ -129,13 +130,22 @@ class Cuts:
             cut = self._named(name)
         for table, cut_side in _sides(cut):
             side = self._board.side(SideId(table.table_id, cut_side.name))
-            storage = None if side is None else self._board.lake_of(side)
-            if side is not None and storage is not None and cut_side.snapshot_id is not None:
-                storage.open_maintenance(side.info).untag(cut.tag)
+            if side is not None and cut_side.snapshot_id is not None:
+                self._untag(cut, side)
         with self._board.lock, self._board.store.transaction():
             self._board.store.forget_cut(name)
             self._cuts.pop(name, None)
         self._board.hot.forget_cut(name)
+
+    def _untag(self, cut: Cut, side: LakeSide) -> None:
+        storage = self._board.lake_of(side)
+        if storage is not None:
+            storage.open_maintenance(side.info).untag(cut.tag)
+
+    def _is_there(self, cut: Cut) -> bool:
+        """Or one of its name that was made since, whose tag it is then."""
+        with self._board.lock:
+            return cut.name in self._cuts
 
     def _named(self, name: str) -> Cut:
         if name not in self._cuts:
@@ -147,7 +157,7 @@ class Cuts:
         """Looks whether sides have reached the open cuts, and pins their snapshots. A lake that does not answer is
         asked again the next time."""
         with self._board.lock:
-            waiting = [cut for cut in self._cuts.values() if any(not s.is_settled for _, s in _sides(cut))]
+            waiting = [cut for cut in self._cuts.values() if _waits(cut)]
         for cut in waiting:
             for table, cut_side in _sides(cut):
                 if not cut_side.is_settled:
@@ -163,6 +173,8 @@ class Cuts:
             return
         try:
             settled = self._look(cut, table.ends, side, cut_side)
+            if settled.snapshot_id is not None and not self._is_there(cut):
+                self._untag(cut, side)
         except LakewardError as error:
             log.warning("cut %s, %s: %s", cut.name, side.label, error)
             return
@@ -178,6 +190,7 @@ class Cuts:
         snapshot_id, is_empty = _find_snapshot(storage.open_reader(side.info), cut, ends)
         if snapshot_id is not None:
             storage.open_maintenance(side.info).tag(cut.tag, snapshot_id)
+            fault_point("cut.tagged", cut=cut.name)
         lost = "" if snapshot_id is not None or is_empty else "its lake has no snapshot at exactly this moment"
         return replace(cut_side, snapshot_id=snapshot_id, is_empty=is_empty, lost=lost)
 
@@ -199,7 +212,7 @@ class Cuts:
             tables = [replace(t, sides=tuple(sides[t.table_id, s.name] for s in t.sides)) for t in now.tables]
             after = replace(now, tables=tuple(tables))
             self._save(after)
-        if all(s.is_settled for _, s in _sides(after)):
+        if not _waits(after):
             self._board.hot.forget_cut(cut.name)
 
     def keeps(self, side: SideId, snapshot_id: SnapshotId) -> bool:
@@ -244,6 +257,11 @@ def _age(cut: Cut) -> tuple[int, str]:
 
 def _sides(cut: Cut) -> Iterator[tuple[CutTable, CutSide]]:
     return ((table, side) for table in cut.tables for side in table.sides)
+
+
+def _waits(cut: Cut) -> bool:
+    """For a side; one whose table is lost may still wait for others."""
+    return any(not side.is_settled for _, side in _sides(cut))
 
 
 def _state_sides(record: TableRecord) -> list[LakeSide]:
