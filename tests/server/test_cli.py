@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
@@ -75,6 +76,27 @@ def call(server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     return Calls(capsys)
+
+
+def test_a_table_that_others_made_is_adopted(call: Calls, server: Server, tmp_path: Path) -> None:
+    catalog = RestCatalog("theirs", uri=f"{server.url}/iceberg")
+    catalog.create_namespace_if_not_exists("theirs")
+    rows = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
+    catalog.create_table("theirs.visits", rows.schema).append(rows)
+    call("table", "adopt", "theirs.visits", "--buckets", "2")
+    assert "they are for tables that others made: --foreign" in call.err
+    call("table", "adopt", "--foreign", "theirs.visits", "--key", "id")
+    assert "its keys would have to be loaded into the hot store" in call.err
+    assert call("table", "adopt", "--foreign", "theirs.visits", "--buckets", "2") == "adopted theirs.visits\n", call.err
+    (tmp_path / "more.jsonl").write_text('{"id": 4}\n')
+    call("write", "theirs.visits", "more.jsonl")
+    call("tier-now", "theirs.visits")
+    assert sorted(catalog.load_table("theirs.visits").scan().to_arrow()["id"].to_pylist()) == [1, 2, 3, 4]
+    call("write", "theirs.visits", "more.jsonl")
+    found = call("read", "theirs.visits", "--json").splitlines()
+    assert sorted(json.loads(line)["id"] for line in found) == [1, 2, 3, 4, 4]
+    assert call.json("verify", "theirs.visits", "--deep")[0]["holds"]
+    catalog.close()
 
 
 def test_a_table_from_cradle_to_grave(call: Calls, tmp_path: Path) -> None:

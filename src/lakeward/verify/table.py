@@ -195,6 +195,7 @@ def _check_head(lake: LakeReader) -> list[Finding]:
     """Main as a round would see it; a rolled back or tampered lake is a finding, not an exception."""
     try:
         lake.load_base()
+        _ = lake.adopted
     except LakeRolledBack as error:
         return [Finding(kind=FindingKind.ROLLED_BACK, words=str(error))]
     except LakeError as error:
@@ -223,12 +224,11 @@ def _tasks(ground: _Ground) -> tuple[list[BucketTask], list[Finding], list[str]]
     table, depth = ground.hot_table, ground.depth
     bounds = ground.opened.hot.freeze(table)
     try:
-        files = ground.opened.pinned.files(ground.snapshot_id)
+        files, adopted = ground.opened.pinned.files(ground.snapshot_id), ground.opened.pinned.adopted
     except LakeError:
-        files = ()  # each bucket's check will say it
+        files, adopted = (), None  # each bucket's check will say it, or that of the head did
     committed = dict(ground.held.raised(ledger_ends(ground.grouped)))
     unknown = {f.bucket for f in files if f.bucket is not None} - committed.keys()
-    adopted = ground.opened.pinned.adopted
     files = [f for f in files if adopted is None or f.offsets is not None or f.sequence > adopted.sequence]
     mixed = [f for f in files if f.bucket is None]
     tasks = [

@@ -41,7 +41,7 @@ from lakeward.lake.iceberg.meta.columnids import spell_field_ids
 from lakeward.lake.iceberg.meta.connection import IcebergConnection, identifier
 from lakeward.lake.iceberg.meta.diff import check_fits, diff_table
 from lakeward.lake.iceberg.meta.failures import describe, lake_errors
-from lakeward.lake.iceberg.meta.foreign import NAME_MAPPING, describe_foreign
+from lakeward.lake.iceberg.meta.foreign import ADOPTED, NAME_MAPPING, describe_foreign
 from lakeward.lake.iceberg.meta.layout import is_clean
 from lakeward.lake.iceberg.meta.leftbehind import newest_left, newest_table_id
 from lakeward.lake.iceberg.meta.mapping import (
@@ -66,7 +66,7 @@ from lakeward.model.schema import BUCKET, Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.spi.lake import LakeCatalog
 
-_RESERVED = frozenset({*MERGE_ON_READ, "write.format.default"})
+_RESERVED = frozenset({*MERGE_ON_READ, "write.format.default", ADOPTED})
 """Lake properties that nobody may change: rounds rely on them."""
 
 

@@ -175,7 +175,7 @@ class IcebergLakeReader(LakeReader):
 
     @property
     def adopted(self) -> AdoptedRows | None:
-        return find_adopted(self.load().metadata)
+        return find_adopted(str(self._table.path), self.load().metadata)
 
     def deleted_offsets(self, file: LakeFile) -> OffsetSet | None:
         """Kept per file and set of deletes: neither ever changes."""

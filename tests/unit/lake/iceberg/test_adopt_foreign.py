@@ -16,13 +16,23 @@ from pyiceberg.table import Table
 from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 
-from lakeward.errors import InvalidRequest, InvalidTable, LakewardError, TableAlreadyExists, UnsupportedType
+from lakeward.errors import (
+    CommitUnknown,
+    FaultInjected,
+    InvalidAlter,
+    InvalidRequest,
+    InvalidTable,
+    LakewardError,
+    TableAlreadyExists,
+    UnsupportedType,
+)
 from lakeward.lake.iceberg.meta.summary import summary_of
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.table import TablePath
 from lakeward.protocol.operate import AdoptTable
-from lakeward.protocol.tables import TableAnswer
+from lakeward.protocol.tables import AlterTable, TableAnswer
 from lakeward.spi.registry import load_lake
+from lakeward.testing.faults import Faults
 from lakeward.testing.iceberg.engines import read_duckdb
 from lakeward.testing.iceberg.foreign import IcebergForeignEngine
 from lakeward.testing.inprocess import InProcessLakeward
@@ -182,6 +192,17 @@ def test_a_row_from_before_that_is_gone_is_found(world: InProcessLakeward, lake:
     assert finding.words == "6 rows are from before the table was adopted, and 10 were there then"
 
 
+def test_what_was_noted_of_them_is_not_for_others_to_change(world: InProcessLakeward, lake: IcebergLakeStorage) -> None:
+    lived_in(lake)
+    adopt(world)
+    with pytest.raises(InvalidAlter, match=r"lakeward\.adopted"):
+        world.federation.alter(PATH, AlterTable(properties={"iceberg.lakeward.adopted": "{}"}))
+    with loaded(world).transaction() as change:
+        change.set_properties({"lakeward.adopted": "{}"})
+    (finding,) = verified(world).findings
+    assert "lakeward.adopted" in finding.words
+
+
 def test_a_call_that_broke_off_goes_on_where_it_was(world: InProcessLakeward, lake: IcebergLakeStorage) -> None:
     lived_in(lake)
     table = adopt(world).table
@@ -194,6 +215,25 @@ def test_a_call_that_broke_off_goes_on_where_it_was(world: InProcessLakeward, la
     assert len(ids(world)) == 10
     marks = [s for s in loaded(world).metadata.snapshots if "lakeward.table-id" in summary_of(s)]
     assert len(marks) == 1
+
+
+@pytest.mark.parametrize("point", ["lake.before-manifests", "lake.before-commit", "lake.after-commit"])
+def test_a_crash_while_it_is_marked_is_made_good_by_the_next_call(
+    world: InProcessLakeward, lake: IcebergLakeStorage, point: str
+) -> None:
+    lived_in(lake)
+    with Faults() as faults:
+        faults.arm(point)
+        with pytest.raises((CommitUnknown, FaultInjected)):
+            adopt(world)
+    late = [{"id": 5, "region": "south", "tags": None, "at": None, "price": None}]
+    if point != "lake.after-commit":  # not ours yet: what others add belongs to what was there
+        loaded(world).append(pa.Table.from_pylist(late, loaded(world).schema().as_arrow()))
+    adopt(world)
+    world.append(NAME, rows(1))
+    world.tier(NAME)
+    assert len(ids(world)) == 11 + (point != "lake.after-commit")
+    assert verified(world).holds
 
 
 def test_an_empty_one_is_taken_too(world: InProcessLakeward, lake: IcebergLakeStorage) -> None:

@@ -16,7 +16,7 @@ from pyiceberg.schema import Schema as LakeSchema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 
-from lakeward.errors import InvalidTable, UnsupportedType
+from lakeward.errors import InvalidTable, LakeTampered, UnsupportedType
 from lakeward.lake.iceberg.meta.types import spell_type
 from lakeward.lake.iceberg.meta.version import VERSIONS
 from lakeward.model import types as model
@@ -66,15 +66,18 @@ def describe_foreign(path: TablePath, metadata: TableMetadata, bucket_count: int
     )
 
 
-def find_adopted(metadata: TableMetadata) -> AdoptedRows | None:
+def find_adopted(table: str, metadata: TableMetadata) -> AdoptedRows | None:
+    """Raises `LakeTampered`."""
     text = metadata.properties.get(ADOPTED)
     if text is None:
         return None
-    known = json.loads(text)
-    at = known["snapshot"]
-    return AdoptedRows(
-        snapshot_id=None if at is None else SnapshotId(at), sequence=int(known["sequence"]), rows=int(known["rows"])
-    )
+    try:
+        known = json.loads(text)
+        at = None if known["snapshot"] is None else SnapshotId(str(known["snapshot"]))
+        return AdoptedRows(snapshot_id=at, sequence=int(known["sequence"]), rows=int(known["rows"]))
+    except (ValueError, KeyError, TypeError) as error:
+        head = str(metadata.current_snapshot_id)
+        raise LakeTampered(table=table, snapshot=head, what=ADOPTED, reason=f"{text!r} cannot be read") from error
 
 
 def spell_adopted(rows: AdoptedRows) -> dict[str, str]:
