@@ -205,10 +205,12 @@ def test_a_gate_that_does_not_start_again_is_a_thread_that_stands_still(lab: Lab
     (gate,) = [c for c in psutil.Process(pid).children() if "lakeward.hot.embedded.gate" in c.cmdline()]
     before = resource.prlimit(pid, resource.RLIMIT_STACK)
     resource.prlimit(pid, resource.RLIMIT_STACK, (16_384, before[1]))  # what it starts now ends at once
-    gate.send_signal(signal.SIGKILL)
     standing = ("limits", "server", "thread flight-gate stands still")
-    wait_until(lambda: standing in lab.examine(), limit_s=60, poll_s=2, what="the doctor to see it")
-    resource.prlimit(pid, resource.RLIMIT_STACK, before)
+    try:
+        gate.send_signal(signal.SIGKILL)
+        wait_until(lambda: standing in lab.examine(), limit_s=60, poll_s=2, what="the doctor to see it")
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_STACK, before)
     wait_until(lambda: standing not in lab.examine(), limit_s=60, poll_s=2, what="the gate's next start")
 
 

@@ -70,7 +70,8 @@ def test_the_first_row_that_does_not_fit_is_named(values: list[int], wrong: int)
     with pytest.raises(InvalidRows) as refused:
         fit(pa.table({"a": values}), "a INT")
     assert (refused.value.row, refused.value.column) == (at, "a")
-    assert refused.value.__suppress_context__, "Arrow's own trace tells nobody more"
+    error = refused.value
+    assert (error.__cause__, error.__suppress_context__) == (None, True), "Arrow's own trace tells nobody more"
     with pytest.raises(InvalidRows) as refused:
         fit([{"a": v} for v in values], "a INT")
     assert refused.value.row == at

@@ -63,7 +63,7 @@ def test_only_used_columns_travel(query: str, columns: list[str] | None) -> None
 def test_a_name_of_two_words_is_shown_as_it_is_written() -> None:
     held = ["id", "Full Name", "full"]
     assert spelling_hint(parse_query("SELECT Full Name FROM a.b"), held).endswith('double quotes: "Full Name"')
-    assert spelling_hint(parse_query('SELECT "Full Name", wrong FROM a.b'), held) == ""
+    assert spelling_hint(parse_query('SELECT "Full Name", full, wrong FROM a.b'), held) == ""
     assert spelling_hint(parse_query("SELECT idd FROM a.b"), held) == ""
 
 

@@ -229,7 +229,7 @@ def test_patterns_and_folders_are_their_files(tmp_path: Path) -> None:
         find_files([str(tmp_path / "*.parquet")])
     (tmp_path / "empty").mkdir()
     with pytest.raises(InvalidRequest, match=r"no file in it ends in .*\.csv"):
-        find_files([str(tmp_path / "empty")])
+        find_files(["-", str(tmp_path / "empty")])
     assert find_files([str(tmp_path / "empty")], may_be_empty=True) == []
 
 
