@@ -6,7 +6,8 @@ lake.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from lakeward.bucketing import check_bucket_keys, choose_function
@@ -19,6 +20,7 @@ from lakeward.errors import (
     InvalidRequest,
     InvalidTable,
     LakeForeign,
+    LakeTableGone,
     SideNotFound,
     TableAlreadyExists,
     TableNotFound,
@@ -254,6 +256,7 @@ class Federation:
             self._check_there(path, change, wanted)
             added = {n: o for n, o in _enabled(wanted).items() if n not in _enabled(was)}
             kept = {n: o for n, o in _enabled(was).items() if n in wanted}
+            self._check_adopted(before, was, [n for n in added if n not in was])
             for name, options in kept.items() if RETENTION_PROPERTY in change.properties else ():
                 self._check_fits(path, after.descriptor, name, options)
             self._alter_lakes(before, kept, change)
@@ -280,6 +283,20 @@ class Federation:
             raise InvalidAlter(
                 table=str(path), change=keys.TABLE_DATALAKE_ENABLED.key, reason="the server has no datalake.format"
             )
+
+    def _check_adopted(self, table: TableInfo, sides: Sides, added: Sequence[SideName]) -> None:
+        """Rows that others wrote before a table was ours are in no log: another lake would never have them. A changelog
+        begins late anyway. Raises `InvalidAlter`."""
+        added = [n for n in added if n.content is Content.STATE]
+        if not added or not table.descriptor.is_clean:
+            return
+        for name, options in sides.items():
+            if options.format is None or name.content is not Content.STATE:
+                continue
+            with suppress(LakeTableGone):
+                if self._board.lakes(options.lake).open_reader(side_table(table, name)).adopted is not None:
+                    reason = f"rows from before it was adopted are in lake {name} alone, and in no log; copy the table"
+                    raise InvalidAlter(table=str(table.path), change=f"lake {added[0]}", reason=reason)
 
     def _warn_of_history(self, table: TableInfo, added: Sides, was: Sides) -> list[str]:
         """A lake that comes late gets what the log still has; of a PK table that is every key."""

@@ -34,6 +34,7 @@ from lakeward.protocol.tables import AlterTable, TableAnswer
 from lakeward.spi.registry import load_lake
 from lakeward.testing.faults import Faults
 from lakeward.testing.iceberg.engines import read_duckdb
+from lakeward.testing.iceberg.folder import folder_lake
 from lakeward.testing.iceberg.foreign import IcebergForeignEngine
 from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.verify import verify_table
@@ -234,6 +235,28 @@ def test_a_crash_while_it_is_marked_is_made_good_by_the_next_call(
     world.tier(NAME)
     assert len(ids(world)) == 11 + (point != "lake.after-commit")
     assert verified(world).holds
+
+
+def test_another_lake_is_refused_as_it_would_never_have_the_rows_from_before(
+    lake: IcebergLakeStorage, tmp_path: Path
+) -> None:
+    lake.connection.catalog.create_namespace("db")
+    lived_in(lake)
+    (tmp_path / "second").mkdir()
+    with folder_lake(tmp_path / "second") as second:
+        world = InProcessLakeward(tmp_path / "server", lake, named={"second": second})
+        adopt(world, AdoptTable(foreign=True, lake="default"))
+        for lakes in ("default, second", "second"):
+            with pytest.raises(InvalidAlter, match="rows from before it was adopted are in lake default alone"):
+                world.federation.alter(PATH, AlterTable(properties={"table.datalake.lakes": lakes}))
+        assert not second.catalog().exists(PATH)
+        world.federation.alter(PATH, AlterTable(properties={"table.datalake.changelog": "second"}))
+        for switch in ("false", "true"):
+            world.federation.alter(PATH, AlterTable(properties={"table.datalake.enabled": switch}))
+        world.append(NAME, rows(1))
+        world.tier(NAME)
+        assert len(ids(world)) == 11
+        world.close()
 
 
 def test_an_empty_one_is_taken_too(world: InProcessLakeward, lake: IcebergLakeStorage) -> None:
