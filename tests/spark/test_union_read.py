@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -344,6 +345,28 @@ def test_modes_and_history(spark: Any, server: Server, client: Client, job: Job)
         count(mode="all")
     with pytest.raises(TableNotFound):
         lakeward.spark.read(spark, "db.nothing", server=server.url)
+
+
+@pytest.mark.soak
+def test_a_moment_between_snapshots_of_a_table_with_a_changelog(
+    spark: Any, server: Server, client: Client, job: Job
+) -> None:
+    on = {"table.datalake.changelog": "default"}
+    table = client.create_table("db.moments", "id bigint not null, v string", primary_key="id", properties=on)
+    table.upsert([{"id": i, "v": "a"} for i in range(10)])
+    tier_now(client, table)
+    table.upsert([{"id": 0, "v": "b"}])
+    moment = datetime.now(UTC) + timedelta(milliseconds=5)
+    wait_until(lambda: datetime.now(UTC) > moment + timedelta(milliseconds=5), limit_s=60, what="the moment to pass")
+    table.upsert([{"id": 1, "v": "c"}])
+    table.delete([{"id": 2}])
+    tier_now(client, table)
+    expected = {i: "b" if i == 0 else "a" for i in range(10)}
+    source = spark.read.format("lakeward").option("server", server.url).option("as_of", moment.isoformat())
+    for frame in (lakeward.spark.read(spark, "db.moments", server=server.url, as_of=moment), source.load("db.moments")):
+        rows = frame.collect()
+        assert {r["id"]: r["v"] for r in rows} == expected
+        assert len(rows) == len(expected)
 
 
 def test_batch_writes_append_and_upsert(spark: Any, server: Server, client: Client) -> None:

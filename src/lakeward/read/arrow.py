@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,7 +37,7 @@ def read(plugin: HotPlugin, request: ReadRequest, open_lake: LakeOpener | None =
     """Plans under a lease and returns the result, to be consumed once. Errors in the request are raised here, not
     later.
     """
-    opened = open_read(plugin, replace(request, is_exact=True), open_lake)
+    opened = open_read(plugin, request, open_lake)
     return ReadResult(opened.schema, opened.bound, _conform(opened, _batches(opened)), opened.lease)
 
 

@@ -203,7 +203,7 @@ def _plan_moment(
 ) -> tuple[UnionPlan, HotStore] | None:
     """Of a PK table with a changelog: the state at exactly that moment, where the changelog covers it."""
     side = changelog_side(plan.table.descriptor.properties)
-    if not request.is_exact or side is None or not plan.table.is_pk or not isinstance(request.as_of, datetime):
+    if side is None or not plan.table.is_pk or not isinstance(request.as_of, datetime):
         return None
     coordinator = plugin.coordinator()
     changes = coordinator.read_plan(request.path, lease_s=request.lease_s, side=side)

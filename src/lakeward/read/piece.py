@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ClassVar
 
 import pyarrow as pa
@@ -16,10 +17,12 @@ from lakeward.model.offsets import OffsetRange
 from lakeward.model.systemcolumns import LAKE_NAMES
 from lakeward.model.table import TableInfo
 from lakeward.protocol.packed import Packed
+from lakeward.read.moment import ChangesAsLog
 from lakeward.read.opened import OpenRead
+from lakeward.read.streamrows import StreamRows, open_side
 from lakeward.read.unionrows import fold_tails, hot_rows, lake_rows
-from lakeward.spi.hot import HotPlugin, KvSnapshot
-from lakeward.spi.plugins import PROCESS_PLUGINS, Plugin
+from lakeward.spi.hot import HotPlugin, HotStore, KvSnapshot
+from lakeward.spi.plugins import PROCESS_PLUGINS, Plugin, PluginCache
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,11 +43,15 @@ class ReadPiece(Packed):
     lake_options: Mapping[str, str] = field(default_factory=dict)
     kv: KvSnapshot | None = None
     mixed: Mapping[Bucket, OffsetRange] = field(default_factory=dict)
+    is_moment: bool = False
+    """Between two lake snapshots: the tail is the changelog's where the log no longer has it, at `changes_at`."""
+
+    changes_at: SnapshotId | None = None
 
 
 def plan_pieces(plugin: HotPlugin, opened: OpenRead, *, lake: bool = True) -> list[ReadPiece]:
     """One piece per bucket that either side knows; `lake` False: of the hot side alone."""
-    union = opened.union
+    union, changes = opened.union, opened.hot.rows if isinstance(opened.hot, ChangesAsLog) else None
     in_lake = opened.lake_buckets() if lake else []
     buckets = sorted({*(b for b in in_lake if b is not None), *union.tails, *union.kv})
     everywhere: list[Bucket | None] = [*buckets, *([None] if None in in_lake else [])]
@@ -60,26 +67,40 @@ def plan_pieces(plugin: HotPlugin, opened: OpenRead, *, lake: bool = True) -> li
             lake_options=opened.plan.lake_options,
             kv=None if bucket is None else union.kv.get(bucket),
             mixed=union.tails if bucket is None and opened.table.is_pk else {},
+            is_moment=changes is not None,
+            changes_at=None if changes is None else changes.snapshot_id,
         )
         for bucket in everywhere
     ]
 
 
 def read_piece(
-    piece: ReadPiece, columns: Sequence[str], filter: pc.Expression | None = None, filter_columns: Sequence[str] = ()
+    piece: ReadPiece,
+    columns: Sequence[str],
+    filter: pc.Expression | None = None,
+    filter_columns: Sequence[str] = (),
+    plugins: PluginCache = PROCESS_PLUGINS,
 ) -> Iterator[pa.RecordBatch]:
     """Rows with `columns` (and the filter's), then `__bucket`, `__offset`, `__timestamp`. The hot side is not filtered
     here.
 
     Connections are kept per process; a crash leaves nothing behind. Raises what the lake and the hot store raise."""
     table, bucket = piece.table, piece.bucket
-    hot = PROCESS_PLUGINS.hot(Plugin(name=piece.hot_name, options=piece.hot_options)).store()
+    hot = _open_hot(piece, plugins)
     wanted = [n for n in table.schema.names if n in {*columns, *filter_columns}]
     tails = {} if bucket is None or piece.tail is None else {bucket: piece.tail}
     folds = fold_tails(hot, table, piece.mixed if bucket is None else tails)
     if piece.snapshot_id is not None and piece.lake_name is not None:
-        lake = PROCESS_PLUGINS.lake(Plugin(name=piece.lake_name, options=piece.lake_options))
+        lake = plugins.lake(Plugin(name=piece.lake_name, options=piece.lake_options))
         reader = lake.open_reader(table).pinned()
         yield from lake_rows(reader, table, piece.snapshot_id, [bucket], folds, [*wanted, *LAKE_NAMES], filter)
     kv = {} if bucket is None or piece.kv is None else {bucket: piece.kv}
     yield from hot_rows(hot, table, kv, tails, folds, wanted)
+
+
+def _open_hot(piece: ReadPiece, plugins: PluginCache) -> HotStore:
+    plugin = plugins.hot(Plugin(name=piece.hot_name, options=piece.hot_options))
+    if not piece.is_moment:
+        return plugin.store()
+    rows = StreamRows.open(plugin, piece.table.path, partial(open_side, plugin, plugins=plugins))
+    return ChangesAsLog(replace(rows, snapshot_id=piece.changes_at))

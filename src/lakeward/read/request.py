@@ -36,10 +36,6 @@ class ReadRequest:
     is_empty: bool = False
     """Of a cut at which the table had no rows."""
 
-    is_exact: bool = False
-    """With `as_of`: the state at that very moment, not that of the newest snapshot before it, where the table's
-    changelog has what lies between."""
-
     def __post_init__(self) -> None:
         others = {"as_of": self.as_of, "at_least": self.at_least, "mode hot": self.mode is ReadMode.HOT or None}
         named = next((name for name, given in others.items() if given is not None), None)

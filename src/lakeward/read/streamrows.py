@@ -32,7 +32,7 @@ from lakeward.read.prune import partition_facts
 from lakeward.read.unionrows import append_bucket
 from lakeward.spi.hot import HotPlugin, HotStore, LogBounds
 from lakeward.spi.lake import LakeFile, LakeReader
-from lakeward.spi.plugins import PROCESS_PLUGINS, Plugin
+from lakeward.spi.plugins import PROCESS_PLUGINS, Plugin, PluginCache
 
 SideOpener = Callable[[TableInfo, SideName | None], LakeReader | None]
 
@@ -51,7 +51,7 @@ class StreamRows:
     @classmethod
     def open(cls, plugin: HotPlugin, path: TablePath, open_lake: SideOpener | None = None) -> StreamRows:
         table = plugin.store().load_table(path)
-        opener: SideOpener = open_lake or partial(_open_lake, plugin)
+        opener: SideOpener = open_lake or partial(open_side, plugin)
         side = changelog_side(table.descriptor.properties)
         return cls(plugin, table, opener(table, None), None if side is None else opener(table, side))
 
@@ -283,7 +283,9 @@ def short_names(batch: pa.RecordBatch) -> pa.Array:
     return pa.array([c.short for c in ChangeType]).take(codes)
 
 
-def _open_lake(plugin: HotPlugin, table: TableInfo, side: SideName | None) -> LakeReader | None:
+def open_side(
+    plugin: HotPlugin, table: TableInfo, side: SideName | None, plugins: PluginCache = PROCESS_PLUGINS
+) -> LakeReader | None:
     """None for tables that are not tiered: the table says so, or the server has no lake at all."""
     if table.descriptor.properties.get(TABLE_DATALAKE_ENABLED.key, "true").lower() == "false":
         return None
@@ -293,4 +295,4 @@ def _open_lake(plugin: HotPlugin, table: TableInfo, side: SideName | None) -> La
         if error.lake == "none":
             return None
         raise
-    return PROCESS_PLUGINS.lake(Plugin(name=name, options=options)).open_reader(side_table(table, side))
+    return plugins.lake(Plugin(name=name, options=options)).open_reader(side_table(table, side))

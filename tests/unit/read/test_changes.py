@@ -18,7 +18,9 @@ from lakeward.model.side import Content, SideName
 from lakeward.model.table import TablePath
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.protocol.tables import AlterTable
+from lakeward.read.arrow import open_read, request_of
 from lakeward.read.changes import parse_point, plan_ranges
+from lakeward.read.piece import ReadPiece, plan_pieces, read_piece
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.inprocess import InProcessLakeward
 from tests.property.union_program import memory_lake
@@ -154,8 +156,17 @@ def test_a_pk_table_as_of_any_moment_between_snapshots(tmp_path: Path, clock: Ma
         rows = world.read(PATH, as_of=moment).to_table().to_pylist()
         assert {r["id"]: r["v"] for r in rows} == expected, moment
         assert len(rows) == len(expected)
+        assert {r["id"]: r["v"] for r in in_pieces(world, moment)} == expected, "as Spark's executors read it"
     assert world.read(PATH, as_of=states[50][0], filter=[("id", "=", 1)]).to_table().num_rows == (1 in states[50][1])
     world.close()
+
+
+def in_pieces(world: InProcessLakeward, moment: datetime) -> list[dict[str, Any]]:
+    opened = open_read(world.plugin, request_of(PATH, as_of=moment), world.open_lake)
+    with opened.lease:
+        pieces = [ReadPiece.from_bytes(p.to_bytes()) for p in plan_pieces(world.plugin, opened)]
+        batches = [b for p in pieces for b in read_piece(p, ["id", "v"], plugins=world.world.plugins)]
+    return [row for batch in batches for row in batch.to_pylist()]
 
 
 def test_without_a_changelog_two_snapshots_tell_what_changed(world: InProcessLakeward, clock: ManualClock) -> None:
