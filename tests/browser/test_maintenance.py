@@ -38,7 +38,7 @@ def test_files_by_size_and_age_and_a_compaction_by_hand(server: Server, job: Job
     page.get_by_role("button", name="Compact now").click()
     expect(page.locator("#ask-text")).to_contain_text("Compact the lake files of shop.kept now?")
     page.locator("#ask-yes").click()
-    expect(page.locator("#status")).to_contain_text(" 1 files")
+    expect(page.locator("#status")).to_contain_text(" 1 file, ")
     page.goto(f"{server.url}/#/rounds")
     marked = page.locator("#rounds tbody tr", has_text="shop.kept").filter(has_text="compact")
     expect(marked).to_have_count(1)

@@ -67,14 +67,12 @@ def test_types_stand_for_others_of_the_same_kind_only(given: pa.DataType, wanted
 def test_the_first_row_that_does_not_fit_is_named(values: list[int], wrong: int) -> None:
     at = wrong % len(values)
     values[at] = 2**40
-    with pytest.raises(InvalidRows) as refused:
-        fit(pa.table({"a": values}), "a INT")
-    assert (refused.value.row, refused.value.column) == (at, "a")
-    error = refused.value
-    assert (error.__cause__, error.__suppress_context__) == (None, True), "Arrow's own trace tells nobody more"
-    with pytest.raises(InvalidRows) as refused:
-        fit([{"a": v} for v in values], "a INT")
-    assert refused.value.row == at
+    for rows in (pa.table({"a": values}), [{"a": v} for v in values]):
+        with pytest.raises(InvalidRows) as refused:
+            fit(rows, "a INT")
+        error = refused.value
+        assert (error.row, error.column) == (at, "a")
+        assert (error.__cause__, error.__suppress_context__) == (None, True), "Arrow's own trace tells nobody more"
 
 
 def test_values_are_never_cut() -> None:

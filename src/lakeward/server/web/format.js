@@ -20,6 +20,8 @@ export function count(n) {
   return n.toLocaleString("en-US");
 }
 
+export const counted = (n, noun) => `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
+
 export function bytes(n) {
   if (n === null || n === undefined) return "–";
   const units = ["B", "kB", "MB", "GB", "TB"];

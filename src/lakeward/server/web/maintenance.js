@@ -1,6 +1,6 @@
 // What compaction has to do, table by table: files that need not be there, deletes, and the last compaction.
 import { api } from "./api.js";
-import { bytes, clock, count, text } from "./format.js";
+import { bytes, clock, count, counted, text } from "./format.js";
 
 const EVERY_MS = 10000;
 
@@ -20,7 +20,7 @@ export function maintenancePage() {
       <td class="num" data-label="To merge">${count(t.debt_files)}</td><td class="num" data-label="Size">${bytes(t.bytes)}</td><td class="num" data-label="Snapshots">${count(t.snapshots)}</td>
       <td class="wide" data-label="Last compaction">${t.job ? `${text(t.job)} compacts it now` : last(t.last)}</td><td class="num" data-label="Failures">${count(t.failures)}</td>
       <td><button data-compact="${text(t.path)}"${t.state === "disabled" || t.state === "paused" ? " disabled" : ""}>Compact now</button></td></tr>`).join("");
-    const html = rows ? `<p class="words">${count(sum("debt_files"))} files to merge, as the last compactions saw it; ${count(sum("files"))} data files and ${count(sum("delete_files"))} delete files are there now, ${bytes(sum("bytes"))} in all.</p>
+    const html = rows ? `<p class="words">${counted(sum("debt_files"), "file")} to merge, as the last compactions saw it; in all ${counted(sum("files"), "data file")} and ${counted(sum("delete_files"), "delete file")}, ${bytes(sum("bytes"))}.</p>
       <div class="scroll"><table class="cards"><thead><tr><th>Table</th><th class="num">Files</th><th class="num">Delete files</th><th class="num">To merge</th><th class="num">Size</th><th class="num">Snapshots</th><th>Last compaction</th><th class="num">Failures</th><th>Do</th></tr></thead><tbody>${rows}</tbody></table></div>`
       : '<p class="empty">No table is there yet.</p>';
     if (html !== drawn && root.isConnected) { root.querySelector("#debt").innerHTML = html; drawn = html; }

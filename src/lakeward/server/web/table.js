@@ -1,7 +1,7 @@
 // One table: lag in words and as a curve, rounds, offsets, snapshots, properties.
 import { api } from "./api.js";
 import { curve } from "./chart.js";
-import { bytes, clock, count, duration, short, text } from "./format.js";
+import { bytes, clock, count, counted, duration, short, text } from "./format.js";
 import { roundsTable } from "./rounds.js";
 import { rowTable } from "./rowtable.js";
 
@@ -79,7 +79,7 @@ export function tablePage(name, asked = new URLSearchParams()) {
     ["Job", t.job ? text(t.job) : "–"],
     ["Pool, priority", `${text(t.pool)}, ${t.priority}`],
     ["Last tiered", clock(t.last_tiered_at_ms)],
-    ["In the lake", `${count(t.lake_rows)} rows, ${bytes(t.lake_bytes)}, ${count(t.lake_files)} files, ${count(t.lake_delete_files)} delete files, ${count(t.lake_snapshots)} snapshots`],
+    ["In the lake", `${counted(t.lake_rows, "row")}, ${bytes(t.lake_bytes)}, ${counted(t.lake_files, "file")}, ${counted(t.lake_delete_files, "delete file")}, ${counted(t.lake_snapshots, "snapshot")}`],
     ["Missed deadlines, failures", `${count(t.misses)}, ${count(t.failures)}`],
     ["Epoch, generation", `${t.epoch}, ${t.generation}`],
   ]);
