@@ -36,6 +36,7 @@ from lakeward.testing.faults import Faults
 from lakeward.testing.iceberg.engines import read_duckdb
 from lakeward.testing.iceberg.folder import folder_lake
 from lakeward.testing.iceberg.foreign import IcebergForeignEngine
+from lakeward.testing.iceberg.merge_on_read import MergeOnReadEngine
 from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.verify import verify_table
 from lakeward.verify.certificate import Certificate
@@ -137,6 +138,37 @@ def test_rows_of_others_stay_and_every_reader_sees_them_with_ours(
     certificate = verified(world)
     assert certificate.holds, certificate
     assert "10 rows from before the table was adopted were counted" in " ".join(certificate.notes)
+
+
+def test_the_past_is_read_from_before_and_after_the_adoption(
+    world: InProcessLakeward, lake: IcebergLakeStorage
+) -> None:
+    first, *_, last = [s.snapshot_id for s in lived_in(lake).metadata.snapshots]
+    adopt(world)
+    world.append(NAME, rows(1, 2))
+    world.tier(NAME)
+    ours = loaded(world).metadata.current_snapshot_id
+    world.append(NAME, rows(3))
+    counts = [len(ids(world, as_of=str(at))) for at in (first, last, ours)]
+    assert counts == [5, 10, 12]
+    assert len(ids(world, filter=[("id", "<", 5)])) == 2 + 3
+    assert len(ids(world, filter=[("region", "=", "south")])) == 4
+
+
+def test_rows_that_others_deleted_by_key_stay_deleted(world: InProcessLakeward, lake: IcebergLakeStorage) -> None:
+    catalog = lake.connection.catalog
+    table = catalog.create_table(("db", "visits"), Schema(field(1, "id", ice.LongType())))
+    table.append(pa.table({"id": pa.array(range(10), pa.int64())}))
+    (like,) = [task.file.file_path for task in table.scan().plan_files()]
+    MergeOnReadEngine(catalog, PATH).delete_keys(pa.table({"id": pa.array([3, 4], pa.int64())}), like)
+    adopt(world)
+    for number in (3, 20):
+        world.append(NAME, [{"id": number}])
+        world.tier(NAME)
+    assert ids(world) == [0, 1, 2, 3, 5, 6, 7, 8, 9, 20]
+    certificate = verified(world)
+    assert certificate.holds, certificate
+    assert certificate.notes[0].startswith("8 rows from before the table was adopted")
 
 
 def test_upkeep_leaves_their_files_and_their_last_snapshot(world: InProcessLakeward, lake: IcebergLakeStorage) -> None:
