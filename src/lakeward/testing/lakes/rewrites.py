@@ -55,6 +55,25 @@ class RewriteContract(LakeSuite):
         for shown in seen:
             assert lake_rows(lake, log.table, shown.snapshot_id) == log.expected(shown.offsets or OffsetMap())
 
+    @needs("rewrites", "appends")
+    def test_dropped_files_leave_the_head_alone_and_rounds_go_on(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1), row(2))
+        log.append(B1, row(3))
+        first = LakeRound.plan(lake, log).run()
+        rewrite = LakeRewrite(lake=lake, table=log.table, buckets=(B0,), is_dropped=True)
+        before, landed = rewrite.base, rewrite.run()
+        after = rewrite.reader.load_base()
+        assert [f.bucket for f in rewrite.reader.files(landed.snapshot_id)] == [B1]
+        assert (after.token, after.offsets, after.fence) == (before.token, before.offsets, before.fence)
+        assert (after.head, after.lake_rows, rewrite.reader.totals().rows) == (landed.snapshot_id, 1, 1)
+        assert lake_rows(lake, log.table, first.snapshot_id) == log.expected(first.offsets or OffsetMap())
+        log.append(B0, row(4))
+        LakeRound.plan(lake, log).run()
+        gone = log.expected(OffsetMap({B0: 2}))
+        assert len(gone) == 2
+        assert lake_rows(lake, log.table) == [r for r in log.expected(log.ends()) if r not in gone]
+
     @needs("rewrites")
     def test_a_rewrite_is_found_by_its_own_id_and_the_round_before_by_its(self, lake: LakeStorage) -> None:
         log = self.make_log(lake)

@@ -18,11 +18,12 @@ from lakeward.spi.rewrite import PreparedRewrite, RewriteGroup, RewriteResult, R
 
 @dataclass(kw_only=True)
 class LakeRewrite:
-    """Planned when it is made: all files of a bucket become one. `write`, then `commit`; or `run` for both."""
+    """Planned when it is made: all files of a bucket become one, or none. `write`, then `commit`; or `run` for both."""
 
     lake: LakeStorage
     table: TableInfo
     buckets: tuple[Bucket, ...] | None = None
+    is_dropped: bool = False
     round_id: RoundId = field(default_factory=new_round_id)
     results: list[RewriteResult] = field(default_factory=list)
 
@@ -41,6 +42,7 @@ class LakeRewrite:
                 files=tuple(f for f in files if f.bucket == bucket),
                 sequence=head.sequence,
                 index=index,
+                is_dropped=self.is_dropped,
             )
             for index, bucket in enumerate(known)
             if self.buckets is None or bucket in self.buckets
