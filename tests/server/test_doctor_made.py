@@ -2,9 +2,9 @@
 """Conditions of `lakeward doctor` that take time, room or another machine, made on one real server: a process on a
 small disk, on an open address, whose wall clock the test moves, with a second lake in another server's catalog.
 
-Not made here: tokens missing on an open address (a server refuses to start so: tests/server/test_security.py),
-and memory near its limit (that takes a control group, which is the machine's; tests/unit/server reads the kernel's
-files).
+Not made here: tokens missing on an open address (a server refuses to start so: tests/server/test_security.py). The
+limit of a control group is a number in a file that a mount namespace shows to a server of its own: groups themselves
+are the machine's.
 """
 
 from __future__ import annotations
@@ -212,6 +212,37 @@ def test_a_gate_that_does_not_start_again_is_a_thread_that_stands_still(lab: Lab
     finally:
         resource.prlimit(pid, resource.RLIMIT_STACK, before)
     wait_until(lambda: standing not in lab.examine(), limit_s=60, poll_s=2, what="the gate's next start")
+
+
+def test_memory_near_its_limit_is_found(lab: Lab, tmp_path: Path) -> None:
+    groups, ready = "/sys/fs/cgroup", tmp_path / "ready"
+    limited = tmp_path / "limited"
+    limited.write_text(
+        f"""#!/bin/sh
+[ "$IN_GROUP" ] || exec env IN_GROUP=1 unshare -m "$0" "$@"
+mount -t tmpfs groups {groups} && mkdir {groups}/memory
+echo 100000000 | tee {groups}/memory.max > {groups}/memory/memory.limit_in_bytes
+exec {sys.executable} "$@"
+"""
+    )
+    limited.chmod(0o755)
+    given = [
+        "server",
+        "--port",
+        "0",
+        "--flight-port",
+        "0",
+        "--data",
+        str(tmp_path / "data"),
+        "--ready-file",
+        str(ready),
+    ]
+    server = Process(["-m", "lakeward.cli", *given], tmp_path / "server.log", {}, python=str(limited))
+    try:
+        wait_until(ready.exists, limit_s=120, what="the server's start", state=server.text)
+        assert find(lab.examine(url=ready.read_text().strip()), "limits", "server", " of 100 MB memory")
+    finally:
+        server.kill()
 
 
 def test_a_catalog_whose_server_is_gone_is_found(lab: Lab) -> None:
