@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.lake.lance.plugin import LanceLakeStorage
+from lakeward.lake.lance.storage import LanceLakeStorage
 from lakeward.model.ids import SnapshotId
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import LakeStorage

@@ -14,7 +14,8 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lakeward.lake.lance.plugin import LanceLakeStorage, open_lake
+from lakeward.lake.lance.plugin import open_lake
+from lakeward.lake.lance.storage import LanceLakeStorage
 from lakeward.model.ids import SnapshotId
 from lakeward.model.schema import Column
 from lakeward.model.sqltype import parse_type

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.lake.lance.plugin import LanceLakeStorage, open_lake
+from lakeward.lake.lance.plugin import open_lake
+from lakeward.lake.lance.storage import LanceLakeStorage
 from lakeward.model.ids import TableId, new_table_id
 from lakeward.testing.lakes import LakeRound, lake_rows
 from lakeward.testing.lakes.removal import removal_of

@@ -198,7 +198,7 @@ class Program:
             engine = DeltaForeignEngine(lake.log(name))
             {"compact": engine.optimize, "expire": engine.clean_log}[in_memory]()
         else:
-            from lakeward.lake.lance.plugin import LanceLakeStorage
+            from lakeward.lake.lance.storage import LanceLakeStorage
             from lakeward.testing.lanceforeign import LanceForeignEngine
 
             assert isinstance(lake, LanceLakeStorage)

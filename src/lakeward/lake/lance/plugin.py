@@ -1,101 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """The door of the Lance lake: options in, `LakeStorage` out. `warehouse` is a folder or an S3 address; without it the
-server keeps the lake in its own folder."""
+server keeps the lake in its own folder.
+
+The library is imported when a lake is opened, not with this door: it does not outlive a fork, and Spark's Python
+workers are forked from a process that has every door imported.
+"""
 
 from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
 
 from lakeward.errors import InvalidConfig, UnknownOption
-from lakeward.lake.lance.catalog import LanceLakeCatalog
-from lakeward.lake.lance.committer import LanceLakeCommitter
-from lakeward.lake.lance.maintenance import LanceLakeMaintenance
-from lakeward.lake.lance.reader import LanceLakeReader
-from lakeward.lake.lance.rewrite import rewrite_group
-from lakeward.lake.lance.table import LanceTable, VersionCache
-from lakeward.lake.lance.writer import LanceLakeWriter
-from lakeward.lake.s3files import S3_OPTIONS, files_at
-from lakeward.lake.tablefiles import TableFiles
-from lakeward.model.table import TableInfo, TablePath
-from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
-from lakeward.spi.lake import LakeStorage, WriteTask
+from lakeward.lake.s3files import S3_OPTIONS
 from lakeward.spi.lakeplugin import LakePlugin
-from lakeward.spi.rewrite import RewriteResult, RewriteTask
+
+if TYPE_CHECKING:
+    from lakeward.lake.lance.storage import LanceLakeStorage
 
 _WAREHOUSE = "warehouse"
-_CACHED = 64
-"""Tables whose versions are kept in memory."""
-
-_STORAGE_KEYS = {
-    "s3.endpoint": "aws_endpoint",
-    "s3.region": "aws_region",
-    "s3.access-key": "aws_access_key_id",
-    "s3.secret-key": "aws_secret_access_key",
-    "s3.security-token": "aws_session_token",
-}
-"""Our options, and the library's."""
-
-CAPABILITIES = LakeCapabilities(
-    delete_encodings=frozenset({DeleteEncoding.POSITIONS}),
-    one_writer_per_bucket=False,
-    conditional_commit=True,
-    tags=True,
-    add_column=True,
-    partitions=True,
-    composite_bucket_key=True,
-    snapshot_expiry=True,
-    rewrites=True,
-)
-
-
-class LanceLakeStorage(LakeStorage):
-    """`options`: those of S3, for a warehouse there."""
-
-    name = "lance"
-    capabilities = CAPABILITIES
-
-    def __init__(self, warehouse: str, options: Mapping[str, str] | None = None) -> None:
-        self.warehouse, self._options = warehouse, dict(options or {})
-        self._cache = lru_cache(_CACHED)(lambda _root: VersionCache())
-
-    @property
-    def files(self) -> TableFiles:
-        return files_at(self.warehouse, self._options)
-
-    @property
-    def storage_options(self) -> dict[str, str]:
-        """As the library spells them."""
-        given = {name: self._options[key] for key, name in _STORAGE_KEYS.items() if key in self._options}
-        is_plain = given.get("aws_endpoint", "").startswith("http://")
-        return {**given, **({"allow_http": "true"} if is_plain else {})}
-
-    def catalog(self) -> LanceLakeCatalog:
-        return LanceLakeCatalog(self.files, self.warehouse, self.table)
-
-    def open_writer(self, task: WriteTask) -> LanceLakeWriter:
-        return LanceLakeWriter(task, self.storage_options)
-
-    def open_committer(self, table: TableInfo) -> LanceLakeCommitter:
-        return LanceLakeCommitter(self.table(table.path), table)
-
-    def open_reader(self, table: TableInfo) -> LanceLakeReader:
-        return LanceLakeReader(self.table(table.path), table)
-
-    def open_maintenance(self, table: TableInfo) -> LanceLakeMaintenance:
-        return LanceLakeMaintenance(self.table(table.path), table)
-
-    def rewrite(self, task: RewriteTask, is_due: Callable[[], bool] = lambda: False) -> RewriteResult | None:
-        return rewrite_group(self.table(task.table.path), task, is_due)
-
-    def table(self, path: TablePath) -> LanceTable:
-        """Engines know a Lance table by its folder's name."""
-        root = f"{self.warehouse}/{path.database}/{path.table}.lance"
-        return LanceTable(self.files, root, str(path), self.storage_options, self._cache(root))
 
 
 class LanceLakePlugin(LakePlugin):
@@ -105,6 +32,8 @@ class LanceLakePlugin(LakePlugin):
 
 def open_lake(options: Mapping[str, str]) -> LanceLakeStorage:
     """Raises `UnknownOption`, `InvalidConfig`."""
+    from lakeward.lake.lance.storage import LanceLakeStorage
+
     if unknown := sorted(set(options) - {_WAREHOUSE, *S3_OPTIONS}):
         (nearest, *_) = (*difflib.get_close_matches(unknown[0], S3_OPTIONS, 1), _WAREHOUSE)
         raise UnknownOption(where="datalake.lance", key=unknown[0], nearest=nearest)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from lakeward.errors import LakewardError
-from lakeward.lake.lance.plugin import LanceLakeStorage
+from lakeward.lake.lance.storage import LanceLakeStorage
 from lakeward.model.table import TablePath
 from lakeward.testing.chaos.commitwatch import CommitWatch
 from lakeward.testing.chaos.journal import RunJournal
