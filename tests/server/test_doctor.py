@@ -51,6 +51,17 @@ def examined(world: tuple[Server, Job], capsys: pytest.CaptureFixture[str], monk
     return run
 
 
+@pytest.fixture
+def mends(examined: Any, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Commands that the doctor names."""
+
+    def run(*arguments: str) -> list[str]:
+        app.run(["doctor", "--json", *arguments])
+        return [f["mend"] for f in json.loads(capsys.readouterr().out)["findings"]]
+
+    return run
+
+
 def test_jobs_storage_and_limits_are_found(
     world: tuple[Server, Job], examined: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,6 +102,9 @@ def test_jobs_storage_and_limits_are_found(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     assert {"storage"} == {check for check, _, _ in examined()[1]}
+    (tmp_path / "spark-defaults.conf").write_text("spark.hadoop.fs.s3a.endpoint http://a:9000\n")
+    ((_, _, figure),) = examined()[1]
+    assert figure == "s3.force-virtual-addressing is false, spark.hadoop.fs.s3a.path.style.access is false"
     monkeypatch.delenv("SPARK_CONF_DIR")
 
     assert server.process is not None
@@ -133,7 +147,7 @@ def _set_freshness(client: Client, table: str, ms: int) -> None:
     client.alter_table(table, properties={"table.datalake.freshness": f"{ms} ms"})
 
 
-def test_conditions_are_found_when_they_are_made(world: tuple[Server, Job], examined: Any, tmp_path: Path) -> None:
+def test_conditions_are_found_when_they_are_made(world: tuple[Server, Job], examined: Any, mends: Any) -> None:
     server, job = world
     with server.connect() as client:
         rows = [{"id": i} for i in range(10)]
@@ -168,6 +182,17 @@ def test_conditions_are_found_when_they_are_made(world: tuple[Server, Job], exam
             True,
         )
         client.drop_table("doc.quick")
+
+        gone = client.create_table("doc.gone", "id bigint", freshness="1 s")
+        client.server.ask("DELETE", "/iceberg/v1/namespaces/doc/tables/gone")
+        gone.append(rows)
+        wait_until(
+            lambda: any(c == "freshness" and "failed in a row" in f for c, _, f in examined("--table", "doc.gone")[1]),
+            limit_s=60,
+            what="the doctor to see rounds that fail",
+        )
+        assert mends("--table", "doc.gone") == ["lakeward table restore-lake doc.gone"]
+        client.drop_table("doc.gone")
 
         client.create_table("doc.barred", "id bigint", freshness="1 min")
         (folder,) = (server.folder / "data" / "warehouse").glob("**/barred*")
@@ -216,13 +241,17 @@ def test_preflight_names_what_would_go_wrong(
 def test_what_is_wrong_with_a_whole_server_is_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = Server(tmp_path, {"table.datalake.auto-maintenance": "false", "server.disk.reserve": "900 tb"})
+    server = Server(
+        tmp_path, {"table.datalake.auto-maintenance": "false", "server.disk.reserve": "900 tb", "jobs.expected": "west"}
+    )
     try:
         with server.connect() as client:
             client.create_table("doc.orders", "id bigint", freshness="1 min")
         monkeypatch.setenv("LAKEWARD_SERVER", server.url)
         app.run(["doctor", "--json"])
         found = json.loads(capsys.readouterr().out)["findings"]
-        assert {("files", "server"), ("disk", "server")} <= {(f["check"], f["about"]) for f in found}
+        told = {(f["check"], f["about"]): f["figure"] for f in found}
+        assert {("files", "server"), ("disk", "server")} <= set(told)
+        assert told["jobs", "west"] == "expected, and not heard of"
     finally:
         server.kill()

@@ -27,7 +27,7 @@ import pytest
 
 import lakeward
 from lakeward.client import Client, connect
-from lakeward.protocol.routes import JOBS
+from lakeward.protocol.routes import HEARTBEAT, JOBS
 from lakeward.testing.chaos.switches import CLOCK, Switches
 from lakeward.testing.ports import free_port
 from lakeward.testing.serverprocess import ServerProcess
@@ -119,6 +119,11 @@ def test_an_open_address_and_another_version_are_found(lab: Lab, tmp_path: Path)
     by_name = lab.url.replace("127.0.0.1", "0.0.0.0")
     assert lab.examine(url=by_name) - found == {("security", "server", f"a token goes to {by_name}")}
 
+    beat = {"job": "other", "instance": "o-1", "slots": 1}
+    lab.client.server.ask("POST", HEARTBEAT, beat)
+    assert lab.examine() - found == {("jobs", "server", "2 jobs, none of them expected by name")}
+    lab.client.server.ask("POST", HEARTBEAT, {**beat, "leaving": True})
+
     source = Path(lakeward.__file__).parent
     shutil.copytree(source, tmp_path / "lakeward", ignore=shutil.ignore_patterns("__pycache__"))
     change = _changer(tmp_path / "lakeward")
@@ -171,8 +176,12 @@ def test_what_time_brings_is_found(lab: Lab) -> None:
     logs = client.create_table("doc.logs", "id bigint, words string", properties=plain)
     for turn in range(4):
         logs.append(pa.table({"id": range(20_000), "words": [f"{turn}-{i}" * 40 for i in range(20_000)]}))
+    alone = {"table.datalake.pool": "nobody", "table.log.ttl": "10 min"}
+    client.create_table("doc.behind", "id bigint", freshness="1 min", properties=alone).append([{"id": 1}])
     lab.pass_time(11 * MINUTE)
     found = lab.examine()
+    assert find(found, "retention", "doc.behind", "the lake is 11 min behind, its log lives 10 min; ")
+    client.drop_table("doc.behind")
     assert find(found, "disk", "server", " days left: "), found
     assert find(found, "clocks", "server", " s between this machine's clock and the server's")
 
