@@ -44,6 +44,8 @@ Finding = tuple[str, str, str]
 class Lab:
     """The server, and what a job of tests.spark.processes asks of one."""
 
+    job: Job
+
     def __init__(self, folder: Path, far: ServerProcess) -> None:
         self.folder, self.far = folder, far
         self.switches = Switches(folder / "switches")
@@ -63,6 +65,7 @@ class Lab:
             "coordinator.tick": "50 ms",
             "coordinator.maintenance.interval": "200 ms",
             "coordinator.heartbeat.interval": "500 ms",
+            "coordinator.lease.duration": "3 s",
             "max.partition.num": "2000",
         }
         given = [str(self.switches.folder), str(ready), *(f"{k}={v}" for k, v in settings.items())]
@@ -98,7 +101,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         ends.callback(far.close)
         lab = Lab(folder, far.start())
         ends.callback(lab.close)
-        job = Job(lab, "hand", spark=False, slots=1, settings={"LAKEWARD_TOKEN": TOKEN})
+        lab.job = job = Job(lab, "hand", spark=False, slots=1, settings={"LAKEWARD_TOKEN": TOKEN})
         ends.callback(job.kill)
         wait_until(
             lambda: any(j["live"] for j in lab.client.server.ask("GET", JOBS)["jobs"]),
@@ -259,3 +262,15 @@ def test_a_catalog_whose_server_is_gone_is_found(lab: Lab) -> None:
     assert away not in lab.examine()
     lab.far.kill()
     wait_until(lambda: away in lab.examine(), limit_s=60, poll_s=1, what="the doctor to miss the catalog")
+
+
+def test_jobs_that_cannot_compact_are_found(lab: Lab) -> None:
+    lab.client.create_table("doc.rounds", "id bigint", freshness="10 min")
+    lab.job.kill()
+    beat = {"job": "older", "instance": "o-2", "slots": 1, "kinds": ["tier"]}
+
+    def is_found() -> bool:
+        lab.client.server.ask("POST", HEARTBEAT, beat)
+        return ("files", "server", "no live job compacts: older can do rounds alone") in lab.examine()
+
+    wait_until(is_found, limit_s=60, poll_s=1, what="the doctor to see that nobody compacts")
