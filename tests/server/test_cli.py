@@ -96,6 +96,7 @@ def test_a_table_that_others_made_is_adopted(call: Calls, server: Server, tmp_pa
     found = call("read", "theirs.visits", "--json").splitlines()
     assert sorted(json.loads(line)["id"] for line in found) == [1, 2, 3, 4, 4]
     assert call.json("verify", "theirs.visits", "--deep")[0]["holds"]
+    call("table", "drop", "theirs.visits", "--yes")
     catalog.close()
 
 

@@ -148,9 +148,9 @@ def _find_start(plugin: EmbeddedPlugin, table: TableInfo, start: Start) -> dict[
 def _find_moment(plugin: EmbeddedPlugin, table: TableInfo, at_ms: int) -> dict[Bucket, int]:
     """By the log alone where it goes back so far; else by the lake. Raises `HistoryGone`."""
     store = plugin.store()
-    bounds = store.bounds(table)
-    found = {bucket: store.offset_at(table, bucket, at_ms) for bucket in bounds}
-    if all(offset > bounds[b].start or not bounds[b].start for b, offset in found.items()):
+    found = {bucket: store.offset_at(table, bucket, at_ms) for bucket in store.bounds(table)}
+    bounds = store.bounds(table)  # asked after it: retention may have cut the log meanwhile
+    if all(b not in bounds or offset > bounds[b].start or not bounds[b].start for b, offset in found.items()):
         return found
     from lakeward.read.streamrows import StreamRows
 

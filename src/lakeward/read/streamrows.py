@@ -150,8 +150,8 @@ class StreamRows:
 
     def offset_at(self, bucket: Bucket, at_ms: int, end: int) -> int:
         """The first offset at or after a moment; the lake is asked where the log begins later than that."""
-        bounds = self.bounds().get(bucket)
-        offset = end if bounds is None else self.hot.offset_at(self.table, bucket, at_ms)
+        offset = self.hot.offset_at(self.table, bucket, at_ms) if bucket in self.bounds() else end
+        bounds = self.bounds().get(bucket)  # asked after it: retention may have cut the log meanwhile
         if self.history is None or (bounds is not None and (offset > bounds.start or bounds.start == 0)):
             return offset
         if not self.history.has_offsets:  # nor times: what was committed before the moment was written before it

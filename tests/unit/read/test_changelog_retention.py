@@ -160,6 +160,19 @@ def test_a_crash_before_the_commit_only_delays_it(world: InProcessLakeward) -> N
     check_verified(world)
 
 
+def test_a_crash_before_it_is_said_lets_nothing_go(world: InProcessLakeward) -> None:
+    fill(world)
+    with Faults() as faults:
+        faults.arm("compact.before-dropped")
+        world.compact(PATH, CHANGES)
+    assert lake_offsets(world) == [0, 1, 2, 3, 4, 5]
+    assert dropped(world) == []
+    advance(world, 60)
+    world.compact(PATH, CHANGES)
+    assert lake_offsets(world) == [4, 5]
+    check_verified(world)
+
+
 def test_without_a_changelog_or_where_files_stay_it_is_refused(world: InProcessLakeward) -> None:
     assert isinstance(world.lake, MemoryLakeStorage)
     with pytest.raises(InvalidTable, match="the table has no changelog"):
