@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""100 tables that grow by 100 rows a second each, five minutes, at 30 s and at 10 s freshness: missed deadlines, CPU
-per round.
+"""100 tables that grow by 100 rows a second each, five minutes, at 30 s and at 10 s freshness, maintenance on: missed
+deadlines, CPU per round.
 
 `LAKEWARD_BENCH_SCALE=0.1` takes a tenth of the tables and of the time. `python -m bench.many_tables 30` runs that
 freshness alone and keeps the other's last results."""
@@ -27,6 +27,7 @@ from tests.spark.processes import wait_tiered
 SCALE = float(os.environ.get("LAKEWARD_BENCH_SCALE", "1"))
 TABLES = max(5, int(100 * SCALE))
 SECONDS = max(20.0, 300 * SCALE)
+MAINTAINED = {"table.datalake.auto-compaction": "true"}
 
 
 def load(client: Client, paths: list[str], stop: threading.Event) -> None:
@@ -52,7 +53,7 @@ def measure(bench: Bench, report: Report, freshness_s: int) -> None:
     client = bench.client
     paths = [f"bench.f{freshness_s}_{n}" for n in range(TABLES)]
     for path in paths:
-        client.create_table(path, "id BIGINT, name STRING", freshness=f"{freshness_s} s")
+        client.create_table(path, "id BIGINT, name STRING", freshness=f"{freshness_s} s", properties=MAINTAINED)
     assert bench.server.process is not None
     server_pid = bench.server.process.child.pid
     job_cpu, server_cpu, began = bench.job_cpu_s(), process_cpu_s(server_pid), time.perf_counter()
