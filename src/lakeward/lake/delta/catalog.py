@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 
 from lakeward.bucketing import check_bucket_keys
-from lakeward.errors import InvalidAlter, InvalidConfig, LakeForeign, LakeMismatch, LakeNotEmpty, LakeUnavailable
+from lakeward.errors import InvalidAlter, LakeForeign, LakeMismatch, LakeNotEmpty, LakeUnavailable
 from lakeward.lake.delta.actions import Action, DeltaTableState, commit_info
 from lakeward.lake.delta.columns import parse_schema_string, table_schema, to_delta_type, to_schema_string
 from lakeward.lake.delta.features import VECTORS_KEY, protocol_of, with_features
@@ -16,6 +16,7 @@ from lakeward.lake.delta.log import DeltaLog
 from lakeward.lake.delta.reconcile import DeltaGround
 from lakeward.lake.partitionvalue import parse_partition_value
 from lakeward.lake.tablefiles import TableFiles
+from lakeward.lake.warehouse import check_warehouse
 from lakeward.model.ids import TableId
 from lakeward.model.schema import BUCKET, Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
@@ -36,13 +37,7 @@ class DeltaLakeCatalog(LakeCatalog):
         self._files, self._warehouse, self._log_of = files, warehouse, log_of
 
     def check(self) -> None:
-        probe = f"{self._warehouse}/.lakeward-check-{uuid.uuid4().hex}"
-        try:
-            self._files.put(probe, "lakeward")
-            self._files.delete(probe)
-        except OSError as error:
-            reason = f"{self._warehouse} cannot be written to: {error}"
-            raise InvalidConfig(where="datalake.delta.warehouse", reason=reason) from error
+        check_warehouse("delta", self._files, self._warehouse)
 
     def check_descriptor(self, path: TablePath, descriptor: TableDescriptor) -> None:
         check_bucket_keys(descriptor)

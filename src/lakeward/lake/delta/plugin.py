@@ -4,14 +4,10 @@ server keeps the lake in its own folder."""
 
 from __future__ import annotations
 
-import difflib
-import os
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from urllib.parse import unquote, urlparse
 
-from lakeward.errors import InvalidConfig, UnknownOption
 from lakeward.lake.delta.catalog import DeltaLakeCatalog
 from lakeward.lake.delta.committer import DeltaLakeCommitter
 from lakeward.lake.delta.log import DeltaLog
@@ -20,15 +16,15 @@ from lakeward.lake.delta.maintenance import DeltaLakeMaintenance
 from lakeward.lake.delta.reader import DeltaLakeReader
 from lakeward.lake.delta.rewrite import rewrite_group
 from lakeward.lake.delta.writer import DeltaLakeWriter
-from lakeward.lake.s3files import S3_OPTIONS, files_at
+from lakeward.lake.s3files import files_at
 from lakeward.lake.tablefiles import TableFiles
+from lakeward.lake.warehouse import WAREHOUSE, parse_warehouse
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
 from lakeward.spi.lake import LakeStorage, WriteTask
 from lakeward.spi.lakeplugin import LakePlugin
 from lakeward.spi.rewrite import RewriteResult, RewriteTask
 
-_WAREHOUSE = "warehouse"
 _CACHED = 64
 """Tables whose log is kept in memory, replayed."""
 
@@ -84,21 +80,12 @@ class DeltaLakeStorage(LakeStorage):
 
 class DeltaLakePlugin(LakePlugin):
     def defaults(self, data: Path) -> dict[str, str]:
-        return {_WAREHOUSE: str((data / _WAREHOUSE).resolve())}
+        return {WAREHOUSE: str((data / WAREHOUSE).resolve())}
 
 
 def open_lake(options: Mapping[str, str]) -> DeltaLakeStorage:
     """Raises `UnknownOption`, `InvalidConfig`."""
-    if unknown := sorted(set(options) - {_WAREHOUSE, *S3_OPTIONS}):
-        (nearest, *_) = (*difflib.get_close_matches(unknown[0], S3_OPTIONS, 1), _WAREHOUSE)
-        raise UnknownOption(where="datalake.delta", key=unknown[0], nearest=nearest)
-    where, given = f"datalake.delta.{_WAREHOUSE}", options.get(_WAREHOUSE, "")
-    url = urlparse(given)
-    if url.scheme in ("s3", "s3a") and url.netloc:
-        return DeltaLakeStorage(f"s3://{url.netloc}{url.path.rstrip('/')}", options)
-    if not given or url.scheme not in ("", "file"):
-        raise InvalidConfig(where=where, reason=f"{given!r} is no folder (a path, or file:) and no s3:// address")
-    return DeltaLakeStorage(os.path.abspath(unquote(url.path) if url.scheme else given))
+    return DeltaLakeStorage(parse_warehouse("delta", options), options)
 
 
 load = DeltaLakePlugin("delta", open_lake)

@@ -12,13 +12,12 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakeward.errors import LakeSchemaBroken
+from lakeward.lake.conform import conform
 from lakeward.lake.delta.actions import WHOLE, AddFile
 from lakeward.lake.delta.columns import file_schema, parse_schema_string, table_schema
 from lakeward.lake.delta.failures import lake_errors
 from lakeward.lake.delta.stats import file_stats
 from lakeward.lake.dictionaries import dictionary_columns
-from lakeward.lake.partitionvalue import parse_partition_value
 from lakeward.lake.tablefiles import TableFiles, sync
 from lakeward.model.bucket import partition_values
 from lakeward.model.faults import fault_point
@@ -115,7 +114,8 @@ class DeltaLakeWriter(LakeWriter):
         """Pending rows become a row group; a file that has reached its size is closed."""
         if not self._pending:
             return
-        table = self._conform(pa.Table.from_batches(self._pending))
+        pending, path = pa.Table.from_batches(self._pending), str(self._task.table.path)
+        table = conform(pending, self._schema, self._partition(), path)
         self._pending, self._pending_bytes = [], 0
         with lake_errors(str(self._task.table.path), "write a file of"):
             if self._output is None:
@@ -145,27 +145,6 @@ class DeltaLakeWriter(LakeWriter):
             store_schema=False,  # with ARROW:schema other readers take large_string and fail
             store_decimal_as_integer=True,
         )
-
-    def _conform(self, table: pa.Table) -> pa.Table:
-        """Columns as the lake table has them: by name, cast, a newer lake column filled with nulls."""
-        names, arrays, partition = set(table.column_names), [], self._partition()
-        for field in self._schema:
-            if field.name in partition:
-                text, is_text = partition[field.name], pa.types.is_string(field.type)
-                value = text if is_text else parse_partition_value(text, field.type)
-                arrays.append(pa.repeat(pa.scalar(value, field.type), table.num_rows))
-            elif field.name in names:
-                column = table.column(field.name)
-                arrays.append(column if column.type == field.type else column.cast(field.type))
-            elif field.nullable:
-                arrays.append(pa.nulls(table.num_rows, field.type))
-            else:
-                raise LakeSchemaBroken(table=str(self._task.table.path), diff=f"the batch has no column {field.name}")
-        lost = names - set(self._schema.names)
-        if lost:
-            diff = f"the lake table has no column {', '.join(sorted(lost))}"
-            raise LakeSchemaBroken(table=str(self._task.table.path), diff=diff)
-        return pa.Table.from_arrays(arrays, schema=self._schema)
 
     def _close_file(self) -> None:
         assert self._output is not None

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import tempfile
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 
 import lance
 import pyarrow as pa
 
 from lakeward.bucketing import check_bucket_keys
-from lakeward.errors import InvalidAlter, InvalidConfig, LakeForeign, LakeMismatch, LakeNotEmpty, LakeUnavailable
+from lakeward.errors import InvalidAlter, LakeForeign, LakeMismatch, LakeNotEmpty, LakeUnavailable
 from lakeward.lake.lance.columns import (
     check_columns,
     parse_columns,
@@ -24,6 +23,7 @@ from lakeward.lake.lance.table import LanceTable, apply, fragments_of
 from lakeward.lake.lance.versions import ALTER_KEY
 from lakeward.lake.partitionvalue import parse_partition_value
 from lakeward.lake.tablefiles import TableFiles
+from lakeward.lake.warehouse import check_warehouse
 from lakeward.model.ids import TableId
 from lakeward.model.schema import Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
@@ -44,13 +44,7 @@ class LanceLakeCatalog(LakeCatalog):
         self._files, self._warehouse, self._table_of = files, warehouse, table_of
 
     def check(self) -> None:
-        probe = f"{self._warehouse}/.lakeward-check-{uuid.uuid4().hex}"
-        try:
-            self._files.put(probe, "lakeward")
-            self._files.delete(probe)
-        except OSError as error:
-            reason = f"{self._warehouse} cannot be written to: {error}"
-            raise InvalidConfig(where="datalake.lance.warehouse", reason=reason) from error
+        check_warehouse("lance", self._files, self._warehouse)
 
     def check_descriptor(self, path: TablePath, descriptor: TableDescriptor) -> None:
         check_bucket_keys(descriptor)
