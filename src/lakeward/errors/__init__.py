@@ -7,15 +7,17 @@
     │   ├── InvalidTable, UnsupportedType, UnsupportedBucketKey, InvalidAlter
     │   ├── InvalidRows             row, column, reason
     │   ├── InvalidRequest          malformed HTTP, Flight or plan input
-    │   └── NotJson, SparkUnsupported, JavaNotFound, UnsafeLake
-    ├── NotFound                    TableNotFound, SideNotFound, LakeNotFound, PartitionNotFound, CutNotFound,
-    │                               CutScheduleNotFound, SnapshotGone, OffsetOutOfRange, HistoryGone, PluginNotFound
+    │   └── NotJson, SparkUnsupported, JavaNotFound, BundleNotFound, UnsafeLake
+    ├── NotFound                    TableNotFound (FlussTableNotFound), SideNotFound, LakeNotFound, PartitionNotFound,
+    │                               CutNotFound, CutScheduleNotFound, SnapshotGone, OffsetOutOfRange, HistoryGone,
+    │                               PluginNotFound
     ├── AlreadyExists               TableAlreadyExists, CutExists, LakeMismatch, LakeNotEmpty
     ├── Refused                     Unauthorized, Forbidden, ForeignCaller, IncompatibleVersion, InsecureBinding
     ├── HotStoreError               BucketStopped (BucketUnavailable), CorruptBatch, OutOfSequence,
     │                               WriterForgotten, DiskFull, QuotaExceeded, Overloaded, PartitionExpired,
     │                               DataFolderLocked, DataFolderUnusable, DataFolderVersion, UnsafePath, WritesPaused,
-    │                               SchemaChanged, LogTooShort, HotStoreBehind, LogRewritten, KvFailed, FlussError
+    │                               TableLoading, LoadLost, SchemaChanged, LogTooShort, HotStoreBehind, LogRewritten,
+    │                               KvFailed, FlussError
     ├── CoordinatorError            FencedEpoch, LeaseLost, UnknownWork, Superseded, LedgerGap, IllegalTransition,
     │                               TableBusy
     ├── CommitError                 CommitConflict, CommitUnknown
@@ -25,6 +27,7 @@
     ├── Unavailable                 ServerUnavailable (ClusterUnavailable), TimedOut, ReadTooFarAhead, CutNotReady
     ├── StartFailed                 a process of ours ended before it was up
     ├── SplitFailed                 a task returned an error that is not one of ours
+    ├── LeftBehind                  a writer that others, of the same read, did not wait for
     ├── FaultInjected               a test asked for it
     └── RemoteError                 a peer sent a code this version does not know
 

@@ -17,6 +17,12 @@ class TableNotFound(NotFound):
     table: str
 
 
+class FlussTableNotFound(TableNotFound):
+    code = "fluss-table-not-found"
+    template = "there is no table {table} in Fluss; `lakeward status --fluss {address}` shows its lake tables"
+    address: str
+
+
 class SideNotFound(NotFound):
     code = "side-not-found"
     template = "table {table} has no side {side}; it has {sides}"
@@ -52,6 +58,11 @@ class SnapshotGone(NotFound):
     table: str
     snapshot: str
     advice: str
+
+    @classmethod
+    def before_tag(cls, *, table: str, snapshot: str, tag: str) -> SnapshotGone:
+        advice = f"another engine expired it before it could be named {tag}"
+        return cls(table=table, snapshot=snapshot, advice=advice)
 
 
 class OffsetOutOfRange(NotFound):

@@ -137,6 +137,30 @@ class UnsafePath(HotStoreError):
     folder: str
 
 
+class TableLoading(HotStoreError):
+    """What a table holds already is on its way into the hot store."""
+
+    code = "table-loading"
+    http_status = 409
+    template = (
+        "table {table} is being adopted, {rows:,} of {of:,} rows are loaded: it can be read and written once all are; "
+        "the command that adopts it, given again, shows how far it is, and dropping the table ends it"
+    )
+    table: str
+    rows: int
+    of: int
+
+
+class LoadLost(HotStoreError):
+    """Of a table that is adopted: a restored folder, say."""
+
+    code = "load-lost"
+    retryable = True
+    template = "table {table}: what was loaded of it is not there any more ({reason}); it is loaded anew"
+    table: str
+    reason: str
+
+
 class WritesPaused(HotStoreError):
     code = "writes-paused"
     http_status = 503

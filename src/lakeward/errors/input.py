@@ -111,8 +111,20 @@ class SparkUnsupported(InvalidInput):
 
 class JavaNotFound(InvalidInput):
     code = "java-not-found"
-    template = "Spark needs Java 17 or newer; looked at {looked_at}; set JAVA_HOME, or `pip install lakeward[jre]`"
+    template = "Spark needs Java {wanted}; looked at {looked_at}; set JAVA_HOME, or `pip install {package}`"
     looked_at: str
+    wanted: str = "17 or newer"
+    package: str = "lakeward[jre]"
+
+
+class BundleNotFound(InvalidInput):
+    code = "bundle-not-found"
+    template = (
+        "Hudi's jar {artifact} cannot be had: {reason}; install mvn and let this machine reach its repository once, or "
+        "copy the jar here and name it in LAKEWARD_HUDI_BUNDLE"
+    )
+    artifact: str
+    reason: str
 
 
 class UnsafeLake(InvalidInput):

@@ -75,6 +75,21 @@ class SplitFailed(LakewardError):
     text: str
 
 
+class LeftBehind(LakewardError):
+    """Of a writer beside others that read the log together: they went on."""
+
+    code = "left-behind"
+    retryable = True
+    template = (
+        "table {table} ({side}), split {split}: this lake took nothing for {silent_s} s while another side waited; the "
+        "split is written again by itself"
+    )
+    table: str
+    side: str
+    split: str
+    silent_s: int
+
+
 class FaultInjected(LakewardError):
     code = "fault-injected"
     template = "fault injected at {point}"

@@ -8,10 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from lakeward.model.offsets import OffsetRange
 from lakeward.model.offsetset import Offsets, OffsetSet
+from lakeward.model.schema import OFFSET
+from lakeward.model.split import LogSplit
 from lakeward.model.versioned import OwnBytes, pack, unpack
+from lakeward.spi.lake import WriteTask
+from lakeward.spi.rewrite import RewriteTask
 
 _KIND, _VERSION = "rewrite-ranks", 1
+FILE, RANK = "__file", "__rank"
+"""Of a row that is sorted: which input it came from, and its number among that input's survivors."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,23 @@ class RankTable(OwnBytes):
         _, body, (gone, ranks, positions) = unpack(_KIND, _VERSION, data)
         runs = body["runs"]
         return cls(body["path"], OffsetSet.from_bytes(gone), _unpacked(ranks, runs), _unpacked(positions, runs))
+
+
+def rank_table(path: str, gone: OffsetSet, number: int, sorted_rows: pa.Table | None) -> RankTable:
+    """Of an input, by its number among them in column `FILE` of the rewritten rows and the rows' own in `RANK`."""
+    if sorted_rows is None:
+        return RankTable.of(path, gone, np.empty(0, np.int64))
+    positions = np.flatnonzero(sorted_rows.column(FILE).to_numpy() == number)
+    by_rank = positions[np.argsort(sorted_rows.column(RANK).to_numpy()[positions])]
+    return RankTable.of(path, gone, by_rank)
+
+
+def writing_task(task: RewriteTask, rows: pa.Table) -> WriteTask:
+    """What a format's own writer is told of these rows, which are sorted by offset."""
+    offsets = rows.column(OFFSET).to_numpy()
+    span = OffsetRange(int(offsets[0]), int(offsets[-1]) + 1) if len(offsets) else OffsetRange(0, 0)
+    split = LogSplit(bucket=task.group.bucket, range=span, index=task.group.index)
+    return WriteTask(round_id=task.round_id, table=task.table, split=split, attempt=task.attempt, handle=task.handle)
 
 
 def _packed(values: Offsets) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.fs as fs
 
 from lakeward.errors import InvalidConfig
-from lakeward.lake.tablefiles import LocalFiles, TableFiles, inside
+from lakeward.lake.tablefiles import LocalFiles, TableFiles, inside, plain_path
 from lakeward.spi.lakefile import StoredFile
 
 S3_OPTIONS = ("s3.endpoint", "s3.region", "s3.access-key", "s3.secret-key", "s3.security-token")
@@ -143,7 +143,7 @@ def _s3(options: tuple[tuple[str, str], ...]) -> S3Files:
 
 
 def files_of(lake_table: Any) -> TableFiles:
-    return files_at(str(lake_table.table_path), lake_table.file_io.properties.to_map())
+    return files_at(plain_path(str(lake_table.table_path)), lake_table.file_io.properties.to_map())
 
 
 def files_at(path: str, options: Mapping[str, Any]) -> TableFiles:

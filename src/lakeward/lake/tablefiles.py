@@ -141,7 +141,9 @@ class LocalFiles(TableFiles):
 
 def plain_path(uri: str) -> str:
     """As `TableFiles` spells what others spell as Hadoop does."""
-    return f"s3://{uri.removeprefix('s3a://')}" if uri.startswith("s3a://") else uri.removeprefix("file://")
+    if uri.startswith("s3a://"):
+        return f"s3://{uri.removeprefix('s3a://')}"
+    return uri.removeprefix("file://").removeprefix("file:")
 
 
 def inside(path: str) -> str:

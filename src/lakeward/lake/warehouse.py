@@ -7,14 +7,23 @@ import difflib
 import os
 import uuid
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlparse
 
 from lakeward.errors import InvalidConfig, UnknownOption
 from lakeward.lake.s3files import S3_OPTIONS
 from lakeward.lake.tablefiles import TableFiles
+from lakeward.spi.lakeplugin import LakePlugin
 
 WAREHOUSE: Final = "warehouse"
+
+
+class WarehousePlugin(LakePlugin):
+    """Of a format whose lake is in the server's own folder where nobody names a warehouse."""
+
+    def defaults(self, data: Path) -> dict[str, str]:
+        return {WAREHOUSE: str((data / WAREHOUSE).resolve())}
 
 
 def parse_warehouse(lake: str, options: Mapping[str, str]) -> str:

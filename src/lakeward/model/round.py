@@ -8,6 +8,7 @@ from typing import Any
 
 from lakeward.model.ids import NO_EPOCH, Epoch, InstanceId, JobName, RoundId, SnapshotId
 from lakeward.model.offsets import OffsetMap
+from lakeward.model.side import SideName
 from lakeward.model.split import Split
 from lakeward.model.table import TableInfo
 
@@ -89,6 +90,12 @@ class RoundResult:
 
     debt_rows: int = 0
     """... deleted rows in files that it would have rewritten and left."""
+
+    read_with: tuple[SideName, ...] = ()
+    """Of a round: sides whose rounds got their rows from the same read of the log."""
+
+    log_bytes: int = 0
+    """... what was read of the log for it; what was read for several rounds counts in one of them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -57,6 +57,10 @@ class LakeCapabilities:
     clean_tables: bool = False
     """Lake tables may do without the system columns."""
 
+    snapshot_names: bool = False
+    """Snapshots can be given names that keep them from everybody's expiry (`LakeMaintenance.tag`): those of cuts are.
+    Without it only our own expiry spares them."""
+
     rewrites: bool = False
     """Data files can be rewritten by us (`LakeStorage.rewrite`, `LakeCommitter.prepare_rewrite`). Without it nobody
     compacts the format's tables."""
@@ -109,7 +113,7 @@ def check_bucket_function(
     if capabilities.bucket_function_needed and descriptor.bucket_keys and made_with != own:
         reason = (
             f"its rows are spread by that function, and readers of {format} look for a key where the function {own} "
-            f"puts it: make a table anew on a server whose datalake.format is {format}, and write its rows there"
+            f"puts it: make a table anew that has this lake from the start, and write its rows there"
         )
         raise InvalidTable(table=str(path), field="bucket_function", value=str(made_with), reason=reason)
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
 
 from lakeward.model.bucket import Bucket
 from lakeward.model.cut import CutEnds
@@ -43,6 +46,48 @@ class RetentionGuard(ABC):
         """Whether this table's rows must reach the lake before they may go."""
 
 
+class HotLoad(ABC):
+    """A PK table that is filled with rows from before it has a log, and is not there for anybody else meanwhile. One
+    thread; what `save` returned from survives the end of the process."""
+
+    note: Mapping[str, Any]
+    """What the loader wrote down when it began."""
+
+    files: int
+    """How many of the files that rows come from are done."""
+
+    @property
+    @abstractmethod
+    def table(self) -> TableInfo: ...
+
+    @property
+    @abstractmethod
+    def rows(self) -> int: ...
+
+    @abstractmethod
+    def put(self, rows: pa.Table) -> None:
+        """The next rows, in an order that never changes: after a crash those of files that are not done come again, and
+        are passed over as far as they are in. Raises `InvalidTable` for a key that is there twice, `InvalidRows`,
+        `LoadLost`, `DiskFull`."""
+
+    @abstractmethod
+    def save(self, files: int) -> None:
+        """So many files are done. Cheap to call often: what has grown is made durable."""
+
+    @abstractmethod
+    def begin_anew(self, note: Mapping[str, Any]) -> None:
+        """What was put is forgotten."""
+
+    @abstractmethod
+    def seal(self, at_least: Mapping[Bucket, int]) -> Mapping[Bucket, int]:
+        """All rows are put and on disk: the offsets at which the logs begin, above the rows' and at least these. Safe
+        to repeat."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Lets go of files; what was saved stays. Safe to repeat."""
+
+
 class HotAdmin(ABC):
     """All calls are thread-safe; changes are durable when they return."""
 
@@ -54,6 +99,23 @@ class HotAdmin(ABC):
         """Before anything is made anywhere. Raises what `create_table` would for a table that the store cannot hold."""
         return
 
+    def begin_load(self, table: TableInfo, note: Mapping[str, Any], of: int) -> HotLoad:
+        """Begins to fill a PK table of that name, of about so many rows; until it is published `load_table` raises
+        `TableLoading`. Durable. Raises `TableAlreadyExists`, `TableLoading`."""
+        raise NotImplementedError(f"{type(self).__name__} loads nothing")
+
+    def loads(self) -> Sequence[HotLoad]:
+        """Those that are under way, also from before this process."""
+        return ()
+
+    def publish_load(self, load: HotLoad, ends: Mapping[Bucket, int]) -> None:
+        """A sealed load becomes the table of its name. A crash leaves it published or not."""
+        raise NotImplementedError(f"{type(self).__name__} loads nothing")
+
+    def drop_load(self, load: HotLoad) -> None:
+        """Nothing of it is left, now or after the next start."""
+        raise NotImplementedError(f"{type(self).__name__} loads nothing")
+
     @abstractmethod
     def alter_table(self, table: TableInfo) -> None:
         """Replaces the descriptor (schema grown, properties changed). Raises `TableNotFound`, `InvalidAlter`."""
@@ -64,7 +126,7 @@ class HotAdmin(ABC):
 
     @abstractmethod
     def load_table(self, path: TablePath) -> TableInfo:
-        """Raises `TableNotFound`."""
+        """Raises `TableNotFound`, `TableLoading`."""
 
     @abstractmethod
     def load_tables(self) -> Sequence[TableInfo]: ...

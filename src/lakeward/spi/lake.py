@@ -201,13 +201,20 @@ class LakeCatalog(ABC):
         None: the format cannot tell. Raises `LakeUnavailable`, `LakeTableGone`."""
         return None
 
-    def describe_foreign(self, path: TablePath, bucket_count: int = 1) -> TableDescriptor:
-        """What a lake table that others made is as a log table of ours, in the layout that it has. Changes nothing.
+    def describe_foreign(
+        self, path: TablePath, bucket_count: int = 1, primary_key: Sequence[str] = ()
+    ) -> TableDescriptor:
+        """What a lake table that others made is as a table of ours, in the layout that it has. Changes nothing; of rows
+        it tells nothing.
 
         Raises `InvalidTable`, `UnsupportedType` where it cannot work, `InvalidRequest` for a format without such
         tables, `LakeUnavailable`, `LakeTableGone`."""
         reason = "of this lake format no tables are taken over that others made; Iceberg's are"
         raise InvalidRequest(what=f"adopting {path}", reason=reason)
+
+    def warn_foreign(self, path: TablePath) -> tuple[str, ...]:
+        """What whoever adopts a lake table that others made should know, in words. Changes nothing."""
+        return ()
 
     @abstractmethod
     def table_id(self, path: TablePath) -> TableId | None:
@@ -384,9 +391,22 @@ class LakeReader(ABC):
         return True
 
     @property
+    def counts_by_commit(self) -> bool:
+        """Of a clean log table: whether files that do not say their offsets are counted in the order of their commits.
+        A file that takes the place of others is given their age then, not that of the planned snapshot."""
+        return True
+
+    @property
     def adopted(self) -> AdoptedRows | None:
         """What was there when a table that others made was taken over; None of every other."""
         return None
+
+    def scan_files(
+        self, snapshot_id: SnapshotId, *, columns: Sequence[str], first: int = 0
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """As `scan`, file by file, in an order that is always the same; each batch with the number of its file, from
+        this one on. For whoever must be able to go on in the middle."""
+        raise NotImplementedError(f"{type(self).__name__} has no order of files")
 
     def deleted_offsets(self, file: LakeFile) -> OffsetSet | None:
         """Offsets of the rows that a file's positional deletes and vectors take out of it, for engines that scan the
@@ -427,9 +447,10 @@ class LakeMaintenance(ABC):
         """Files of ours in storage, under a round's prefix or all. Offset caches are not listed; metadata files of the
         format only when all are asked for, and only those that our own catalog wrote."""
 
-    def take_over(self, offsets: Mapping[Bucket, int]) -> AdoptedRows:
+    def take_over(self, offsets: Mapping[Bucket, int], at: SnapshotId | None = None) -> AdoptedRows:
         """Makes a lake table that others made ours: a snapshot that changes no file, with our table id and these
-        offsets. What was there is noted, and its snapshot named for ever. Safe to repeat, for the same table id.
+        offsets. What was there is noted, and its snapshot named for ever. Safe to repeat, for the same table id and
+        offsets. `at`: of a PK table, whose rows were read at this snapshot; it must be main's head.
 
         Raises `CommitConflict` where others keep committing, `LakeForeign` where another table was first."""
         raise NotImplementedError(f"{type(self).__name__} takes over nothing")
@@ -465,15 +486,15 @@ class LakeMaintenance(ABC):
         """Removes these snapshots, then the files that only they referenced; returns the bytes freed. Safe to repeat; a
         crash in between only delays the deletion (`delete_expired` finishes it)."""
 
-    def tag(self, name: str, snapshot_id: SnapshotId) -> bool:
-        """Gives a snapshot a name that keeps it from anybody's expiry, and by which other engines find it. False: this
-        format has no such names, and only our own expiry is kept from it. Safe to repeat; a name that is there moves.
-        Raises `LakeUnavailable`, `SnapshotGone`."""
-        return False
+    def tag(self, name: str, snapshot_id: SnapshotId) -> None:
+        """Gives a snapshot a name that keeps it from anybody's expiry, and by which other engines find it; readers of
+        ours find it for as long as it has one. Called where `LakeCapabilities.snapshot_names` says so. Safe to repeat;
+        a name that is there moves. Raises `LakeUnavailable`, `SnapshotGone`."""
+        raise NotImplementedError(f"{type(self).__name__} has no names for snapshots")
 
     def untag(self, name: str) -> None:
-        """Safe to repeat, and where there never was such a name."""
-        return
+        """Called and raises as `tag`. Safe to repeat, and where there never was such a name."""
+        raise NotImplementedError(f"{type(self).__name__} has no names for snapshots")
 
     def delete_expired(self, snapshots: Sequence[ExpiringSnapshot]) -> Expired:
         """Deletes what only these snapshots referenced; those that the table still has are left alone, and are not in

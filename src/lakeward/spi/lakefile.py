@@ -93,6 +93,9 @@ class AdoptedRows:
     snapshot_id: SnapshotId | None
     sequence: int
     rows: int
+    buckets: int | None = None
+    """Of a PK table, whose rows are in the hot store as well: how many it has. Where that is one, files that do not say
+    theirs are of that one."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,9 @@ Callers ask here, and the name of a format stands in configuration alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from lakeward.config.secrets import looks_secret
@@ -16,13 +18,20 @@ from lakeward.spi.lake import LakeStorage
 
 class LakePlugin:
     """What an entry point of group `lakeward.lake` names: called with the options below `datalake.<format>.` it gives a
-    `LakeStorage`. A plain function will do; a subclass says more. Nothing here blocks or connects."""
+    `LakeStorage`. A plain function will do; a subclass says more. Nothing here blocks or connects. `libraries`: modules
+    that are imported when a lake is opened, and not before."""
 
-    def __init__(self, name: str, load: Callable[[Mapping[str, str]], LakeStorage]) -> None:
-        self.name, self._load = name, load
+    def __init__(
+        self, name: str, load: Callable[[Mapping[str, str]], LakeStorage], libraries: Sequence[str] = ()
+    ) -> None:
+        self.name, self._load, self._libraries = name, load, libraries
 
     def __call__(self, options: Mapping[str, str]) -> LakeStorage:
         return self._load(options)
+
+    def find_missing(self) -> str | None:
+        """The library without which no lake is opened here. Asked by jobs when they start; imports nothing."""
+        return next((name for name in self._libraries if find_spec(name) is None), None)
 
     def wants_catalog(self, options: Mapping[str, str]) -> bool:
         """Does the server keep this lake's catalog, and serve it? Asked by the server with its own options."""
@@ -44,7 +53,7 @@ class LakePlugin:
 
     def place(self, options: Mapping[str, str]) -> str:
         """Where tables lie with these options, of the server: two lakes in one place would write one table."""
-        return ", ".join(f"{k}={options[k]}" for k in sorted(options) if k in ("name", "uri", "warehouse"))
+        return spell_place(options, [k for k in sorted(options) if k in ("name", "uri", "warehouse")])
 
     def fluss_options(self, options: Mapping[str, str]) -> dict[str, str]:
         """The options of a Fluss cluster's lake as ours. Raises `UnsafeLake`, `InvalidConfig`."""
@@ -56,6 +65,18 @@ class LakePlugin:
     def check_fluss_table(self, table: TableInfo) -> None:
         """Refuses a table of a Fluss cluster that rounds cannot keep, though Fluss let it be made. Raises
         `InvalidTable`."""
+
+
+def spell_place(options: Mapping[str, str], keys: Iterable[str]) -> str:
+    """The same for every spelling of a folder or a bucket."""
+    return ", ".join(f"{k}={_spell(options[k])}" for k in keys if k in options)
+
+
+def _spell(value: str) -> str:
+    plain = value.rstrip("/").replace("s3a://", "s3://", 1)
+    path = plain.removeprefix("file://").removeprefix("file:")
+    is_folder = "://" not in path and ("/" in path or os.path.isdir(path))
+    return os.path.realpath(path) if is_folder else plain
 
 
 def without_secrets(options: Mapping[str, str]) -> dict[str, str]:

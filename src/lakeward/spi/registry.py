@@ -47,6 +47,14 @@ def import_plugin(group: str, name: str) -> None:
     _find("lake" if group == LAKE_GROUP else "hot store", group, name).load()
 
 
+def find_missing_library(name: str) -> str | None:
+    """What a lake plugin lacks to open a lake in this process. Imports the plugin's module. Raises `PluginNotFound`."""
+    try:
+        return find_lake_plugin(name).find_missing()
+    except ImportError as error:
+        return error.name.partition(".")[0] if error.name else str(error)
+
+
 def installed(group: str) -> list[str]:
     return sorted({e.name for e in _entries(group, tuple(sys.path))})
 

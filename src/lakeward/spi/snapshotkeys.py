@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from lakeward.errors import LakeTampered
+from lakeward.errors import InvalidRequest, LakeTampered
 from lakeward.model.ids import Epoch, RoundId, SnapshotId, TableId
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.round import LakeBase
@@ -135,6 +135,14 @@ def decode_base(
         generation=number(GENERATION_KEY),
         lake_rows=number(ROWS_KEY) if ROWS_KEY in summary else None,
     )
+
+
+def decode_offsets(summary: Mapping[str, str], table: str, snapshot_id: SnapshotId) -> OffsetMap:
+    """Of all buckets, where `encode_all_keys` put them. Raises `LakeTampered`."""
+    try:
+        return OffsetMap.from_json(json.loads(summary[OFFSETS_KEY]))
+    except (KeyError, ValueError, InvalidRequest) as error:
+        raise LakeTampered(table=table, snapshot=snapshot_id, what=OFFSETS_KEY, reason=str(error)) from error
 
 
 def decode_token(summary: Mapping[str, str], snapshot_id: SnapshotId) -> str:

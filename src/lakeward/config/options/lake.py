@@ -124,8 +124,8 @@ TABLE_DATALAKE_SYSTEM_COLUMNS = option(
     "table.datalake.system-columns",
     boolean(),
     "true",
-    "Whether the lake table has the columns __bucket, __offset and __timestamp. Without them (Iceberg alone) files of "
-    "log tables say their offsets, and rows of primary-key tables are found by key; times of rows are not kept.",
+    "Whether the lake table has the columns __bucket, __offset and __timestamp. Without them (Iceberg, Paimon) files "
+    "of log tables say their offsets, and rows of primary-key tables are found by key; times of rows are not kept.",
     TABLE,
     alterable=False,
     fluss="not there: false from 1.0 on, true before",

@@ -27,6 +27,10 @@ VERSION_KEY = "lakeward.version"
 """The version that our newest commit made: the one that is kept whatever is asked."""
 
 EXPIRED_KEY = "lakeward.expired"
+WITNESS_KEY = "lakeward.witness"
+"""`BUCKET@OFFSET`: our newest commit with rows left one there, at this offset or above, and no version before it has
+one. Compactions keep it."""
+
 _SINCE, _VECTOR_SINCE = VERSION_KEY, "lakeward.vector-version"
 """Tags of a data file: the versions that its rows and its vector are of."""
 

@@ -8,12 +8,13 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 
 from lakeward.bucketing import check_bucket_keys
-from lakeward.errors import InvalidAlter, LakeForeign, LakeMismatch, LakeNotEmpty, LakeUnavailable
+from lakeward.errors import InvalidAlter, LakeMismatch, LakeUnavailable
 from lakeward.lake.delta.actions import Action, DeltaTableState, commit_info
 from lakeward.lake.delta.columns import parse_schema_string, table_schema, to_delta_type, to_schema_string
 from lakeward.lake.delta.features import VECTORS_KEY, protocol_of, with_features
 from lakeward.lake.delta.log import DeltaLog
 from lakeward.lake.delta.reconcile import DeltaGround
+from lakeward.lake.owner import check_owner
 from lakeward.lake.partitionvalue import parse_partition_value
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.lake.warehouse import check_warehouse
@@ -54,11 +55,7 @@ class DeltaLakeCatalog(LakeCatalog):
         ground = DeltaGround.load(log)
         _check_match(ground.state, table)
         owner = ground.state.keys.get(TABLE_ID_KEY)
-        if ground.head is not None and owner != table.table_id:
-            if not adopt:
-                raise LakeNotEmpty(table=str(table.path))
-            if owner is not None:
-                raise LakeForeign(table=str(table.path), found=owner, expected=table.table_id)
+        check_owner(table, owner, has_snapshots=ground.head is not None, adopt=adopt)
         return False
 
     def validate(self, table: TableInfo) -> None:

@@ -14,9 +14,9 @@ from lakeward.errors import (
     FaultInjected,
     ForeignRowsFound,
     LakeUnavailable,
-    LakewardError,
     ReplacedRowMissing,
 )
+from lakeward.lake.conflict import describe_conflict
 from lakeward.lake.delta.actions import EXPIRED_KEY, VERSION_KEY, Action, AddFile, LogEntry, commit_info, say
 from lakeward.lake.delta.columns import parse_schema_string, table_schema
 from lakeward.lake.delta.expiry import plan_expiry
@@ -24,7 +24,7 @@ from lakeward.lake.delta.failures import lake_errors
 from lakeward.lake.delta.features import features_due
 from lakeward.lake.delta.foreignrows import Key, find_foreign_rows
 from lakeward.lake.delta.log import DeltaLog
-from lakeward.lake.delta.reconcile import DeltaGround, describe, load_base
+from lakeward.lake.delta.reconcile import DeltaGround, choose_witness, describe, load_base
 from lakeward.lake.delta.rewrite import DeltaRewrittenGroup
 from lakeward.lake.delta.rows import DeltaFileRows
 from lakeward.lake.delta.vector import write_vectors
@@ -82,13 +82,15 @@ class DeltaLakeCommitter(LakeCommitter):
         vectors, vector_bytes = self._write_vectors(gone, files, properties.round_id)
         actions = features_due(ground.state, has_vectors=bool(vectors))
         actions += [f.removal(now_ms, changes_data=True) for k, f in ground.state.files.items() if k in vectors]
-        actions += [{"add": f.with_vector(vectors[k], version).action} for k, f in files.items() if k in vectors]
-        actions += [{"add": f.action} for f in new if f.key not in vectors]
+        changed = [f.with_vector(vectors[k], version) for k, f in ground.state.files.items() if k in vectors]
+        new = [f.with_vector(vectors[f.key], version) if f.key in vectors else f for f in new]
+        actions += [{"add": f.action} for f in (*changed, *new)]
         deletes = sum(vectors[k]["cardinality"] - files[k].deleted for k in vectors)
         added = sum(f.records or 0 for f in new)
         rows = self._rows(ground)
         total = sum(rows.count(f) for f in ground.state.files.values()) + added - deletes
         keys = encode_all_keys(self._info.table_id, base, properties, fence_step=fence_step, rows=total)
+        keys |= choose_witness(ground.state, new)
         kind = _UPSERT if vectors else _APPEND
         return Committable(
             base=base,
@@ -130,6 +132,7 @@ class DeltaLakeCommitter(LakeCommitter):
         own = CommitProperties.rewrite(base, extra)
         rows = rows_after(whole, base.lake_rows)
         keys = encode_all_keys(self._info.table_id, base, own, rows=rows, rewrite_id=round_id)
+        keys |= {} if is_dropped else choose_witness(ground.state, ())
         carried = sum(map(len, late.values()))
         committable = Committable(
             base=base,
@@ -181,13 +184,10 @@ class DeltaLakeCommitter(LakeCommitter):
         return ground
 
     def _conflict(self, round_id: RoundId, reason: str, precondition: Precondition) -> CommitConflict:
-        """Did a commit of ours win, or did somebody else's come between?"""
-        try:
-            base = load_base(self._log, self._info.table_id, DeltaGround.load(self._log))
-            lost = precondition.breach(base) is not None
-        except LakewardError:
-            lost = False
-        return CommitConflict(table=self._log.table, round_id=round_id, reason=reason, lost=lost)
+        def load() -> LakeBase:
+            return load_base(self._log, self._info.table_id, DeltaGround.load(self._log))
+
+        return describe_conflict(self._log.table, round_id, reason, precondition, load)
 
     def _pack(
         self, ground: DeltaGround, round_id: RoundId, keys: Mapping[str, str], actions: Sequence[Action], operation: str

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from pathlib import Path
 
 from lakeward.lake.delta.catalog import DeltaLakeCatalog
 from lakeward.lake.delta.committer import DeltaLakeCommitter
@@ -18,11 +17,10 @@ from lakeward.lake.delta.rewrite import rewrite_group
 from lakeward.lake.delta.writer import DeltaLakeWriter
 from lakeward.lake.s3files import files_at
 from lakeward.lake.tablefiles import TableFiles
-from lakeward.lake.warehouse import WAREHOUSE, parse_warehouse
+from lakeward.lake.warehouse import WarehousePlugin, parse_warehouse
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
 from lakeward.spi.lake import LakeStorage, WriteTask
-from lakeward.spi.lakeplugin import LakePlugin
 from lakeward.spi.rewrite import RewriteResult, RewriteTask
 
 _CACHED = 64
@@ -78,14 +76,9 @@ class DeltaLakeStorage(LakeStorage):
         return DeltaLog(self.files, root, str(path), self._cache(root))
 
 
-class DeltaLakePlugin(LakePlugin):
-    def defaults(self, data: Path) -> dict[str, str]:
-        return {WAREHOUSE: str((data / WAREHOUSE).resolve())}
-
-
 def open_lake(options: Mapping[str, str]) -> DeltaLakeStorage:
     """Raises `UnknownOption`, `InvalidConfig`."""
     return DeltaLakeStorage(parse_warehouse("delta", options), options)
 
 
-load = DeltaLakePlugin("delta", open_lake)
+load = WarehousePlugin("delta", open_lake)

@@ -15,7 +15,7 @@ from lakeward.lake.delta.columns import parse_schema_string, table_schema
 from lakeward.lake.delta.described import add_of, deletes_of
 from lakeward.lake.delta.log import DeltaLog, Listing
 from lakeward.lake.delta.prune import prune
-from lakeward.lake.delta.reconcile import DeltaGround, describe, load_base, parse_offsets
+from lakeward.lake.delta.reconcile import DeltaGround, describe, load_base
 from lakeward.lake.delta.rows import DeltaFileRows
 from lakeward.lake.delta.vector import vector_path
 from lakeward.lake.filtercolumns import filter_columns
@@ -26,6 +26,7 @@ from lakeward.model.round import LakeBase
 from lakeward.model.systemcolumns import LAKE_NAMES
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import LakeFile, LakeReader, LakeSnapshot, LakeTotals
+from lakeward.spi.snapshotkeys import decode_offsets
 
 
 class DeltaLakeReader(LakeReader):
@@ -49,7 +50,7 @@ class DeltaLakeReader(LakeReader):
         entry = ground.head if snapshot_id is None else self._log.entry(int(snapshot_id))
         assert entry is not None
         keys = state.keys
-        offsets = parse_offsets(keys, self._log.table, entry.snapshot_id) if keys else None
+        offsets = decode_offsets(keys, self._log.table, entry.snapshot_id) if keys else None
         return replace(describe(entry, self._log.table), offsets=offsets)
 
     def files(self, snapshot_id: SnapshotId, bucket: Bucket | None = None) -> Sequence[LakeFile]:

@@ -18,19 +18,13 @@ from lakeward.lake.delta.columns import parse_schema_string, table_schema
 from lakeward.lake.delta.described import add_of
 from lakeward.lake.delta.rows import BATCH_ROWS, DeltaFileRows
 from lakeward.lake.delta.writer import DeltaLakeWriter, DeltaWriteHandle, DeltaWriteResult
-from lakeward.lake.ranks import RankTable
+from lakeward.lake.ranks import FILE, RANK, RankTable, rank_table, writing_task
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.model.faults import fault_point
-from lakeward.model.offsets import OffsetRange
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.schema import OFFSET
-from lakeward.model.split import LogSplit
 from lakeward.protocol.packed import Packed
-from lakeward.spi.lake import WriteTask
 from lakeward.spi.rewrite import RewriteResult, RewriteTask, dropped_group
-
-_FILE, _RANK = "__file", "__rank"
-"""Of a row that is sorted: which input it came from, and its number among that input's survivors."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +71,12 @@ def rewrite_group(storage: TableFiles, task: RewriteTask, is_due: Callable[[], b
             ranks = pa.array(np.arange(rank, rank + live.num_rows))
             rank += live.num_rows
             numbers = pa.array(np.full(live.num_rows, number, np.int64))
-            parts.append(live.append_column(_FILE, numbers).append_column(_RANK, ranks))
-    order = [(OFFSET, "ascending"), (_FILE, "ascending"), (_RANK, "ascending")]
+            parts.append(live.append_column(FILE, numbers).append_column(RANK, ranks))
+    order = [(OFFSET, "ascending"), (FILE, "ascending"), (RANK, "ascending")]
     whole = pa.concat_tables(parts).sort_by(order) if parts else None
-    result = None if whole is None else _write(storage, task, whole.drop_columns([_FILE, _RANK]))
+    result = None if whole is None else _write(storage, task, whole.drop_columns([FILE, RANK]))
     fault_point("rewrite.written", table=str(task.table.path), group=task.group.index)
-    group = DeltaRewrittenGroup(result, tuple(_ranks(f.path, gone[n], n, whole) for n, f in enumerate(files)))
+    group = DeltaRewrittenGroup(result, tuple(rank_table(f.path, gone[n], n, whole) for n, f in enumerate(files)))
     return RewriteResult(
         group=task.group,
         payload=group.to_bytes(),
@@ -93,22 +87,8 @@ def rewrite_group(storage: TableFiles, task: RewriteTask, is_due: Callable[[], b
 
 
 def _write(storage: TableFiles, task: RewriteTask, rows: pa.Table) -> DeltaWriteResult | None:
-    offsets = rows.column(OFFSET).to_numpy()
-    span = OffsetRange(int(offsets[0]), int(offsets[-1]) + 1) if len(offsets) else OffsetRange(0, 0)
-    split = LogSplit(bucket=task.group.bucket, range=span, index=task.group.index)
-    writer = DeltaLakeWriter(
-        storage,
-        WriteTask(round_id=task.round_id, table=task.table, split=split, attempt=task.attempt, handle=task.handle),
-    )
+    writer = DeltaLakeWriter(storage, writing_task(task, rows))
     for batch in rows.to_batches(BATCH_ROWS):
         writer.write(batch)
     written = writer.complete()
     return None if written is None else DeltaWriteResult.from_bytes(written)
-
-
-def _ranks(path: str, gone: OffsetSet, number: int, sorted_rows: pa.Table | None) -> RankTable:
-    if sorted_rows is None:
-        return RankTable.of(path, gone, np.empty(0, np.int64))
-    positions = np.flatnonzero(sorted_rows.column(_FILE).to_numpy() == number)
-    by_rank = positions[np.argsort(sorted_rows.column(_RANK).to_numpy()[positions])]
-    return RankTable.of(path, gone, by_rank)

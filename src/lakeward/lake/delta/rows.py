@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from lakeward.lake.delta.actions import AddFile
 from lakeward.lake.delta.failures import lake_errors
 from lakeward.lake.delta.vector import load_vector
+from lakeward.lake.keeprows import keep_rows
 from lakeward.lake.partitionvalue import parse_partition_value
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.model.offsetset import Offsets, OffsetSet
@@ -30,14 +31,19 @@ class DeltaFileRows:
     def live(self, file: AddFile, names: Sequence[str]) -> Iterator[tuple[Offsets, pa.Table]]:
         """Live rows in the file's order, batch by batch, with the positions they have in the file."""
         gone, start = self.deleted(file), 0
+        wanted = pa.schema([self._schema.field(n) for n in names])
         with self._open(file) as parquet:
-            there = [n for n in names if n in parquet.schema_arrow.names]
+            stored = set(parquet.schema_arrow.names)
+            there = [n for n in names if n in stored]
             for batch in parquet.iter_batches(BATCH_ROWS, columns=there, use_threads=False):
-                rows = self._fit(pa.table(batch), file, names, batch.num_rows)
+                rows = self._fit(batch, file, wanted)
                 positions = np.arange(start, start + batch.num_rows, dtype=np.int64)
                 start += batch.num_rows
-                keep = ~gone.mask(positions)
-                yield positions[keep], rows if keep.all() else rows.filter(pa.array(keep))
+                keep = ~gone.mask(positions) if gone else None
+                if keep is None or keep.all():
+                    yield positions, rows
+                else:
+                    yield positions[keep], keep_rows(rows, keep)
 
     def deleted(self, file: AddFile) -> OffsetSet:
         if file.vector is None:
@@ -64,18 +70,20 @@ class DeltaFileRows:
         with lake_errors(self._table, "read a file of"), self._files.open_input(path) as source:
             yield pq.ParquetFile(source, pre_buffer="://" in path)
 
-    def _fit(self, rows: pa.Table, file: AddFile, names: Sequence[str], count: int) -> pa.Table:
+    def _fit(self, batch: pa.RecordBatch, file: AddFile, wanted: pa.Schema) -> pa.Table:
         """A column that was added since is null, one of the partition's has its one value, where the file has none."""
+        there = batch.schema
+        if file.is_whole and there.names == wanted.names and there.types == wanted.types:
+            return pa.Table.from_arrays(batch.columns, schema=wanted)
         values: Mapping[str, str | None] = file.action.get("partitionValues") or {}
-        fields = [self._schema.field(n) for n in names]
         arrays = []
-        for field in fields:
-            if field.name in rows.column_names and (file.is_whole or field.name not in values):
-                column = rows.column(field.name)
+        for field in wanted:
+            if field.name in there.names and (file.is_whole or field.name not in values):
+                column = batch.column(field.name)
                 arrays.append(column if column.type == field.type else column.cast(field.type))
             elif field.name in values:
                 value = parse_partition_value(values[field.name], field.type)
-                arrays.append(pa.repeat(pa.scalar(value, field.type), count))
+                arrays.append(pa.repeat(pa.scalar(value, field.type), batch.num_rows))
             else:
-                arrays.append(pa.nulls(count, field.type))
-        return pa.table(arrays, schema=pa.schema(fields))
+                arrays.append(pa.nulls(batch.num_rows, field.type))
+        return pa.table(arrays, schema=wanted)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import struct
 import uuid
 import zlib
+from array import array
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
@@ -15,7 +16,7 @@ import pyroaring
 
 from lakeward.errors import LakeTampered
 from lakeward.lake.tablefiles import TableFiles, plain_path, sync
-from lakeward.model.offsetset import Offsets, OffsetSet
+from lakeward.model.offsetset import OffsetSet
 
 _MAGIC = struct.pack("<I", 1681511377)
 _VERSION = b"\x01"
@@ -34,7 +35,8 @@ def write_vectors(
     name = uuid.uuid4()
     data, vectors = bytearray(_VERSION), {}
     for key, gone in positions.items():
-        blob = _MAGIC + pyroaring.BitMap64(gone.values.tolist()).serialize()
+        bitmap = pyroaring.BitMap64(array("Q", gone.values.tobytes()))  # numpy's own is taken number by number
+        blob = _MAGIC + bitmap.serialize()
         vectors[key] = {
             "storageType": "u",
             "pathOrInlineDv": f"{folder}{_encode(name.bytes)}",
@@ -64,7 +66,7 @@ def load_vector(files: TableFiles, root: str, vector: Vector, table: str) -> Off
             raise LakeTampered(table=table, snapshot="-", what=path, reason="its length or checksum is wrong")
     if blob[:4] != _MAGIC:
         raise LakeTampered(table=table, snapshot="-", what=path or "a vector in the log", reason="wrong magic")
-    positions: Offsets = np.array(list(pyroaring.BitMap64.deserialize(blob[4:])), np.int64)
+    positions = np.frombuffer(pyroaring.BitMap64.deserialize(blob[4:]).to_array(), np.int64)
     return OffsetSet.from_sorted(positions)
 
 

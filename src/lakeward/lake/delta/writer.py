@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakeward.lake.codec import choose_codec
 from lakeward.lake.conform import conform
 from lakeward.lake.delta.actions import WHOLE, AddFile
 from lakeward.lake.delta.columns import file_schema, parse_schema_string, table_schema
@@ -139,7 +140,7 @@ class DeltaLakeWriter(LakeWriter):
         self._output = pq.ParquetWriter(
             self._sink,
             self._schema,
-            compression="zstd",
+            compression=choose_codec(first),
             use_dictionary=dictionary_columns(first),
             dictionary_pagesize_limit=_DICTIONARY_BYTES,
             store_schema=False,  # with ARROW:schema other readers take large_string and fail

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+import pyarrow.compute as pc
 from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceAlreadyExistsError,
     TableAlreadyExistsError,
 )
-from pyiceberg.expressions import IsNull, Reference
 from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
@@ -40,11 +40,13 @@ from lakeward.errors import (
 from lakeward.lake.iceberg.meta.columnids import spell_field_ids
 from lakeward.lake.iceberg.meta.connection import IcebergConnection, identifier
 from lakeward.lake.iceberg.meta.diff import check_fits, diff_table
+from lakeward.lake.iceberg.meta.expiry import AGE_KEY
 from lakeward.lake.iceberg.meta.failures import describe, lake_errors
-from lakeward.lake.iceberg.meta.foreign import ADOPTED, NAME_MAPPING, describe_foreign
+from lakeward.lake.iceberg.meta.foreign import ADOPTED, ADOPTED_TAG, NAME_MAPPING, describe_foreign
 from lakeward.lake.iceberg.meta.layout import is_clean
 from lakeward.lake.iceberg.meta.leftbehind import newest_left, newest_table_id
 from lakeward.lake.iceberg.meta.mapping import (
+    DEFAULTS,
     LAKE_PREFIX,
     MERGE_ON_READ,
     VERSION_KEY,
@@ -59,9 +61,10 @@ from lakeward.lake.iceberg.meta.repair import SchemaRepair, plan_repair
 from lakeward.lake.iceberg.meta.types import to_iceberg_type
 from lakeward.lake.iceberg.meta.version import VERSIONS
 from lakeward.lake.iceberg.meta.warehouse import check_scheme, check_warehouse
+from lakeward.lake.iceberg.reader import IcebergLakeReader
 from lakeward.lake.iceberg.scan.footer import Footer
 from lakeward.lake.iceberg.scan.snapshotfiles import plan_files
-from lakeward.model.ids import TableId
+from lakeward.model.ids import SnapshotId, TableId
 from lakeward.model.schema import BUCKET, Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.spi.lake import LakeCatalog
@@ -122,13 +125,28 @@ class IcebergLakeCatalog(LakeCatalog):
         if lake_table.metadata.snapshots and not adopt and newest_table_id(lake_table.metadata) != table.table_id:
             raise LakeNotEmpty(table=str(table.path))
 
-    def describe_foreign(self, path: TablePath, bucket_count: int = 1) -> TableDescriptor:
+    def describe_foreign(
+        self, path: TablePath, bucket_count: int = 1, primary_key: Sequence[str] = ()
+    ) -> TableDescriptor:
         lake_table = self._connection.load(path)
-        descriptor, head = describe_foreign(path, lake_table.metadata, bucket_count), lake_table.current_snapshot()
+        descriptor = describe_foreign(path, lake_table.metadata, bucket_count, primary_key)
+        head = lake_table.current_snapshot()
         with lake_errors(str(path), "list files of"):
             for planned in plan_files(lake_table.metadata, lake_table.io, head, ()) if head is not None else ():
                 _check_readable(path, lake_table, planned.file)
         return descriptor
+
+    def warn_foreign(self, path: TablePath) -> tuple[str, ...]:
+        """Upkeep takes snapshots of its owner too."""
+        metadata = self._connection.load(path).metadata
+        if AGE_KEY in metadata.properties or len(metadata.snapshots) < 2:
+            return ()
+        minutes = int(DEFAULTS[AGE_KEY]) // 60_000
+        return (
+            f"older snapshots of {path} expire {minutes} minutes after the next one, all but that which is tagged "
+            f"{ADOPTED_TAG}, as the table has no {AGE_KEY}; to keep a week of them: "
+            f"lakeward table alter {path} --set {LAKE_PREFIX}{AGE_KEY}=604800000",
+        )
 
     def _ensure_namespace(self, path: TablePath) -> None:
         try:
@@ -197,14 +215,12 @@ class IcebergLakeCatalog(LakeCatalog):
         before = Table(
             lake_table.name(), metadata, lake_table.metadata_location, lake_table.io, self._connection.catalog
         )
-        for name in repair.not_null:
-            with lake_errors(str(table.path), "look for nulls in"):
-                nulls = (
-                    before.scan(row_filter=IsNull(term=Reference(name)), selected_fields=(name,), limit=1)
-                    .to_arrow()
-                    .num_rows
-                )
-            if nulls:
+        head = before.current_snapshot()
+        reader = IcebergLakeReader(self._connection, table, before)
+        for name in repair.not_null if head is not None else ():
+            assert head is not None
+            at, is_null = SnapshotId(str(head.snapshot_id)), pc.field(name).is_null()
+            if any(b.num_rows for b in reader.scan(at, columns=[name], filter=is_null)):
                 yield f"column {name}: it is NOT NULL here, and rows of others have no value; resync, or delete them"
 
     def set_properties(self, table: TableInfo, changes: Mapping[str, str | None]) -> None:

@@ -40,7 +40,7 @@ from lakeward.lake.iceberg.datafile.location import (
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.expiry import Reachable, expiring, only_in, plan_expiry
 from lakeward.lake.iceberg.meta.failures import describe, lake_errors
-from lakeward.lake.iceberg.meta.foreign import spell_adopted
+from lakeward.lake.iceberg.meta.foreign import ADOPTED_TAG, spell_adopted
 from lakeward.lake.iceberg.reader import IcebergLakeReader
 from lakeward.model.bucket import Bucket
 from lakeward.model.expiry import ExpiringSnapshot
@@ -61,8 +61,6 @@ from lakeward.spi.lake import (
 )
 
 _ATTEMPTS = 3
-ADOPTED_TAG = "lakeward-adopted"
-"""Names the last snapshot from before a table became ours."""
 
 
 class IcebergLakeMaintenance(LakeMaintenance):
@@ -127,29 +125,30 @@ class IcebergLakeMaintenance(LakeMaintenance):
             committable = self._committer.build(ground, properties, FileChange(fence_step=1))
         return self._committer.commit(committable, Precondition.on(self._table.table_id, base))
 
-    def take_over(self, offsets: Mapping[Bucket, int]) -> AdoptedRows:
-        """Tried again when others commit meanwhile: what they added belongs to what was there."""
+    def take_over(self, offsets: Mapping[Bucket, int], at: SnapshotId | None = None) -> AdoptedRows:
+        """Tried again when others commit meanwhile: what they added belongs to what was there, unless it was read."""
         for attempt in range(_ATTEMPTS):
             try:
-                return self._take_over(offsets)
+                return self._take_over(offsets, at)
             except CommitConflict as error:
-                if error.lost or attempt == _ATTEMPTS - 1:
+                if error.lost or self._table.is_pk or attempt == _ATTEMPTS - 1:
                     raise
         raise AssertionError("the loop returns or raises")
 
-    def _take_over(self, offsets: Mapping[Bucket, int]) -> AdoptedRows:
+    def _take_over(self, offsets: Mapping[Bucket, int], at: SnapshotId | None) -> AdoptedRows:
         reader = IcebergLakeReader(self._connection, self._table)
         ground, adopted = reader.load_ground(), reader.adopted
-        if ground.base.token is not None and adopted is not None:
+        if adopted is not None and self._is_taken(ground, at):
             return adopted
+        if self._table.is_pk and ground.base.head != at:
+            raise self._moved(ground.base.head, at)
         adopted = self._count(ground)
         self._commit(ground.table, "note the rows of", "adoption", (_noting(adopted),))
         if adopted.snapshot_id is not None:
             self.tag(ADOPTED_TAG, adopted.snapshot_id)
         ground = reader.load_ground()
         if ground.base.head != adopted.snapshot_id:
-            reason = f"main is at {ground.base.head}, not at {adopted.snapshot_id}"
-            raise CommitConflict(table=str(self._table.path), round_id="adoption", reason=reason)
+            raise self._moved(ground.base.head, adopted.snapshot_id)
         properties = CommitProperties(
             round_id=new_round_id(), epoch=0, job="adoption", offsets=offsets, generation=ground.base.generation
         )
@@ -158,17 +157,29 @@ class IcebergLakeMaintenance(LakeMaintenance):
         self._committer.commit(committable, Precondition.on(self._table.table_id, ground.base))
         return adopted
 
+    def _is_taken(self, ground: CommitGround, at: SnapshotId | None) -> bool:
+        """By an earlier call; of a PK table by one that read the same rows."""
+        newest = ground.reconciled.newest
+        if newest is None or not self._table.is_pk:
+            return newest is not None
+        return newest.parent_snapshot_id == (None if at is None else int(at))
+
+    def _moved(self, head: SnapshotId | None, at: SnapshotId | None) -> CommitConflict:
+        reason = f"main is at {head}, not at {at}"
+        return CommitConflict(table=str(self._table.path), round_id="adoption", reason=reason)
+
     def _count(self, ground: CommitGround) -> AdoptedRows:
         """By a scan where keys are deleted."""
         head = ground.head
+        buckets = self._table.descriptor.bucket_count if self._table.is_pk else None
         if head is None:
-            return AdoptedRows(snapshot_id=None, sequence=0, rows=0)
+            return AdoptedRows(snapshot_id=None, sequence=0, rows=0, buckets=buckets)
         at = SnapshotId(str(head.snapshot_id))
         rows = count_live_rows(ground.table, head, ())
         if rows is None:
             scanned = IcebergLakeReader(self._connection, self._table, ground.table).scan(at, columns=[OFFSET])
             rows = sum(b.num_rows for b in scanned)
-        return AdoptedRows(snapshot_id=at, sequence=head.sequence_number or 0, rows=rows)
+        return AdoptedRows(snapshot_id=at, sequence=head.sequence_number or 0, rows=rows, buckets=buckets)
 
     def delete(self, paths: Iterable[str]) -> int:
         io, freed = self._arrow_io(), 0
@@ -229,11 +240,10 @@ class IcebergLakeMaintenance(LakeMaintenance):
             victims = only_in(table.io, gone, table.metadata)
         return Expired(snapshots=tuple(s.snapshot_id for s in gone), bytes=self.delete(victims))
 
-    def tag(self, name: str, snapshot_id: SnapshotId) -> bool:
+    def tag(self, name: str, snapshot_id: SnapshotId) -> None:
         """For ever, whatever the table's `history.expire.max-ref-age-ms` says."""
         at = {"snapshot-id": int(snapshot_id), "type": SnapshotRefType.TAG, "max-ref-age-ms": FOR_EVER_MS}
         self._name(name, int(snapshot_id), SetSnapshotRefUpdate.model_validate({"ref-name": name, **at}))
-        return True
 
     def untag(self, name: str) -> None:
         self._name(name, None, RemoveSnapshotRefUpdate.model_validate({"ref-name": name}))
@@ -246,8 +256,7 @@ class IcebergLakeMaintenance(LakeMaintenance):
             if (None if before is None else before.snapshot_id) == snapshot_id:
                 return
             if snapshot_id is not None and table.metadata.snapshot_by_id(snapshot_id) is None:
-                advice = f"another engine expired it before it could be named {name}"
-                raise SnapshotGone(table=str(self._table.path), snapshot=str(snapshot_id), advice=advice)
+                raise SnapshotGone.before_tag(table=str(self._table.path), snapshot=str(snapshot_id), tag=name)
             try:
                 self._commit(table, "name a snapshot of", name, (update,))
             except CommitConflict:

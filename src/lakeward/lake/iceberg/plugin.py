@@ -18,7 +18,7 @@ from lakeward.lake.iceberg.writer import IcebergLakeWriter
 from lakeward.model.table import BucketFunction, TableInfo
 from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
 from lakeward.spi.lake import LakeStorage, WriteTask
-from lakeward.spi.lakeplugin import LakePlugin, without_secrets
+from lakeward.spi.lakeplugin import LakePlugin, spell_place, without_secrets
 from lakeward.spi.rewrite import RewriteResult, RewriteTask
 
 _CATALOG_KEYS = ("type", "uri", "catalog-impl", "py-catalog-impl")
@@ -32,6 +32,7 @@ CAPABILITIES = LakeCapabilities(
     partitions=True,
     composite_bucket_key=True,
     snapshot_expiry=True,
+    snapshot_names=True,
     clean_tables=True,
     rewrites=True,
 )
@@ -94,7 +95,7 @@ class IcebergLakePlugin(LakePlugin):
     def place(self, options: Mapping[str, str]) -> str:
         """A catalog in a database is one for each name, whatever its warehouse; a REST catalog may serve several."""
         keys = ("uri", "name") if options.get("type") == "sql" else ("uri", "prefix", "warehouse")
-        return ", ".join(f"{k}={options[k]}" for k in keys if k in options)
+        return spell_place(options, keys)
 
     def fluss_options(self, options: Mapping[str, str]) -> dict[str, str]:
         return iceberg_options(options)

@@ -169,6 +169,20 @@ class IcebergLakeReader(LakeReader):
         with _missing_files(str(self._table.path), snapshot_id), lake_errors(str(self._table.path), "scan"):
             yield from scan.batches(self._plan(table, snapshot), wanted)
 
+    def scan_files(
+        self, snapshot_id: SnapshotId, *, columns: Sequence[str], first: int = 0
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """By the number of the commit that a file came with, then by its name."""
+        table = self.load()
+        snapshot = self._snapshot(table.metadata, snapshot_id)
+        scan = Scan(table, self._table, tuple(columns), None)
+        with _missing_files(str(self._table.path), snapshot_id), lake_errors(str(self._table.path), "scan"):
+            planned = sorted(
+                self._plan(table, snapshot), key=lambda p: (p.indexed.entry.sequence_number or 0, p.file.file_path)
+            )
+            for number, file in enumerate(planned[first:], first):
+                yield from ((number, batch) for _, batch in scan.batches([file], None))
+
     @property
     def has_offsets(self) -> bool:
         return not is_clean(self.load().metadata.schema())

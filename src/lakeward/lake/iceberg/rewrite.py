@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
+from lakeward.lake.address import fill_address
 from lakeward.lake.iceberg.datafile.handle import WriteHandle
 from lakeward.lake.iceberg.datafile.lineage import fill_lineage, with_lineage
 from lakeward.lake.iceberg.datafile.location import is_ours
@@ -24,11 +25,12 @@ from lakeward.lake.iceberg.datafile.offsetcache import load_column
 from lakeward.lake.iceberg.datafile.result import WriteResult, WrittenFile
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.failures import lake_errors
-from lakeward.lake.iceberg.meta.layout import address_bounds, fill_address, is_clean, with_address
+from lakeward.lake.iceberg.meta.layout import address_bounds, is_clean, with_address
 from lakeward.lake.iceberg.meta.types import to_arrow_type
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
-from lakeward.lake.iceberg.scan.project import keep_rows, names_by_id, physical_names, project
+from lakeward.lake.iceberg.scan.project import names_by_id, physical_names, project
 from lakeward.lake.iceberg.writer import IcebergLakeWriter
+from lakeward.lake.keeprows import keep_rows
 from lakeward.lake.ranks import RankTable
 from lakeward.model.faults import fault_point
 from lakeward.model.offsets import OffsetRange

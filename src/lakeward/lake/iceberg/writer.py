@@ -11,6 +11,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 
 from lakeward.errors import LakeSchemaBroken
+from lakeward.lake.address import SYSTEM
 from lakeward.lake.iceberg.commit.equality import conform_keys, key_schema
 from lakeward.lake.iceberg.datafile.handle import WriteHandle
 from lakeward.lake.iceberg.datafile.location import data_name, keys_name
@@ -19,7 +20,7 @@ from lakeward.lake.iceberg.datafile.parquet import FileStatistics, ParquetOption
 from lakeward.lake.iceberg.datafile.result import WriteResult, WrittenFile
 from lakeward.lake.iceberg.meta.connection import IcebergConnection
 from lakeward.lake.iceberg.meta.failures import lake_errors
-from lakeward.lake.iceberg.meta.layout import SYSTEM, address_bounds, is_clean
+from lakeward.lake.iceberg.meta.layout import address_bounds, is_clean
 from lakeward.lake.iceberg.meta.types import to_arrow_schema
 from lakeward.model.faults import fault_point
 from lakeward.model.offsetset import Offsets

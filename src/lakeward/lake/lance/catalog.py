@@ -10,7 +10,7 @@ import lance
 import pyarrow as pa
 
 from lakeward.bucketing import check_bucket_keys
-from lakeward.errors import InvalidAlter, LakeForeign, LakeMismatch, LakeNotEmpty, LakeUnavailable
+from lakeward.errors import InvalidAlter, LakeMismatch, LakeUnavailable
 from lakeward.lake.lance.columns import (
     check_columns,
     parse_columns,
@@ -21,6 +21,7 @@ from lakeward.lake.lance.columns import (
 from lakeward.lake.lance.reconcile import LanceGround
 from lakeward.lake.lance.table import LanceTable, apply, fragments_of
 from lakeward.lake.lance.versions import ALTER_KEY
+from lakeward.lake.owner import check_owner
 from lakeward.lake.partitionvalue import parse_partition_value
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.lake.warehouse import check_warehouse
@@ -61,11 +62,7 @@ class LanceLakeCatalog(LakeCatalog):
         ground = LanceGround.load(lake_table)
         _check_match(ground, table)
         owner = ground.keys.get(TABLE_ID_KEY)
-        if ground.head is not None and owner != table.table_id:
-            if not adopt:
-                raise LakeNotEmpty(table=str(table.path))
-            if owner is not None:
-                raise LakeForeign(table=str(table.path), found=owner, expected=table.table_id)
+        check_owner(table, owner, has_snapshots=ground.head is not None, adopt=adopt)
         return False
 
     def validate(self, table: TableInfo) -> None:

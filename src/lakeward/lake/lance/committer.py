@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import reduce
 from typing import Any
 
@@ -19,10 +20,10 @@ from lakeward.errors import (
     FaultInjected,
     ForeignRowsFound,
     LakeUnavailable,
-    LakewardError,
     ReplacedRowMissing,
     SnapshotGone,
 )
+from lakeward.lake.conflict import describe_conflict
 from lakeward.lake.lance.datafile import round_prefix
 from lakeward.lake.lance.deletions import write_deletions
 from lakeward.lake.lance.expiry import plan_expiry
@@ -48,7 +49,7 @@ from lakeward.spi.foreignrows import removes_foreign_rows
 from lakeward.spi.lake import LakeCommitter
 from lakeward.spi.lakefile import LakeSnapshot
 from lakeward.spi.rewrite import PreparedRewrite, RewriteResult, rows_after
-from lakeward.spi.snapshotkeys import REWRITE_KEY, TABLE_ID_KEY, encode_all_keys, is_of
+from lakeward.spi.snapshotkeys import REWRITE_KEY, TABLE_ID_KEY, TAG, encode_all_keys, is_of
 
 _KIND, _VERSION = "lance-committable", 1
 Deleted = dict[int, OffsetSet]
@@ -166,7 +167,8 @@ class LanceLakeCommitter(LakeCommitter):
             raise CommitUnknown(table=self._table.name, round_id=round_id, reason=str(error)) from error
         if not landed:
             raise self._conflict(round_id, f"version {head + 1} is there already", precondition)
-        self._table.tag(head + 1)
+        with suppress(LakeUnavailable, SnapshotGone, ValueError):  # then the next one sets it
+            self._table.tag(TAG, head + 1)
         return describe(self._table.version(head + 1), self._table.name)
 
     def find(self, round_id: RoundId) -> LakeSnapshot | None:
@@ -189,13 +191,10 @@ class LanceLakeCommitter(LakeCommitter):
         return ground
 
     def _conflict(self, round_id: RoundId, reason: str, precondition: Precondition) -> CommitConflict:
-        """Did a commit of ours win, or did somebody else's come between?"""
-        try:
-            base = load_base(self._table, self._info.table_id, LanceGround.load(self._table))
-            lost = precondition.breach(base) is not None
-        except LakewardError:
-            lost = False
-        return CommitConflict(table=self._table.name, round_id=round_id, reason=reason, lost=lost)
+        def load() -> LakeBase:
+            return load_base(self._table, self._info.table_id, LanceGround.load(self._table))
+
+        return describe_conflict(self._table.name, round_id, reason, precondition, load)
 
     def _was_emptied(self, ground: LanceGround, path: str, since: int) -> bool:
         """Did a round delete all its rows? The library then takes the fragment out. If not, others moved them."""

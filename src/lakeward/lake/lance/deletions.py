@@ -51,7 +51,7 @@ def load_deletions(files: TableFiles, path: str, table: str) -> OffsetSet:
         if path.endswith(".bin"):
             from pyroaring import BitMap
 
-            return OffsetSet(np.fromiter(BitMap.deserialize(data), np.int64))
+            return OffsetSet(np.asarray(BitMap.deserialize(data).to_array(), np.int64))
         return OffsetSet(ipc.open_file(data).read_all().column(0).to_numpy().astype(np.int64))
     except (ValueError, pa.ArrowException) as error:
         raise LakeTampered(table=table, snapshot="", what=path.rpartition("/")[2], reason=str(error)) from error

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import lance
 
-from lakeward.errors import CommitConflict
+from lakeward.errors import CommitConflict, SnapshotGone
 from lakeward.lake.lance.committer import LanceLakeCommitter
 from lakeward.lake.lance.datafile import PREFIX, is_ours
 from lakeward.lake.lance.deletions import is_deletion_of
@@ -87,6 +87,19 @@ class LanceLakeMaintenance(LakeMaintenance):
     def _forget(self, ground: LanceGround, versions: set[int]) -> bool:
         update = lance.LanceOperation.UpdateMap({EXPIRED_KEY: json.dumps(sorted(ground.expired | versions))})
         return self._table.commit(ground.version, lance.LanceOperation.UpdateConfig(config_updates=update))
+
+    def tag(self, name: str, snapshot_id: SnapshotId) -> None:
+        ground = LanceGround.load(self._table)
+        gone = SnapshotGone.before_tag(table=self._table.name, snapshot=snapshot_id, tag=name)
+        if int(snapshot_id) not in set(ground.versions) - ground.expired:
+            raise gone
+        try:
+            self._table.tag(name, int(snapshot_id))
+        except SnapshotGone as error:
+            raise gone from error
+
+    def untag(self, name: str) -> None:
+        self._table.untag(name)
 
     def delete_expired(self, snapshots: Sequence[ExpiringSnapshot]) -> Expired:
         """Files first, the manifests that name them last: what is cut short is found again."""

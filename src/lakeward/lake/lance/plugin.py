@@ -9,19 +9,12 @@ workers are forked from a process that has every door imported.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakeward.lake.warehouse import WAREHOUSE, parse_warehouse
-from lakeward.spi.lakeplugin import LakePlugin
+from lakeward.lake.warehouse import WarehousePlugin, parse_warehouse
 
 if TYPE_CHECKING:
     from lakeward.lake.lance.storage import LanceLakeStorage
-
-
-class LanceLakePlugin(LakePlugin):
-    def defaults(self, data: Path) -> dict[str, str]:
-        return {WAREHOUSE: str((data / WAREHOUSE).resolve())}
 
 
 def open_lake(options: Mapping[str, str]) -> LanceLakeStorage:
@@ -31,4 +24,4 @@ def open_lake(options: Mapping[str, str]) -> LanceLakeStorage:
     return LanceLakeStorage(parse_warehouse("lance", options), options)
 
 
-load = LanceLakePlugin("lance", open_lake)
+load = WarehousePlugin("lance", open_lake, libraries=("lance", "pyroaring"))

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import lance
 
-from lakeward.errors import InvalidRequest, LakeForeign, LakeRolledBack, LakeTableGone, LakeTampered
+from lakeward.errors import LakeForeign, LakeRolledBack, LakeTableGone
 from lakeward.lake.lance.table import LanceTable
 from lakeward.lake.lance.versions import EXPIRED_KEY, LanceVersion
 from lakeward.model.ids import SnapshotId, TableId
@@ -20,10 +20,10 @@ from lakeward.spi.lakefile import LakeSnapshot
 from lakeward.spi.snapshotkeys import (
     FENCE_KEY,
     GENERATION_KEY,
-    OFFSETS_KEY,
     REWRITE_KEY,
     TABLE_ID_KEY,
     decode_base,
+    decode_offsets,
     decode_snapshot,
     decode_token,
 )
@@ -131,7 +131,4 @@ def describe(version: LanceVersion, table: str) -> LakeSnapshot:
 
 
 def parse_offsets(version: LanceVersion, table: str) -> OffsetMap:
-    try:
-        return OffsetMap.from_json(json.loads(version.keys[OFFSETS_KEY]))
-    except (KeyError, ValueError, InvalidRequest) as error:
-        raise LakeTampered(table=table, snapshot=version.snapshot_id, what=OFFSETS_KEY, reason=str(error)) from error
+    return decode_offsets(version.keys, table, version.snapshot_id)

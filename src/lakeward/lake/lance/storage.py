@@ -41,6 +41,7 @@ CAPABILITIES = LakeCapabilities(
     partitions=True,
     composite_bucket_key=True,
     snapshot_expiry=True,
+    snapshot_names=True,
     rewrites=True,
 )
 

@@ -11,7 +11,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import lance
@@ -21,7 +21,6 @@ from lakeward.lake.lance.failures import is_missing, lake_errors
 from lakeward.lake.lance.versions import LanceVersion
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.model.ids import SnapshotId
-from lakeward.spi.snapshotkeys import TAG
 
 DATA, DELETIONS, TRANSACTIONS = "data", "_deletions", "_transactions"
 _VERSIONS = "_versions"
@@ -145,14 +144,21 @@ class LanceTable:
                 out.write(manifest)
             yield folder
 
-    def tag(self, version: int) -> None:
-        """Keeps our newest commit from a clean-up by others. That it cannot be set now delays it to the next one."""
-        with suppress(OSError, ValueError, RuntimeError):
-            tags = lance.dataset(self.root, version=version, storage_options=self.storage_options).tags
-            if TAG in tags.list():
-                tags.update(TAG, version)
-            else:
-                tags.create(TAG, version)
+    def tag(self, name: str, version: int) -> None:
+        """Keeps a version from a clean-up by others. Raises `SnapshotGone`."""
+        tags = self.open(version).tags
+        with lake_errors(self.name, "tag a version of"):
+            known = tags.list().get(name)
+            if known is None:
+                tags.create(name, version)
+            elif int(known["version"]) != version:
+                tags.update(name, version)
+
+    def untag(self, name: str) -> None:
+        tags = self.open(self.newest()).tags
+        with lake_errors(self.name, "take a tag off"):
+            if name in tags.list():
+                tags.delete(name)
 
     def referenced(self) -> set[int]:
         """Versions that a tag or a branch names."""

@@ -17,9 +17,9 @@ from lakeward.errors import (
     FaultInjected,
     ForeignRowsFound,
     InvalidRequest,
-    LakewardError,
     ReplacedRowMissing,
 )
+from lakeward.lake.conflict import describe_conflict
 from lakeward.lake.memory.expiry import plan_expiry
 from lakeward.lake.memory.foreignrows import find_foreign_rows
 from lakeward.lake.memory.reconcile import ancestors, describe, load_base
@@ -225,12 +225,10 @@ class MemoryLakeCommitter(LakeCommitter):
         return before + plus - sum(len(f.positions) for f in files if isinstance(f, PositionDeletes))
 
     def _conflict(self, round_id: RoundId, reason: str, precondition: Precondition) -> CommitConflict:
-        """Did a commit of ours win, or did somebody else's come between?"""
-        try:
-            lost = precondition.breach(load_base(self._table(), self._info.table_id)) is not None
-        except LakewardError:
-            lost = False
-        return CommitConflict(table=str(self._info.path), round_id=round_id, reason=reason, lost=lost)
+        def load() -> LakeBase:
+            return load_base(self._table(), self._info.table_id)
+
+        return describe_conflict(str(self._info.path), round_id, reason, precondition, load)
 
     def _resolve(
         self,

@@ -8,12 +8,14 @@ from typing import Any
 
 from pypaimon.catalog.catalog_exception import TableAlreadyExistException
 from pypaimon.common.identifier import Identifier
-from pypaimon.schema.schema_change import Move, SchemaChange
+from pypaimon.schema.schema_change import Move, MoveType, SchemaChange
 from pypaimon.schema.schema_manager import SchemaManager
 
-from lakeward.errors import InvalidAlter, InvalidTable, LakeForeign, LakeMismatch, LakeNotEmpty, LakeTableGone
-from lakeward.lake.paimon.meta.connection import JDBC, PaimonConnection, identifier
+from lakeward.errors import InvalidAlter, InvalidTable, LakeMismatch, LakeTableGone
+from lakeward.lake.owner import check_owner
+from lakeward.lake.paimon.meta.connection import JDBC, REST, PaimonConnection, identifier
 from lakeward.lake.paimon.meta.history import PaimonHistory
+from lakeward.lake.paimon.meta.layout import is_clean
 from lakeward.lake.paimon.meta.mapping import (
     LAKE_PREFIX,
     check_descriptor,
@@ -72,12 +74,7 @@ class PaimonLakeCatalog(LakeCatalog):
         lake_table = self._connection.load(table.path)
         _check_matches(table, lake_table)
         history = PaimonHistory.load(lake_table, str(table.path))
-        if history.head is None or history.owner == table.table_id:
-            return
-        if not adopt:
-            raise LakeNotEmpty(table=str(table.path))
-        if history.owner is not None:
-            raise LakeForeign(table=str(table.path), found=history.owner, expected=table.table_id)
+        check_owner(table, history.owner, has_snapshots=history.head is not None, adopt=adopt)
 
     def validate(self, table: TableInfo) -> None:
         _check_matches(table, self._connection.load(table.path))
@@ -107,10 +104,14 @@ class PaimonLakeCatalog(LakeCatalog):
                 diff = f"column {column.name}: lake {there[column.name]}, wanted {kind}"
                 raise LakeMismatch(table=str(table.path), diff=diff)
             if column.name not in there:
-                changes.append(
-                    SchemaChange.add_column(column.name, kind, column.comment, Move.before(column.name, BUCKET))
-                )
+                move = None if is_clean(lake_table) else self._before_system_columns(column.name)
+                changes.append(SchemaChange.add_column(column.name, kind, column.comment, move))
         self._alter(table, changes)
+
+    def _before_system_columns(self, name: str) -> Move:
+        """Pypaimon sends a REST catalog the kind of a move as it is, and cannot write its own."""
+        kind: Any = MoveType.BEFORE.value if self._connection.kind == REST else MoveType.BEFORE
+        return Move(name, BUCKET, kind)
 
     def set_properties(self, table: TableInfo, changes: Mapping[str, str | None]) -> None:
         for key, value in changes.items():

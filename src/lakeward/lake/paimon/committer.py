@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from pypaimon.api.rest_exception import RESTException
+from pypaimon.catalog.catalog_exception import TableNotExistException
 from pypaimon.write.commit_message_serializer import deserialize_commit_message
 
 from lakeward.errors import (
@@ -16,8 +18,10 @@ from lakeward.errors import (
     CommitUnknown,
     FaultInjected,
     InvalidRequest,
-    LakewardError,
+    LakeTableGone,
 )
+from lakeward.lake.conflict import describe_conflict
+from lakeward.lake.paimon.commit.catalogcommit import describe, hand_over
 from lakeward.lake.paimon.commit.foreignrows import find_foreign_rows, find_stale, foreign_files
 from lakeward.lake.paimon.commit.newsnapshot import (
     APPEND,
@@ -29,10 +33,10 @@ from lakeward.lake.paimon.commit.newsnapshot import (
     beside,
     removed,
 )
-from lakeward.lake.paimon.commit.snapshotfile import create
+from lakeward.lake.paimon.commit.snapshotfile import create, mark
 from lakeward.lake.paimon.meta.connection import PaimonConnection, lake_errors
 from lakeward.lake.paimon.meta.expiry import plan_expiry
-from lakeward.lake.paimon.meta.history import PaimonHistory, PaimonSnapshot, snapshot_path, table_folder
+from lakeward.lake.paimon.meta.history import PaimonHistory, PaimonSnapshot, is_managed, snapshot_path, table_folder
 from lakeward.lake.paimon.meta.manifests import ADD, Manifests
 from lakeward.lake.paimon.meta.mapping import check_options
 from lakeward.lake.paimon.meta.names import round_prefix
@@ -154,14 +158,27 @@ class PaimonLakeCommitter(LakeCommitter):
             raise self._conflict(round_id, "the head moved since the base was read", precondition)
         try:
             fault_point("lake.before-commit", round_id=round_id)
-            landed = create(self._files, self._folder, new)
+            landed = self._land(base, new, payload.get("managed"))
             fault_point("lake.after-commit", round_id=round_id)
-        except (FaultInjected, OSError) as error:
+        except TableNotExistException as error:
+            raise LakeTableGone(table=self._where) from error
+        except (FaultInjected, OSError, RuntimeError, RESTException) as error:
             raise CommitUnknown(table=self._where, round_id=round_id, reason=str(error)) from error
         if not landed:
             raise self._conflict(round_id, f"snapshot {new.number} exists", precondition)
         self._forget(committable, new)
         return self._history().describe(new)
+
+    def _land(self, base: PaimonSnapshot | None, new: PaimonSnapshot, managed: Mapping[str, Any] | None) -> bool:
+        """`managed`: of a table whose catalog takes commits."""
+        if managed is None:
+            return create(self._files, self._folder, new)
+        landed = hand_over(self._connection.load(self._info.path), base, new, managed)
+        there = None if landed else self._history().find(new.number)
+        if not landed and (there is None or not there.is_same(new)):
+            return False
+        mark(self._files, self._folder, new)
+        return True
 
     def find(self, round_id: RoundId) -> LakeSnapshot | None:
         """A rewrite copies the id of the round before it: the oldest of them is the round's own."""
@@ -204,7 +221,9 @@ class PaimonLakeCommitter(LakeCommitter):
         is_counted = not self._info.is_pk and change.kind != COMPACT
         body = NewSnapshot(manifests, history.head, round_id).build(change, keys, count_rows=is_counted)
         base = None if history.head is None else history.head.body
-        return pack(PAYLOAD_KIND, VERSION, {"round": round_id, "base": base, "snapshot": body})
+        managed = describe(manifests.table, change.entries) if is_managed(manifests.table) else None
+        fields = {"round": round_id, "base": base, "snapshot": body, "managed": managed}
+        return pack(PAYLOAD_KIND, VERSION, fields)
 
     def _forget(self, committable: Committable, new: PaimonSnapshot) -> None:
         """Takes expired snapshots out of the table; their files stay for `delete_expired`."""
@@ -221,12 +240,10 @@ class PaimonLakeCommitter(LakeCommitter):
         return PaimonHistory.of(self._connection.load(self._info.path), self._info)
 
     def _conflict(self, round_id: RoundId, reason: str, precondition: Precondition) -> CommitConflict:
-        """Did a commit of ours win, or did somebody else's come between?"""
-        try:
-            lost = precondition.breach(self._history().base(self._info.table_id)) is not None
-        except LakewardError:
-            lost = False
-        return CommitConflict(table=self._where, round_id=round_id, reason=reason, lost=lost)
+        def load() -> LakeBase:
+            return self._history().base(self._info.table_id)
+
+        return describe_conflict(self._where, round_id, reason, precondition, load)
 
 
 def _is_head(history: PaimonHistory, base: PaimonSnapshot | None) -> bool:

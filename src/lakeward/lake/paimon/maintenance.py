@@ -7,10 +7,12 @@ import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from lakeward.errors import SnapshotGone
+from lakeward.lake.paimon.commit.snapshotfile import put_tag
 from lakeward.lake.paimon.committer import PaimonLakeCommitter
 from lakeward.lake.paimon.meta.connection import PaimonConnection, lake_errors
 from lakeward.lake.paimon.meta.expiry import expiring, plan_expiry, protected
-from lakeward.lake.paimon.meta.history import PaimonHistory, snapshot_path, table_folder
+from lakeward.lake.paimon.meta.history import PaimonHistory, snapshot_path, table_folder, tag_path
 from lakeward.lake.paimon.meta.manifests import Manifests
 from lakeward.lake.paimon.meta.names import has_prefix, is_ours
 from lakeward.lake.s3files import files_of
@@ -75,6 +77,21 @@ class PaimonLakeMaintenance(LakeMaintenance):
                 history.files.delete(snapshot_path(history.folder, snapshot.number))
         fault_point("lake.expired-metadata", snapshots=[s.id for s in going])
         return self.delete_expired([expiring(s) for s in going]).bytes
+
+    def tag(self, name: str, snapshot_id: SnapshotId) -> None:
+        history = self._history()
+        try:
+            snapshot = history.get(snapshot_id)
+        except SnapshotGone as error:
+            raise SnapshotGone.before_tag(table=self._where, snapshot=snapshot_id, tag=name) from error
+        with lake_errors(self._where, "tag a snapshot of"):
+            put_tag(history.files, history.folder, name, snapshot)
+
+    def untag(self, name: str) -> None:
+        """What only it had is left to orphan removal, where others' expiry took the snapshot meanwhile."""
+        history = self._history()
+        with lake_errors(self._where, "take a tag off"):
+            history.files.delete(tag_path(history.folder, name))
 
     def delete_expired(self, snapshots: Sequence[ExpiringSnapshot]) -> Expired:
         lake_table = self._connection.load(self._info.path)

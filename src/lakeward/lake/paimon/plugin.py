@@ -7,23 +7,17 @@ Paimon's library is imported when the lake is opened: jobs import all doors befo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeward.errors import InvalidTable, UnsafeLake
+from lakeward.lake.warehouse import WarehousePlugin
 from lakeward.model.table import TableInfo
-from lakeward.spi.lakeplugin import LakePlugin
 
 if TYPE_CHECKING:
     from lakeward.lake.paimon.storage import PaimonLakeStorage
 
 
-class PaimonLakePlugin(LakePlugin):
-    """Without a warehouse in its options the server keeps the lake in its own folder."""
-
-    def defaults(self, data: Path) -> dict[str, str]:
-        return {"warehouse": str((data / "warehouse").resolve())}
-
+class PaimonLakePlugin(WarehousePlugin):
     def fluss_options(self, options: Mapping[str, str]) -> dict[str, str]:
         """The same names: both are Paimon's. Keys are not among them, as Fluss keeps those to itself."""
         kind = options.get("metastore", "filesystem")
@@ -51,4 +45,4 @@ def _load(options: Mapping[str, str]) -> PaimonLakeStorage:
     return PaimonLakeStorage(PaimonConnection(options))
 
 
-load = PaimonLakePlugin("paimon", _load)
+load = PaimonLakePlugin("paimon", _load, libraries=("pypaimon",))

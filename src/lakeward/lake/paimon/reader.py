@@ -13,21 +13,25 @@ import pyarrow.compute as pc
 from pypaimon.read.split import DataSplit
 from pypaimon.schema.data_types import PyarrowFieldParser
 
+from lakeward.errors import LakeTampered
+from lakeward.lake.address import SYSTEM, fill_address
 from lakeward.lake.filtercolumns import filter_columns
 from lakeward.lake.paimon.meta.connection import PaimonConnection, lake_errors
-from lakeward.lake.paimon.meta.history import PaimonHistory
+from lakeward.lake.paimon.meta.history import PaimonHistory, PaimonSnapshot
+from lakeward.lake.paimon.meta.layout import is_clean
 from lakeward.lake.paimon.meta.manifests import Entry, Manifests
 from lakeward.lake.paimon.meta.mapping import is_in_nanoseconds, leaves
 from lakeward.lake.paimon.scan.keyscan import KeyScan, scan_merged
+from lakeward.lake.paimon.scan.placing import place_files
 from lakeward.model.arrow import to_arrow_schema
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.round import LakeBase
-from lakeward.model.schema import BUCKET
 from lakeward.model.systemcolumns import LAKE_FIELDS
 from lakeward.model.table import TableInfo
 from lakeward.model.types import DataType, TimeType
+from lakeward.spi.flussoffsets import is_of_fluss
 from lakeward.spi.lake import LakeReader
 from lakeward.spi.lakefile import LakeDelete, LakeFile, LakeSnapshot, LakeTotals
 
@@ -49,7 +53,7 @@ class PaimonLakeReader(LakeReader):
 
     def snapshots(self) -> Sequence[LakeSnapshot]:
         history = self._history()
-        return [history.describe(s) for s in reversed(list(history.newest_first()))]
+        return [history.describe(s) for s in history.retained()]
 
     def load_snapshot(self, snapshot_id: SnapshotId | None = None) -> LakeSnapshot | None:
         history = self._history()
@@ -128,15 +132,38 @@ class PaimonLakeReader(LakeReader):
     def _history(self) -> PaimonHistory:
         return PaimonHistory.of(self._connection.load(self._info.path), self._info)
 
+    @property
+    def has_offsets(self) -> bool:
+        if is_of_fluss(self._info.descriptor):
+            return not is_clean(self._connection.load(self._info.path))
+        return not self._info.descriptor.is_clean
+
+    @property
+    def counts_by_commit(self) -> bool:
+        return False
+
     def _live(self, snapshot_id: SnapshotId) -> tuple[Any, list[Entry]]:
         lake_table = self._connection.load(self._info.path)
-        snapshot = PaimonHistory.of(lake_table, self._info).get(snapshot_id)
+        history = PaimonHistory.of(lake_table, self._info)
+        snapshot = history.get(snapshot_id)
         lists, entries = self._newest
         if lists != snapshot.lists:
             with lake_errors(self._where, "read manifests of"):
-                entries = Manifests(lake_table).live(snapshot)
+                entries = self._placed(lake_table, history, snapshot, Manifests(lake_table).live(snapshot))
             self._newest = (snapshot.lists, entries)
         return lake_table, entries
+
+    def _placed(
+        self, lake_table: Any, history: PaimonHistory, snapshot: PaimonSnapshot, entries: list[Entry]
+    ) -> list[Entry]:
+        """Files of the Flink job in a clean log table with the offsets that they must have."""
+        if self._info.is_pk or not is_of_fluss(self._info.descriptor) or not is_clean(lake_table):
+            return entries
+        try:
+            committed = history.describe(snapshot, inherit=True).offsets
+        except LakeTampered:  # the file of the Flink job's offsets is gone
+            committed = None
+        return place_files(entries, self._info.descriptor.bucket_count, committed)
 
     def _rows(
         self,
@@ -149,7 +176,8 @@ class PaimonLakeReader(LakeReader):
         whole = self._schema(lake_table)
         types = {f.name: f.type for f in whole}
         # An empty projection reads no rows at all.
-        read = list(dict.fromkeys((*names, *filter_columns(condition, types)))) or [BUCKET]
+        read = list(dict.fromkeys((*names, *filter_columns(condition, types)))) or [whole.names[0]]
+        stored = [n for n in read if n not in SYSTEM] if is_clean(lake_table) else read
         schema = pa.schema([whole.field(name) for name in read])
         groups = _groups(entries, is_pk=self._info.is_pk)
         splits, found = list[Any](), list[Iterator[Any]]()
@@ -157,8 +185,11 @@ class PaimonLakeReader(LakeReader):
             scan = KeyScan.find(group) if self._info.is_pk and len(group) > 1 else None
             if scan is not None:
                 found.append(scan.rows(lake_table, read))
-            elif any(e.vector for e in group):
+            elif any(e.vector for e in group) or (stored != read and not self._info.is_pk):
                 found.append(scan_merged(lake_table, group, read))
+            elif stored != read:
+                split = _split(group, snapshot, is_pk=True)
+                found.append(_addressed(_native(lake_table, [split], stored or whole.names[:1]), group[0], schema))
             else:
                 splits.append(_split(group, snapshot, is_pk=self._info.is_pk))
         rows = itertools.chain(_native(lake_table, splits, read), *found)
@@ -199,6 +230,14 @@ def _native(lake_table: Any, splits: Sequence[Any], columns: Sequence[str]) -> I
     if splits:
         builder = lake_table.copy(_READ).new_read_builder().with_projection(list(columns))
         yield from builder.new_read().to_arrow_batch_reader(list(splits), parallelism=1)
+
+
+def _addressed(parts: Iterator[pa.RecordBatch], entry: Entry, schema: pa.Schema) -> Iterator[pa.Table]:
+    """Rows of a clean PK table's bucket with the system columns that are asked for."""
+    for part in parts:
+        there = set(part.schema.names)
+        columns = [part.column(f.name) if f.name in there else pa.nulls(part.num_rows, f.type) for f in schema]
+        yield fill_address(pa.Table.from_arrays(columns, names=schema.names), entry.bucket, None, 0)
 
 
 def _project(

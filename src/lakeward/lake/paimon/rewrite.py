@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,8 +14,8 @@ from pypaimon.write.commit_message_serializer import serialize_commit_message
 from lakeward.lake.paimon.datafile import HELD_ROWS, RewrittenFile, file_schema, read_file
 from lakeward.lake.paimon.meta.connection import PaimonConnection, lake_errors
 from lakeward.lake.paimon.meta.history import PaimonHistory
+from lakeward.lake.paimon.meta.layout import data_prefix
 from lakeward.lake.paimon.meta.manifests import Entry, Manifests
-from lakeward.lake.paimon.meta.names import name_of
 from lakeward.lake.paimon.scan.keymerge import merge_by_key, without_deletes
 from lakeward.lake.paimon.writer import VERSION
 from lakeward.model.faults import fault_point
@@ -33,13 +34,15 @@ def rewrite_group(connection: PaimonConnection, task: RewriteTask, is_due: Calla
     where, group = str(task.table.path), task.group
     if group.is_dropped:
         return dropped_group(group, pack(REWRITE_KIND, VERSION, {}, []))
-    lake_table = connection.load(task.table.path).copy({"data-file.prefix": name_of("data", task.round_id)})
+    lake_table = connection.load(task.table.path)
+    lake_table = lake_table.copy({"data-file.prefix": data_prefix(lake_table, task.round_id, group.bucket.number)})
     planned = PaimonHistory.load(lake_table, where).get(SnapshotId(str(group.sequence)))
     with lake_errors(where, "rewrite files of"):
-        live = [e for e in Manifests(lake_table).live(planned) if e.bucket == group.bucket]
-        paths = {f.path for f in group.files}
-        inputs = [e for e in live if e.path in paths]
-        others = [e for e in live if e.path not in paths]
+        places = {f.path: f.offsets for f in group.files}
+        live = Manifests(lake_table).live(planned)
+        # A file of the Flink job in a clean log table does not say its bucket and offsets: the plan does.
+        inputs = [replace(e, bucket=group.bucket, placed=places[e.path]) for e in live if e.path in places]
+        others = [e for e in live if e.bucket == group.bucket and e.path not in places]
         raw = inputs[0].raw
         new = RewrittenFile(lake_table, tuple(raw.partition.values), raw.bucket)
         for rows in _rows(lake_table, inputs, is_whole=_is_oldest(inputs, others)):
@@ -47,8 +50,7 @@ def rewrite_group(connection: PaimonConnection, task: RewriteTask, is_due: Calla
                 new.abort()
                 return None
             new.write(rows)
-        sequences = min(e.file.min_sequence_number for e in inputs), max(e.file.max_sequence_number for e in inputs)
-        file = new.close(_level(lake_table, inputs, others), sequences)
+        file = new.close(_level(lake_table, inputs, others), _sequences(inputs))
     fault_point("rewrite.written", table=where, group=group.index)
     files = [] if file is None else [file]
     message = CommitMessage(partition=tuple(raw.partition.values), bucket=raw.bucket, new_files=files)
@@ -63,15 +65,32 @@ def rewrite_group(connection: PaimonConnection, task: RewriteTask, is_due: Calla
 
 def _rows(lake_table: Any, inputs: Sequence[Entry], *, is_whole: bool) -> Iterator[pa.Table]:
     schema = file_schema(lake_table)
+    inputs = sorted(inputs, key=_first) if inputs[0].is_clean else inputs
     files = [read_file(lake_table, e, schema, len(inputs)) for e in inputs]
     if lake_table.table_schema.primary_keys:
         keys = list(lake_table.trimmed_primary_keys)
         merged = merge_by_key(files, keys, is_by_offset=inputs[0].is_by_offset)
         yield from (without_deletes(rows) if is_whole else rows for rows in merged)
         return
+    if inputs[0].is_clean:
+        yield from (part for file in files for part in file)
+        return
     rows = pa.concat_tables([part for file in files for part in file] or [schema.empty_table()])
     for batch in rows.sort_by([(OFFSET, "ascending")]).to_batches(HELD_ROWS):
         yield pa.Table.from_batches([batch])
+
+
+def _first(entry: Entry) -> int:
+    """Rows of a clean table do not say their offsets: they stay in the order of their files."""
+    return -1 if entry.placed is None else entry.placed.start
+
+
+def _sequences(inputs: Sequence[Entry]) -> tuple[int, int]:
+    """Of a log table's file: its offsets where the table is clean."""
+    placed = [e.placed for e in inputs if e.is_clean and e.placed is not None]
+    if placed:
+        return min(r.start for r in placed), max(r.stop for r in placed) - 1
+    return min(e.file.min_sequence_number for e in inputs), max(e.file.max_sequence_number for e in inputs)
 
 
 def _is_oldest(inputs: Sequence[Entry], others: Sequence[Entry]) -> bool:

@@ -11,6 +11,7 @@ from lakeward.lake.paimon.committer import PaimonLakeCommitter
 from lakeward.lake.paimon.maintenance import PaimonLakeMaintenance
 from lakeward.lake.paimon.meta.connection import PaimonConnection
 from lakeward.lake.paimon.meta.intents import PaimonIntentStore
+from lakeward.lake.paimon.meta.layout import is_clean
 from lakeward.lake.paimon.meta.mapping import SYSTEM_FIELDS
 from lakeward.lake.paimon.reader import PaimonLakeReader
 from lakeward.lake.paimon.rewrite import rewrite_group
@@ -32,6 +33,8 @@ CAPABILITIES = LakeCapabilities(
     partitions=True,
     composite_bucket_key=True,
     snapshot_expiry=True,
+    snapshot_names=True,
+    clean_tables=True,
     rewrites=True,
 )
 
@@ -59,13 +62,16 @@ class PaimonLakeStorage(LakeStorage):
         return PaimonLakeMaintenance(self.connection, table)
 
     def takes_one_writer(self, table: TableInfo) -> bool:
-        """A PK table that Fluss made goes by sequence numbers, which each writer counts on from the last commit's."""
-        return table.is_pk and is_of_fluss(table.descriptor)
+        """A PK table that Fluss made, or that has no offsets, goes by sequence numbers, which each writer counts on
+        from the last commit's."""
+        return table.is_pk and (is_of_fluss(table.descriptor) or table.descriptor.is_clean)
 
     def check_shared(self, table: TableInfo) -> None:
-        names = {f.name for f in self.connection.load(table.path).table_schema.fields}
-        if gone := [name for name, _ in SYSTEM_FIELDS if name not in names]:
-            reason = "rounds need them; Fluss 1.0 makes Paimon tables without: leave this one to Fluss's Flink job"
+        lake_table = self.connection.load(table.path)
+        names = {f.name for f in lake_table.table_schema.fields}
+        gone = [] if is_clean(lake_table) else [name for name, _ in SYSTEM_FIELDS if name not in names]
+        if gone:
+            reason = "rounds need all of them, or none; leave this one to Fluss's Flink job"
             raise InvalidTable(
                 table=str(table.path), field="lake columns", value=f"no {', '.join(gone)}", reason=reason
             )

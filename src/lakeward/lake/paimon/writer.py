@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,12 @@ from pypaimon.schema.data_types import PyarrowFieldParser
 from pypaimon.write.commit_message_serializer import serialize_commit_message
 
 from lakeward.errors import InvalidRequest, LakeSchemaBroken
+from lakeward.lake.address import SYSTEM
 from lakeward.lake.paimon.meta.connection import PaimonConnection, lake_errors
+from lakeward.lake.paimon.meta.layout import data_prefix, is_clean
 from lakeward.lake.paimon.meta.mapping import check_options
 from lakeward.lake.paimon.meta.names import name_of
-from lakeward.lake.tablefiles import sync
+from lakeward.lake.tablefiles import plain_path, sync
 from lakeward.model.change import ChangeType
 from lakeward.model.faults import fault_point
 from lakeward.model.schema import BUCKET, CHANGE_TYPE, OFFSET
@@ -36,8 +39,8 @@ class PaimonLakeWriter(LakeWriter):
     def __init__(self, connection: PaimonConnection, task: WriteTask) -> None:
         unpack(HANDLE_KIND, VERSION, task.handle)
         self._task, self._where = task, str(task.table.path)
-        self._prefix = name_of("data", task.round_id)
         lake_table = connection.load(task.table.path)
+        self._prefix = data_prefix(lake_table, task.round_id, task.split.bucket.number)
         check_options(task.table, lake_table.table_schema.options)
         self._table = lake_table.copy(
             {
@@ -47,9 +50,11 @@ class PaimonLakeWriter(LakeWriter):
             }
         )
         self._schema = PyarrowFieldParser.from_paimon_schema(self._table.table_schema.fields)
-        self._is_pk = bool(self._table.table_schema.primary_keys)
+        self._is_pk, self._is_clean = bool(self._table.table_schema.primary_keys), is_clean(lake_table)
         self._writer: Any = None
         self._rows, self._last = 0, -1
+        self._runs = [(0, 0)]
+        """(row, offset) of rows whose offset does not follow the one before."""
 
     def write(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows:
@@ -69,7 +74,9 @@ class PaimonLakeWriter(LakeWriter):
             messages = self._writer.prepare_commit(IDENTIFIER)
             self._writer.close()
             files = [f for m in messages for f in (*m.new_files, *m.changelog_files)]
-            sync([f.file_path for f in files])
+            if self._is_clean and not self._is_pk:
+                self._say_offsets(files)
+            sync([plain_path(f.file_path) for f in files])
         self._writer = None
         fault_point("lake.after-file", path=self._prefix)
         fields = self._table.partition_keys_fields
@@ -77,7 +84,10 @@ class PaimonLakeWriter(LakeWriter):
         return pack(RESULT_KIND, VERSION, body, [serialize_commit_message(m, fields) for m in messages])
 
     def abort(self) -> None:
-        """The native writer is let go of, not closed: closing deletes what it wrote."""
+        """The native writer is let go of, not closed: closing deletes what it wrote. Here and now: it may not end on
+        another thread, as it would with an error whose frames still hold it."""
+        if self._writer is not None:
+            self._writer._native_writer = None
         self._writer = None
 
     def _send(self, batch: pa.RecordBatch, kinds: np.ndarray[Any, np.dtype[np.int8]]) -> None:
@@ -92,7 +102,7 @@ class PaimonLakeWriter(LakeWriter):
         self._rows += batch.num_rows
 
     def _fit(self, batch: pa.RecordBatch, kinds: np.ndarray[Any, np.dtype[np.int8]]) -> pa.RecordBatch:
-        unknown = set(batch.schema.names) - {*self._schema.names, CHANGE_TYPE}
+        unknown = set(batch.schema.names) - {*self._schema.names, CHANGE_TYPE, *(SYSTEM if self._is_clean else ())}
         if unknown:
             diff = f"no column {', '.join(sorted(unknown))} in the lake"
             raise LakeSchemaBroken(table=self._where, diff=diff)
@@ -117,7 +127,21 @@ class PaimonLakeWriter(LakeWriter):
         offsets = batch.column(OFFSET).to_numpy()
         if offsets[0] <= self._last or (np.diff(offsets) <= 0).any():
             raise InvalidRequest(what=f"rows of {self._task.split}", reason="their offsets do not ascend")
+        starts = np.flatnonzero(np.diff(offsets, prepend=self._last) != 1)
+        self._runs += [(self._rows + int(at), int(offsets[at])) for at in starts]
         self._last = int(offsets[-1])
+
+    def _say_offsets(self, files: list[Any]) -> None:
+        """The native writer numbers its files in the order of their rows."""
+        in_order = sorted(files, key=lambda f: int(f.file_name.rpartition("-")[2].partition(".")[0]))
+        stop = 0
+        for file in in_order:
+            start, stop = stop, stop + int(file.row_count)
+            file.min_sequence_number, file.max_sequence_number = self._offset_of(start), self._offset_of(stop - 1)
+
+    def _offset_of(self, row: int) -> int:
+        at, offset = self._runs[bisect_right(self._runs, row, key=lambda run: run[0]) - 1]
+        return offset + row - at
 
 
 def _blank(kind: pa.DataType) -> Any:

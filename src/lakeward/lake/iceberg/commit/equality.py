@@ -76,6 +76,8 @@ def read_keys(io: FileIO, path: str, ids: Sequence[int]) -> Iterator[tuple[pa.Ta
     with io.new_input(path).open() as source:
         file = pq.ParquetFile(source)
         by_id = {int(f.metadata[FIELD_ID]): f.name for f in file.schema_arrow if f.metadata and FIELD_ID in f.metadata}
+        if any(i not in by_id for i in ids):
+            return  # from before the key was a column: no row of it was alive when the table was adopted
         names = [by_id[i] for i in ids]
         start = 0
         for batch in file.iter_batches(BATCH_ROWS, columns=names):

@@ -38,6 +38,9 @@ KeyCodes = npt.NDArray[Any]
 _KEPT_KEYS = 16_000_000
 """128 to 320 MB of keys, kept between the rounds of one process."""
 
+_CLOSE = 8
+"""Numbers from the lowest to the highest key, for each key: 64 bytes of memory for a moment."""
+
 
 @dataclass(frozen=True)
 class FileKeys:
@@ -75,7 +78,8 @@ def find_replaced(ground: CommitGround, partition_keys: tuple[str, ...], results
 
 
 def encode_keys(rows: pa.Table) -> KeyCodes:
-    """One value for each row, equal for equal keys alone: columns are in the lake's types, and none is null."""
+    """One value for each row, equal for equal keys alone: columns are in the lake's types. A null, which only rows have
+    that were deleted before the table was adopted, is like some value: such rows are found, and are dead already."""
     columns = [column.combine_chunks() for column in rows.columns]
     if len(columns) <= 2 and all(map(_is_number, columns)):
         numbers = [_numbers(column) for column in columns]
@@ -111,11 +115,25 @@ def _may_hold(file: DataFile, schema: Schema, keys: KeyCodes) -> bool:
 
 def _load(io: FileIO, schema: Schema, file: DataFile) -> FileKeys:
     def read() -> FileKeys:
-        codes = np.concatenate([*_codes(io, schema, file.file_path)])
-        order = np.argsort(codes, kind="stable")
-        return FileKeys(codes[order], order.astype(np.int64))
+        parts = [*_codes(io, schema, file.file_path)]
+        codes: KeyCodes = np.concatenate(parts) if parts else np.empty(0, np.int64)
+        return sort_keys(codes)
 
     return _KEPT.load(file.file_path, read)
+
+
+def sort_keys(codes: KeyCodes) -> FileKeys:
+    """By counting where keys are numbers that lie close together, as those of a sequence do: a tenth of the time."""
+    if codes.dtype == np.int64 and len(codes):
+        low, span = codes.min(), int(codes.max()) - int(codes.min()) + 1
+        if span <= _CLOSE * len(codes):
+            at = np.full(span, -1, np.int64)
+            at[codes - low] = np.arange(len(codes))
+            there = np.flatnonzero(at >= 0)
+            if len(there) == len(codes):  # none is there twice
+                return FileKeys(there + low, at[there])
+    order = np.argsort(codes, kind="stable")
+    return FileKeys(codes[order], order.astype(np.int64))
 
 
 def _codes(io: FileIO, schema: Schema, path: str) -> Iterator[KeyCodes]:
@@ -135,7 +153,7 @@ def _is_number(column: pa.Array) -> bool:
 
 def _numbers(column: pa.Array) -> npt.NDArray[np.int64]:
     width = pa.int32() if column.type.bit_width == 32 else pa.int64()
-    return np.asarray(column.view(width).to_numpy(zero_copy_only=False), np.int64)
+    return np.asarray(column.view(width).fill_null(0).to_numpy(zero_copy_only=False), np.int64)
 
 
 def _text(value: object) -> bytes:

@@ -18,7 +18,12 @@ from lakeward.lake.iceberg.datafile.durable import sync_files
 from lakeward.lake.iceberg.datafile.location import metadata_folder, round_prefix
 from lakeward.lake.iceberg.meta.ancestry import Reconciled
 from lakeward.lake.iceberg.meta.expiry import expiring, plan_expiry
-from lakeward.lake.iceberg.meta.manifests import ManifestTarget, unnumbered_rows, write_manifest_list
+from lakeward.lake.iceberg.meta.manifests import (
+    ManifestTarget,
+    dropped_columns,
+    unnumbered_rows,
+    write_manifest_list,
+)
 from lakeward.lake.iceberg.meta.summary import FOREIGN_REMOVED_KEY, MISSING_KEY, UNCOUNTED
 from lakeward.lake.iceberg.meta.version import find_next_row_id, table_version
 from lakeward.model.clock import Clock
@@ -51,6 +56,7 @@ class SnapshotBuilder:
             schema=metadata.schema(),
             snapshot_id=_new_snapshot_id(metadata.snapshots),
             version=table_version(metadata),
+            dropped=dropped_columns(metadata.schema(), metadata.schemas),
         )
         known = self._rows_before(ground)
         rows = None if known is None or change.rows_gone is None else max(0, known + change.rows - change.rows_gone)

@@ -26,6 +26,9 @@ from lakeward.model.table import TableDescriptor, TablePath
 from lakeward.spi.lakefile import AdoptedRows
 
 ADOPTED = "lakeward.adopted"
+ADOPTED_TAG = "lakeward-adopted"
+"""Names the last snapshot from before a table became ours."""
+
 NAME_MAPPING = "schema.name-mapping.default"
 
 _PRIMITIVES: Mapping[type[ice.IcebergType], model.DataType] = {
@@ -43,7 +46,9 @@ _PRIMITIVES: Mapping[type[ice.IcebergType], model.DataType] = {
 }
 
 
-def describe_foreign(path: TablePath, metadata: TableMetadata, bucket_count: int = 1) -> TableDescriptor:
+def describe_foreign(
+    path: TablePath, metadata: TableMetadata, bucket_count: int = 1, primary_key: Sequence[str] = ()
+) -> TableDescriptor:
     """Raises `InvalidTable`, `UnsupportedType`: what cannot work, in words."""
     if int(metadata.format_version) not in VERSIONS:
         raise _refused(
@@ -53,15 +58,20 @@ def describe_foreign(path: TablePath, metadata: TableMetadata, bucket_count: int
     for field in schema.fields:
         _check_field(path, field)
         _check_history(path, field, metadata.schemas)
-    columns = tuple(
-        Column(name=f.name, type=_to_model(f.field_type, f"{path}.{f.name}", f.required), comment=f.doc)
-        for f in schema.fields
-    )
     for spec in metadata.specs().values():
         _check_buckets(path, spec)
+    partition_keys = _partition_keys(path, metadata.spec(), schema)
+    if primary_key:
+        _check_key(path, schema, primary_key, partition_keys)
+    required = {f.name for f in schema.fields if f.required or f.name in primary_key}
+    columns = tuple(
+        Column(name=f.name, type=_to_model(f.field_type, f"{path}.{f.name}", f.name in required), comment=f.doc)
+        for f in schema.fields
+    )
     return TableDescriptor(
         schema=Schema(columns=columns),
-        partition_keys=_partition_keys(path, metadata.spec(), schema),
+        primary_key=tuple(primary_key),
+        partition_keys=partition_keys,
         bucket_count=bucket_count,
     )
 
@@ -74,14 +84,32 @@ def find_adopted(table: str, metadata: TableMetadata) -> AdoptedRows | None:
     try:
         known = json.loads(text)
         at = None if known["snapshot"] is None else SnapshotId(str(known["snapshot"]))
-        return AdoptedRows(snapshot_id=at, sequence=int(known["sequence"]), rows=int(known["rows"]))
+        buckets = known.get("buckets")
+        return AdoptedRows(
+            snapshot_id=at,
+            sequence=int(known["sequence"]),
+            rows=int(known["rows"]),
+            buckets=None if buckets is None else int(buckets),
+        )
     except (ValueError, KeyError, TypeError) as error:
         head = str(metadata.current_snapshot_id)
         raise LakeTampered(table=table, snapshot=head, what=ADOPTED, reason=f"{text!r} cannot be read") from error
 
 
 def spell_adopted(rows: AdoptedRows) -> dict[str, str]:
-    return {ADOPTED: json.dumps({"snapshot": rows.snapshot_id, "sequence": rows.sequence, "rows": rows.rows})}
+    known = {"snapshot": rows.snapshot_id, "sequence": rows.sequence, "rows": rows.rows}
+    return {ADOPTED: json.dumps(known if rows.buckets is None else {**known, "buckets": rows.buckets})}
+
+
+def only_bucket(metadata: TableMetadata) -> int | None:
+    """The bucket of files that do not say theirs, in a PK table that was adopted with one."""
+    if ADOPTED not in metadata.properties:
+        return None
+    try:
+        adopted = find_adopted("", metadata)
+    except LakeTampered:
+        return None  # whoever reads the table is told
+    return 0 if adopted is not None and adopted.buckets == 1 else None
 
 
 def _to_model(kind: ice.IcebergType, where: str, required: bool) -> model.DataType:
@@ -110,6 +138,22 @@ def _nested(kind: ice.IcebergType, where: str) -> model.DataType | None:
                 )
             )
     return None
+
+
+def _check_key(path: TablePath, schema: LakeSchema, primary_key: Sequence[str], partition_keys: Sequence[str]) -> None:
+    names, spelled = {f.name for f in schema.fields}, ", ".join(primary_key)
+    if missing := [k for k in primary_key if k not in names]:
+        reason = f"no such column; there are {', '.join(f.name for f in schema.fields)}"
+        raise _refused(path, "primary key", ", ".join(missing), reason)
+    if outside := [k for k in partition_keys if k not in primary_key]:
+        reason = (
+            f"it is partitioned by {', '.join(outside)}: a row that changed its partition would keep its key, so "
+            f"partition columns are part of the key; add them to --key, or remove the partition field there"
+        )
+        raise _refused(path, "primary key", spelled, reason)
+    if (own := schema.identifier_field_names()) and own != set(primary_key):
+        reason = f"the table's own identifier fields are {', '.join(sorted(own))}; name those, or drop them there"
+        raise _refused(path, "primary key", spelled, reason)
 
 
 def _check_field(path: TablePath, field: ice.NestedField) -> None:

@@ -149,12 +149,28 @@ class ManifestTarget:
     version: Literal[2, 3] = 2
     """The table's format version."""
 
+    dropped: tuple[NestedField, ...] = ()
+    """Columns that the table once had: files may lie in partitions by them still."""
+
     paths: list[str] = field(default_factory=list)
     """Every file written for it so far."""
+
+    @property
+    def sources(self) -> Schema:
+        """What partition fields were made of, under names that nothing else has."""
+        gone = [f.model_copy(update={"name": f"{f.name}#{f.field_id}", "required": False}) for f in self.dropped]
+        return Schema(*self.schema.fields, *gone) if gone else self.schema
 
     def new_path(self, kind: str, suffix: str = "avro") -> str:
         self.paths.append(f"{self.folder}/{self.prefix}{kind}-{uuid.uuid4().hex[:12]}.{suffix}")
         return self.paths[-1]
+
+
+def dropped_columns(schema: Schema, schemas: Iterable[Schema]) -> tuple[NestedField, ...]:
+    """Those of older schemas that this one has no more, as they were last."""
+    now = {f.field_id for f in schema.fields}
+    gone = {f.field_id: f for s in sorted(schemas, key=lambda s: s.schema_id) for f in s.fields}
+    return tuple(f for i, f in gone.items() if i not in now)
 
 
 def write_manifest(
@@ -171,7 +187,7 @@ def write_manifest(
     }
     output = target.io.new_output(path)
     with AvroOutputFile[ManifestEntry](
-        output, _entry_schema(spec, target.schema, version), "manifest_entry", metadata=metadata
+        output, _entry_schema(spec, target.sources, version), "manifest_entry", metadata=metadata
     ) as writer:
         writer.write_block(list(entries))
     return _describe(target, spec, content, entries, path, len(output))
@@ -229,7 +245,7 @@ def _describe(
         added_rows_count=rows[ManifestEntryStatus.ADDED],
         existing_rows_count=rows[ManifestEntryStatus.EXISTING],
         deleted_rows_count=rows[ManifestEntryStatus.DELETED],
-        partitions=construct_partition_summaries(spec, target.schema, [e.data_file.partition for e in entries]),
+        partitions=construct_partition_summaries(spec, target.sources, [e.data_file.partition for e in entries]),
         key_metadata=None,
     )
 

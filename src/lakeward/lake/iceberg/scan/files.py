@@ -13,6 +13,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 
+from lakeward.lake.iceberg.meta.foreign import only_bucket
 from lakeward.lake.iceberg.meta.layout import find_bucket_number, with_address
 from lakeward.lake.iceberg.meta.manifests import load_entries, manifest_key
 from lakeward.lake.iceberg.meta.partition import bucket_of
@@ -48,6 +49,7 @@ class FileIndex:
         self._schema: Schema = metadata.schema()
         self._specs: dict[int, PartitionSpec] = metadata.specs()
         self._keys = partition_keys
+        self._only_bucket = only_bucket(metadata)
         self.offset_id = with_address(self._schema).find_field(OFFSET).field_id
 
     def files(self, io: FileIO, manifests: Iterable[ManifestFile]) -> Iterator[IndexedFile]:
@@ -59,11 +61,13 @@ class FileIndex:
         def index() -> tuple[IndexedFile, ...]:
             return tuple(self._indexed(e, manifest.partition_spec_id) for e in load_entries(io, manifest))
 
-        return _INDEX.load(manifest_key(manifest), index)
+        key = manifest_key(manifest)  # what it tells of buckets is more once the table was adopted
+        return _INDEX.load(key if self._only_bucket is None else f"{key}!{self._only_bucket}", index)
 
     def _indexed(self, entry: ManifestEntry, spec_id: int) -> IndexedFile:
         file = entry.data_file
         number = find_bucket_number(file.lower_bounds)
+        number = self._only_bucket if number is None else number
         bucket = bucket_of(self._specs[spec_id], self._schema, file.partition, self._keys, number)
         return IndexedFile(
             entry, spec_id, bucket, _bound(file.lower_bounds, self.offset_id), _bound(file.upper_bounds, self.offset_id)

@@ -13,16 +13,19 @@ import pyarrow.parquet as pq
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from lakeward.bucketing import assign_buckets
 from lakeward.errors import InvalidRequest
+from lakeward.lake.address import fill_address
 from lakeward.lake.filtercolumns import filter_columns
 from lakeward.lake.iceberg.datafile.location import is_local
-from lakeward.lake.iceberg.meta.layout import fill_address, is_clean, with_address
+from lakeward.lake.iceberg.meta.layout import is_clean, with_address
 from lakeward.lake.iceberg.meta.types import to_arrow_type
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.footer import Footer
-from lakeward.lake.iceberg.scan.project import decode, keep_rows, physical_names, project
+from lakeward.lake.iceberg.scan.project import decode, physical_names, project
 from lakeward.lake.iceberg.scan.prune import FilterBounds
 from lakeward.lake.iceberg.scan.snapshotfiles import PlannedFile, plan_files
+from lakeward.lake.keeprows import keep_rows
 from lakeward.lake.readahead import read_ahead
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsetset import OffsetSet
@@ -58,6 +61,9 @@ class Scan:
         self._read = (*self._names, *(n for n in filtered if n not in self._names))
         self._bounds = None if filter is None else FilterBounds(filter, filtered, self._types)
         self._filters = DeleteFilter(table.io, self._schema)
+        tells = self._is_clean and info.is_pk and BUCKET in self._read
+        self._bucket_keys = info.descriptor.bucket_keys if tells else ()
+        """In a file of several buckets it is the key that tells a row's."""
 
     def batches(
         self, planned: Iterable[PlannedFile], buckets: set[Bucket | None] | None
@@ -77,7 +83,8 @@ class Scan:
 
     def _file_batches(self, planned: PlannedFile) -> Iterator[pa.RecordBatch]:
         keeper = self._filters.of(planned, None if planned.bucket is None else self._without.get(planned.bucket))
-        needed = (*self._read, *(n for n in keeper.columns if n not in self._read))
+        mixed = self._bucket_keys if planned.bucket is None else ()
+        needed = tuple(dict.fromkeys((*self._read, *keeper.columns, *mixed)))
         with self._table.io.new_input(planned.file.file_path).open() as source:
             footer = Footer.load(planned.file.file_path, source)
             physical = physical_names(self._schema, footer.names, needed)
@@ -93,7 +100,8 @@ class Scan:
                         table = fill_address(table, planned.bucket, planned.first_offset, start)
                     keep = keeper.mask(table, start)
                     start += batch.num_rows
-                    yield from self._finish(table if keep is None else keep_rows(table, keep))
+                    table = table if keep is None else keep_rows(table, keep)
+                    yield from self._finish(self._with_buckets(table) if mixed and table.num_rows else table)
 
     def _runs(self, file: pq.ParquetFile, physical: dict[str, str | None]) -> Iterator[tuple[int, list[int]]]:
         """Neighbouring row groups that the filter may find rows in, with the position of their
@@ -113,6 +121,10 @@ class Scan:
             run.append(group)
         if run:
             yield int(starts[run[0]]), run
+
+    def _with_buckets(self, table: pa.Table) -> pa.Table:
+        numbers = pa.array(assign_buckets(table, self._info.descriptor)).cast(self._types[BUCKET])
+        return table.set_column(table.column_names.index(BUCKET), BUCKET, numbers)
 
     def _finish(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
         table = decode(table, self._types)

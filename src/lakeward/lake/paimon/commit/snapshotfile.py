@@ -8,6 +8,7 @@ import os
 
 from lakeward.lake.paimon.meta.history import PaimonSnapshot, mark_path, snapshot_numbers, snapshot_path, tag_path
 from lakeward.lake.tablefiles import TableFiles
+from lakeward.spi.snapshotkeys import TAG
 
 
 def create(files: TableFiles, folder: str, new: PaimonSnapshot) -> bool:
@@ -18,10 +19,21 @@ def create(files: TableFiles, folder: str, new: PaimonSnapshot) -> bool:
     if _is_late(files, folder, new.number):
         files.delete(path)
         return False
-    for beside in (tag_path(folder), mark_path(folder)):
-        files.put(beside, text)
+    mark(files, folder, new)
     files.put(os.path.join(folder, "snapshot", "LATEST"), str(new.number))
     return True
+
+
+def mark(files: TableFiles, folder: str, new: PaimonSnapshot) -> None:
+    put_tag(files, folder, TAG, new)
+    files.put(mark_path(folder), json.dumps(new.body, indent=2))
+
+
+def put_tag(files: TableFiles, folder: str, name: str, tagged: PaimonSnapshot) -> None:
+    """The snapshot's own text under the tag's name is a tag that is kept for ever; one that is found in another's tag
+    has a time to live with it."""
+    body = {k: v for k, v in tagged.body.items() if k not in ("tagCreateTime", "tagTimeRetained")}
+    files.put(tag_path(folder, name), json.dumps(body, indent=2))
 
 
 def _is_late(files: TableFiles, folder: str, number: int) -> bool:

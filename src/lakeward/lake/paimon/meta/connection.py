@@ -13,7 +13,13 @@ from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 from pypaimon import CatalogFactory
-from pypaimon.catalog.catalog_exception import DatabaseNotExistException, TableNotExistException
+from pypaimon.api.rest_exception import RESTException
+from pypaimon.catalog.catalog_exception import (
+    DatabaseNoPermissionException,
+    DatabaseNotExistException,
+    TableNoPermissionException,
+    TableNotExistException,
+)
 
 from lakeward.errors import InvalidConfig, LakeTableGone, LakeUnavailable
 from lakeward.lake.s3files import files_at
@@ -30,16 +36,16 @@ _S3_KEYS = (
 )
 """Name, our option, environment."""
 
-JDBC = "jdbc"
-SERVED = ("filesystem", JDBC)
-_WHY_NOT = {
-    "hive": "pypaimon has no client for it",
-    "rest": "it takes commits itself, and rounds commit by a file of the table",
-}
+JDBC, REST = "jdbc", "rest"
+SERVED = ("filesystem", JDBC, REST)
+_WHY_NOT = {"hive": "pypaimon has no client for it"}
+_DATABASES = {JDBC: "its database, jdbc:postgresql://...", REST: "its server, http://..."}
+_TOKENS = "data-token.enabled"
 _LEGACY = {"access-key": "fs.s3.accessKeyId", "secret-key": "fs.s3.accessKeySecret"}
 
 
-_OUTSIDE = (OSError, RuntimeError, ValueError, pa.ArrowException)
+_NOT_ALLOWED = (DatabaseNoPermissionException, TableNoPermissionException)
+_OUTSIDE = (OSError, RuntimeError, ValueError, pa.ArrowException, RESTException, *_NOT_ALLOWED)
 """Whatever a store answers, the native library tells as a ValueError."""
 
 
@@ -51,12 +57,18 @@ class PaimonConnection:
         self.kind = options.get("metastore", SERVED[0])
         if self.kind not in SERVED:
             why = _WHY_NOT.get(self.kind, "it is not known")
-            reason = f"{self.kind!r} is not served, as {why}; {' and '.join(SERVED)} catalogs are"
+            reason = f"{self.kind!r} is not served, as {why}; {', '.join(SERVED)} catalogs are"
             raise InvalidConfig(where="datalake.paimon.metastore", reason=reason)
-        if self.kind == JDBC and not options.get("uri"):
-            raise InvalidConfig(where=_URI, reason="it is missing; name the catalog's database, jdbc:postgresql://...")
-        self.warehouse = _warehouse(options.get("warehouse"))
-        self.is_local = not self.warehouse.startswith(_S3)
+        if self.kind in _DATABASES and not options.get("uri"):
+            raise InvalidConfig(where=_URI, reason=f"it is missing; name {_DATABASES[self.kind]}")
+        if self.kind == REST and options.get(_TOKENS, "false").lower() == "true":
+            reason = "files are read and written with keys of the configuration; tokens of the catalog are not served"
+            raise InvalidConfig(where=f"datalake.paimon.{_TOKENS}", reason=reason)
+        given = options.get("warehouse")
+        self.warehouse = (given or "") if self.kind == REST else _warehouse(given)
+        """Of a REST catalog: a name that its server knows. It says where each table lies."""
+
+        self._is_local = self.kind != REST and not self.warehouse.startswith(_S3)
 
     @contextmanager
     def catalog(self, table: str, what: str) -> Iterator[Any]:
@@ -77,13 +89,13 @@ class PaimonConnection:
         try:
             return CatalogFactory.create(self.catalog_options)
         except (ValueError, ImportError) as error:
-            raise InvalidConfig(where=_URI if self.kind == JDBC else _WHERE, reason=str(error)) from error
+            raise InvalidConfig(where=_URI if self.kind in _DATABASES else _WHERE, reason=str(error)) from error
 
     @property
     def catalog_options(self) -> dict[str, str]:
         """Paimon's own, under the names that its libraries look for. Keys of S3 may come from the environment."""
         options = {**self.options, "warehouse": self.warehouse}
-        if self.is_local:
+        if self._is_local:
             return options
         found = {name: options.get(key) or os.environ.get(variable, "") for name, key, variable in _S3_KEYS}
         both = {f"{prefix}{name}": value for prefix in ("s3.", "fs.s3.") for name, value in found.items() if value}
@@ -97,7 +109,10 @@ class PaimonConnection:
             return catalog.get_table(identifier(path))
 
     def check_writable(self) -> None:
-        """Raises `InvalidConfig`: a warehouse that cannot be written to does not heal by itself."""
+        """Raises `InvalidConfig`: a warehouse that cannot be written to does not heal by itself. Where a REST catalog's
+        is nobody knows before there is a table."""
+        if self.kind == REST:
+            return
         probe = f"{self.warehouse}/.lakeward-check-{uuid.uuid4().hex}"
         try:
             files = files_at(self.warehouse, self.catalog_options)

@@ -22,7 +22,7 @@ from lakeward.errors import (
     SnapshotGone,
 )
 from lakeward.lake.s3files import files_of
-from lakeward.lake.tablefiles import LocalFiles, TableFiles
+from lakeward.lake.tablefiles import LocalFiles, TableFiles, plain_path
 from lakeward.model.ids import SnapshotId, TableId
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.round import LakeBase
@@ -120,7 +120,7 @@ class PaimonHistory:
     def load(cls, lake_table: Any, table: str, partitions: FlussPartitions | None = None) -> PaimonHistory:
         files, folder = files_of(lake_table), table_folder(lake_table)
         try:
-            if not files.names(os.path.join(folder, "schema")):
+            if not is_managed(lake_table) and not files.names(os.path.join(folder, "schema")):
                 raise LakeTableGone(table=table)
             return cls(files, folder, table, snapshot_numbers(files, folder), partitions)
         except OSError as error:
@@ -136,6 +136,12 @@ class PaimonHistory:
         a rollback takes tags along."""
         return self._load(mark_path(self.folder))
 
+    @cached_property
+    def kept(self) -> Mapping[int, PaimonSnapshot]:
+        """What expiry left of others: snapshots that a tag or our mark still has, by number."""
+        named = [*self.tags(), *([] if self.mark is None else [self.mark])]
+        return {s.number: s for s in named if s.number not in self.numbers and self._is_behind(s)}
+
     def find(self, number: int) -> PaimonSnapshot | None:
         if number not in self._read:
             self._read[number] = self._load(snapshot_path(self.folder, number))
@@ -143,12 +149,14 @@ class PaimonHistory:
 
     def get(self, snapshot_id: SnapshotId) -> PaimonSnapshot:
         number = int(snapshot_id) if str(snapshot_id).isdigit() else -1
-        snapshot = self.find(number)
-        if snapshot is None and self.mark is not None and self.mark.number == number and self._is_behind(self.mark):
-            snapshot = self.mark
+        snapshot = self.find(number) or self.kept.get(number)
         if snapshot is None:
             raise SnapshotGone(table=self.table, snapshot=str(snapshot_id), advice="read again from the newest one")
         return snapshot
+
+    def retained(self) -> list[PaimonSnapshot]:
+        """Oldest first."""
+        return sorted({**self.kept, **{s.number: s for s in self.newest_first()}}.values(), key=lambda s: s.number)
 
     def newest_first(self, from_number: int | None = None) -> Iterator[PaimonSnapshot]:
         """A snapshot (default: the head) and those before it; the tagged one too where expiry left only the tag."""
@@ -176,7 +184,7 @@ class PaimonHistory:
 
     def tags(self) -> list[PaimonSnapshot]:
         """Every tag, ours and others'."""
-        folder = os.path.dirname(tag_path(self.folder))
+        folder = os.path.dirname(tag_path(self.folder, TAG))
         names = self.files.names(folder)
         found = (self._load(os.path.join(folder, name)) for name in names if name.startswith("tag-"))
         return [tag for tag in found if tag is not None]
@@ -208,7 +216,7 @@ class PaimonHistory:
         """`inherit`: offsets of its newest ancestor of ours where it has none itself. Else those alone that a snapshot
         says itself: the file of a Fluss job's offsets may be gone."""
         if inherit:
-            ours = self.newest_ours(snapshot.number)
+            ours = snapshot if snapshot.is_ours else self.newest_ours(snapshot.number)
         else:
             ours = snapshot if TABLE_ID_KEY in snapshot.properties else None
         return decode_snapshot(
@@ -263,8 +271,13 @@ class PaimonHistory:
             raise LakeUnavailable(lake="paimon", what=f"read {path}", reason=str(error)) from error
 
 
+def is_managed(lake_table: Any) -> bool:
+    """Does its catalog take commits, and keep its schema?"""
+    return bool(lake_table.catalog_environment.supports_version_management)
+
+
 def table_folder(lake_table: Any) -> str:
-    return str(lake_table.table_path).removeprefix("file://").removeprefix("file:")
+    return plain_path(str(lake_table.table_path))
 
 
 def snapshot_numbers(files: TableFiles, folder: str) -> tuple[int, ...]:
@@ -277,8 +290,8 @@ def snapshot_path(folder: str, number: int) -> str:
     return os.path.join(folder, "snapshot", f"snapshot-{number}")
 
 
-def tag_path(folder: str) -> str:
-    return os.path.join(folder, "tag", f"tag-{TAG}")
+def tag_path(folder: str, name: str) -> str:
+    return os.path.join(folder, "tag", f"tag-{name}")
 
 
 def mark_path(folder: str) -> str:

@@ -15,7 +15,9 @@ from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
 from lakeward.lake.paimon.meta.history import PaimonSnapshot, table_folder
+from lakeward.lake.paimon.meta.layout import find_address, is_clean
 from lakeward.lake.paimon.meta.vectors import load_vectors
+from lakeward.lake.tablefiles import plain_path
 from lakeward.model.bucket import PARTITION_SEPARATOR, Bucket
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.schema import BUCKET, OFFSET
@@ -39,6 +41,10 @@ class Entry:
     vector: Any = None
     """Where pypaimon finds the file's deletion vector; None where it has none."""
 
+    is_clean: bool = False
+    placed: OffsetRange | None = None
+    """Offsets of a clean log table's file, as far as they are known."""
+
     @property
     def file(self) -> Any:
         return self.raw.file
@@ -50,8 +56,15 @@ class Entry:
     @property
     def offsets(self) -> OffsetRange | None:
         """None also for rows of a KV snapshot of Fluss, which have none."""
+        if self.is_clean:
+            return self.placed
         bounds = _bounds(self.file, OFFSET)
         return None if bounds is None or bounds[0] < 0 else OffsetRange(bounds[0], bounds[1] + 1)
+
+    @property
+    def first_offset(self) -> int | None:
+        """Of a clean log table's file: None where its rows' offsets do not follow each other, or are not known."""
+        return self.placed.start if self.placed is not None and len(self.placed) == int(self.file.row_count) else None
 
     @property
     def ages(self) -> OffsetRange | None:
@@ -83,7 +96,7 @@ class Manifests:
         self.table = lake_table
         self.lists, self.files = ManifestListManager(lake_table), ManifestFileManager(lake_table)
         self.folder = os.path.join(table_folder(lake_table), "manifest")
-        self._is_by_offset = is_by_offset(lake_table)
+        self._is_by_offset, self._is_clean = is_by_offset(lake_table), is_clean(lake_table)
 
     def metas(self, snapshot: PaimonSnapshot | None) -> list[Any]:
         """Manifests of all live files."""
@@ -144,12 +157,15 @@ class Manifests:
         path = raw.file.external_path or canonical_data_file_path(self.table, values, raw.bucket, raw.file.file_name)
         raw.file.file_path = path
         texts = {k: value_text(v) for k, v in zip(self.table.partition_keys, values, strict=True)}
-        number = raw.bucket
-        if str(self.table.options.bucket()) == UNAWARE:
-            bounds = _bounds(raw.file, BUCKET)
+        address = find_address(raw.file) if self._is_clean and not self.table.table_schema.primary_keys else None
+        number, placed = (raw.bucket, None) if address is None else address
+        if address is None and str(self.table.options.bucket()) == UNAWARE:
+            bounds = None if self._is_clean else _bounds(raw.file, BUCKET)
             number = bounds[0] if bounds is not None and bounds[0] == bounds[1] else None
         bucket = None if number is None else Bucket(PARTITION_SEPARATOR.join(texts.values()), number)
-        return Entry(raw, str(path), texts, bucket, self._is_by_offset)
+        return Entry(
+            raw, plain_path(str(path)), texts, bucket, self._is_by_offset, is_clean=self._is_clean, placed=placed
+        )
 
 
 def _key(raw: Any) -> Hashable:

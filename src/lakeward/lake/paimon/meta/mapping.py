@@ -13,6 +13,7 @@ from pypaimon.schema import data_types as pai
 
 from lakeward.bucketing import check_bucket_keys
 from lakeward.errors import InvalidTable, LakeSchemaBroken, UnsupportedType
+from lakeward.lake.paimon.meta.layout import is_clean
 from lakeward.model import types as model
 from lakeward.model.naming import UNNAMED
 from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP, Column
@@ -49,14 +50,16 @@ _TIME_DIGITS, _TIMESTAMP_DIGITS = 3, 6
 _DIGITS = re.compile(r"\b(TIME|TIMESTAMP)\(\d\)")
 
 
-def lake_schema(descriptor: TableDescriptor, table: str = UNNAMED) -> Any:
-    """Raises `UnsupportedType`."""
-    nested = itertools.count(len(descriptor.schema.columns) + len(SYSTEM_FIELDS))
+def lake_schema(descriptor: TableDescriptor, table: str = UNNAMED, *, clean: bool | None = None) -> Any:
+    """User's columns, then the system columns; none of those in a clean table, which `clean` says where a table's
+    properties do not. Raises `UnsupportedType`."""
+    system = () if (descriptor.is_clean if clean is None else clean) else SYSTEM_FIELDS
+    nested = itertools.count(len(descriptor.schema.columns) + len(system))
     fields = [
         pai.DataField(at, c.name, to_paimon_type(c.type, f"{table}.{c.name}", nested), c.comment)
         for at, c in enumerate(descriptor.schema.columns)
     ]
-    fields += [pai.DataField(len(fields) + at, name, pai.AtomicType(t)) for at, (name, t) in enumerate(SYSTEM_FIELDS)]
+    fields += [pai.DataField(len(fields) + at, name, pai.AtomicType(t)) for at, (name, t) in enumerate(system)]
     return Schema(
         fields=fields,
         partition_keys=list(descriptor.partition_keys),
@@ -68,11 +71,12 @@ def lake_schema(descriptor: TableDescriptor, table: str = UNNAMED) -> Any:
 
 def lake_options(descriptor: TableDescriptor) -> dict[str, str]:
     """Without a bucket key rows are spread by nobody's function: such a table has no buckets in the lake, and the
-    column `__bucket` alone tells them apart."""
+    column `__bucket`, or the name of a file, alone tells them apart."""
     mapped = {lake_key(k): v for k, v in descriptor.properties.items()}
     keys = [k for k in descriptor.bucket_keys if k not in descriptor.partition_keys]
     layout = {"bucket": str(descriptor.bucket_count), "bucket-key": ",".join(keys)} if keys else {"bucket": "-1"}
-    order = {"sequence.field": OFFSET} if descriptor.is_pk and not is_of_fluss(descriptor) else {}
+    has_offsets = not is_of_fluss(descriptor) and not descriptor.is_clean
+    order = {"sequence.field": OFFSET} if descriptor.is_pk and has_offsets else {}
     return {"file.format": "parquet", "partition.legacy-name": "false", **mapped, **layout, **order}
 
 
@@ -168,7 +172,8 @@ def to_paimon_type(kind: model.DataType, where: str, ids: Iterator[int] | None =
 
 def diff_table(descriptor: TableDescriptor, lake_table: Any) -> list[str]:
     """What does not match, in words; none where it fits. Options that rounds do not rely on are not looked at."""
-    wanted, found, plain = lake_schema(descriptor), lake_table.table_schema, is_of_fluss(descriptor)
+    found, plain = lake_table.table_schema, is_of_fluss(descriptor)
+    wanted = lake_schema(descriptor, clean=is_clean(lake_table) if plain else None)
     there, due = ({f.name: _type_text(f.type, is_plain=plain) for f in s.fields} for s in (found, wanted))
     lines = [
         f"column {name}: lake {there.get(name, 'has none')}, wanted {due.get(name, 'none')}"

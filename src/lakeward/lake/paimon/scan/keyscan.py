@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.lake.paimon.datafile import file_schema, read_file
+from lakeward.lake.paimon.datafile import read_file, read_schema
 from lakeward.lake.paimon.meta.manifests import Entry
 from lakeward.lake.paimon.scan.keymerge import KIND, SEQUENCE, merge_by_key, without_deletes
 from lakeward.model.schema import OFFSET
@@ -43,8 +43,8 @@ class KeyScan:
         return cls(old, young) if all(b and old.ages.stop <= b.start for b in bounds) else None
 
     def rows(self, lake_table: Any, columns: Sequence[str]) -> Iterator[pa.Table]:
-        keys, whole = list(lake_table.trimmed_primary_keys), file_schema(lake_table)
-        names = dict.fromkeys((*columns, *keys, OFFSET, SEQUENCE, KIND))
+        keys, whole = list(lake_table.trimmed_primary_keys), read_schema(lake_table)
+        names = dict.fromkeys((*columns, *keys, *_order(self.old), KIND))
         schema = pa.schema([whole.field(name) for name in names])
         files = [read_file(lake_table, e, schema, len(self.young)) for e in self.young]
         merged = merge_by_key(files, keys, is_by_offset=self.old.is_by_offset)
@@ -58,7 +58,7 @@ class KeyScan:
 def scan_merged(lake_table: Any, group: Sequence[Entry], columns: Sequence[str]) -> Iterator[pa.Table]:
     """Files with deletion vectors: a PK table's bucket merged by key, or one file of a log table."""
     keys = list(lake_table.trimmed_primary_keys) if lake_table.table_schema.primary_keys else []
-    whole, own = file_schema(lake_table), (*keys, OFFSET, SEQUENCE, KIND) if keys else ()
+    whole, own = read_schema(lake_table), (*keys, *_order(group[0]), KIND) if keys else ()
     schema = pa.schema([whole.field(name) for name in dict.fromkeys((*columns, *own))])
     files = [read_file(lake_table, e, schema, len(group)) for e in group]
     if keys:
@@ -66,6 +66,10 @@ def scan_merged(lake_table: Any, group: Sequence[Entry], columns: Sequence[str])
         yield from (without_deletes(rows).select(list(columns)) for rows in merged)
     else:
         yield from (rows.select(list(columns)) for file in files for rows in file)
+
+
+def _order(entry: Entry) -> tuple[str, ...]:
+    return (OFFSET, SEQUENCE) if entry.is_by_offset else (SEQUENCE,)
 
 
 def _without(rows: pa.Table, gone: pa.Table, keys: list[str]) -> pa.Table:

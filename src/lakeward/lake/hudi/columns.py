@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns as Hudi's commits say them, in Avro, and as its Parquet files hold them.
+
+Avro has no CHAR, no small integers and no vectors: how a column was declared is kept beside, in the table's properties.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from lakeward.errors import UnsupportedType
+from lakeward.model.arrow import to_arrow_field
+from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP, Column
+from lakeward.model.sqltype import parse_type
+from lakeward.model.systemcolumns import LAKE_FIELDS
+from lakeward.model.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    BytesType,
+    CharType,
+    DataType,
+    DateType,
+    DecimalType,
+    Float32Type,
+    Float64Type,
+    Int8Type,
+    Int16Type,
+    Int32Type,
+    Int64Type,
+    MapType,
+    RowType,
+    StringType,
+    TimestampLtzType,
+    TimestampType,
+    VectorType,
+)
+
+COMMIT_TIME, SEQUENCE, RECORD_KEY, PARTITION_PATH, FILE_NAME = META_COLUMNS = (
+    "_hoodie_commit_time",
+    "_hoodie_commit_seqno",
+    "_hoodie_record_key",
+    "_hoodie_partition_path",
+    "_hoodie_file_name",
+)
+RESERVED = "_hoodie_"
+_MICROS = 6
+_NAMES: dict[type[DataType], Any] = {
+    BooleanType: "boolean",
+    Int8Type: "int",
+    Int16Type: "int",
+    Int32Type: "int",
+    Int64Type: "long",
+    Float32Type: "float",
+    Float64Type: "double",
+    StringType: "string",
+    CharType: "string",
+    BytesType: "bytes",
+    BinaryType: "bytes",
+    DateType: {"type": "int", "logicalType": "date"},
+    TimestampType: {"type": "long", "logicalType": "local-timestamp-micros"},
+    TimestampLtzType: {"type": "long", "logicalType": "timestamp-micros"},
+}
+_SYSTEM = (
+    (BUCKET, "int"),
+    (OFFSET, "long"),
+    (TIMESTAMP, {"type": "long", "logicalType": "timestamp-micros"}),
+)
+
+
+def to_avro_type(kind: DataType, where: str, space: str) -> Any:
+    """`space` tells named types apart. Raises `UnsupportedType`."""
+    avro = _plain(kind, where, space)
+    return ["null", avro] if kind.nullable else avro
+
+
+def _plain(kind: DataType, where: str, space: str) -> Any:
+    match kind:
+        case TimestampType() | TimestampLtzType() if kind.precision > _MICROS:
+            raise UnsupportedType(where=where, type=str(kind), by="Hudi", reason="it keeps microseconds")
+        case DecimalType():
+            size = next(n for n in range(1, 17) if 10**kind.precision < 1 << (8 * n - 1))
+            facts = {"logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
+            return {"type": "fixed", "name": "fixed", "namespace": space, "size": size, **facts}
+        case ArrayType():
+            return {"type": "array", "items": to_avro_type(kind.element, where, f"{space}.array")}
+        case VectorType():
+            return _plain(kind.as_array, where, space)
+        case MapType():
+            if not isinstance(kind.key, StringType | CharType):
+                reason = "keys of its maps are strings"
+                raise UnsupportedType(where=where, type=str(kind), by="Hudi", reason=reason)
+            return {"type": "map", "values": to_avro_type(kind.value, where, f"{space}.map")}
+        case RowType():
+            name = space.rpartition(".")[2]
+            fields = [_field(f.name, to_avro_type(f.type, where, f"{space}.{f.name}")) for f in kind.fields]
+            return {"type": "record", "name": name, "namespace": space.rpartition(".")[0], "fields": fields}
+    if type(kind) not in _NAMES:
+        raise UnsupportedType(where=where, type=str(kind), by="Hudi", reason="it has no type for it")
+    return _NAMES[type(kind)]
+
+
+def _field(name: str, kind: Any) -> dict[str, Any]:
+    return {"name": name, "type": kind, **({"default": None} if isinstance(kind, list) else {})}
+
+
+def to_avro_schema(columns: Sequence[Column], name: str, *, with_meta: bool = False) -> str:
+    """The user's columns, then ours. `name`: the table's. Raises `UnsupportedType`."""
+    space = f"hoodie.{name}"
+    meta = [{"name": n, "type": ["null", "string"], "doc": "", "default": None} for n in META_COLUMNS]
+    own = [_field(c.name, to_avro_type(c.type, f"{name}.{c.name}", f"{space}.{name}_record.{c.name}")) for c in columns]
+    fields = [*(meta if with_meta else []), *own, *(_field(n, kind) for n, kind in _SYSTEM)]
+    return json.dumps({"type": "record", "name": f"{name}_record", "namespace": space, "fields": fields})
+
+
+def encode_columns(columns: Sequence[Column]) -> str:
+    """As they were declared."""
+    return json.dumps([[c.name, c.type.sql, c.type.nullable, c.comment] for c in columns])
+
+
+def decode_columns(text: str) -> tuple[Column, ...]:
+    return tuple(
+        Column(name=name, type=parse_type(kind).with_nullable(nullable), comment=comment)
+        for name, kind, nullable, comment in json.loads(text)
+    )
+
+
+def table_schema(columns: Sequence[Column]) -> pa.Schema:
+    """As rows leave a reader."""
+    return pa.schema([*(to_arrow_field(c) for c in columns), *LAKE_FIELDS])
+
+
+def stored_schema(columns: Sequence[Column]) -> pa.Schema:
+    """As rows lie in a file, but for Hudi's own columns, which come before them."""
+    return pa.schema([pa.field(f.name, _stored(f.type), f.nullable) for f in table_schema(columns)])
+
+
+def file_schema(columns: Sequence[Column], avro: str) -> pa.Schema:
+    """Of a whole file, with the Avro schema that Hudi's own readers look for."""
+    meta = [pa.field(n, pa.string()) for n in META_COLUMNS]
+    return pa.schema([*meta, *stored_schema(columns)], metadata={"parquet.avro.schema": avro})
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", tz=kind.tz)
+    if pa.types.is_int8(kind) or pa.types.is_int16(kind):
+        return pa.int32()
+    if pa.types.is_fixed_size_binary(kind) and not pa.types.is_decimal(kind):
+        return pa.binary()
+    if pa.types.is_map(kind):
+        return pa.map_(_stored_field(kind.key_field), _stored_field(kind.item_field))
+    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
+        return pa.list_(_stored_field(kind.value_field))
+    if pa.types.is_struct(kind):
+        return pa.struct([_stored_field(f) for f in kind])
+    return kind
+
+
+def _stored_field(field: pa.Field) -> pa.Field:
+    return pa.field(field.name, _stored(field.type), field.nullable)
+
+
+def from_avro_record(
+    schema: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None
+) -> pa.Table:
+    """Rows that another engine wrote in Avro, as Arrow."""
+    fields = [f for f in schema["fields"] if columns is None or f["name"] in columns]
+    arrays, kinds = [], []
+    for field in fields:
+        kind = _arrow_of(field["type"])
+        arrays.append(pa.array([_value(row[field["name"]], field["type"]) for row in rows], kind))
+        kinds.append(pa.field(field["name"], kind))
+    return pa.table(arrays, schema=pa.schema(kinds))
+
+
+_ARROW: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "bytes": pa.binary(),
+    "date": pa.date32(),
+    "timestamp-micros": pa.timestamp("us", tz="UTC"),
+    "local-timestamp-micros": pa.timestamp("us"),
+    "timestamp-millis": pa.timestamp("ms", tz="UTC"),
+    "local-timestamp-millis": pa.timestamp("ms"),
+}
+
+
+def _one(kind: Any) -> Any:
+    """Of a union with null, the other."""
+    return next(k for k in kind if k != "null") if isinstance(kind, list) else kind
+
+
+def _arrow_of(kind: Any) -> pa.DataType:
+    kind = _one(kind)
+    if isinstance(kind, str):
+        return _ARROW[kind]
+    if kind.get("logicalType") == "decimal":
+        return pa.decimal128(kind["precision"], kind["scale"])
+    match kind["type"]:
+        case "array":
+            return pa.list_(_arrow_of(kind["items"]))
+        case "map":
+            return pa.map_(pa.string(), _arrow_of(kind["values"]))
+        case "record":
+            return pa.struct([pa.field(f["name"], _arrow_of(f["type"])) for f in kind["fields"]])
+    return _ARROW[kind.get("logicalType", kind["type"])]
+
+
+def _value(value: Any, kind: Any) -> Any:
+    kind = _one(kind)
+    if value is None or isinstance(kind, str):
+        return value
+    if kind.get("logicalType") == "decimal":
+        return Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-kind["scale"])
+    match kind["type"]:
+        case "array":
+            return [_value(v, kind["items"]) for v in value]
+        case "map":
+            return [(k, _value(v, kind["values"])) for k, v in value.items()]
+        case "record":
+            return {f["name"]: _value(value[f["name"]], f["type"]) for f in kind["fields"]}
+    return value

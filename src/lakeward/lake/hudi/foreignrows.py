@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows that others put into a PK table since our newest round: no changelog has them. By key the rows that were there
+before are found again, and written once more over them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeward.errors import ForeignRowsFound
+from lakeward.lake.hudi.columns import RECORD_KEY
+from lakeward.lake.hudi.reconcile import COMPLETED_KEY, HudiGround
+from lakeward.lake.hudi.rows import HudiRows
+from lakeward.lake.hudi.slices import GroupId, HudiFile, SeenFile, merge_order
+from lakeward.lake.hudi.timeline import HudiInstant
+from lakeward.model.bucket import Bucket
+from lakeward.model.offsetset import OffsetSet
+from lakeward.model.schema import OFFSET
+from lakeward.model.table import TableInfo
+from lakeward.spi.commit import Renewal
+from lakeward.spi.foreignrows import removes_foreign_rows
+
+_REWRITES = ("COMPACT", "CLUSTER", "LOG_COMPACT")
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What puts one file group right: rows as they were, and keys of which there was none."""
+
+    group: GroupId
+    bucket: Bucket
+    rows: pa.Table
+    deleted: list[str]
+
+
+def foreign_instants(ground: HudiGround) -> list[HudiInstant]:
+    """Those of others that changed rows since our newest round."""
+    metadata = ground.timeline.metadata
+    return [i for i in ground.since_ours() if metadata(i).operation not in _REWRITES and _changed(ground, i)]
+
+
+def foreign_files(ground: HudiGround) -> list[HudiFile]:
+    theirs = {i.requested for i in foreign_instants(ground)}
+    return [s.file for s in ground.seen if s.file.instant in theirs]
+
+
+def find_foreign_rows(
+    table: TableInfo, ground: HudiGround, renewal: Renewal | None, rows: HudiRows, *, is_resync: bool
+) -> list[Restored]:
+    """Raises `ForeignRowsFound` where the table's option says so, and where others have merged them with ours since."""
+    if not table.is_pk:
+        return []
+    bucket_of = _buckets(table)
+    compared: Mapping[Bucket, OffsetSet] = {} if renewal is None else renewal.offsets
+    restored = _renewed(ground, compared, rows, bucket_of)
+    theirs = foreign_instants(ground)
+    files = [f for f in foreign_files(ground) if bucket_of(f) not in compared]
+    if not theirs or not files:
+        return restored
+    is_merged = any(ground.timeline.metadata(i).operation in _REWRITES for i in ground.since_ours() if i > theirs[0])
+    if not is_resync and (is_merged or not removes_foreign_rows(table)):
+        raise ForeignRowsFound(
+            table=str(table.path),
+            snapshots=", ".join(i.id for i in theirs),
+            rows=sum(_changed(ground, i) for i in theirs),
+            file=files[0].path,
+        )
+    return [*restored, *_undone(ground, files, rows, bucket_of)]
+
+
+def _undone(
+    ground: HudiGround, files: list[HudiFile], rows: HudiRows, bucket_of: Callable[[HudiFile], Bucket | None]
+) -> list[Restored]:
+    at = ground.newest_round()[COMPLETED_KEY]
+    found = []
+    for group in dict.fromkeys(f.group for f in files):
+        ours = [f for f in files if f.group == group]
+        bucket = bucket_of(ours[0])
+        if bucket is None:
+            continue
+        keys = _keys(ours, rows)
+        before = [s for s in ground.seen if s.file.group == group and s.is_in(at)]
+        there = _rows_of(before, rows, keys)
+        known = set(there.column(RECORD_KEY).to_pylist()) if there.num_rows else set()
+        found.append(Restored(group, bucket, there, [k for k in keys.to_pylist() if k not in known]))
+    return found
+
+
+def _renewed(
+    ground: HudiGround,
+    compared: Mapping[Bucket, OffsetSet],
+    rows: HudiRows,
+    bucket_of: Callable[[HudiFile], Bucket | None],
+) -> list[Restored]:
+    """Rows of the head that the round's own files hold again: they go first."""
+    head, groups = ground.timeline.head, dict[GroupId, list[SeenFile]]()
+    for seen in ground.seen if compared and head is not None else ():
+        if head is not None and seen.is_in(head.completed):
+            groups.setdefault(seen.file.group, []).append(seen)
+    found = []
+    for group, members in groups.items():
+        bucket = bucket_of(members[0].file)
+        gone = None if bucket is None else compared.get(bucket)
+        if bucket is None or not gone:
+            continue
+        keys = []
+        for part in rows.live(merge_order(members), [OFFSET, RECORD_KEY]):
+            mask = gone.mask(part.column(OFFSET).to_numpy())
+            keys += part.column(RECORD_KEY).filter(pa.array(mask)).to_pylist()
+        if keys:
+            found.append(Restored(group, bucket, pa.table({}), keys))
+    return found
+
+
+def _rows_of(members: list[SeenFile], rows: HudiRows, keys: pa.Array) -> pa.Table:
+    parts = [
+        part.filter(pc.is_in(part.column(RECORD_KEY), value_set=keys))
+        for part in rows.live(merge_order(members), rows.names)
+    ]
+    return pa.concat_tables(parts) if parts else pa.table({})
+
+
+def _keys(files: list[HudiFile], rows: HudiRows) -> pa.Array:
+    """Of everything that these files say."""
+    logs = rows.merge([f for f in files if f.is_log], [RECORD_KEY])
+    parts = [] if logs is None else [logs.keys]
+    for file in files:
+        if not file.is_log:
+            parts += [p.column(RECORD_KEY).combine_chunks() for p in rows.live([file], [RECORD_KEY])]
+    return pa.concat_arrays(parts).unique() if parts else pa.array([], pa.string())
+
+
+def _changed(ground: HudiGround, instant: HudiInstant) -> int:
+    stats = ground.timeline.metadata(instant).stats
+    return sum(int(s.get(n) or 0) for s in stats for n in ("numInserts", "numUpdateWrites", "numDeletes"))
+
+
+def _buckets(table: TableInfo) -> Callable[[HudiFile], Bucket | None]:
+    return lambda file: file.bucket(table.descriptor.partition_keys, is_pk=table.is_pk)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The door of the Hudi lake: options in, `LakeStorage` out. `warehouse` is a folder; without it the server keeps the
+lake in its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from lakeward.errors import InvalidConfig, UnsafeLake
+from lakeward.lake.hudi.catalog import HudiLakeCatalog
+from lakeward.lake.hudi.committer import HudiLakeCommitter
+from lakeward.lake.hudi.maintenance import HudiLakeMaintenance
+from lakeward.lake.hudi.reader import HudiLakeReader
+from lakeward.lake.hudi.rewrite import rewrite_group
+from lakeward.lake.hudi.table import HudiTable
+from lakeward.lake.hudi.writer import HudiLakeWriter
+from lakeward.lake.tablefiles import LocalFiles
+from lakeward.lake.warehouse import WAREHOUSE, WarehousePlugin, parse_warehouse
+from lakeward.model.table import BucketFunction, TableInfo, TablePath
+from lakeward.spi.capabilities import DeleteEncoding, LakeCapabilities
+from lakeward.spi.lake import LakeStorage, WriteTask
+from lakeward.spi.rewrite import RewriteResult, RewriteTask
+
+CAPABILITIES = LakeCapabilities(
+    delete_encodings=frozenset({DeleteEncoding.NATIVE}),
+    one_writer_per_bucket=False,
+    conditional_commit=True,
+    bucket_function=BucketFunction.HUDI,
+    bucket_function_needed=True,
+    tags=True,
+    add_column=True,
+    partitions=True,
+    composite_bucket_key=True,
+    snapshot_expiry=True,
+    rewrites=True,
+)
+
+
+class HudiLakeStorage(LakeStorage):
+    name = "hudi"
+    capabilities = CAPABILITIES
+
+    def __init__(self, warehouse: str) -> None:
+        self.warehouse, self._files = warehouse, LocalFiles()
+
+    def catalog(self) -> HudiLakeCatalog:
+        return HudiLakeCatalog(self._files, self.warehouse, self.table)
+
+    def open_writer(self, task: WriteTask) -> HudiLakeWriter:
+        return HudiLakeWriter(self._files, task)
+
+    def open_committer(self, table: TableInfo) -> HudiLakeCommitter:
+        return HudiLakeCommitter(self.table(table.path), table)
+
+    def open_reader(self, table: TableInfo) -> HudiLakeReader:
+        return HudiLakeReader(self.table(table.path), table)
+
+    def open_maintenance(self, table: TableInfo) -> HudiLakeMaintenance:
+        return HudiLakeMaintenance(self.table(table.path), table)
+
+    def rewrite(self, task: RewriteTask, is_due: Callable[[], bool] = lambda: False) -> RewriteResult | None:
+        return rewrite_group(self._files, task, is_due)
+
+    def table(self, path: TablePath) -> HudiTable:
+        return HudiTable(self._files, f"{self.warehouse}/{path.database}/{path.table}", str(path))
+
+
+class HudiLakePlugin(WarehousePlugin):
+    def fluss_options(self, options: Mapping[str, str]) -> dict[str, str]:
+        reason = (
+            "Fluss makes Hudi tables through Flink's catalogs, in a layout that rounds do not write (log tables have a "
+            "record key of the user's, and no table that is there is taken); leave this one to Fluss's Flink job"
+        )
+        raise UnsafeLake(lake=self.name, reason=reason)
+
+
+def open_lake(options: Mapping[str, str]) -> HudiLakeStorage:
+    """Raises `UnknownOption`, `InvalidConfig`."""
+    warehouse = parse_warehouse("hudi", options)
+    if "://" in warehouse:
+        reason = (
+            "Hudi's commits are made under a lock, which is a file in the table's folder: an object store has no such "
+            "lock that ends with its holder. Take a folder (a path, or file:), or another format"
+        )
+        raise InvalidConfig(where=f"datalake.hudi.{WAREHOUSE}", reason=reason)
+    return HudiLakeStorage(warehouse)
+
+
+load = HudiLakePlugin("hudi", open_lake)

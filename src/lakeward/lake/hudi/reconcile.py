@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reconcile on a Hudi table: what our newest commit says, and whether others moved the table back since."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from lakeward.errors import LakeForeign, LakeRolledBack, LakeSchemaBroken
+from lakeward.lake.hudi.properties import DOWNGRADE, VERSION, VERSION_KEY
+from lakeward.lake.hudi.slices import HudiFile, SeenFile, see_files
+from lakeward.lake.hudi.table import HudiTable
+from lakeward.lake.hudi.timeline import HudiInstant, HudiTimeline
+from lakeward.model.ids import SnapshotId, TableId
+from lakeward.model.round import LakeBase
+from lakeward.model.schema import Column
+from lakeward.spi.lakefile import LakeSnapshot
+from lakeward.spi.snapshotkeys import (
+    REWRITE_KEY,
+    TABLE_ID_KEY,
+    decode_base,
+    decode_offsets,
+    decode_snapshot,
+    decode_token,
+)
+
+MARK = "newest"
+"""Our newest commit, kept beside the timeline: others archive instants, and take them back."""
+
+INSTANT_KEY, COMPLETED_KEY = "lakeward.instant", "lakeward.completed"
+_OPERATIONS = {"COMPACT": "replace", "CLUSTER": "replace", "UPSERT": "overwrite", "DELETE_PARTITION": "delete"}
+"""Hudi's words and the plug point's; any other appends."""
+
+
+@dataclass(frozen=True)
+class HudiGround:
+    """The table as it was found: what a commit is built on."""
+
+    table: HudiTable
+    timeline: HudiTimeline
+    properties: Mapping[str, str]
+    mark: Mapping[str, str]
+
+    @classmethod
+    def load(cls, table: HudiTable) -> HudiGround:
+        """The mark first: one that is newer than the timeline would look like a table that was moved back. Raises
+        `LakeTableGone`; `LakeSchemaBroken` for a table version whose files nobody here knows how to read."""
+        properties = table.load_properties()
+        if (version := properties.get(VERSION_KEY)) != VERSION:
+            diff = f"another engine made it table version {version}, and {VERSION} is known here; {DOWNGRADE}"
+            raise LakeSchemaBroken(table=table.name, diff=diff)
+        mark = table.load_own(MARK) or {}
+        return cls(table, table.load_timeline(), properties, mark)
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return self.table.load_columns(self.properties)
+
+    @property
+    def head_id(self) -> SnapshotId | None:
+        head = self.timeline.head
+        return None if head is None else head.id
+
+    @cached_property
+    def seen(self) -> list[SeenFile]:
+        return see_files(self.table.list_data(), self.timeline)
+
+    def files_at(self, instant: HudiInstant | None) -> list[HudiFile]:
+        return [] if instant is None else [s.file for s in self.seen if s.is_in(instant.completed)]
+
+    def keys_of(self, instant: HudiInstant) -> Mapping[str, str]:
+        """Ours; empty for an instant of others."""
+        keys = self.timeline.metadata(instant).keys
+        return keys if TABLE_ID_KEY in keys else {}
+
+    def newest_ours(self, until: HudiInstant | None = None) -> Mapping[str, str]:
+        """The keys of our newest commit, up to an instant; empty without one."""
+        for instant in reversed(self.timeline.snapshots):
+            if until is not None and instant > until:
+                continue
+            if keys := self.keys_of(instant):
+                return {**keys, INSTANT_KEY: instant.requested, COMPLETED_KEY: instant.completed}
+        if self.is_marked_gone:
+            return {}
+        if until is not None and self.mark.get(COMPLETED_KEY, "") > until.completed:
+            return {}
+        return self.mark
+
+    @property
+    def is_marked_gone(self) -> bool:
+        """Was our newest commit taken back? One that is older than the timeline was archived."""
+        if not self.mark:
+            return False
+        return self.timeline.completion_of(self.mark[INSTANT_KEY]) is None
+
+    def since_ours(self) -> list[HudiInstant]:
+        """Snapshots of others after our newest round; none before the first."""
+        newest = self.newest_round()
+        if not newest:
+            return []
+        return [i for i in self.timeline.snapshots if i.completed > newest[COMPLETED_KEY] and not self.keys_of(i)]
+
+    def newest_round(self) -> Mapping[str, str]:
+        """As `newest_ours`, leaving out rewrites: they change no row."""
+        for instant in reversed(self.timeline.snapshots):
+            keys = self.keys_of(instant)
+            if keys and REWRITE_KEY not in keys:
+                return {**keys, INSTANT_KEY: instant.requested, COMPLETED_KEY: instant.completed}
+        return {} if self.is_marked_gone else self.mark
+
+
+def load_base(ground: HudiGround, table_id: TableId, *, as_is: bool = False) -> LakeBase:
+    """Raises `LakeForeign`, `LakeRolledBack` (not when `as_is`), `LakeTampered`."""
+    name = ground.table.name
+    if ground.is_marked_gone and not as_is:
+        raise LakeRolledBack(table=name, head=str(ground.head_id), ours=ground.mark[INSTANT_KEY])
+    keys = ground.newest_ours()
+    if not keys:
+        return LakeBase(head=ground.head_id, loaded=ground)
+    owner = keys.get(TABLE_ID_KEY, table_id)
+    if owner != table_id:
+        raise LakeForeign(table=name, found=owner, expected=table_id)
+    base = _decode(keys, name, ground.head_id)
+    if ground.mark:  # neither number goes back, also when others moved the table back
+        marked = _decode(ground.mark, name, ground.head_id)
+        fence, generation = max(base.fence, marked.fence), max(base.generation, marked.generation)
+        base = replace(base, fence=fence, generation=generation)
+    return replace(base, loaded=ground)
+
+
+def _decode(keys: Mapping[str, str], table: str, head: SnapshotId | None) -> LakeBase:
+    at = SnapshotId(keys[INSTANT_KEY])
+    offsets = decode_offsets(keys, table, at)
+    return decode_base(keys, table=table, snapshot_id=at, head=head, offsets=offsets, token=decode_token(keys, at))
+
+
+def describe(ground: HudiGround, instant: HudiInstant, *, inherit: bool = False) -> LakeSnapshot:
+    """A snapshot as the plug point shows it. `inherit`: offsets of its newest ancestor of ours."""
+    metadata, keys = ground.timeline.metadata(instant), ground.keys_of(instant)
+    ours = keys or (ground.newest_ours(instant) if inherit else {})
+    snapshots = ground.timeline.snapshots
+    at = snapshots.index(instant)
+    return decode_snapshot(
+        keys,
+        snapshot_id=instant.id,
+        parent_id=snapshots[at - 1].id if at else None,
+        committed_at_ms=instant.completed_at_ms,
+        operation=_OPERATIONS.get(metadata.operation, "append"),
+        offsets=decode_offsets(ours, ground.table.name, instant.id) if ours else None,
+        sequence=int(instant.completed),
+    )

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rewrites one group of files in an executor: a PK table's bucket becomes one base file of the same file group, files
+of a log table become one of a new file group. Rows keep what Hudi says of the commits that wrote them.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+
+from lakeward.lake.hudi.columns import FILE_NAME, decode_columns, file_schema
+from lakeward.lake.hudi.failures import lake_errors
+from lakeward.lake.hudi.reconcile import HudiGround
+from lakeward.lake.hudi.rows import BATCH_ROWS, HudiRows, by_group
+from lakeward.lake.hudi.slices import FOLDER, HudiFile, SeenFile, base_name, merge_order, new_file_id
+from lakeward.lake.hudi.table import HudiTable
+from lakeward.lake.hudi.writer import BaseFile, HudiWriteHandle, StagedFile
+from lakeward.lake.tablefiles import LocalFiles, sync
+from lakeward.model.faults import fault_point
+from lakeward.model.schema import OFFSET
+from lakeward.protocol.packed import Packed
+from lakeward.spi.rewrite import RewriteResult, RewriteTask, dropped_group
+
+
+@dataclass(frozen=True)
+class HudiRewrittenGroup(Packed):
+    """`file` None: no row of the group was alive, or none is kept."""
+
+    packed_as: ClassVar = ("hudi-rewrite", 1)
+
+    instant: str
+    file: StagedFile | None
+    inputs: tuple[str, ...]
+    """What was read: of a PK table the whole of a file group, though fewer of its files were planned."""
+
+
+def rewrite_group(files: LocalFiles, task: RewriteTask, is_due: Callable[[], bool]) -> RewriteResult | None:
+    """None: it came due before it was done."""
+    handle, where = HudiWriteHandle.from_bytes(task.handle), str(task.table.path)
+    planned = tuple(f.path for f in task.group.files)
+    if task.group.is_dropped:
+        return dropped_group(task.group, HudiRewrittenGroup(handle.instant, None, planned).to_bytes())
+    root = handle.staging.partition(f"/{FOLDER}/")[0]
+    seen = _inputs(HudiTable(files, root, where), task, is_pk=handle.is_pk)
+    inputs = [s.file for s in seen]
+    schema = file_schema(decode_columns(handle.columns), handle.avro)
+    rows, parts = HudiRows(files, where, schema), []
+    for group in by_group(inputs):
+        for part in rows.live(merge_order(s for s in seen if s.file.group == group), schema.names):
+            if is_due():
+                return None
+            parts.append(part)
+    whole = pa.concat_tables(parts).sort_by([(OFFSET, "ascending")]) if parts else None
+    staged = None
+    if whole is not None and whole.num_rows:
+        with lake_errors(where, "write a file of"):
+            staged = _write(files, task, handle, inputs[0], whole)
+    fault_point("rewrite.written", table=where, group=task.group.index)
+    return RewriteResult(
+        group=task.group,
+        payload=HudiRewrittenGroup(handle.instant, staged, tuple(f.path for f in inputs)).to_bytes(),
+        rows=0 if staged is None else staged.rows,
+        bytes_read=sum(f.size_bytes for f in inputs),
+        bytes_written=0 if staged is None else staged.size_bytes,
+    )
+
+
+def _inputs(table: HudiTable, task: RewriteTask, *, is_pk: bool) -> list[SeenFile]:
+    """Of the planned snapshot. A base file takes the place of all that its file group had before it."""
+    at, planned = f"{task.group.sequence:017d}", {f.path for f in task.group.files}
+    there = [s for s in HudiGround.load(table).seen if s.is_in(at) or s.file.path in planned]
+    groups = {s.file.group for s in there if s.file.path in planned}
+    return [s for s in there if s.file.path in planned or (is_pk and s.file.group in groups and s.is_in(at))]
+
+
+def _write(
+    files: LocalFiles, task: RewriteTask, handle: HudiWriteHandle, first: HudiFile, rows: pa.Table
+) -> StagedFile:
+    number = task.group.index
+    own = new_file_id(task.group.bucket.number, task.round_id, number, is_pk=False)
+    file_id = first.file_id if handle.is_pk else own
+    name = base_name(file_id, number, handle.instant)
+    staged = f"{handle.staging}/rewrite-{number}-{task.attempt}-{uuid.uuid4().hex}"
+    output = BaseFile(files, staged, name, file_id, rows.schema)
+    at = rows.schema.get_field_index(FILE_NAME)
+    named = rows.set_column(at, rows.schema.field(at), pa.repeat(pa.scalar(name), rows.num_rows))
+    for batch in named.to_batches(BATCH_ROWS * 16):
+        output.write(pa.Table.from_batches([batch], schema=rows.schema))
+    output.close()
+    sync([staged])
+    return output.staged_file(first.partition)

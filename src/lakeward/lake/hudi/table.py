@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One Hudi table's folder: its properties, its timeline, its data files, and what we keep beside them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from typing import Any
+
+from lakeward.errors import LakeTableGone, LakeTampered
+from lakeward.lake.hudi.columns import decode_columns
+from lakeward.lake.hudi.failures import lake_errors
+from lakeward.lake.hudi.history import ArchivedInstant, archive, put_over
+from lakeward.lake.hudi.properties import COLUMNS_KEY, METADATA_KEYS, format_properties, parse_properties
+from lakeward.lake.hudi.slices import FOLDER, HudiFile, list_data
+from lakeward.lake.hudi.tablelock import OWN_FOLDER, locked
+from lakeward.lake.hudi.timeline import HISTORY, HudiInstant, HudiTimeline
+from lakeward.lake.tablefiles import LocalFiles
+from lakeward.model.ids import RoundId
+from lakeward.model.schema import Column
+
+
+class HudiTable:
+    """`name` is the table's, for messages. Nothing is kept: each call reads the folder."""
+
+    def __init__(self, files: LocalFiles, root: str, name: str) -> None:
+        self.files, self.root, self.name = files, root, name
+
+    @property
+    def properties_path(self) -> str:
+        return os.path.join(self.root, FOLDER, "hoodie.properties")
+
+    @property
+    def timeline_folder(self) -> str:
+        return os.path.join(self.root, FOLDER, "timeline")
+
+    @property
+    def own_folder(self) -> str:
+        return os.path.join(self.root, FOLDER, OWN_FOLDER)
+
+    def staging(self, round_id: RoundId | str) -> str:
+        """Where a round's files lie until they are committed. No engine looks there."""
+        return os.path.join(self.own_folder, "rounds", str(round_id))
+
+    def exists(self) -> bool:
+        with lake_errors(self.name, "look for"):
+            return self.files.read(self.properties_path) is not None
+
+    def load_properties(self) -> dict[str, str]:
+        """Raises `LakeTableGone`."""
+        with lake_errors(self.name, "read the properties of"):
+            text = self.files.read(self.properties_path)
+        if text is None:
+            raise LakeTableGone(table=self.name)
+        return parse_properties(text)
+
+    def load_columns(self, properties: Mapping[str, str]) -> tuple[Column, ...]:
+        """The user's. Raises `LakeTampered`."""
+        try:
+            return decode_columns(properties[COLUMNS_KEY])
+        except (KeyError, ValueError) as error:
+            raise LakeTampered(table=self.name, snapshot="none", what=COLUMNS_KEY, reason=str(error)) from error
+
+    def load_timeline(self) -> HudiTimeline:
+        return HudiTimeline.load(self.files, self.timeline_folder, self.name)
+
+    def list_data(self) -> list[HudiFile]:
+        with lake_errors(self.name, "list files of"):
+            return list(list_data(self.root))
+
+    def lock(self) -> AbstractContextManager[None]:
+        return locked(self.root, self.name)
+
+    def change_properties(self, change: Callable[[dict[str, str]], Mapping[str, str]]) -> bool:
+        """Under the lock; false where nothing was to change."""
+        with self.lock():
+            have = self.load_properties()
+            wanted = dict(change(dict(have)))
+            if wanted == have:
+                return False
+            self._put_properties(wanted)
+            return True
+
+    def drop_metadata_table(self) -> None:
+        """Called under the lock. Hudi's writers keep a table of files and statistics beside the table, and its readers
+        believe it. Ours do without: as a writer of Hudi's with `hoodie.metadata.enable=false` does, it is switched
+        off, and made anew by whoever wants it."""
+        properties = self.load_properties()
+        if any(properties.get(key) for key in METADATA_KEYS):
+            self._put_properties({k: v for k, v in properties.items() if k not in METADATA_KEYS})
+        _remove_tree(os.path.join(self.root, FOLDER, "metadata"))
+
+    def load_own(self, name: str) -> Any:
+        """A small file of ours, as JSON; None where it is not."""
+        with lake_errors(self.name, f"read {name} of"):
+            text = self.files.read(os.path.join(self.own_folder, name))
+        try:
+            return None if text is None else json.loads(text)
+        except ValueError as error:
+            raise LakeTampered(table=self.name, snapshot="none", what=name, reason=str(error)) from error
+
+    def put_own(self, name: str, body: Any) -> None:
+        self.files.put(os.path.join(self.own_folder, name), json.dumps(body))
+
+    def expired(self) -> set[str]:
+        """Snapshots that are no longer shown, though the timeline has them still."""
+        return set(self.load_own("expired") or ())
+
+    def forget(self, snapshots: Iterable[str], timeline: HudiTimeline) -> None:
+        """Called under the lock. Those that left the timeline meanwhile need not be told any more."""
+        known = {i.requested for i in timeline.snapshots}
+        self.put_own("expired", sorted((self.expired() | set(snapshots)) & known))
+
+    def archive(self, instants: Sequence[HudiInstant]) -> None:
+        """Called under the lock: takes instants out of the timeline, which then begins after them. A crash in the
+        middle leaves some in both places, which does no harm."""
+        bodies = [self.files.read_bytes(os.path.join(self.timeline_folder, i.name)) or b"" for i in instants]
+        kept = [ArchivedInstant(i.requested, i.completed, i.action, b) for i, b in zip(instants, bodies, strict=True)]
+        archive(self.files, os.path.join(self.timeline_folder, HISTORY), kept)
+        names = self.files.names(self.timeline_folder)
+        for instant in instants:
+            own = [n for n in names if n.startswith((f"{instant.requested}.", f"{instant.requested}_"))]
+            # the completed one last: without it the others would be a commit that failed
+            for name in sorted(own, key=lambda n: n == instant.name):
+                self.files.delete(os.path.join(self.timeline_folder, name))
+                self.files.delete(os.path.join(self.timeline_folder, f".{name}.crc"))
+
+    def _put_properties(self, values: Mapping[str, str]) -> None:
+        put_over(self.files, self.properties_path, format_properties(values))
+
+
+def _remove_tree(folder: str) -> None:
+    """Renamed first: half of it is never seen. What a process that died left of one is taken with it."""
+    aside = f"{folder}.lakeward-removed"
+    shutil.rmtree(aside, ignore_errors=True)
+    with suppress(FileNotFoundError):
+        os.rename(folder, aside)
+        shutil.rmtree(aside)

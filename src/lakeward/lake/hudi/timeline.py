@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A table's timeline as its folder shows it: instants that are completed, in that order, and those that are not."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property, lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from lakeward.errors import LakeTampered, LakeUnavailable, SnapshotGone
+from lakeward.lake.hudi.avro import read_container
+from lakeward.lake.hudi.history import load_completions
+from lakeward.lake.tablefiles import TableFiles
+from lakeward.model.ids import SnapshotId
+
+DATA_ACTIONS = ("commit", "deltacommit", "replacecommit")
+"""Actions that make a snapshot: compactions complete as commit, clusterings as replacecommit."""
+
+HISTORY = "history"
+_COMPLETED = re.compile(r"^(\d{17})_(\d{17})\.(\w+)$")
+_PENDING = re.compile(r"^(\d{17})(?:\.(\w+))?\.(requested|inflight)$")
+_CACHED = 4096
+
+
+@dataclass(frozen=True, order=True)
+class HudiInstant:
+    """Ordered by the time at which it was completed."""
+
+    completed: str
+    requested: str
+    action: str = field(compare=False)
+
+    @property
+    def id(self) -> SnapshotId:
+        return SnapshotId(self.requested)
+
+    @property
+    def name(self) -> str:
+        return f"{self.requested}_{self.completed}.{self.action}"
+
+    @property
+    def completed_at_ms(self) -> int:
+        return to_ms(self.completed)
+
+
+@dataclass(frozen=True)
+class InstantMetadata:
+    """What a completed instant says. `keys`: its extra metadata, without the schema."""
+
+    operation: str
+    stats: Sequence[Mapping[str, Any]]
+    keys: Mapping[str, str]
+    schema: str
+    replaced: Mapping[str, Sequence[str]]
+
+    @property
+    def written_rows(self) -> int:
+        return sum(int(s.get("numWrites") or 0) + int(s.get("numDeletes") or 0) for s in self.stats)
+
+
+@dataclass(frozen=True)
+class HudiTimeline:
+    """As it was when it was listed."""
+
+    files: TableFiles
+    folder: str
+    table: str
+    instants: tuple[HudiInstant, ...]
+    """Completed, of every action, oldest first."""
+
+    pending: Mapping[str, frozenset[str]]
+    """Names of files by requested time, of instants that are not completed."""
+
+    @classmethod
+    def load(cls, files: TableFiles, folder: str, table: str) -> HudiTimeline:
+        try:
+            names = files.names(folder)
+        except OSError as error:
+            raise LakeUnavailable(lake="hudi", what=f"list {folder}", reason=str(error)) from error
+        completed = [HudiInstant(m[2], m[1], m[3]) for m in map(_COMPLETED.match, names) if m]
+        done = {i.requested for i in completed}
+        pending: dict[str, set[str]] = {}
+        for match in filter(None, map(_PENDING.match, names)):
+            if match[1] not in done:
+                pending.setdefault(match[1], set()).add(match[0])
+        return cls(files, folder, table, tuple(sorted(completed)), {k: frozenset(v) for k, v in pending.items()})
+
+    @cached_property
+    def snapshots(self) -> tuple[HudiInstant, ...]:
+        return tuple(i for i in self.instants if i.action in DATA_ACTIONS)
+
+    @property
+    def head(self) -> HudiInstant | None:
+        return self.snapshots[-1] if self.snapshots else None
+
+    @cached_property
+    def start(self) -> str | None:
+        """Instants before it were archived, by whoever did it: they were completed."""
+        return min((*(i.requested for i in self.snapshots), *self.pending), default=None)
+
+    @cached_property
+    def _completions(self) -> dict[str, str]:
+        return {i.requested: i.completed for i in self.snapshots}
+
+    def completion_of(self, requested: str) -> str | None:
+        """None: it is not completed, so nobody sees its files."""
+        done = self._completions.get(requested)
+        if done is None and self.start is not None and requested < self.start:
+            return self._archived.get(requested, requested)
+        return done
+
+    @cached_property
+    def _archived(self) -> Mapping[str, str]:
+        folder = os.path.join(self.folder, HISTORY)
+        try:
+            return load_completions(self.files, folder)
+        except OSError as error:
+            raise LakeUnavailable(lake="hudi", what=f"read {folder}", reason=str(error)) from error
+        except (ValueError, KeyError, pa.ArrowInvalid) as error:
+            reason = str(error)
+            raise LakeTampered(
+                table=self.table, snapshot="none", what="its archived timeline", reason=reason
+            ) from error
+
+    def find(self, requested: str) -> HudiInstant | None:
+        return next((i for i in self.snapshots if i.requested == requested), None)
+
+    def get(self, snapshot_id: SnapshotId) -> HudiInstant:
+        instant = self.find(str(snapshot_id))
+        if instant is None:
+            raise self.gone(snapshot_id)
+        return instant
+
+    def gone(self, snapshot_id: SnapshotId) -> SnapshotGone:
+        return SnapshotGone(table=self.table, snapshot=str(snapshot_id), advice="read again from the newest one")
+
+    def metadata(self, instant: HudiInstant) -> InstantMetadata:
+        """Of one that was archived since the timeline was listed, nothing. Raises `LakeTampered`."""
+        path = os.path.join(self.folder, instant.name)
+        try:
+            return _load_metadata(self.files, path)
+        except FileNotFoundError:
+            return InstantMetadata("UNKNOWN", (), {}, "", {})
+        except OSError as error:
+            raise LakeUnavailable(lake="hudi", what=f"read {path}", reason=str(error)) from error
+        except (ValueError, KeyError) as error:
+            raise LakeTampered(
+                table=self.table, snapshot=instant.id, what="its commit metadata", reason=str(error)
+            ) from error
+
+
+@lru_cache(_CACHED)
+def _load_metadata(files: TableFiles, path: str) -> InstantMetadata:
+    """A completed instant's file never changes, and its name is used once."""
+    data = files.read_bytes(path)
+    if data is None:
+        raise FileNotFoundError(path)
+    (body,) = read_container(data) if data else ({},)
+    keys = dict(body.get("extraMetadata") or {})
+    schema = keys.pop("schema", "")
+    stats = [s for part in (body.get("partitionToWriteStats") or {}).values() for s in part]
+    return InstantMetadata(
+        operation=body.get("operationType") or "UNKNOWN",
+        stats=stats,
+        keys=keys,
+        schema=schema,
+        replaced=body.get("partitionToReplaceFileIds") or {},
+    )
+
+
+def new_instant(after: str = "") -> str:
+    """A time that nobody before `after` has: milliseconds in UTC, as the table's property says."""
+    now = to_instant(time.time_ns() // 1_000_000)
+    return now if now > after else to_instant(to_ms(after) + 1)
+
+
+def to_instant(ms: int) -> str:
+    moment = datetime.fromtimestamp(ms // 1000, UTC)
+    return f"{moment:%Y%m%d%H%M%S}{ms % 1000:03d}"
+
+
+def to_ms(instant: str) -> int:
+    whole = datetime.strptime(instant[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+    return int(whole.timestamp()) * 1000 + int(instant[14:17] or 0)

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two layouts of a lake table: with the system columns, or *clean*, with the user's columns alone, as Fluss makes
+them from 1.0 on.
+
+A clean log table's file of ours says its bucket in its name, `data-lw-ROUND-bNUMBER-...`, and its first and last offset
+as the sequence numbers of its manifest entry. Paimon itself counts the rows of a bucket so, from 0 on: whoever writes
+after us goes on with the next offset. Rows of a clean PK table have no offsets: of a key the highest sequence number
+counts.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from lakeward.lake.address import SYSTEM
+from lakeward.lake.paimon.meta.names import name_of
+from lakeward.model.ids import RoundId
+from lakeward.model.offsets import OffsetRange
+
+_ADDRESS = re.compile(r"-lw-.+-b(\d+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-\d+\.[a-z]+$")
+
+
+def is_clean(lake_table: Any) -> bool:
+    return SYSTEM.isdisjoint(f.name for f in lake_table.table_schema.fields)
+
+
+def data_prefix(lake_table: Any, round_id: RoundId, bucket: int) -> str:
+    """Of the names of data files that a round or a rewrite makes."""
+    prefix = name_of("data", round_id)
+    is_addressed = is_clean(lake_table) and not lake_table.table_schema.primary_keys
+    return f"{prefix}b{bucket}-" if is_addressed else prefix
+
+
+def find_address(file: Any) -> tuple[int, OffsetRange] | None:
+    """Bucket and offsets of a clean log table's file; None where it is not ours."""
+    named = _ADDRESS.search(file.file_name)
+    if named is None:
+        return None
+    return int(named[1]), OffsetRange(int(file.min_sequence_number), int(file.max_sequence_number) + 1)
