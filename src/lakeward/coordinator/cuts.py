@@ -139,7 +139,7 @@ class Cuts:
 
     def _untag(self, cut: Cut, side: LakeSide) -> None:
         storage = self._board.lake_of(side)
-        if storage is not None:
+        if storage is not None and storage.capabilities.snapshot_names:
             storage.open_maintenance(side.info).untag(cut.tag)
 
     def _is_there(self, cut: Cut) -> bool:
@@ -189,7 +189,8 @@ class Cuts:
             return replace(cut_side, lost=self._why_lost(ends, side))
         snapshot_id, is_empty = _find_snapshot(storage.open_reader(side.info), cut, ends)
         if snapshot_id is not None:
-            storage.open_maintenance(side.info).tag(cut.tag, snapshot_id)
+            if storage.capabilities.snapshot_names:
+                storage.open_maintenance(side.info).tag(cut.tag, snapshot_id)
             fault_point("cut.tagged", cut=cut.name)
         lost = "" if snapshot_id is not None or is_empty else "its lake has no snapshot at exactly this moment"
         return replace(cut_side, snapshot_id=snapshot_id, is_empty=is_empty, lost=lost)

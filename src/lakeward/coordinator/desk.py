@@ -94,7 +94,9 @@ class Desk:
         room, granted = min(request.room, job.slots - len(self._board.leased(job.name))), list[HandedOut]()
         for kind in self._kinds.values():
             if kind.name in job.kinds and len(granted) < room:
-                granted += [self._grant(kind, side, job) for side in kind.choose(job, room - len(granted))]
+                sides = kind.choose(job, room - len(granted))
+                given = [(side, self._grant(kind, side, job)) for side in sides]
+                granted += kind.together(given) if job.reads_together else [handed for _, handed in given]
         return granted
 
     def _grant(self, kind: Kind, side: LakeSide, job: JobRecord) -> HandedOut:
@@ -228,6 +230,8 @@ class Desk:
             bytes_read=0 if result is None else result.bytes_read,
             files_replaced=0 if result is None else result.files_replaced,
             groups_left_out=0 if result is None else result.groups_left_out,
+            read_with=() if result is None else result.read_with,
+            log_bytes=0 if result is None else result.log_bytes,
             error=None if failed is None else failed.error,
         )
         work.totals.add(status)

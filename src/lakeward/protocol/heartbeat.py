@@ -91,6 +91,10 @@ class HeartbeatRequest:
     kinds: tuple[WorkKind, ...] = (TIER,)
     """What this job can do: a job of an older version is handed nothing but rounds."""
 
+    formats: tuple[str, ...] = ()
+    """Lake formats that this job can open: it is handed no table of another. A job of an older version says
+    none, and is handed all."""
+
     now_ms: int | None = None
     """The job's clock."""
 
@@ -100,6 +104,9 @@ class HeartbeatRequest:
     wait_ms: int = 0
     """The job is idle: an answer without work may be held back so long, until a round is asked for. A server that did
     says that the next beat is due at once; one of an older version answers now."""
+
+    reads_together: bool = False
+    """Rounds of several sides of a table, when handed out in one answer, read the log once."""
 
     def __post_init__(self) -> None:
         if self.memory_bytes is not None and not 0 <= self.memory_bytes < 1 << 50:
@@ -151,6 +158,9 @@ class HandedOut:
     kind: WorkKind = TIER
     committed: Committed | None = None
     """What the coordinator knew of the lake when it handed this out; None from one that wants to be asked."""
+
+    reads_with: tuple[SideName, ...] = ()
+    """Other sides of the table in the same answer whose rounds should read the log with this one."""
 
 
 @dataclass(frozen=True, kw_only=True)

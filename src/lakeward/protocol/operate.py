@@ -18,6 +18,21 @@ from lakeward.protocol.views import JobStatus, TableStatus
 
 
 @dataclass(frozen=True, kw_only=True)
+class AdoptionStatus:
+    """How far the rows of a table that is adopted with a key are in the hot store. `of_rows`: about so many there are.
+    `words`: why it waits, or began anew. Asked for again until `is_done`."""
+
+    path: TablePath
+    rows: int = 0
+    of_rows: int = 0
+    files: int = 0
+    of_files: int = 0
+    words: str = ""
+    is_done: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class CoordinatorStatus:
     """The whole, for the dashboard. `lakes`: format -> "" or why it does not answer. `figures`: plain numbers, names as
     in metrics.
@@ -29,6 +44,7 @@ class CoordinatorStatus:
     jobs: tuple[JobStatus, ...] = ()
     jobs_missing: tuple[str, ...] = ()
     pools_unserved: tuple[str, ...] = ()
+    adoptions: tuple[AdoptionStatus, ...] = ()
     lakes: Mapping[str, str] = field(default_factory=dict)
     figures: Mapping[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from lakeward.errors import IncompatibleVersion, InvalidRequest
 
 PROTOCOL_MAJOR = 1
-PROTOCOL_MINOR = 1
+PROTOCOL_MINOR = 2
 PROTOCOL = f"{PROTOCOL_MAJOR}.{PROTOCOL_MINOR}"
 PROTOCOL_HEADER = "Lakeward-Protocol"
 MINORS_SUPPORTED = 1

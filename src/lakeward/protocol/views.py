@@ -137,6 +137,12 @@ class RoundStatus:
     groups_left_out: int = 0
     """Groups of files that were rewritten for nothing: one of them was gone when it came to the commit."""
 
+    read_with: tuple[SideName, ...] = ()
+    """Sides whose rounds got their rows from the same read of the log."""
+
+    log_bytes: int = 0
+    """Of the log, read for this round; what was read for it and others counts in one of them."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class LagExplanation:

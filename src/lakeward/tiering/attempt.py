@@ -48,7 +48,14 @@ class Attempt(LeasedWork):
 
     @classmethod
     def at(cls, work: LeasedWork, world: JobWorld) -> Self:
-        return cls(world=world, handed=work.handed, owner=work.owner, control=work.control, round_id=work.round_id)
+        return cls(
+            world=world,
+            handed=work.handed,
+            owner=work.owner,
+            control=work.control,
+            round_id=work.round_id,
+            meeting=work.meeting,
+        )
 
     def run(self) -> RoundEnd:
         self.started, self._busy = self.world.clock.monotonic(), time.thread_time()
@@ -61,6 +68,7 @@ class Attempt(LeasedWork):
             kind, text = type(error).__name__, str(error)[:2000]
             return self.failed(SplitFailed(table=self.name, split="on the driver", kind=kind, text=text))
         finally:
+            self.leave()
             self.control.clear()
 
     @abstractmethod

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lakeward.model.clock import Clock
-from lakeward.model.ids import RoundId
+from lakeward.model.ids import RoundId, TableId
 from lakeward.model.round import RoundOwner
 from lakeward.model.side import WorkKind
 from lakeward.protocol.heartbeat import HandedOut, TableFailed, TableFinished
@@ -17,8 +19,13 @@ from lakeward.spi.plugins import PluginCache
 from lakeward.tiering.job.dispatch import Dispatcher
 from lakeward.tiering.job.options import TieringOptions
 from lakeward.tiering.round.control import RoundControl
+from lakeward.tiering.round.meeting import Meeting
 
 RoundEnd = TableFinished | TableFailed
+
+
+def start_daemon(target: Callable[[], None], name: str) -> None:
+    threading.Thread(target=target, name=name, daemon=True).start()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +40,8 @@ class JobWorld:
     check_location: Callable[[str, str], None] = lambda _lake, _location: None
     """Refuses a lake that this job's executors cannot reach."""
 
+    start_thread: Callable[[Callable[[], None], str], None] = start_daemon
+
 
 @dataclass(kw_only=True)
 class LeasedWork:
@@ -42,6 +51,13 @@ class LeasedWork:
     owner: RoundOwner
     round_id: RoundId
     control: RoundControl
+    meeting: Meeting | None = None
+    """Where rounds of other sides come to read the log with this one."""
+
+    def leave(self) -> None:
+        """The others need not wait for it. Safe to repeat."""
+        if self.meeting is not None:
+            self.meeting.leave(self.round_id)
 
     def __str__(self) -> str:
         return f"{self.handed.kind} of {self.handed.path} ({self.handed.side})"
@@ -62,3 +78,21 @@ class WorkRunner(ABC):
         """Called in an executor with one of the orders that `run` gave to the dispatcher; returns outcomes as bytes
         that `run` reads. Never raises: an exception would reach the driver as text only. May be called twice for one
         order, at the same time too; `attempt` is never the same."""
+
+
+def meet(works: Sequence[LeasedWork], world: JobWorld) -> None:
+    """Of work that came in one answer: those of one table that shall read the log together are told of each other,
+    before any of them begins."""
+    together = defaultdict[TableId, list[LeasedWork]](list)
+    for work in works:
+        if work.handed.reads_with:
+            together[work.handed.table_id].append(work)
+    for group in together.values():
+        if len(group) > 1:
+            meeting = Meeting(
+                dispatcher=world.dispatcher,
+                start_thread=world.start_thread,
+                expected={work.round_id for work in group},
+            )
+            for work in group:
+                work.meeting = meeting

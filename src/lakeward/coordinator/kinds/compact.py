@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compactions: the kind of work that has no deadline, and takes what slots rounds leave (design.md 13.5).
 
-What is to be done in a lake only the job sees, when it plans. Here a side is due when its lake has got some files more
-since it was last looked at, and an hour after its last rows, for what is packed then; a changelog with a retention of
-its own, every hour or as often as that.
+What is to be done in a lake only the job sees, when it plans. Here a side is due when its lake has got some data files,
+or delete files, more since it was last looked at, and an hour after its last rows, for what is packed then; a changelog
+with a retention of its own, every hour or as often as that.
 """
 
 from __future__ import annotations
@@ -51,7 +51,12 @@ class CompactKind(Kind):
         if side.token is None or not self._is_on(side):
             return False
         work = side.work(COMPACT)
-        return work.asked or side.lake.all_files >= work.due_files or self._is_stale(side, work)
+        return work.asked or self._has_grown(side, work) or self._is_stale(side, work)
+
+    def _has_grown(self, side: LakeSide, work: Work) -> bool:
+        """Each by itself: an upsert round brings one of both, and is one more file to merge."""
+        data, deletes = side.lake.files or 0, side.lake.delete_files or 0
+        return data >= work.due_files or deletes >= work.due_delete_files
 
     def _is_on(self, side: LakeSide) -> bool:
         storage = self._board.lake_of(side) if side.options.compacted or side.work(COMPACT).asked else None
@@ -75,7 +80,11 @@ class CompactKind(Kind):
         room = min(room, self._room(job))
         if room <= 0:
             return []
-        sides = (s for s in self._board.sides() if s.options.pool == pool and self._is_pressing(s))
+        sides = (
+            s
+            for s in self._board.sides()
+            if s.options.pool == pool and job.has_format(s.options.format) and self._is_pressing(s)
+        )
         free = self._schedule.load(pool).free if job.takes_rounds else room
         pressing = sorted((s for s in sides if self.is_free(s) and self.is_due(s)), key=self.order)[: min(room, free)]
         return pressing or super().choose(job, room)
@@ -123,7 +132,8 @@ class CompactKind(Kind):
         result = finished.result
         moved = result is not None and result.files_replaced > 0
         steps = 1 if moved else min(max(1, len(side.committed)), MOST_BUCKETS)
-        work.due_files = side.lake.all_files + LOOK_FILES * steps
+        work.due_files = (side.lake.files or 0) + LOOK_FILES * steps
+        work.due_delete_files = (side.lake.delete_files or 0) + LOOK_FILES * steps
         if finished.force_finished and moved:
             work.due_files = 0  # there is more of it
         work.looked_at_ms, work.asked = self._board.clock.now_ms(), False

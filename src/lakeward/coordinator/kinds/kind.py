@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from lakeward.coordinator.schedule.backoff import backoff_ms
@@ -37,7 +38,7 @@ class Kind(ABC):
     def choose(self, job: JobRecord, room: int) -> list[LakeSide]:
         """Sides that this job gets now, `room` at most, most wanted first: as many as the pool has slots to spare until
         they are done. A job that takes no rounds has nothing else to spare its slots for."""
-        sides = (s for s in self._board.sides() if s.options.pool == job.pool)
+        sides = (s for s in self._board.sides() if s.options.pool == job.pool and job.has_format(s.options.format))
         due = sorted((s for s in sides if self.is_free(s) and self.is_due(s)), key=self.order)
         if not due or not job.takes_rounds:
             return due[:room]
@@ -95,6 +96,10 @@ class Kind(ABC):
             waited_s=lease.waited_ms / 1_000,
             generation=side.generation,
         )
+
+    def together(self, granted: Sequence[tuple[LakeSide, HandedOut]]) -> list[HandedOut]:
+        """What goes out in one answer, to a job that can read the log once for several sides."""
+        return [handed for _, handed in granted]
 
     # ---- the end ----
     def finished(self, side: LakeSide, work: Work, finished: TableFinished) -> None:

@@ -3,17 +3,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from lakeward.coordinator.kinds.kind import Kind
 from lakeward.coordinator.state.jobs import JobRecord
 from lakeward.coordinator.state.record import LakeSide
 from lakeward.coordinator.state.work import Lease, Work
-from lakeward.model.side import TIER
+from lakeward.model.side import TIER, SideName
 from lakeward.model.state import TableState
 from lakeward.protocol.heartbeat import HandedOut, TableFinished
 
 _S = TableState
+
+
+def may_share(side: LakeSide) -> bool:
+    """One whose last round failed, or that is made anew, reads for itself: it holds up nobody."""
+    return side.tier.failures_in_a_row == 0 and side.resync is None
 
 
 class TierKind(Kind):
@@ -23,14 +29,33 @@ class TierKind(Kind):
         return side.state is _S.PENDING and not side.held
 
     def choose(self, job: JobRecord, room: int) -> list[LakeSide]:
-        """As the schedule has planned it."""
+        """As the schedule has planned it, and what slots are left for sides that then read the log with one of
+        those."""
         chosen: list[LakeSide] = []
         for side in self._schedule.take_ready(job.pool):
-            if self.is_due(side):
+            if self.is_due(side) and job.has_format(side.options.format):
                 chosen.append(side)
                 if len(chosen) == room:
                     break
+        if job.reads_together and len(chosen) < room:
+            chosen += self._joining(job, chosen, room - len(chosen))
         return chosen
+
+    def _joining(self, job: JobRecord, chosen: Sequence[LakeSide], room: int) -> list[LakeSide]:
+        """Sides that are not due yet, of tables that a side is chosen of."""
+        leads = {side.table_id: side for side in reversed(chosen) if may_share(side)}.values()
+        waiting = {lead: [s for s in lead.table.sides.values() if self._may_join(s, lead, job)] for lead in leads}
+        late = {lead: [s for s in others if s not in chosen] for lead, others in waiting.items()}
+        joining = self._schedule.find_joins({lead: others for lead, others in late.items() if others}, chosen)
+        for side in joining[:room]:
+            if side.state is _S.SCHEDULED:
+                self._board.enter(side, _S.PENDING)
+        return joining[:room]
+
+    def _may_join(self, side: LakeSide, lead: LakeSide, job: JobRecord) -> bool:
+        is_waiting = side.state in (_S.PENDING, _S.SCHEDULED) and side.waiting.oldest_at_ms is not None
+        fits = side.options.pool == lead.options.pool and job.has_format(side.options.format)
+        return is_waiting and fits and self.is_free(side) and may_share(side)
 
     def begin(self, side: LakeSide, work: Work) -> int:
         """The epoch is new since the side was queued."""
@@ -47,6 +72,14 @@ class TierKind(Kind):
             resync=resync,
             generation=side.generation + resync,
         )
+
+    def together(self, granted: Sequence[tuple[LakeSide, HandedOut]]) -> list[HandedOut]:
+        sharing = [side for side, _ in granted if may_share(side)]
+
+        def others(side: LakeSide) -> tuple[SideName, ...]:
+            return tuple(s.name for s in sharing if s.table is side.table and s is not side)
+
+        return [replace(h, reads_with=others(s)) if s in sharing else h for s, h in granted]
 
     def finished(self, side: LakeSide, work: Work, finished: TableFinished) -> None:
         board, result = self._board, finished.result

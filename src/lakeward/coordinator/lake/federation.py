@@ -10,32 +10,34 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from lakeward.bucketing import check_bucket_keys, choose_function
 from lakeward.config import options as keys
-from lakeward.config.tables import DEFAULT_LAKE, check_alter, check_properties, lakes_of, sides_named
+from lakeward.config.tables import check_alter, check_properties
 from lakeward.coordinator.coordinator import Coordinator
-from lakeward.coordinator.options import SideOptions, Sides, read_sides, sides_of
+from lakeward.coordinator.lake.adoption import Adoptions
+from lakeward.coordinator.lake.tablesides import TableSides, enabled
+from lakeward.coordinator.options import SideOptions, Sides
 from lakeward.errors import (
     InvalidAlter,
     InvalidRequest,
-    InvalidTable,
     LakeForeign,
     LakeTableGone,
-    SideNotFound,
     TableAlreadyExists,
     TableNotFound,
 )
+from lakeward.model.bucket import Bucket
 from lakeward.model.ids import TableId, new_table_id
 from lakeward.model.newtable import check_new_columns, check_new_table, warn_of_columns
 from lakeward.model.schema import Column
-from lakeward.model.side import RETENTION_PROPERTY, Content, SideName, changelog_side
+from lakeward.model.side import RETENTION_PROPERTY, Content, SideName
 from lakeward.model.sidetable import side_table
 from lakeward.model.state import TableState
-from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
-from lakeward.protocol.operate import AdoptTable, LakeRestored, ResyncChoice, SchemaReconciled
+from lakeward.model.table import BucketFunction, TableInfo, TablePath
+from lakeward.protocol.operate import AdoptionStatus, AdoptTable, LakeRestored, ResyncChoice, SchemaReconciled
 from lakeward.protocol.tables import AlterTable, CreateTable, TableAnswer
-from lakeward.spi.capabilities import check_added_columns, check_bucket_function, check_table
+from lakeward.spi.capabilities import check_added_columns
+from lakeward.spi.hotadmin import HotLoad
 from lakeward.spi.lake import LakeCatalog
+from lakeward.spi.lakefile import AdoptedRows
 
 
 class Federation:
@@ -46,6 +48,8 @@ class Federation:
         self._board = coordinator.board
         self._hot = coordinator.board.hot
         self._lock = threading.Lock()
+        self.sides = TableSides(coordinator.board, coordinator.databases)
+        self.adoptions = Adoptions(coordinator.board, self._publish)
 
     # ---- create ----
     def create(self, request: CreateTable) -> TableAnswer:
@@ -62,7 +66,7 @@ class Federation:
                 raise TableAlreadyExists(table=str(request.path))
             if not request.adopt:
                 check_new_table(str(request.path), request.descriptor)
-            descriptor, sides = self._complete(request.path, request.descriptor)
+            descriptor, sides = self.sides.complete(request.path, request.descriptor)
             table = TableInfo(
                 path=request.path,
                 table_id=new_table_id(),
@@ -70,7 +74,7 @@ class Federation:
                 created_at_ms=self._board.clock.now_ms(),
             )
             self._hot.check_table(table)
-            lakes = _enabled(sides)
+            lakes = enabled(sides)
             if lakes:
                 table = self._create_in_lakes(table, lakes, request.adopt)
             elif request.adopt:
@@ -88,80 +92,13 @@ class Federation:
         except TableNotFound:
             return None
 
-    def _complete(self, path: TablePath, descriptor: TableDescriptor) -> tuple[TableDescriptor, Sides]:
-        """The descriptor as it is recorded: checked, with the lakes or the format that it has at birth, and the bucket
-        function that it keeps for life."""
-        properties = self._with_lakes(path.database, descriptor.properties)
-        check_properties(str(path), properties, descriptor.partition_keys, self._board.options.config)
-        sides = self._read(path, properties)
-        first = next(iter(sides.values()))
-        if first.format is not None and not lakes_of(properties):
-            properties.setdefault(keys.TABLE_DATALAKE_FORMAT.key, first.format)
-        function = choose_function(self._bucket_function(sides), descriptor)
-        completed = replace(descriptor, properties=properties, bucket_function=function)
-        check_bucket_keys(completed)
-        for name, options in sides.items():
-            self._check_fits(path, completed, name, options)
-        for options in list(sides.values())[1:]:
-            self._check_spread(path, completed, options)
-        return completed, sides
-
-    def lakes_of_new(self, database: str, properties: Mapping[str, str]) -> list[str]:
-        """Where a new table with these properties would have sides."""
-        return [side.lake for side in sides_named(self._with_lakes(database, properties))]
-
-    def _with_lakes(self, database: str, properties: Mapping[str, str]) -> dict[str, str]:
-        """A new table keeps as its own what its database, or else the server's configuration, says of lakes now."""
-        options, own = self._board.options, self._coordinator.databases.find_lake(database)
-        names = options.config.get(keys.TABLE_DATALAKE_LAKES)
-        if own is not None and keys.TABLE_DATALAKE_FORMAT.key not in properties:
-            names = (own,)
-        first = next(iter(options.configured), DEFAULT_LAKE)
-        if not names and first != DEFAULT_LAKE and keys.TABLE_DATALAKE_FORMAT.key not in properties:
-            names = (first,)
-        clean = not options.config.get(keys.TABLE_DATALAKE_SYSTEM_COLUMNS)
-        return {
-            **({keys.TABLE_DATALAKE_LAKES.key: ", ".join(names)} if names else {}),
-            **({keys.TABLE_DATALAKE_SYSTEM_COLUMNS.key: "false"} if clean else {}),
-            **properties,
-        }
-
-    def _read(self, path: TablePath, properties: Mapping[str, str]) -> Sides:
-        """Raises `InvalidTable` for a lake that is not configured, or has another format than the table wants."""
-        known, key = self._board.options.configured, keys.TABLE_DATALAKE_LAKES.key
-        wanted = properties.get(keys.TABLE_DATALAKE_FORMAT.key)
-        changes = changelog_side(properties)
-        named = [(key, n) for n in lakes_of(properties)]
-        for field, name in [*named, *([(keys.TABLE_DATALAKE_CHANGELOG.key, changes.lake)] if changes else [])]:
-            if name not in known:
-                reason = f"no such lake is configured; there are: {', '.join(known) or 'none'}"
-                raise InvalidTable(table=str(path), field=field, value=name, reason=reason)
-        first = next(iter(lakes_of(properties)), DEFAULT_LAKE)
-        if wanted is not None and first != DEFAULT_LAKE and known[first].format != wanted:
-            reason = f"its lake {first} has the format {known[first].format}"
-            raise InvalidTable(table=str(path), field=keys.TABLE_DATALAKE_FORMAT.key, value=wanted, reason=reason)
-        return read_sides(properties, self._board.options)
-
-    def _bucket_function(self, sides: Sides) -> BucketFunction:
-        """The one that a side's readers need, else that of the first."""
-        lakes = [self._board.lakes(o.lake).capabilities for o in sides.values() if o.format is not None]
-        needed = [c.bucket_function for c in lakes if c.bucket_function_needed]
-        return next(iter([*needed, *(c.bucket_function for c in lakes)]), BucketFunction.FLUSS)
-
-    def _check_fits(self, path: TablePath, descriptor: TableDescriptor, name: SideName, options: SideOptions) -> None:
-        """Can the table exist in its lake format? Raises `InvalidTable`, `UnsupportedType`, `UnsupportedBucketKey`."""
-        if options.format is not None:
-            of = side_table(TableInfo(path=path, table_id=new_table_id(), descriptor=descriptor), name)
-            check_table(options.format, self._board.lakes(options.lake).capabilities, of.path, of.descriptor)
-            self._catalog(options).check_descriptor(of.path, of.descriptor)
-
     def _create_in_lakes(self, table: TableInfo, lakes: Sides, adopt: bool) -> TableInfo:
-        catalogs = {name: self._catalog(options) for name, options in lakes.items()}
+        catalogs = {name: self.sides.catalog(options) for name, options in lakes.items()}
         if adopt:
             table = replace(table, table_id=self._adopted_id(catalogs, table))
         for name, catalog in catalogs.items():
             catalog.create(side_table(table, name), adopt=adopt)
-        self._check_apart(table, lakes)
+        self.sides.check_apart(table, lakes)
         return table
 
     def _adopted_id(self, catalogs: Mapping[SideName, LakeCatalog], table: TableInfo) -> TableId:
@@ -174,75 +111,92 @@ class Federation:
                 raise LakeForeign(table=str(table.path), found=owner, expected=owners[0])
         return owners[0] if owners else table.table_id
 
-    def _check_apart(self, table: TableInfo, lakes: Sides) -> None:
-        """Two lakes may be one place under two names. Raises `InvalidTable`."""
-        places: dict[tuple[str | None, str, TablePath], SideName] = {}
-        for name, options in lakes.items() if len(lakes) > 1 else ():
-            path = side_table(table, name).path
-            place = self._catalog(options).location(path)
-            other = name if place is None else places.setdefault((options.format, place, path), name)
-            if other != name:
-                reason = (
-                    f"lakes {other} and {name} keep it in one place ({place}): two sides would write one lake table"
-                )
-                raise InvalidTable(
-                    table=str(table.path), field=keys.TABLE_DATALAKE_LAKES.key, value=f"{other}, {name}", reason=reason
-                )
-
-    def _catalog(self, options: SideOptions) -> LakeCatalog:
-        return self._board.lakes(options.lake).catalog()
-
     def adopt(self, path: TablePath, request: AdoptTable) -> TableAnswer:
         """Takes over a lake table that carries snapshots of ours: its table id and its offsets. Where the hot side is
-        gone the descriptor makes it anew; where it stands, it must be the very table that filled the lake."""
+        gone the descriptor makes it anew; where it stands, it must be the very table that filled the lake. With
+        `foreign` one that others made, as a log table."""
         if request.foreign:
             return self._adopt_foreign(path, request)
         table = self._find(path)
         if table is None:
             if request.descriptor is None:
-                raise InvalidRequest(what=f"adopting {path}", reason="the hot side does not exist: send its descriptor")
+                reason = "there is no such table here. A lake table that others made: --foreign. One of ours: make the "
+                reason += "table as it was, with adopt=True of client.create_table"
+                raise InvalidRequest(what=f"adopting {path}", reason=reason)
             return self.create(CreateTable(path=path, descriptor=request.descriptor, adopt=True))
-        sides = self._sides_of(table)
+        sides = self.sides.of(table)
         if all(options.format is None for options in sides.values()):
             raise InvalidRequest(what=f"adopting {path}", reason="the server has no datalake.format")
-        if not _enabled(sides):
+        if not enabled(sides):
             return self.alter(path, AlterTable(properties={keys.TABLE_DATALAKE_ENABLED.key: "true"}))
-        for name, options in _enabled(sides).items():
+        for name, options in enabled(sides).items():
             self._enable_lake(table, name, options)
         self._coordinator.read_lake(path)
         return TableAnswer(table=table, created=False, warnings=self._coordinator.warnings(path))
 
     def _adopt_foreign(self, path: TablePath, request: AdoptTable) -> TableAnswer:
-        """One that others made, with what is in it. After a crash in between the same call goes on. Raises
-        `TableAlreadyExists`, `InvalidTable`, `UnsupportedType`, `LakeForeign`."""
-        what = f"adopting {path}"
+        """After a crash in between the same call goes on. Raises `TableAlreadyExists`, and as `_foreign_table`."""
+        if request.primary_key:
+            raise InvalidRequest(what=f"adopting {path}", reason="with a key its rows are loaded first: adopt_keyed")
         if self._find(path) is not None:
             raise TableAlreadyExists(table=str(path))
-        if request.primary_key:
-            reason = "its keys would have to be loaded into the hot store; adopt it without --key, as a log table"
-            raise InvalidRequest(what=what, reason=reason)
+        table, options, warnings = self._foreign_table(path, request)
+        self.sides.catalog(options).create(table, adopt=True)
+        self._board.lakes(options.lake).open_maintenance(table).take_over({})
+        made = self.create(CreateTable(path=path, descriptor=table.descriptor, adopt=True))
+        return replace(made, warnings=(*made.warnings, *warnings))
+
+    def adopt_keyed(self, path: TablePath, request: AdoptTable) -> AdoptionStatus:
+        """One that others made, as a PK table: its rows are loaded after the answer, which says how far that is. The
+        same call again joins it. Raises `TableAlreadyExists`, `TableLoading`, and as `_foreign_table`."""
+        key, load = request.primary_key, self.adoptions.find(path)
+        if load is not None and load.table.descriptor.primary_key == key:
+            return self.adoptions.status(path)
+        there = self._find(path)
+        if there is not None:
+            if there.descriptor.primary_key == key and self._is_adopted(there):
+                return self.adoptions.status(path)
+            raise TableAlreadyExists(table=str(path))
+        table, options, warnings = self._foreign_table(path, request)
+        return self.adoptions.begin(table, options.lake, warnings)
+
+    def _foreign_table(self, path: TablePath, request: AdoptTable) -> tuple[TableInfo, SideOptions, tuple[str, ...]]:
+        """What it will be, in which lake, and what is to be said of it. Raises `InvalidRequest`, `InvalidTable`,
+        `UnsupportedType`, `LakeForeign`."""
+        what = f"adopting {path}"
         properties = {
             keys.TABLE_DATALAKE_SYSTEM_COLUMNS.key: "false",
             **({} if request.lake is None else {keys.TABLE_DATALAKE_LAKES.key: request.lake}),
         }
-        sides = _enabled(self._read(path, self._with_lakes(path.database, properties)))
+        sides = enabled(self.sides.read(path, self.sides.with_lakes(path.database, properties)))
         if len(sides) != 1:
             reason = f"say in which lake it is, with --lake; new tables get {', '.join(map(str, sides)) or 'none'}"
             raise InvalidRequest(what=what, reason=reason)
-        ((side, options),) = sides.items()
-        catalog = self._catalog(options)
-        descriptor = replace(catalog.describe_foreign(path, request.bucket_count), properties=properties)
+        (options,) = sides.values()
+        catalog = self.sides.catalog(options)
+        try:
+            foreign = catalog.describe_foreign(path, request.bucket_count, request.primary_key)
+        except LakeTableGone as error:
+            raise InvalidRequest(what=what, reason=f"the catalog of lake {options.lake} has no such table") from error
+        descriptor = replace(foreign, properties=properties)
         check_new_table(str(path), descriptor)
-        table = TableInfo(path=path, table_id=new_table_id(), descriptor=self._complete(path, descriptor)[0])
+        # It has no partition field for the bucket, as Iceberg's function would want.
+        completed, _ = self.sides.complete(path, descriptor, BucketFunction.FLUSS if descriptor.is_pk else None)
+        now_ms = self._board.clock.now_ms()
+        table = TableInfo(path=path, table_id=new_table_id(), descriptor=completed, created_at_ms=now_ms)
         self._hot.check_table(table)
         owner = catalog.table_id(path)
-        table = table if owner is None else replace(table, table_id=owner)
-        storage = self._board.lakes(options.lake)
-        if owner is not None and storage.open_reader(table).adopted is None:
-            raise InvalidRequest(what=what, reason="it has snapshots of ours; adopt it without --foreign")
-        catalog.create(side_table(table, side), adopt=True)
-        storage.open_maintenance(side_table(table, side)).take_over({})
-        return self.create(CreateTable(path=path, descriptor=descriptor, adopt=True))
+        if owner is None:
+            return table, options, catalog.warn_foreign(path)
+        table = replace(table, table_id=owner)
+        _check_again(what, self._board.lakes(options.lake).open_reader(table).adopted, request)
+        return table, options, ()
+
+    def _publish(self, load: HotLoad, ends: Mapping[Bucket, int]) -> None:
+        with self._lock:
+            self._hot.publish_load(load, ends)
+            self._coordinator.register(load.table, new=False)
+        self._coordinator.read_lake(load.table.path)
 
     # ---- alter ----
     def alter(self, path: TablePath, change: AlterTable) -> TableAnswer:
@@ -252,22 +206,22 @@ class Federation:
             check_alter(str(path), change.properties)
             after = self._altered(before, change)
             self._check_last_side(before, change)
-            was, wanted = self._sides_of(before), self._read(path, after.descriptor.properties)
+            was, wanted = self.sides.of(before), self.sides.read(path, after.descriptor.properties)
             self._check_there(path, change, wanted)
-            added = {n: o for n, o in _enabled(wanted).items() if n not in _enabled(was)}
-            kept = {n: o for n, o in _enabled(was).items() if n in wanted}
+            added = {n: o for n, o in enabled(wanted).items() if n not in enabled(was)}
+            kept = {n: o for n, o in enabled(was).items() if n in wanted}
             self._check_adopted(before, was, [n for n in added if n not in was])
             for name, options in kept.items() if RETENTION_PROPERTY in change.properties else ():
-                self._check_fits(path, after.descriptor, name, options)
+                self.sides.check_fits(path, after.descriptor, name, options)
             self._alter_lakes(before, kept, change)
             for name, options in added.items():
                 self._enable_lake(after, name, options)
-            self._check_apart(after, _enabled(wanted) if added else {})
+            self.sides.check_apart(after, enabled(wanted) if added else {})
             self._hot.alter_table(after)
             self._coordinator.altered(after)
         for name in added:
             self._coordinator.read_lake(path, name)
-        warnings = warn_of_columns(Column.from_json(c) for c in change.add_columns) if _enabled(wanted) else ()
+        warnings = warn_of_columns(Column.from_json(c) for c in change.add_columns) if enabled(wanted) else ()
         late = self._warn_of_history(after, added, was)
         return TableAnswer(table=after, created=False, warnings=(*self._coordinator.warnings(path), *warnings, *late))
 
@@ -279,29 +233,35 @@ class Federation:
 
     def _check_there(self, path: TablePath, change: AlterTable, sides: Sides) -> None:
         asked = (change.properties.get(keys.TABLE_DATALAKE_ENABLED.key) or "").strip().lower()
-        if asked == "true" and not _enabled(sides):
+        if asked == "true" and not enabled(sides):
             raise InvalidAlter(
                 table=str(path), change=keys.TABLE_DATALAKE_ENABLED.key, reason="the server has no datalake.format"
             )
 
     def _check_adopted(self, table: TableInfo, sides: Sides, added: Sequence[SideName]) -> None:
         """Rows that others wrote before a table was ours are in no log: another lake would never have them. A changelog
-        begins late anyway. Raises `InvalidAlter`."""
+        begins late anyway, and of a PK table every row is in KV. Raises `InvalidAlter`."""
         added = [n for n in added if n.content is Content.STATE]
-        if not added or not table.descriptor.is_clean:
+        if not added or not table.descriptor.is_clean or table.is_pk:
             return
-        for name, options in sides.items():
+        if self._is_adopted(table, sides):
+            reason = "rows from before it was adopted are in one lake alone, and in no log; copy the table"
+            raise InvalidAlter(table=str(table.path), change=f"lake {added[0]}", reason=reason)
+
+    def _is_adopted(self, table: TableInfo, sides: Sides | None = None) -> bool:
+        """Were its rows others' once?"""
+        for name, options in (self.sides.of(table) if sides is None else sides).items():
             if options.format is None or name.content is not Content.STATE:
                 continue
             with suppress(LakeTableGone):
                 if self._board.lakes(options.lake).open_reader(side_table(table, name)).adopted is not None:
-                    reason = f"rows from before it was adopted are in lake {name} alone, and in no log; copy the table"
-                    raise InvalidAlter(table=str(table.path), change=f"lake {added[0]}", reason=reason)
+                    return True
+        return False
 
     def _warn_of_history(self, table: TableInfo, added: Sides, was: Sides) -> list[str]:
         """A lake that comes late gets what the log still has; of a PK table that is every key."""
         late = [name for name in added if not side_table(table, name).is_pk]
-        if not late or not _enabled(was) or not any(b.start for b in self._hot.bounds(table).values()):
+        if not late or not enabled(was) or not any(b.start for b in self._hot.bounds(table).values()):
             return []
         others = ", ".join(map(str, was))
         return [
@@ -310,9 +270,6 @@ class Federation:
             else f"lake {name} gets what the log still has: older rows of {table.path} are in {others} alone"
             for name in late
         ]
-
-    def _sides_of(self, table: TableInfo) -> Sides:
-        return sides_of(table, self._board.options)
 
     def _altered(self, table: TableInfo, change: AlterTable) -> TableInfo:
         descriptor = table.descriptor
@@ -337,37 +294,21 @@ class Federation:
         for name, options in lakes.items():
             of = side_table(table, name)
             if change.add_columns:
-                self._catalog(options).add_columns(of, [Column.from_json(c) for c in change.add_columns])
+                self.sides.catalog(options).add_columns(of, [Column.from_json(c) for c in change.add_columns])
             if properties := _mutable(change.properties):
-                self._catalog(options).set_properties(of, properties)
+                self.sides.catalog(options).set_properties(of, properties)
 
     def _enable_lake(self, table: TableInfo, name: SideName, options: SideOptions) -> None:
         """A lake table that this very table filled before is taken again; anybody else's is refused."""
-        self._check_fits(table.path, table.descriptor, name, options)
-        self._check_spread(table.path, table.descriptor, options)
-        table, catalog = side_table(table, name), self._catalog(options)
+        self.sides.check_fits(table.path, table.descriptor, name, options)
+        self.sides.check_spread(table.path, table.descriptor, options)
+        table, catalog = side_table(table, name), self.sides.catalog(options)
         owner = catalog.table_id(table.path) if catalog.exists(table.path) else None
         if owner is not None and owner != table.table_id:
             raise LakeForeign(table=str(table.path), found=owner, expected=table.table_id)
         if owner == table.table_id:
             self._catch_up_schema(catalog, table)
         catalog.create(table, adopt=owner == table.table_id)
-
-    def _check_spread(self, path: TablePath, descriptor: TableDescriptor, options: SideOptions) -> None:
-        """Do its rows lie where readers of the lake look for them? Raises `InvalidTable`."""
-        if options.format is not None:
-            capabilities = self._board.lakes(options.lake).capabilities
-            check_bucket_function(options.format, capabilities, path, descriptor)
-
-    def _side_options(self, table: TableInfo, name: SideName | None, what: str) -> SideOptions:
-        """Of the named side, or the first. Raises `SideNotFound`, `InvalidRequest` where it is off."""
-        sides = self._sides_of(table)
-        if name is not None and name not in sides:
-            raise SideNotFound(table=str(table.path), side=str(name), sides=", ".join(map(str, sides)))
-        options = next(iter(sides.values())) if name is None else sides[name]
-        if not options.enabled:
-            raise InvalidRequest(what=what, reason="the lake is not enabled for it")
-        return options
 
     def _catch_up_schema(self, catalog: LakeCatalog, table: TableInfo) -> None:
         """Columns that were added while the lake was off; adding one that is there already changes nothing."""
@@ -382,8 +323,8 @@ class Federation:
         Raises `InvalidAlter` for what cannot go back."""
         with self._lock:
             table = self._hot.load_table(path)
-            options = self._side_options(table, side, f"reconcile-schema of {path}")
-            changes = self._catalog(options).reconcile_schema(side_table(table, side), dry_run=dry_run)
+            options = self.sides.options_of(table, side, f"reconcile-schema of {path}")
+            changes = self.sides.catalog(options).reconcile_schema(side_table(table, side), dry_run=dry_run)
         if changes and not dry_run:
             self._resume_stopped(path, side)
         return SchemaReconciled(path=path, changes=changes, dry_run=dry_run)
@@ -399,12 +340,12 @@ class Federation:
         with self._lock:
             table = self._hot.load_table(path)
             what = f"restore-lake of {path}"
-            options = self._side_options(table, side, what)
-            catalog = self._catalog(options)
+            options = self.sides.options_of(table, side, what)
+            catalog = self.sides.catalog(options)
             table = side_table(table, side)
             if catalog.exists(table.path):
                 raise InvalidRequest(what=what, reason="its lake table is in the catalog, there is nothing to restore")
-            self._check_spread(path, table.descriptor, options)
+            self.sides.check_spread(path, table.descriptor, options)
             source = catalog.restore(table)
             if source is None and not anew:
                 reason = "no files of it are left where the catalog kept them; `--anew` makes an empty lake table, and "
@@ -419,15 +360,25 @@ class Federation:
 
     # ---- drop ----
     def drop(self, path: TablePath) -> None:
-        """Rounds stop first, then the hot side goes. The lake table stays as it is. Raises `TableNotFound`."""
+        """Rounds stop first, then the hot side goes. The lake table stays as it is. One that is being adopted is not
+        adopted then. Raises `TableNotFound`."""
+        if self.adoptions.cancel(path):
+            return
         with self._lock:
             self._hot.load_table(path)
             self._coordinator.dropped(path)
             self._hot.drop_table(path)
 
 
-def _enabled(sides: Sides) -> Sides:
-    return {name: options for name, options in sides.items() if options.enabled}
+def _check_again(what: str, adopted: AdoptedRows | None, request: AdoptTable) -> None:
+    """A lake table that is ours already: may it be adopted as this once more? Raises `InvalidRequest`."""
+    if adopted is None:
+        raise InvalidRequest(what=what, reason="it has snapshots of ours; adopt it without --foreign")
+    if (adopted.buckets is not None) != bool(request.primary_key):
+        was = "a log table" if adopted.buckets is None else "a table with a primary key"
+        raise InvalidRequest(what=what, reason=f"it was adopted as {was} before, and stays one")
+    if adopted.buckets not in (None, request.bucket_count):
+        raise InvalidRequest(what=what, reason=f"it was adopted with --buckets {adopted.buckets} before")
 
 
 def _mutable(changes: Mapping[str, str | None]) -> dict[str, str | None]:

@@ -6,13 +6,14 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakeward.coordinator.kinds.kind import Kind
 from lakeward.coordinator.schedule.estimate import unknown_round_ms
 from lakeward.coordinator.schedule.load import Demand, PoolLoad, Running
 from lakeward.coordinator.schedule.planner import plan_due, plan_starts
+from lakeward.coordinator.schedule.together import plan_joins
 from lakeward.coordinator.state.board import Board
 from lakeward.coordinator.state.jobs import JobRecord
 from lakeward.coordinator.state.record import LakeSide
@@ -38,6 +39,9 @@ RETRY_S = 0.5
 """When a job with room should ask again while tables are queued and none is planned to start: a tick has passed by
 then.
 """
+
+LEADS_AT_ONCE = 4
+"""Tables whose other sides are looked at in one beat: each look is a plan."""
 
 LOOKED_AT_ONCE = 100
 """Tables whose backlogs are taken over while the lock is held once."""
@@ -255,6 +259,18 @@ class Schedule:
             side = self._board.side(SideId.parse(ready.pop(0)))
             if side is not None:
                 yield side
+
+    def find_joins(self, waiting: Mapping[LakeSide, Sequence[LakeSide]], chosen: Sequence[LakeSide]) -> list[LakeSide]:
+        """Under `change()`: sides that start beside the one that they are listed for; all those are `chosen`, of one
+        pool."""
+        if not waiting:
+            return []
+        load, joined = self.load(chosen[0].options.pool), list[LakeSide]()
+        for lead, others in list(waiting.items())[:LEADS_AT_ONCE]:
+            by_key, starting = {str(s.id): s for s in others}, [str(s.id) for s in (*chosen, *joined)]
+            keys = [key for key in by_key if key not in starting]
+            joined += [by_key[key] for key in plan_joins(load, str(lead.id), keys, starting)]
+        return joined
 
     def _replan_if_needed(self, pool: str) -> None:
         """Each hand-out changes what is best next. Planning a thousand tables at every beat would be all that is done,

@@ -87,6 +87,8 @@ def _words(side: LakeSide, parts: dict[str, int], now_ms: int, last: RoundStatus
     if last is not None and last.outcome != "failed":
         slow = max(("wait", "plan", "write", "resolve", "commit"), key=lambda n: getattr(last.phases, f"{n}_s"))
         text += f"; the last round took {last.phases.total_s:.1f} s, most of it {slow}"
+        if last.read_with:
+            text += f", and read the log together with {', '.join(map(str, last.read_with))}"
     return text
 
 

@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from lakeward.coordinator.lake.adoption import status_of
 from lakeward.coordinator.lake.lakes import Lakes
+from lakeward.coordinator.options import DEFAULT_POOL
 from lakeward.coordinator.schedule.estimate import unknown_round_ms
 from lakeward.coordinator.schedule.schedule import BREATH_S, Schedule
 from lakeward.coordinator.state.board import Board
@@ -101,7 +103,9 @@ class StatusDesk:
         return 2 * side.tier.estimate.typical_ms(unknown_round_ms(freshness_ms)) <= freshness_ms
 
     def is_served(self, side: LakeSide) -> bool:
-        return not side.options.enabled or any(j.slots > 0 for j in self._schedule.live_jobs(side.options.pool))
+        """Whether a live job of its pool has slots, and the plugin of its lake format."""
+        jobs = self._schedule.live_jobs(side.options.pool)
+        return not side.options.enabled or any(j.slots > 0 and j.has_format(side.options.format) for j in jobs)
 
     def warnings_of(self, path: TablePath) -> tuple[str, ...]:
         """For whoever created or altered a table."""
@@ -113,7 +117,10 @@ class StatusDesk:
         if side.broken is not None:
             yield side.broken
         if side.options.enabled and not self.is_served(side):
-            yield f"no live job serves pool {side.options.pool!r}: {side.label} waits until one does (`lakeward tier`)"
+            pool = side.options.pool
+            command = "lakeward tier" if pool == DEFAULT_POOL else f"lakeward tier --pool {pool}"
+            plugin = f" with a plugin for {side.options.format}" if self._schedule.live_jobs(pool) else ""
+            yield f"no live job{plugin} serves pool {pool!r}: {side.label} waits until one does (`{command}`)"
         if not self.is_feasible(side):
             yield _infeasible(side)
 
@@ -230,6 +237,7 @@ class StatusDesk:
                 jobs=jobs,
                 jobs_missing=missing,
                 pools_unserved=tuple(unserved),
+                adoptions=tuple(map(status_of, self._board.hot.loads())),
                 lakes=self._lakes.shown(),
                 figures=self.figures(),
                 warnings=(
@@ -306,6 +314,8 @@ def _totals(totals: RoundTotals) -> dict[str, float]:
         "bytesRewritten": totals.bytes_read,
         "filesReplaced": totals.files_replaced,
         "groupsDropped": totals.groups_left_out,
+        "roundsSharingRead": totals.sharing_read,
+        "logBytesRead": totals.log_bytes,
     }
 
 

@@ -113,9 +113,11 @@ class Board:
             del self.by_path[record.info.path]
 
     def find_table(self, path: TablePath) -> TableRecord:
-        """Raises `TableNotFound`."""
+        """Raises `TableNotFound`, `TableLoading`."""
         table_id = self.by_path.get(path)
         if table_id is None:
+            if any(load.table.path == path for load in self.hot.loads()):
+                self.hot.load_table(path)
             raise TableNotFound(table=str(path))
         return self.tables[table_id]
 

@@ -35,7 +35,9 @@ class JobRecord:
     seen: float = 0.0
     memory_bytes: int | None = None
     clock_apart_ms: int | None = None
-    """Both as of its last beat, not stored."""
+    formats: tuple[str, ...] = ()
+    reads_together: bool = False
+    """These as of its last beat, not stored."""
 
     def is_live(self, now: float, lease_s: float) -> bool:
         return not self.left and now < self.seen + lease_s
@@ -43,6 +45,10 @@ class JobRecord:
     @property
     def takes_rounds(self) -> bool:
         return TIER in self.kinds
+
+    def has_format(self, format: str | None) -> bool:
+        """Whether it can open tables of that lake format; a job that does not say is taken to open all."""
+        return not self.formats or format in self.formats
 
     def check_current(self, instance: InstanceId) -> None:
         """Raises `Superseded` for an instance that a newer one replaced."""
@@ -57,7 +63,8 @@ class JobRecord:
             self.instance = request.instance
         self.pool, self.slots, self.host = request.pool, max(0, request.slots), request.host
         self.version, self.metrics_url, self.left = request.version, request.metrics_url, request.leaving
-        self.kinds, self.memory_bytes = request.kinds, request.memory_bytes
+        self.kinds, self.formats, self.memory_bytes = request.kinds, request.formats, request.memory_bytes
+        self.reads_together = request.reads_together
         self.clock_apart_ms = None if request.now_ms is None else request.now_ms - now_ms
         self.seen, self.last_beat_at_ms = now, now_ms
         return before != self.durable()

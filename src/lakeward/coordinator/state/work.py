@@ -71,6 +71,8 @@ class RoundTotals:
     bytes_read: int = 0
     files_replaced: int = 0
     groups_left_out: int = 0
+    sharing_read: int = 0
+    log_bytes: int = 0
 
     def add(self, ended: RoundStatus) -> None:
         self.rounds += 1
@@ -83,6 +85,8 @@ class RoundTotals:
         self.bytes_read += ended.bytes_read
         self.files_replaced += ended.files_replaced
         self.groups_left_out += ended.groups_left_out
+        self.sharing_read += bool(ended.read_with)
+        self.log_bytes += ended.log_bytes
 
 
 @dataclass
@@ -102,7 +106,10 @@ class Work:
     last_duration_ms: int | None = None
     last_finish: tuple[Epoch, InstanceId] | None = None
     due_files: int = 0
-    """Of a compaction: how many files the lake must have before it is looked at again."""
+    """Of a compaction: how many data files the lake must have before it is looked at again ..."""
+
+    due_delete_files: int = 0
+    """... or how many delete files."""
 
     looked_at_ms: int | None = None
     debt_files: int | None = None
@@ -153,6 +160,7 @@ _PLAIN = (
     "retry_at_ms",
     "last_duration_ms",
     "due_files",
+    "due_delete_files",
     "looked_at_ms",
     "debt_files",
     "debt_rows",

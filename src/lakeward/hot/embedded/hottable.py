@@ -133,7 +133,7 @@ class HotTable:
             raise InvalidRequest(what=f"bucket {bucket} of {path}", reason=reason)
 
     def _open(self, bucket: Bucket) -> HotBucket:
-        folder = self._bucket_folder(bucket)
+        folder = self.bucket_folder(bucket)
         hot = HotBucket(bucket, self.info, self._services, folder, partial(self._open_log, bucket, folder))
         self._buckets[bucket] = hot
         return hot
@@ -167,7 +167,7 @@ class HotTable:
         log.stop(self._stopped.get(bucket))
         return log
 
-    def _bucket_folder(self, bucket: Bucket) -> Path:
+    def bucket_folder(self, bucket: Bucket) -> Path:
         return self.folder / f"p{self._partitions.get(bucket.partition, 0)}" / f"b{bucket.number}"
 
     def _remote_parts(self, bucket: Bucket) -> list[str]:

@@ -38,7 +38,11 @@ CREATE TABLE IF NOT EXISTS gaps (
     PRIMARY KEY (table_id, bucket, start));
 CREATE TABLE IF NOT EXISTS stopped (
     table_id TEXT NOT NULL, bucket TEXT NOT NULL, reason TEXT NOT NULL, PRIMARY KEY (table_id, bucket));
+CREATE TABLE IF NOT EXISTS loads (table_id TEXT PRIMARY KEY, note TEXT NOT NULL, progress TEXT NOT NULL);
 """
+
+_DROPPING, _LOADING = 1, 2
+"""In `tables.dropping`; 0: the table is live. Older versions know neither a table that is loading nor its load."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +60,15 @@ class HotTableState:
     """Below these no new row may be: the log was once there, or the lake was told so."""
 
     paused: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredLoad:
+    """A table that is not live yet: `note` is what its loader wrote down of it, `progress` how far it came."""
+
+    table: HotTableState
+    note: Mapping[str, Any]
+    progress: Mapping[str, Any]
 
 
 class MetaDb:
@@ -118,16 +131,19 @@ class MetaDb:
             paused=paused,
         )
 
-    def add_table(self, info: TableInfo) -> str | None:
-        """The name of the folder that is its own; None: a table of that path is there."""
+    def add_table(self, info: TableInfo, note: Mapping[str, Any] | None = None) -> str | None:
+        """The name of the folder that is its own; None: a table of that path is there. With a note it is one that is
+        loaded, and not live before `publish`."""
         folder = new_folder_name()
         try:
             with self._change() as db:
                 db.execute(
-                    "INSERT INTO tables (table_id, path, info, folder) VALUES (?, ?, ?, ?)",
-                    (info.table_id, str(info.path), _text(info), folder),
+                    "INSERT INTO tables (table_id, path, info, folder, dropping) VALUES (?, ?, ?, ?, ?)",
+                    (info.table_id, str(info.path), _text(info), folder, 0 if note is None else _LOADING),
                 )
                 _put_schema(db, info)
+                if note is not None:
+                    db.execute("INSERT INTO loads VALUES (?, ?, '{}')", (info.table_id, json.dumps(note)))
         except sqlite3.IntegrityError:
             return None
         return folder
@@ -143,18 +159,51 @@ class MetaDb:
 
     def mark_table_dropping(self, table_id: TableId) -> None:
         with self._change() as db:
-            db.execute("UPDATE tables SET dropping = 1 WHERE table_id = ?", (table_id,))
+            db.execute("UPDATE tables SET dropping = ? WHERE table_id = ?", (_DROPPING, table_id))
 
     def forget_table(self, table_id: TableId) -> None:
         """Once its files are gone."""
         with self._change() as db:
-            for table in ("schemas", "partitions", "ends", "gaps", "stopped", "tables"):
+            for table in ("schemas", "partitions", "ends", "gaps", "stopped", "loads", "tables"):
                 db.execute(f"DELETE FROM {table} WHERE table_id = ?", (table_id,))  # noqa: S608
 
     def dropping_tables(self) -> list[tuple[TableInfo, str]]:
         """Each with the name of its folder."""
         rows = self._rows("SELECT path, info, folder FROM tables WHERE dropping = 1")
         return self.left_out.sensible("dropped table", rows, lambda row: _read_info(*row[1:]))
+
+    # ---- tables that are loaded ----------------------------------------------------------------------------------
+    def load_loads(self) -> list[StoredLoad]:
+        rows = self._rows(
+            "SELECT path, info, folder, note, progress FROM tables JOIN loads USING (table_id) WHERE dropping = ?",
+            _LOADING,
+        )
+        return self.left_out.sensible("table that is loaded", rows, self._stored_load)
+
+    def _stored_load(self, row: tuple[str, str, str | None, str, str]) -> StoredLoad:
+        note, progress = (json.loads(text) for text in row[3:])
+        return StoredLoad(table=self._stored((*row[:3], None)), note=note, progress=progress)
+
+    def save_progress(self, table_id: TableId, progress: Mapping[str, Any]) -> None:
+        with self._change() as db:
+            db.execute("UPDATE loads SET progress = ? WHERE table_id = ?", (json.dumps(progress), table_id))
+
+    def begin_anew(self, table_id: TableId, note: Mapping[str, Any]) -> str:
+        """The name of its new folder; what lies in the old one is no part of it any more."""
+        folder = new_folder_name()
+        with self._change() as db:
+            db.execute("UPDATE tables SET folder = ? WHERE table_id = ?", (folder, table_id))
+            db.execute("DELETE FROM partitions WHERE table_id = ?", (table_id,))
+            db.execute("UPDATE loads SET note = ?, progress = '{}' WHERE table_id = ?", (json.dumps(note), table_id))
+        return folder
+
+    def publish(self, table_id: TableId, ends: Mapping[Bucket, int]) -> None:
+        """The table is live; the logs of its buckets begin at these offsets."""
+        with self._change() as db:
+            for bucket, end in ends.items():
+                _raise_end(db, table_id, bucket, end)
+            db.execute("UPDATE tables SET dropping = 0 WHERE table_id = ?", (table_id,))
+            db.execute("DELETE FROM loads WHERE table_id = ?", (table_id,))
 
     # ---- partitions ----------------------------------------------------------------------------------------------
     def add_partition(self, table_id: TableId, name: str, at_ms: int) -> int:

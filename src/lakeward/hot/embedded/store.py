@@ -9,11 +9,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 
-from lakeward.errors import InvalidRequest, InvalidTable, OffsetOutOfRange, TableAlreadyExists, TableNotFound
+from lakeward.errors import (
+    InvalidRequest,
+    InvalidTable,
+    OffsetOutOfRange,
+    TableAlreadyExists,
+    TableLoading,
+    TableNotFound,
+)
 from lakeward.hot.embedded.alter import check_altered
 from lakeward.hot.embedded.conform import conform
 from lakeward.hot.embedded.cuts import OpenCuts
@@ -21,9 +28,10 @@ from lakeward.hot.embedded.datafolder import DataFolder
 from lakeward.hot.embedded.hotbucket import HotBucket
 from lakeward.hot.embedded.hottable import HotTable
 from lakeward.hot.embedded.kv.bucket import lookup_nothing
+from lakeward.hot.embedded.load import EmbeddedLoad
 from lakeward.hot.embedded.log.appended import Appended, WriterSequence
 from lakeward.hot.embedded.log.log import BucketLog
-from lakeward.hot.embedded.metadb import HotTableState
+from lakeward.hot.embedded.metadb import HotTableState, StoredLoad
 from lakeward.hot.embedded.offsetguard import guard_bucket
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.hot.embedded.services import StoreServices
@@ -38,9 +46,12 @@ from lakeward.model.ids import TableId
 from lakeward.model.offsets import OffsetMap, OffsetRange
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.spi.hot import FrozenTable, HotStore, KvSnapshot, LogBounds
-from lakeward.spi.hotadmin import HotAdmin, RetentionGuard, Waiting
+from lakeward.spi.hotadmin import HotAdmin, HotLoad, RetentionGuard, Waiting
 
 _log = logging.getLogger(__name__)
+
+_OF = "of"
+"""In the note of a load: about how many rows there are."""
 
 MAX_PUT_ROWS = 1 << 20
 """Bytes alone bound nothing: 16 MB hold 10^8 booleans, and whoever reads them needs 32 bytes more for each."""
@@ -80,6 +91,7 @@ class EmbeddedStore(HotAdmin, HotStore):
             self._add(HotTable(stored, services))
         for table in self._tables.values():
             table.open_existing()
+        self._loads = {s.table.info.path: EmbeddedLoad(s, services) for s in services.meta.load_loads()}
         self.upkeep = StoreUpkeep(self.hot_tables, services)
 
     @classmethod
@@ -129,6 +141,8 @@ class EmbeddedStore(HotAdmin, HotStore):
         with ExitStack() as last_first:
             last_first.callback(self._services.folder.close)
             last_first.callback(self._services.meta.close)
+            for load in self.loads():
+                last_first.callback(load.close)
             for table in self.hot_tables():
                 last_first.callback(table.close)
             self.upkeep.stop()
@@ -159,14 +173,15 @@ class EmbeddedStore(HotAdmin, HotStore):
 
     def create_table(self, table: TableInfo) -> None:
         with self._lock:
-            self.check_table(table)
-            folder = self._services.meta.add_table(table)
-            if folder is None:
-                raise TableAlreadyExists(table=str(table.path))
-            stored = HotTableState(
-                info=table, folder=folder, schemas=(table.schema,), partitions={}, stopped={}, ends={}
-            )
-            self._add(HotTable(stored, self._services))
+            self._add(HotTable(self._store_new(table), self._services))
+
+    def _store_new(self, table: TableInfo, note: Mapping[str, Any] | None = None) -> HotTableState:
+        self.check_table(table)
+        self._check_loading(table.path)
+        folder = None if table.path in self._by_path else self._services.meta.add_table(table, note)
+        if folder is None:
+            raise TableAlreadyExists(table=str(table.path))
+        return HotTableState(info=table, folder=folder, schemas=(table.schema,), partitions={}, stopped={}, ends={})
 
     def _add(self, hot: HotTable) -> None:
         self._tables[hot.info.table_id] = self._by_path[hot.info.path] = hot
@@ -190,8 +205,44 @@ class EmbeddedStore(HotAdmin, HotStore):
     def load_table(self, path: TablePath) -> TableInfo:
         table = self._by_path.get(path)
         if table is None:
+            self._check_loading(path)
             raise TableNotFound(table=str(path))
         return table.info
+
+    # ---- tables that are loaded ----------------------------------------------------------------------------------
+    def begin_load(self, table: TableInfo, note: Mapping[str, Any], of: int) -> HotLoad:
+        kept = {**note, _OF: of}
+        with self._lock:
+            stored = StoredLoad(table=self._store_new(table, kept), note=kept, progress={})
+            self._loads[table.path] = EmbeddedLoad(stored, self._services)
+            return self._loads[table.path]
+
+    def loads(self) -> Sequence[EmbeddedLoad]:
+        with self._lock:
+            return list(self._loads.values())
+
+    def publish_load(self, load: HotLoad, ends: Mapping[Bucket, int]) -> None:
+        with self._lock:
+            hot = self._loads[load.table.path].hot
+            load.close()
+            self._services.meta.publish(load.table.table_id, ends)
+            for bucket, end in ends.items():
+                hot.raise_end(bucket, end)
+            hot.open_existing()
+            del self._loads[load.table.path]
+            self._add(hot)
+
+    def drop_load(self, load: HotLoad) -> None:
+        with self._lock:
+            load.close()
+            self._services.meta.mark_table_dropping(load.table.table_id)
+            self._loads.pop(load.table.path, None)
+        self.upkeep.finish_drops()
+
+    def _check_loading(self, path: TablePath) -> None:
+        load = self._loads.get(path)
+        if load is not None:
+            raise TableLoading(table=str(path), rows=load.rows, of=int(load.note[_OF]))
 
     def left_out(self) -> Sequence[str]:
         return self._services.meta.left_out.lines

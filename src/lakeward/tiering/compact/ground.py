@@ -55,6 +55,7 @@ def load_compaction(table: TableInfo, lake: LakeStorage, options: TieringOptions
     files = tuple(reader.files(snapshot.snapshot_id))
     deleted = {f.path: len(reader.deleted_rows(f)) for f in files if may_be_worn(f, policy)}
     is_counted = is_clean and not table.is_pk
+    is_aged = is_counted and reader.counts_by_commit
     retention = load_retention(table, reader, snapshot.snapshot_id, files, clock.now_ms())
     over = {} if retention is None else retention.over(files)
     known = [f for f in files if f.offsets is not None or not is_counted]
@@ -64,7 +65,7 @@ def load_compaction(table: TableInfo, lake: LakeStorage, options: TieringOptions
         RewriteGroup(
             bucket=g.bucket,
             files=tuple(f.file for f in g.files),
-            sequence=max(f.file.sequence for f in g.files) if is_counted else snapshot.sequence,
+            sequence=max(f.file.sequence for f in g.files) if is_aged else snapshot.sequence,
             index=index,
             is_dropped=g.why is Why.DROP,
         )

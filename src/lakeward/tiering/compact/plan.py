@@ -238,9 +238,13 @@ def _guess(file: LakeFile, named: dict[str, int]) -> int:
 
 def _plan_bucket(bucket: Bucket, files: list[SizedFile], policy: CompactionPolicy) -> Iterator[PlannedGroup]:
     """Files that are merged by key when they are read have no size at which they are done: each one that is left is
-    one more to merge for every reader."""
+    one more to merge for every reader. Of a small bucket they all become one: that costs less than to open them."""
     if any(f.file.is_merged for f in files):
         policy = replace(policy, target_bytes=sys.maxsize)
+        is_small = sum(f.bytes for f in files) <= OPEN_BYTES and all(_is_open(f, policy) for f in files)
+        if is_small and len(files) >= policy.growth:
+            yield PlannedGroup(bucket=bucket, files=tuple(files), why=Why.MERGE)
+            return
     is_quiet = max(n for f in files for n in _sequences(f.file)) <= policy.quiet_sequence
     taken: set[str] = set()
     for run in _runs(files, lambda f: _is_open(f, policy)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from lakeward.errors import (
@@ -51,6 +51,7 @@ class JobIdentity:
     version: str = ""
     metrics_url: str | None = None
     kinds: tuple[WorkKind, ...] = tuple(KINDS)
+    formats: tuple[str, ...] = ()
 
 
 @dataclass(kw_only=True)
@@ -63,6 +64,9 @@ class Enumerator:
     identity: JobIdentity
     start: Callable[[LeasedWork], None]
     new_work: Callable[[HandedOut], LeasedWork]
+    gather: Callable[[Sequence[LeasedWork]], None] = lambda _works: None
+    """Sees all that came in one answer before any of it is started."""
+
     interval_s: float = 1.0
     on_end: Callable[[RoundEnd], None] = lambda _end: None
     is_draining: bool = False
@@ -153,8 +157,7 @@ class Enumerator:
             self._failed = [f for f in self._failed if f not in request.failed]
             self._coordinator_epoch = answer.coordinator_epoch
         self._obey(answer.verdicts)
-        for handed in answer.tables:
-            self._take(handed)
+        self._take(answer.tables)
         return answer
 
     def _request(self, *, leaving: bool = False) -> HeartbeatRequest:
@@ -189,17 +192,23 @@ class Enumerator:
                 leaving=leaving,
                 metrics_url=me.metrics_url,
                 kinds=me.kinds,
+                formats=me.formats,
+                reads_together=True,
                 wait_ms=0 if works or self._finished or self._failed or not room else int(1000 * self.interval_s),
             )
 
-    def _take(self, handed: HandedOut) -> None:
-        if handed.kind not in self.identity.kinds:
-            self._refuse(handed)
-            return
-        work = self.new_work(handed)
+    def _take(self, tables: Iterable[HandedOut]) -> None:
+        works = list[LeasedWork]()
+        for handed in tables:
+            if handed.kind in self.identity.kinds:
+                works.append(self.new_work(handed))
+            else:
+                self._refuse(handed)
+        self.gather(works)
         with self._changed:
-            self._works[work.round_id] = work
-        self.start(work)
+            self._works |= {work.round_id: work for work in works}
+        for work in works:
+            self.start(work)
 
     def _refuse(self, handed: HandedOut) -> None:
         """Given back with the next beat, not at once: whoever handed it out may do so again."""

@@ -26,15 +26,16 @@ from lakeward.spi.hot import HotPlugin
 from lakeward.spi.plugins import Plugin, PluginCache
 from lakeward.tiering.job.dispatch import Dispatcher
 from lakeward.tiering.job.enumerate import Enumerator, JobIdentity
+from lakeward.tiering.job.formats import openable_formats
 from lakeward.tiering.job.jobname import hold_name
 from lakeward.tiering.job.metrics import JobMetrics, MetricsServer
 from lakeward.tiering.job.options import TieringOptions
 from lakeward.tiering.job.orphans import OrphanDuty
-from lakeward.tiering.job.session import SessionOptions, check_location, is_same_machine, open_session
+from lakeward.tiering.job.session import SessionOptions, check_location, is_same_machine, load_hudi, open_session
 from lakeward.tiering.job.warmup import WarmUp
 from lakeward.tiering.kinds import load_runner
 from lakeward.tiering.round.control import RoundControl
-from lakeward.tiering.work import JobWorld, LeasedWork, RoundEnd
+from lakeward.tiering.work import JobWorld, LeasedWork, RoundEnd, meet
 
 log = logging.getLogger("lakeward.tiering")
 
@@ -74,6 +75,7 @@ class TieringJob:
             clock=self._clock,
             options=options,
             check_location=self._check_location,
+            start_thread=start_thread,
         )
         self.identity = JobIdentity(
             name=name,
@@ -83,6 +85,7 @@ class TieringJob:
             host=socket.gethostname(),
             version=__version__,
             metrics_url=None if self._server is None else self._server.url,
+            formats=openable_formats(),
         )
         max_age_ms = int(options.commit.max_age_s * 1000)
         self.duty = OrphanDuty(hot, plugins, self.world.clock, OrphanOptions(max_age_ms=max_age_ms))
@@ -91,6 +94,7 @@ class TieringJob:
             identity=self.identity,
             start=self._start_work,
             new_work=self._new_work,
+            gather=lambda works: meet(works, self.world),
             interval_s=options.heartbeat_s,
             on_end=self._note_end,
         )
@@ -168,6 +172,7 @@ class TieringJob:
         try:
             self._start_thread(lambda: self._run_work(work), f"lakeward-{handed.kind}-{handed.path}")
         except RuntimeError as error:  # no more threads: this table's round fails, the job goes on
+            work.leave()
             failed = SplitFailed(table=str(handed.path), split="thread", kind="RuntimeError", text=str(error))
             self.enumerator.end(
                 work,
@@ -210,9 +215,12 @@ def run_job(options: TieringOptions, started: Callable[[TieringJob], None] = lam
     """`lakeward tier`: starts Spark and the job, until SIGTERM or Ctrl-C; `started` is called before its first beat.
     Raises `Superseded` and what a wrong start raises.
     """
+    hudi = load_hudi(options.pool)
     warm_up = WarmUp(options.hot).start()
     session = open_session(
-        SessionOptions(master=options.master, conf=options.spark, cache_dir=options.cache_dir, hot=options.hot)
+        SessionOptions(
+            master=options.master, conf=options.spark, cache_dir=options.cache_dir, hot=options.hot, hudi=hudi
+        )
     )
     try:
         from lakeward.tiering.job.sparkdispatch import SparkDispatcher

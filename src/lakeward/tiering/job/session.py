@@ -18,6 +18,8 @@ from typing import Any
 from lakeward.config.java import Java, use_java
 from lakeward.config.secrets import SENSITIVE_NAMES
 from lakeward.errors import SparkUnsupported, UnsafeLake
+from lakeward.lake.hudi.bundle import bundle_jar
+from lakeward.lake.hudi.sparkconf import EXTENSIONS, JARS, POOL, check_spark, spark_conf
 from lakeward.tiering.job.classarchive import ClassArchive, find_archive
 from lakeward.tiering.task.preload import PRELOAD_ENV
 
@@ -44,13 +46,15 @@ _SAME_MACHINE = re.compile(r"local(\[|-cluster|$)|spark://(127\.|localhost|\[::1
 @dataclass(frozen=True, kw_only=True)
 class SessionOptions:
     """`conf` is the user's and wins. `archive`: use and make the class-data archive. `hot`: the hot store
-    that workers of a tiering job read; None for a session that is used for anything else."""
+    that workers of a tiering job read; None for a session that is used for anything else. `hudi`: the jar of
+    Hudi's own code, which is then part of the session."""
 
     master: str | None = "local[*,4]"
     conf: Mapping[str, str] | None = None
     cache_dir: Path | None = None
     archive: bool = True
     hot: str | None = None
+    hudi: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class Session:
 
     def close(self) -> None:
         """Stops Spark; a JVM of ours is waited for, and the archive it wrote on its way out is put in place."""
-        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+        from py4j.protocol import Py4JError
         from pyspark import SparkContext
 
         gateway = SparkContext._gateway
@@ -102,6 +106,8 @@ def open_session(options: SessionOptions) -> Session:
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    if options.hudi is not None:
+        check_hudi(spark)
     return Session(spark, archive, is_submitted)
 
 
@@ -120,7 +126,7 @@ def session_conf(
     """Spark's settings for rounds; what the user gave wins, but for Java's options, which are joined."""
     given = dict(options.conf or {})
     java_options = [f"-Dlog4j2.configurationFile=file:{Path(__file__).with_name('log4j2.properties')}"]
-    java_options += [] if options.hot is None else [_LIGHT_COMPILER]
+    java_options += [] if options.hot is None or options.hudi is not None else [_LIGHT_COMPILER]
     java_options += [] if archive is None else archive.java_options
     java_options += [o for o in [given.pop("spark.driver.extraJavaOptions", "")] if o]
     conf = {
@@ -145,6 +151,9 @@ def session_conf(
                 "spark.driver.bindAddress": "127.0.0.1",
                 "spark.driver.memory": "1g",
             }
+    if options.hudi is not None:
+        conf |= spark_conf(options.hudi)
+        given |= {key: f"{conf[key]},{given[key]}" for key in (JARS, EXTENSIONS) if key in given}
     return {**conf, **given}
 
 
@@ -154,18 +163,45 @@ def shares_python(options: SessionOptions) -> bool:
     return _LOCAL.match(options.master or "local") is not None and python == sys.executable
 
 
+def load_hudi(pool: str) -> Path | None:
+    """The jar of Hudi for a job of the pool that has it; None for other pools. Raises `SparkUnsupported` for a PySpark
+    that Hudi has none for, `BundleNotFound`. May fetch it, which takes a minute."""
+    if pool != POOL:
+        return None
+    check_spark(_pyspark_version())
+    return bundle_jar()
+
+
+def check_hudi(spark: Any) -> None:
+    """Raises `SparkUnsupported` where Hudi's code is not in the session: spark-submit started its JVM before us."""
+    from py4j.protocol import Py4JError
+
+    loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    try:
+        spark._jvm.java.lang.Class.forName("org.apache.hudi.HoodieSparkSqlWriter", False, loader)
+    except Py4JError as error:
+        given = " ".join(f"--conf {key}={value}" for key, value in spark_conf(bundle_jar()).items())
+        raise SparkUnsupported(
+            what=f"pool {POOL} in this Spark session", reason=f"Hudi's jar is not in it; give spark-submit {given}"
+        ) from error
+
+
 def check_versions() -> None:
     """Raises `SparkUnsupported` for a PySpark that is missing or too old."""
-    try:
-        pyspark_version = version("pyspark")
-    except PackageNotFoundError:
-        pyspark_version = _client_version()
+    pyspark_version = _pyspark_version()
     numbers = tuple(int(n) for n in re.findall(r"\d+", pyspark_version)[:2])
     if numbers < OLDEST:
         raise SparkUnsupported(
             what=f"PySpark {pyspark_version}",
             reason="rounds need 3.5 or newer; 4.2 or newer is five times as quick to start a job",
         )
+
+
+def _pyspark_version() -> str:
+    try:
+        return version("pyspark")
+    except PackageNotFoundError:
+        return _client_version()
 
 
 def _client_version() -> str:

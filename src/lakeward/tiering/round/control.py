@@ -43,9 +43,9 @@ class RoundControl:
     def force(self) -> None:
         """Splits stop at a batch boundary; what they have is committed."""
         with self._lock:
-            self.forced = True
             if self._stopped_by is None:
                 self._raise_flag(FORCE)
+            self.forced = True  # last: who sees it finds the flag raised
 
     def stop(self, error: LakewardError, *, given_back: bool = True) -> None:
         """Nothing more is committed. The first reason stands."""

@@ -19,7 +19,7 @@ class WriteOrder(Order):
     """What a round sends to executors. Splits that were not begun by the deadline are skipped. `compare_with`: the lake
     snapshot whose rows a KV snapshot is compared with, where the bucket was tiered before."""
 
-    packed_as: ClassVar = ("write-order", 2)
+    packed_as: ClassVar = ("write-order", 3)
     kind: ClassVar[WorkKind] = TIER
 
     splits: tuple[Split, ...] = ()
@@ -27,6 +27,12 @@ class WriteOrder(Order):
     server_wait_s: float = 300.0
     held_rows: int = 0
     """A PK range of at most so many offsets is read once and folded in memory; longer ones are read twice."""
+
+    beside: tuple[WriteOrder, ...] = ()
+    """Orders of other sides' rounds whose splits lie in the same part of the log: the task reads that once."""
+
+    patience_s: float = 15.0
+    """How long a writer beside others may take nothing before they go on without it."""
 
     @property
     def lake_table(self) -> TableInfo:

@@ -7,9 +7,13 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from lakeward.errors import LakewardError
+from lakeward.model.ids import RoundId
 from lakeward.model.offsetset import OffsetSet
+from lakeward.model.side import SideName
 from lakeward.model.split import Split
 from lakeward.protocol.packed import Packed
+
+NO_ROUND = RoundId("")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,14 +25,20 @@ class WriteOutcome(Packed):
     again (a resync found them altered or doubled). `error` set means that the split failed and the rest does not count.
     """
 
-    packed_as: ClassVar = ("write-outcome", 4)
+    packed_as: ClassVar = ("write-outcome", 5)
 
     split: Split
     stop: int
     attempt: int = 0
+    round_id: RoundId = NO_ROUND
+    """Whose split it is: a task may write for rounds of several sides."""
+
     result: bytes | None = None
     replaced: OffsetSet = field(default_factory=OffsetSet)
     renewed: OffsetSet = field(default_factory=OffsetSet)
+    read_with: tuple[SideName, ...] = ()
+    """Sides whose writers got their rows from the same read of the log."""
+
     rows: int = 0
     bytes_read: int = 0
     seconds: float = 0.0

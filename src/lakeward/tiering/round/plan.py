@@ -33,11 +33,15 @@ Align = Callable[[Bucket, int], int]
 class PlanOptions:
     """`resync`: the operator accepted the lake as it is; rows that are gone from the log become a gap on purpose.
 
+    `on_grid`: sub-splits end at the same offsets wherever the range begins, so that those of another side, which reads
+    the log with this one, end there too.
+
     `one_writer_per_bucket`: a bucket has one split, so the log after a KV snapshot waits for the next round."""
 
     target_bytes: int = DEFAULT_TARGET_BYTES
     one_writer_per_bucket: bool = False
     resync: bool = False
+    on_grid: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,5 +208,10 @@ def _plan_edges(work: BucketWork, options: PlanOptions, align: Align) -> list[in
         1 if options.one_writer_per_bucket else math.ceil((stop - start) * work.bytes_per_row / options.target_bytes)
     )
     step = math.ceil((stop - start) / max(1, parts))
-    cuts = {align(work.bucket, cut) for cut in range(start + step, stop, step)}
+    if options.on_grid and parts > 1:
+        step = 1 << (step - 1).bit_length()  # estimates of two sides differ a little, powers of two do not
+        first = (start // step + 1) * step
+    else:
+        first = start + step
+    cuts = {align(work.bucket, cut) for cut in range(first, stop, step)}
     return [start, *sorted(c for c in cuts if start < c < stop), stop]

@@ -77,6 +77,7 @@ class Planner:
             target_bytes=target_bytes,
             one_writer_per_bucket=lake.takes_one_writer(self._lake_table(frozen)),
             resync=reconciliation.resync,
+            on_grid=bool(self.handed.reads_with),
         )
         return self._plan(store, frozen, reconciliation, options, frozen_at_ms)
 

@@ -16,13 +16,15 @@ from lakeward.errors import (
 )
 from lakeward.model.faults import fault_point
 from lakeward.model.round import RoundResult
-from lakeward.model.split import Split
+from lakeward.model.side import SideName
+from lakeward.model.split import LogSplit, Split
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.spi.lake import LakeCommitter
 from lakeward.spi.plugins import Plugin
 from lakeward.tiering.attempt import Attempt
 from lakeward.tiering.job.backoff import delays
 from lakeward.tiering.round.commit import Landed, RoundCommit
+from lakeward.tiering.round.meeting import Offer, wait_for_others_s
 from lakeward.tiering.round.order import WriteOrder
 from lakeward.tiering.round.outcome import WriteOutcome
 from lakeward.tiering.round.plan import plan_comparison, plan_turns
@@ -35,6 +37,9 @@ from lakeward.tiering.work import RoundEnd
 @dataclass(kw_only=True)
 class Round(Attempt):
     """One attempt at a round."""
+
+    _read_with: frozenset[SideName] = frozenset()
+    _log_bytes: int = 0
 
     def _run(self) -> RoundEnd:
         clock = self.world.clock
@@ -82,7 +87,8 @@ class Round(Attempt):
             if attempt:
                 self.control.wait(delay)
                 order = self.patiently(partial(self._refreshed, order, committer, dict(outcomes)))
-            outcomes |= self._dispatch(order, pending, ground)
+            told = self._dispatch_together(order, ground) if not attempt else None
+            outcomes |= self._dispatch(order, pending, ground) if told is None else told
             pending = tuple(s for s in pending if _may_heal(outcomes.get(s)))
             if not pending or self._is_due(order):
                 break
@@ -165,6 +171,25 @@ class Round(Attempt):
         table = self.world.hot.store().load_table(self.handed.path)
         return replace(order, table=table, handle=committer.begin(self.round_id))
 
+    def _dispatch_together(self, order: WriteOrder, ground: Ground) -> dict[Split, WriteOutcome] | None:
+        """With rounds of other sides that read the same part of the log; None: alone. What has to be tried again is
+        tried alone."""
+        if self.meeting is None:
+            return None
+        splits, deadline = ground.plan.splits, self.handed.deadline_at_ms
+        if not any(isinstance(s, LogSplit) for s in splits):
+            self.leave()
+            return None
+        offer = Offer(
+            order=order.with_splits(plan_turns(splits, self.round_id)),
+            control=self.control,
+            is_small=ground.bytes_waiting <= self.world.options.small_round_bytes,
+            progressed=lambda n: self.control.show(splits_done=n),
+            wait_s=wait_for_others_s(None if deadline is None else deadline - self.world.clock.now_ms()),
+        )
+        outcomes = self.meeting.run(offer)
+        return None if outcomes is None else {o.split: o for o in outcomes}
+
     def _dispatch(self, order: WriteOrder, splits: Sequence[Split], ground: Ground) -> dict[Split, WriteOutcome]:
         is_small = ground.bytes_waiting <= self.world.options.small_round_bytes
         turns = plan_turns(splits, self.round_id)
@@ -181,6 +206,8 @@ class Round(Attempt):
         return self.control.forced or (deadline is not None and self.world.clock.now_ms() >= deadline)
 
     def _note_write(self, began: float, outcomes: Mapping[Split, WriteOutcome]) -> None:
+        self._read_with = frozenset(side for o in outcomes.values() for side in o.read_with)
+        self._log_bytes = sum(o.bytes_read for o in outcomes.values() if isinstance(o.split, LogSplit))
         slowest = max((o.seconds for o in outcomes.values()), default=0.0)
         cpu_s = sum(o.cpu_s for o in outcomes.values())
         write_s = self.world.clock.monotonic() - began
@@ -217,6 +244,8 @@ class Round(Attempt):
             phases=self.phases,
             lake_bytes=None if landed.totals is None else landed.totals.bytes,
             lake_rows=None if landed.snapshot is None else landed.snapshot.lake_rows,
+            read_with=tuple(sorted(self._read_with, key=str)),
+            log_bytes=self._log_bytes,
         )
         if not kept.is_whole:
             return self.finished(result, force_finished=True)

@@ -4,24 +4,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import pyarrow as pa
 
+from lakeward.changelog import Fold
 from lakeward.errors import Unavailable
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock
+from lakeward.model.offsets import OffsetRange
 from lakeward.model.table import TableInfo
 from lakeward.spi.hot import HotStore
 from lakeward.spi.resume import read_on
 from lakeward.tiering.job.backoff import delays
-from lakeward.tiering.task.stop import TaskStop
+
+
+class Signal(Protocol):
+    """Whether a read may go on."""
+
+    def check(self) -> None:
+        """Raises why it must not."""
+
+    def wait(self, seconds: float) -> None:
+        """Waits; raises at once when it must not go on."""
+
+
+class LogSource(Protocol):
+    """Where a split's rows come from. `bytes_read`: what reading them took here."""
+
+    bytes_read: int
+
+    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Batches with rows, in offset order. May be called again once a read has ended."""
+
+    def fold(self, span: OffsetRange) -> Fold:
+        """The fold of what `read` gives for this range."""
 
 
 class LogReader:
     """Reads of one split. Safe to read several times (two passes)."""
 
     def __init__(
-        self, store: HotStore, table: TableInfo, bucket: Bucket, signal: TaskStop, clock: Clock, wait_s: float
+        self, store: HotStore, table: TableInfo, bucket: Bucket, signal: Signal, clock: Clock, wait_s: float
     ) -> None:
         self._store, self._table, self._bucket = store, table, bucket
         self._signal, self._clock, self._wait_s = signal, clock, wait_s
@@ -40,11 +64,14 @@ class LogReader:
                 self.bytes_read += batch.nbytes
                 yield batch
 
+    def fold(self, span: OffsetRange) -> Fold:
+        return Fold(span.start, span.stop)
+
 
 class _RoundPatience:
     """Until the store was away for `limit_s`, or the round is stopped."""
 
-    def __init__(self, signal: TaskStop, clock: Clock, limit_s: float) -> None:
+    def __init__(self, signal: Signal, clock: Clock, limit_s: float) -> None:
         self._signal, self._clock, self._limit_s = signal, clock, limit_s
         self.progress()
 

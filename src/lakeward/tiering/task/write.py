@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing splits, in an executor's Python process: hot store batches go straight into a lake writer.
+"""Writing splits, in an executor's Python process: hot store batches go straight into lake writers, of one round or of
+several that read the same part of the log.
 
 Outcomes are returned, never raised: an exception would reach the driver as text only.
 """
@@ -7,279 +8,121 @@ Outcomes are returned, never raised: an exception would reach the driver as text
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-import numpy as np
-import pyarrow as pa
-
-from lakeward.changelog import Fold, KeyedFold
-from lakeward.changelog.columns import Mask, keep_rows, with_change, with_change_name, without_prev
-from lakeward.errors import LakewardError, SplitFailed
-from lakeward.model.bucket import Bucket
-from lakeward.model.change import ChangeType
+from lakeward.errors import LakewardError, LeftBehind, SplitFailed
 from lakeward.model.clock import Clock
-from lakeward.model.faults import fault_point
-from lakeward.model.ids import SnapshotId
 from lakeward.model.naming import of_table
-from lakeward.model.offsetset import OffsetSet
-from lakeward.model.schema import OFFSET, TIMESTAMP
-from lakeward.model.side import Content
-from lakeward.model.split import LogSplit, SnapshotSplit, Split
-from lakeward.spi.capabilities import DeleteEncoding, check_table
-from lakeward.spi.hot import HotStore, KvSnapshot
-from lakeward.spi.lake import LakeStorage, LakeWriter, WriteTask
+from lakeward.model.side import SideName
 from lakeward.spi.plugins import PluginCache
-from lakeward.spi.resume import next_offset
 from lakeward.tiering.round.order import WriteOrder
 from lakeward.tiering.round.outcome import WriteOutcome
-from lakeward.tiering.task.lakediff import LakeDiff
-from lakeward.tiering.task.logread import LogReader
-from lakeward.tiering.task.sorting import sort_by_offset
+from lakeward.tiering.round.together import Writing, plan_reads
+from lakeward.tiering.task import splitwrite
+from lakeward.tiering.task.broadcast import Broadcast, Listener
+from lakeward.tiering.task.logread import LogReader, LogSource, Signal
 from lakeward.tiering.task.stop import TaskStop
+from lakeward.tiering.task.threads import SIDE_THREADS
 
 
 def write_splits(order: WriteOrder, plugins: PluginCache, clock: Clock, attempt: int) -> list[WriteOutcome]:
-    """Writes the order's splits one after another. Never raises."""
-    outcomes = []
-    signal = TaskStop(order, clock, lambda: plugins.hot(order.hot).coordinator().check_lease(order.lease))
-    for number, split in enumerate(order.splits):
-        began, busy = clock.monotonic(), time.thread_time()
-        is_first = order.is_first and number == 0
-        try:
-            with of_table(str(order.table.path)):
-                outcome = _SplitWriter(order, split, plugins, clock, attempt, signal, is_first=is_first).run()
-        except LakewardError as error:
-            outcome = _failed(split, attempt, error)
-        except Exception as error:  # noqa: BLE001 - whatever a library raises must reach the driver typed
-            text = str(error)[:2000]
-            failed = SplitFailed(table=str(order.table.path), split=str(split), kind=type(error).__name__, text=text)
-            outcome = _failed(split, attempt, failed)
-        outcomes.append(replace(outcome, seconds=clock.monotonic() - began, cpu_s=time.thread_time() - busy))
+    """Writes the splits of the order, and of those beside it, one read after another. Never raises."""
+    orders = (order, *order.beside)
+    signals = [_signal(o, plugins, clock) for o in orders]
+    reads = plan_reads(orders) if order.beside else [(Writing(0, order, split),) for split in order.splits]
+    outcomes, begun = list[WriteOutcome](), set[int]()
+    for read in reads:
+        tries = [_Try(w, plugins, clock, attempt, signals[w.number], w.number not in begun) for w in read]
+        begun |= {w.number for w in read}
+        outcomes += [tries[0].run()] if len(tries) == 1 else _write_together(tries)
     return outcomes
 
 
-def _failed(split: Split, attempt: int, error: LakewardError) -> WriteOutcome:
-    return WriteOutcome(split=split, stop=split.start, attempt=attempt, error=error)
+def _signal(order: WriteOrder, plugins: PluginCache, clock: Clock) -> TaskStop:
+    return TaskStop(order, clock, lambda: plugins.hot(order.hot).coordinator().check_lease(order.lease))
 
 
 @dataclass(frozen=True)
-class _Written:
-    """How far a split got and what it replaced, once its rows are with the lake writer."""
+class _Try:
+    """One split of one round, one attempt."""
 
-    stop: int
-    replaced: OffsetSet = field(default_factory=OffsetSet)
-    bytes_read: int = 0
-    renewed: OffsetSet = field(default_factory=OffsetSet)
+    writing: Writing
+    plugins: PluginCache
+    clock: Clock
+    attempt: int
+    signal: TaskStop
+    is_new: bool
 
-
-class _SplitWriter:
-    """One split, one attempt. The lake writer is opened with the first row: no row, no file."""
-
-    def __init__(
-        self,
-        order: WriteOrder,
-        split: Split,
-        plugins: PluginCache,
-        clock: Clock,
-        attempt: int,
-        signal: TaskStop,
-        *,
-        is_first: bool,
-    ) -> None:
-        self._order, self._split, self._clock, self._attempt, self._is_first = order, split, clock, attempt, is_first
-        self._store: HotStore = plugins.hot(order.hot).store()
-        self._lake: LakeStorage = plugins.lake(order.lake)
-        self._table = order.lake_table
-        self._is_changelog = order.side.content is Content.CHANGELOG
-        self._signal = signal
-        self._writer: LakeWriter | None = None
-        self._rows = 0
-
-    def run(self) -> WriteOutcome:
-        split = self._split
-        fault_point("split.before-read", table=str(self._order.table.path), split=str(split))
-        self._signal.check()
-        if self._signal.is_due() and not self._is_first:
-            return WriteOutcome(split=split, stop=split.start, attempt=self._attempt)
+    def run(self, source: LogSource | None = None) -> WriteOutcome:
+        """Never raises."""
+        order, split = self.writing.order, self.writing.split
+        began, busy = self.clock.monotonic(), time.thread_time()
         try:
-            written = self._write_snapshot(split) if isinstance(split, SnapshotSplit) else self._write_log(split)
-            result = None if self._writer is None else self._writer.complete()
-        except BaseException:
-            if self._writer is not None:
-                self._writer.abort()
-            raise
-        fault_point("split.written", table=str(self._order.table.path), split=str(split))
-        return WriteOutcome(
-            split=split,
-            stop=written.stop,
-            attempt=self._attempt,
-            result=result,
-            replaced=written.replaced,
-            renewed=written.renewed,
-            rows=self._rows,
-            bytes_read=written.bytes_read,
-        )
+            with of_table(str(order.table.path)):
+                is_first = order.is_first and self.is_new
+                outcome = splitwrite.SplitWriter(
+                    order, split, self.plugins, self.clock, self.attempt, self.signal, is_first=is_first, source=source
+                ).run()
+        except LakewardError as error:
+            outcome = self.failed(error)
+        except Exception as error:  # noqa: BLE001 - whatever a library raises must reach the driver typed
+            text = str(error)[:2000]
+            failed = SplitFailed(table=str(order.table.path), split=str(split), kind=type(error).__name__, text=text)
+            outcome = self.failed(failed)
+        return replace(outcome, seconds=self.clock.monotonic() - began, cpu_s=time.thread_time() - busy)
 
-    # ---- log splits ----------------------------------------------------------------------------------------------
-    def _write_log(self, split: LogSplit) -> _Written:
-        reader = LogReader(
-            self._store, self._order.table, split.bucket, self._signal, self._clock, self._order.server_wait_s
-        )
-        written = self._write_changes(split, reader) if self._table.is_pk else self._write_appends(split, reader)
-        return replace(written, bytes_read=reader.bytes_read)
+    def failed(self, error: LakewardError) -> WriteOutcome:
+        split, round_id = self.writing.split, self.writing.order.round_id
+        return WriteOutcome(split=split, stop=split.start, attempt=self.attempt, round_id=round_id, error=error)
 
-    def _write_appends(self, split: LogSplit, reader: LogReader) -> _Written:
-        for batch in reader.read(split.start, split.stop):
-            self._write(with_change_name(batch) if self._is_changelog else keep_rows(batch, _all(batch)))
-            if self._signal.is_due() and (stop := next_offset(batch)) < split.stop:
-                return _Written(stop)
-        return _Written(split.stop)
-
-    def _write_changes(self, split: LogSplit, reader: LogReader) -> _Written:
-        match self._encoding():
-            case DeleteEncoding.POSITIONS:
-                return self._write_folded(split, reader)
-            case DeleteEncoding.EQUALITY:
-                return self._write_keyed(split, reader)
-            case DeleteEncoding.NATIVE:
-                return self._write_native(split, reader)
-
-    def _encoding(self) -> DeleteEncoding:
-        """Raises `InvalidTable` for a lake that cannot take this hot store's changes."""
-        table = self._order.table
-        has_prev = self._store.names_replaced(table)
-        encoding = self._lake.capabilities.encoding(has_prev_offset=has_prev)
-        if encoding is None:
-            check_table(
-                self._lake.name, self._lake.capabilities, table.path, table.descriptor, has_prev_offset=has_prev
-            )
-        assert encoding is not None
-        return encoding
-
-    def _write_folded(self, split: LogSplit, reader: LogReader) -> _Written:
-        """The stop is fixed between the passes; what records above it replaced is not in the fold."""
-        fold = Fold(split.start, split.stop)
-        held = list(reader.read(split.start, split.stop)) if len(split.range) <= self._order.held_rows else None
-        stop = self._see(split, reader.read(split.start, split.stop, columns=[]) if held is None else held, fold)
-        stop = fold.seal(stop).stop
-        for batch in reader.read(split.start, stop) if held is None else held:
-            self._write(fold.live(batch))
-        return _Written(stop, fold.replaced_below)
-
-    def _write_keyed(self, split: LogSplit, reader: LogReader) -> _Written:
-        key = self._order.table.descriptor.primary_key
-        fold = KeyedFold(split.start, split.stop, key)
-        stop = self._see(split, reader.read(split.start, split.stop, columns=list(key)), fold)
-        fold.seal()
-        gone = fold.replaced_keys
-        if gone.num_rows:
-            for batch in gone.to_batches():
-                self._open_writer().delete_keys(batch)
-        for batch in reader.read(split.start, stop):
-            self._write(fold.live(batch))
-        return _Written(stop)
-
-    def _write_native(self, split: LogSplit, reader: LogReader) -> _Written:
-        """Every change as it is: the format merges by key."""
-        for batch in reader.read(split.start, split.stop):
-            self._hand_over(without_prev(batch))
-            if self._signal.is_due() and (stop := next_offset(batch)) < split.stop:
-                return _Written(stop)
-        return _Written(split.stop)
-
-    def _see(self, split: LogSplit, batches: Iterable[pa.RecordBatch], fold: Fold | KeyedFold) -> int:
-        """Pass one; returns the stop, which is short when the split came due on the way."""
-        for batch in batches:
-            fold.see(batch)
-            if self._signal.is_due() and (stop := next_offset(batch)) < split.stop:
-                return stop
-        return split.stop
-
-    # ---- snapshot splits -----------------------------------------------------------------------------------------
-    def _write_snapshot(self, split: SnapshotSplit) -> _Written:
-        """Runs to its end whatever the deadline. Where the bucket was tiered before, only rows that the lake lacks,
-        or has otherwise, are written.
-        """
-        snapshot = KvSnapshot(bucket=split.bucket, snapshot_id=split.snapshot_id, log_offset=split.log_offset)
-        head = self._order.compare_with
-        if self._encoding() is DeleteEncoding.NATIVE:
-            return self._write_native_snapshot(split, snapshot, head)
-        if self._encoding() is DeleteEncoding.EQUALITY:
-            return self._write_keyed_snapshot(split, snapshot, head)
-        read = [0]
-        wanted = sort_by_offset(self._checked(self._store.read_snapshot(self._order.table, snapshot), read))
-        diff = LakeDiff(self._order.table.schema.names)
-        for batch in wanted if head is None else diff.rows(wanted, self._lake_rows(split.bucket, head)):
-            self._write(batch)
-        return _Written(split.stop, diff.gone, read[0], diff.renewed)
-
-    def _write_keyed_snapshot(self, split: SnapshotSplit, snapshot: KvSnapshot, head: SnapshotId | None) -> _Written:
-        """Rows that are found by key. Where the bucket was tiered before, all that the lake has of it goes, by
-        key.
-        """
-        if head is not None:
-            key = list(self._order.table.descriptor.primary_key)
-            for batch in self._lake.open_reader(self._order.table).scan(head, columns=key, buckets=[split.bucket]):
-                self._signal.check()
-                self._open_writer().delete_keys(batch)
-        read = [0]
-        rows = self._checked(self._store.read_snapshot(self._order.table, snapshot), read)
-        for batch in sort_by_offset(rows) if self._store.has_prev_offset else rows:
-            self._write(batch)
-        return _Written(split.stop, OffsetSet(), read[0])
-
-    def _write_native_snapshot(self, split: SnapshotSplit, snapshot: KvSnapshot, head: SnapshotId | None) -> _Written:
-        """Rows of the bucket that the lake has are deleted first, then those of the snapshot come, in offset order."""
-        if head is not None:
-            names = [*self._order.table.descriptor.primary_key, OFFSET, TIMESTAMP]
-            for batch in self._lake.open_reader(self._order.table).scan(head, columns=names, buckets=[split.bucket]):
-                self._signal.check()
-                self._hand_over(with_change(batch, ChangeType.DELETE))
-        read = [0]
-        for batch in sort_by_offset(self._checked(self._store.read_snapshot(self._order.table, snapshot), read)):
-            self._hand_over(with_change(batch, ChangeType.INSERT))
-        return _Written(split.stop, OffsetSet(), read[0])
-
-    def _checked(self, batches: Iterable[pa.RecordBatch], read: list[int]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            self._signal.check()
-            read[0] += batch.nbytes
-            if batch.num_rows:
-                yield batch
-
-    def _lake_rows(self, bucket: Bucket, head: SnapshotId) -> Iterator[pa.RecordBatch]:
-        names = [*self._order.table.schema.names, OFFSET]
-        rows = self._lake.open_reader(self._order.table).scan(head, columns=names, buckets=[bucket])
-        return sort_by_offset(self._checked(rows, [0]))
-
-    # ---- the lake's side -----------------------------------------------------------------------------------------
-    def _open_writer(self) -> LakeWriter:
-        if self._writer is None:
-            order = self._order
-            self._writer = self._lake.open_writer(
-                WriteTask(
-                    round_id=order.round_id,
-                    table=self._table,
-                    split=self._split,
-                    attempt=self._attempt,
-                    handle=order.handle,
-                )
-            )
-        return self._writer
-
-    def _hand_over(self, changes: pa.RecordBatch) -> None:
-        if changes.num_rows:
-            self._open_writer().write_changes(changes)
-            self._rows += changes.num_rows
-        fault_point("split.batch", table=str(self._order.table.path), split=str(self._split), rows=self._rows)
-
-    def _write(self, batch: pa.RecordBatch) -> None:
-        if batch.num_rows:
-            self._open_writer().write(batch)
-            self._rows += batch.num_rows
-        fault_point("split.batch", table=str(self._order.table.path), split=str(self._split), rows=self._rows)
+    def reader(self, signal: Signal) -> LogReader:
+        order, bucket = self.writing.order, self.writing.split.bucket
+        store = self.plugins.hot(order.hot).store()
+        return LogReader(store, order.table, bucket, signal, self.clock, order.server_wait_s)
 
 
-def _all(batch: pa.RecordBatch) -> Mask:
-    return np.ones(batch.num_rows, np.bool_)
+class _SideWriter:
+    """A try in a thread of its own."""
+
+    def __init__(self, attempt: _Try, broadcast: Broadcast) -> None:
+        self._attempt, self._broadcast = attempt, broadcast
+        self._listener: Listener = broadcast.listener(attempt.signal, self._left_behind)
+        self._outcome: WriteOutcome | None = None
+
+    @property
+    def side(self) -> SideName:
+        return self._attempt.writing.order.side
+
+    def run(self) -> None:
+        try:
+            self._outcome = self._attempt.run(self._listener)
+        finally:
+            self._broadcast.over(self._listener)
+
+    def outcome(self) -> WriteOutcome:
+        """Of one that is over, or was left behind."""
+        error = self._listener.error
+        if self._listener.is_left or self._outcome is None:
+            return self._attempt.failed(error if isinstance(error, LeftBehind) else self._left_behind(0.0))
+        return replace(self._outcome, bytes_read=self._listener.bytes_read)
+
+    def _left_behind(self, silent_s: float) -> LeftBehind:
+        order, split = self._attempt.writing.order, self._attempt.writing.split
+        return LeftBehind(table=str(order.table.path), side=str(order.side), split=str(split), silent_s=int(silent_s))
+
+
+def _write_together(tries: list[_Try]) -> list[WriteOutcome]:
+    orders = [t.writing.order for t in tries]
+    broadcast = Broadcast(tries[0].clock, min(o.patience_s for o in orders))
+    writers = [_SideWriter(t, broadcast) for t in tries]
+    for writer in writers:
+        SIDE_THREADS.start(writer.run)
+    busy = time.thread_time()
+    broadcast.run(tries[0].reader)
+    read_cpu_s = (time.thread_time() - busy) / len(writers)
+    sides = {w.side for w in writers}
+    return [
+        replace(outcome, cpu_s=outcome.cpu_s + read_cpu_s, read_with=tuple(sorted(sides - {w.side}, key=str)))
+        for w in writers
+        if (outcome := w.outcome())
+    ]

@@ -66,7 +66,7 @@ class KvBucket:
         self.used_at, self._users, self._pins = 0.0, 0, threading.Lock()
         self._table, self._log, self._clock, self._options = table, log, clock, options or KvOptions()
         self._lock = threading.RLock()
-        self._builder = _builder(table, schemas, self._options)
+        self._builder = make_builder(table, schemas, self._options)
         self.snapshots = BucketSnapshots(
             folder / "snapshots", str(table.path), resources, clock, self._options.snapshots_retained
         )
@@ -238,7 +238,7 @@ class KvBucket:
     def set_table(self, table: TableInfo, schemas: Mapping[int, Schema]) -> None:
         """After ALTER TABLE: puts from now on are of the new schema."""
         with self._lock:
-            self._table, self._builder = table, _builder(table, schemas, self._options)
+            self._table, self._builder = table, make_builder(table, schemas, self._options)
 
     def close(self) -> None:
         """Flushes, so that the next start has nothing to roll forward. Safe to repeat."""
@@ -363,7 +363,7 @@ def lookup_nothing(table: TableInfo, schemas: Mapping[int, Schema], keys: pa.Rec
     return builder.codec.decode_batch(builder.find(keys, _find_none), table.schema.names)
 
 
-def _builder(table: TableInfo, schemas: Mapping[int, Schema], options: KvOptions) -> PutBuilder:
+def make_builder(table: TableInfo, schemas: Mapping[int, Schema], options: KvOptions) -> PutBuilder:
     with_before_images = options.has_before_images(table.descriptor)
     return PutBuilder(
         str(table.path), RowCodec(schemas), table.descriptor.primary_key, with_before_images=with_before_images

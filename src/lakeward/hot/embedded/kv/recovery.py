@@ -21,6 +21,8 @@ from lakeward.model.faults import fault_point
 from lakeward.model.schema import CHANGE_TYPE, OFFSET, TIMESTAMP
 
 ORIGIN = "origin"
+BEFORE_LOG = -1
+"""The origin of a bucket that was loaded: its first rows came before any record, and no log builds them again."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +93,11 @@ class Recovery:
 
         Noted when KV is first made, before anything is put: retention takes no record before there is a snapshot."""
         path = self.folder.with_name(ORIGIN)
-        if self.log.start == self.log.end and not self.snapshots.all():
-            write_whole(path, str(self.log.start).encode())
-        return int(path.read_bytes()) if path.exists() else 0
+        origin = int(path.read_bytes()) if path.exists() else 0
+        if origin != BEFORE_LOG and self.log.start == self.log.end and not self.snapshots.all():
+            origin = self.log.start
+            write_whole(path, str(origin).encode())
+        return origin
 
     def _put_in_place(self, snapshot: StoredSnapshot | None) -> None:
         """Never changes the database in place: a crash in the middle leaves none, and the next

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which sides a table has by its properties and the server's configuration, and whether their lakes can hold it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from lakeward.bucketing import check_bucket_keys, choose_function
+from lakeward.config import options as keys
+from lakeward.config.tables import DEFAULT_LAKE, check_properties, lakes_of, sides_named
+from lakeward.coordinator.databases import Databases
+from lakeward.coordinator.options import SideOptions, Sides, read_sides, sides_of
+from lakeward.coordinator.state.board import Board
+from lakeward.errors import InvalidRequest, InvalidTable, SideNotFound
+from lakeward.model.ids import new_table_id
+from lakeward.model.side import SideName, changelog_side
+from lakeward.model.sidetable import side_table
+from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
+from lakeward.spi.capabilities import check_bucket_function, check_table
+from lakeward.spi.lake import LakeCatalog
+
+
+class TableSides:
+    """Nothing is made or changed here."""
+
+    def __init__(self, board: Board, databases: Databases) -> None:
+        self._board, self._databases = board, databases
+
+    def lakes_of_new(self, database: str, properties: Mapping[str, str]) -> list[str]:
+        """Where a new table with these properties would have sides."""
+        return [side.lake for side in sides_named(self.with_lakes(database, properties))]
+
+    def complete(
+        self, path: TablePath, descriptor: TableDescriptor, function: BucketFunction | None = None
+    ) -> tuple[TableDescriptor, Sides]:
+        """The descriptor as it is recorded: checked, with the lakes or the format that it has at birth, and the bucket
+        function that it keeps for life: the one that suits, unless one is given."""
+        properties = self.with_lakes(path.database, descriptor.properties)
+        check_properties(str(path), properties, descriptor.partition_keys, self._board.options.config)
+        sides = self.read(path, properties)
+        first = next(iter(sides.values()))
+        if first.format is not None and not lakes_of(properties):
+            properties.setdefault(keys.TABLE_DATALAKE_FORMAT.key, first.format)
+        function = function or choose_function(self.bucket_function(sides), descriptor)
+        completed = replace(descriptor, properties=properties, bucket_function=function)
+        check_bucket_keys(completed)
+        for name, options in sides.items():
+            self.check_fits(path, completed, name, options)
+        for options in list(sides.values())[1:]:
+            self.check_spread(path, completed, options)
+        return completed, sides
+
+    def with_lakes(self, database: str, properties: Mapping[str, str]) -> dict[str, str]:
+        """A new table keeps as its own what its database, or else the server's configuration, says of lakes now."""
+        options, own = self._board.options, self._databases.find_lake(database)
+        names = options.config.get(keys.TABLE_DATALAKE_LAKES)
+        if own is not None and keys.TABLE_DATALAKE_FORMAT.key not in properties:
+            names = (own,)
+        first = next(iter(options.configured), DEFAULT_LAKE)
+        if not names and first != DEFAULT_LAKE and keys.TABLE_DATALAKE_FORMAT.key not in properties:
+            names = (first,)
+        clean = not options.config.get(keys.TABLE_DATALAKE_SYSTEM_COLUMNS)
+        return {
+            **({keys.TABLE_DATALAKE_LAKES.key: ", ".join(names)} if names else {}),
+            **({keys.TABLE_DATALAKE_SYSTEM_COLUMNS.key: "false"} if clean else {}),
+            **properties,
+        }
+
+    def read(self, path: TablePath, properties: Mapping[str, str]) -> Sides:
+        """Raises `InvalidTable` for a lake that is not configured, or has another format than the table wants."""
+        known, key = self._board.options.configured, keys.TABLE_DATALAKE_LAKES.key
+        wanted = properties.get(keys.TABLE_DATALAKE_FORMAT.key)
+        changes = changelog_side(properties)
+        named = [(key, n) for n in lakes_of(properties)]
+        for field, name in [*named, *([(keys.TABLE_DATALAKE_CHANGELOG.key, changes.lake)] if changes else [])]:
+            if name not in known:
+                reason = f"no such lake is configured; there are: {', '.join(known) or 'none'}"
+                raise InvalidTable(table=str(path), field=field, value=name, reason=reason)
+        first = next(iter(lakes_of(properties)), DEFAULT_LAKE)
+        if wanted is not None and first != DEFAULT_LAKE and known[first].format != wanted:
+            reason = f"its lake {first} has the format {known[first].format}"
+            raise InvalidTable(table=str(path), field=keys.TABLE_DATALAKE_FORMAT.key, value=wanted, reason=reason)
+        return read_sides(properties, self._board.options)
+
+    def bucket_function(self, sides: Sides) -> BucketFunction:
+        """The one that a side's readers need, else that of the first."""
+        lakes = [self._board.lakes(o.lake).capabilities for o in sides.values() if o.format is not None]
+        needed = [c.bucket_function for c in lakes if c.bucket_function_needed]
+        return next(iter([*needed, *(c.bucket_function for c in lakes)]), BucketFunction.FLUSS)
+
+    def check_fits(self, path: TablePath, descriptor: TableDescriptor, name: SideName, options: SideOptions) -> None:
+        """Can the table exist in its lake format? Raises `InvalidTable`, `UnsupportedType`, `UnsupportedBucketKey`."""
+        if options.format is not None:
+            of = side_table(TableInfo(path=path, table_id=new_table_id(), descriptor=descriptor), name)
+            check_table(options.format, self._board.lakes(options.lake).capabilities, of.path, of.descriptor)
+            self.catalog(options).check_descriptor(of.path, of.descriptor)
+
+    def check_apart(self, table: TableInfo, lakes: Sides) -> None:
+        """Two lakes may be one place under two names. Raises `InvalidTable`."""
+        places: dict[tuple[str | None, str, TablePath], SideName] = {}
+        for name, options in lakes.items() if len(lakes) > 1 else ():
+            path = side_table(table, name).path
+            place = self.catalog(options).location(path)
+            other = name if place is None else places.setdefault((options.format, place, path), name)
+            if other != name:
+                reason = (
+                    f"lakes {other} and {name} keep it in one place ({place}): two sides would write one lake table"
+                )
+                raise InvalidTable(
+                    table=str(table.path), field=keys.TABLE_DATALAKE_LAKES.key, value=f"{other}, {name}", reason=reason
+                )
+
+    def catalog(self, options: SideOptions) -> LakeCatalog:
+        return self._board.lakes(options.lake).catalog()
+
+    def of(self, table: TableInfo) -> Sides:
+        return sides_of(table, self._board.options)
+
+    def check_spread(self, path: TablePath, descriptor: TableDescriptor, options: SideOptions) -> None:
+        """Do its rows lie where readers of the lake look for them? Raises `InvalidTable`."""
+        if options.format is not None:
+            capabilities = self._board.lakes(options.lake).capabilities
+            check_bucket_function(options.format, capabilities, path, descriptor)
+
+    def options_of(self, table: TableInfo, name: SideName | None, what: str) -> SideOptions:
+        """Of the named side, or the first. Raises `SideNotFound`, `InvalidRequest` where it is off."""
+        sides = self.of(table)
+        if name is not None and name not in sides:
+            raise SideNotFound(table=str(table.path), side=str(name), sides=", ".join(map(str, sides)))
+        options = next(iter(sides.values())) if name is None else sides[name]
+        if not options.enabled:
+            raise InvalidRequest(what=what, reason="the lake is not enabled for it")
+        return options
+
+
+def enabled(sides: Sides) -> Sides:
+    return {name: options for name, options in sides.items() if options.enabled}
