@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kills of jobs, of a leading tablet server and of the coordinator, jobs and leaders that stand still: a seed, a run.
-`-k 'hurt and 7'` plays seed 7 again.
+`-k 'hurt and [7]'` plays seed 7 again.
 """
 
 from __future__ import annotations
@@ -26,20 +26,42 @@ SETTINGS = {
 """Three replicas, of which two have each acknowledged row."""
 
 
-@pytest.fixture
-def hurt(tmp_path: Path) -> Iterator[FlussWorld]:
-    """One for each seed: what an earlier one left would be part of the run."""
-    cluster = FlussCluster(home=tmp_path / "fluss", tablets=3, settings=SETTINGS).start()
-    world = FlussWorld(cluster)
-    yield world
-    world.close()
-    cluster.stop()
+class Clusters:
+    """One for all seeds, which drop their tables: the next one takes up a cluster that was hurt before. After a seed
+    that failed comes a new one."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._made = folder, 0
+        self._world: FlussWorld | None = None
+
+    def take(self) -> FlussWorld:
+        if self._world is None:
+            self._made += 1
+            cluster = FlussCluster(home=self._folder / f"fluss-{self._made}", tablets=3, settings=SETTINGS)
+            self._world = FlussWorld(cluster.start())
+        return self._world
+
+    def drop(self) -> None:
+        if self._world is not None:
+            self._world.close()
+            self._world.cluster.stop()
+        self._world = None
+
+
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
+    made = Clusters(tmp_path_factory.mktemp("chaos"))
+    yield made
+    made.drop()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_cluster_that_is_hurt_keeps_its_lake(hurt: FlussWorld, tmp_path: Path, seed: int) -> None:
-    lab = ClusterLab(hurt, tmp_path, seed)
-    assert lab.run() == []
+def test_a_cluster_that_is_hurt_keeps_its_lake(clusters: Clusters, tmp_path: Path, seed: int) -> None:
+    try:
+        assert ClusterLab(clusters.take(), tmp_path, seed).run() == []
+    except BaseException:
+        clusters.drop()
+        raise
 
 
 def test_a_seed_is_a_plan() -> None:

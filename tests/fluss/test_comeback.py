@@ -23,8 +23,7 @@ def test_a_job_that_comes_back_takes_its_table_at_once(lone: FlussWorld) -> None
     )
     kill = Fault(point="round.planned", action=FaultAction.KILL)
     victim = ThreadJob(lone.cluster.bootstrap, "phoenix", slots=1, faults=kill.to_text())
-    victim.process.wait(100)
-    victim.kill()
+    victim.wait_dead(100)
     again = ThreadJob(lone.cluster.bootstrap, "phoenix", slots=1)
     try:
         lone.wait_tiered("back", limit_s=LIMIT_S)

@@ -5,6 +5,7 @@ everybody.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow as pa
@@ -47,16 +48,17 @@ class Load:
         self.users = {n: name for n, name in {**self.users, **changed}.items() if n not in gone}
 
     def check(self, limit_s: float = 60.0) -> None:
-        """Everything written is in the lake, once; offsets have no gap."""
+        """Everything written is in the lake, once; offsets have no gap. Rows of which a clean Paimon table cannot tell
+        the bucket have none."""
         ends = self.world.wait_tiered(self.log, limit_s)
         self.world.wait_tiered(self.pk, limit_s)
         assert sum(ends.values()) == self.rows, f"the log itself has {ends}: pyfluss did not write all"
         found = self.world.rows(self.log)
         assert sorted(found.column("id").to_pylist()) == list(range(self.rows))
+        is_known = -1 not in found.column("__bucket").to_pylist()
         for bucket, end in ends.items():
-            assert sorted(r["__offset"] for r in found.to_pylist() if r["__bucket"] == bucket.number) == list(
-                range(end)
-            )
+            offsets = sorted(r["__offset"] for r in found.to_pylist() if r["__bucket"] == bucket.number)
+            assert offsets == (list(range(end)) if is_known else sorted(set(offsets) & set(range(end))))
         assert {k: r["name"] for k, r in self.world.by_key(self.pk).items()} == self.users
 
 
@@ -88,12 +90,12 @@ def test_flink_then_ours_then_flink_again(lone: FlussWorld, tmp_path: Path) -> N
 def work_both_at_once(world: FlussWorld, folder: Path, pairs: int) -> None:
     """Fluss's lease keeps them apart. The Flink job has a start: it is the slower one to take a table. On any lake."""
     loads = [Load(world, f"_{n}") for n in range(pairs)]
-    flink = FlinkTieringJob(world.cluster, folder / "flink.log")
-    for load in loads:
-        load.step(0, 100)
-    world.wait_tiered(loads[0].log, 120)
-    ours = ThreadJob(world.cluster.bootstrap, "beside", slots=1)
-    try:
+    with ExitStack() as jobs:
+        jobs.callback(FlinkTieringJob(world.cluster, folder / "flink.log").stop)
+        for load in loads:
+            load.step(0, 100)
+        world.wait_tiered(loads[0].log, 120)
+        jobs.callback(ThreadJob(world.cluster.bootstrap, "beside", slots=1).stop)
         for step in range(1, 4):
             for load in loads:
                 load.step(step, 100)
@@ -102,9 +104,6 @@ def work_both_at_once(world: FlussWorld, folder: Path, pairs: int) -> None:
         tables = [name for load in loads for name in (load.log, load.pk)]
         writers = set[str]().union(*(world.writers(name) for name in tables))
         assert writers - {"rewrite"} == {"flink", "beside"}
-    finally:
-        ours.stop()
-        flink.stop()
 
 
 def test_both_at_once_on_ten_tables(lone: FlussWorld, tmp_path: Path) -> None:
@@ -120,8 +119,7 @@ def test_a_job_killed_in_a_round_is_followed_by_another(lone: FlussWorld, point:
     load = Load(lone)
     load.step(0)
     victim = ThreadJob(lone.cluster.bootstrap, "victim", faults=Fault(point=point, action=FaultAction.KILL).to_text())
-    victim.process.wait(60)
-    victim.kill()
+    victim.wait_dead(60)
     if not has_lease:
         restart_coordinator(lone, load.log)
     load.step(1)

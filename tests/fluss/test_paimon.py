@@ -17,6 +17,7 @@ from lakeward.read.arrow import read, request_of
 from lakeward.testing.fluss.cluster import TEST_SETTINGS, FlussCluster
 from lakeward.testing.fluss.jars import SERVER, load_jars, paimon_plugin
 from lakeward.testing.waiting import wait_until
+from lakeward.verify import verify_table
 from tests.fluss.conftest import JARS_LIMIT_S
 from tests.fluss.flink import FlinkTieringJob
 from tests.fluss.ondemand import OnDemand
@@ -212,9 +213,30 @@ class Daily:
         assert len(found) == len(self.rows)
 
 
+class Keyed:
+    """A log table with a bucket key, whose rows all have their offsets, whoever wrote them."""
+
+    def __init__(self, world: PaimonWorld, name: str) -> None:
+        self.world, self.name, self.rows = world, name, 0
+        world.produce(MakeTable(name=name, schema=EVENTS, bucket_keys=("id",), freshness="2s"))
+
+    def step(self, number: int) -> None:
+        count = 40 + number
+        self.world.produce(Append(table=self.name, rows=events(self.rows, self.rows + count), is_by_row=True))
+        self.rows += count
+
+    def check(self, limit_s: float) -> None:
+        ends = self.world.wait_tiered(self.name, limit_s)
+        found = self.world.rows(self.name)
+        assert sorted(found.column("id").to_pylist()) == list(range(self.rows))
+        for bucket, end in ends.items():
+            offsets = [r["__offset"] for r in found.to_pylist() if r["__bucket"] == bucket.number]
+            assert sorted(offsets) == list(range(end))
+
+
 def test_flink_then_ours_then_flink_again(world: PaimonWorld, tmp_path: Path) -> None:
-    """On a log table, a PK table and a partitioned one; each finds the other's rows and goes on from there."""
-    load, daily = Load(world, "_turns"), Daily(world, "daily_turns")
+    """On log tables, a PK table and a partitioned one; each finds the other's rows and goes on from there."""
+    load, daily, keyed = Load(world, "_turns"), Daily(world, "daily_turns"), Keyed(world, "keyed_turns")
     for turn, is_ours in enumerate((False, True, False, True)):
         job = (
             ThreadJob(world.cluster.bootstrap, f"turn-{turn}")
@@ -225,12 +247,20 @@ def test_flink_then_ours_then_flink_again(world: PaimonWorld, tmp_path: Path) ->
             for step in (0, 1):
                 load.step(2 * turn + step)
                 daily.step(2 * turn + step)
+                keyed.step(2 * turn + step)
                 load.check(LEASE_S)
                 daily.check(LEASE_S)
+                keyed.check(LEASE_S)
         finally:
             job.stop()
-    for table in (load.log, load.pk, daily.name):
+    for table in (load.log, load.pk, daily.name, keyed.name):
+        certificate = verify_table(world.plugin, world.table(table).path, deep=True)
+        assert certificate.holds, certificate.all_findings
         assert world.writers(table) - {"rewrite"} == {"flink", "turn-1", "turn-3"}
+    for table, count in ((load.log, load.rows), (keyed.name, keyed.rows)):
+        world.produce(Append(table=table, rows=events(count, count + 20), is_by_row=True))
+        found = pa.Table.from_batches(list(read(world.plugin, request_of(f"{DATABASE}.{table}"))))
+        assert sorted(found.column("id").to_pylist()) == list(range(count + 20))
 
 
 def test_both_at_once(world: PaimonWorld, tmp_path: Path) -> None:

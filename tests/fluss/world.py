@@ -10,13 +10,14 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from lakeward.errors import LakeUnavailable, NotFound, ServerUnavailable
+from lakeward.errors import FlussError, InvalidInput, LakeUnavailable, NotFound, ServerUnavailable, TimedOut
 from lakeward.hot.fluss.plugin import FlussPlugin
 from lakeward.hot.fluss.tables import partition_ids
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
@@ -27,11 +28,15 @@ from lakeward.spi.registry import load_lake
 from lakeward.testing.fluss.cluster import FlussCluster
 from lakeward.testing.iceberg.engines import read_duckdb
 from lakeward.testing.waiting import wait_until
-from tests.fluss.steps import DATABASE, LIMIT_S, Append, MakePartition, MakeTable, Step, Unfinished, produce
+from tests.fluss.steps import DATABASE, LIMIT_S, Append, DropTable, MakePartition, MakeTable, Step, Unfinished, produce
 
 SYSTEM = ["__bucket", "__offset", "__timestamp"]
-STUCK = '"this.tablePath" is null'
-"""In the coordinator's log: it heard of a partition before it heard of its table."""
+STALE = "SQLITE_BUSY_SNAPSHOT"
+"""The coordinator reads the catalog's file in a transaction that it never ends: once another process has written to
+the file, it can make no lake table any more."""
+
+LEADERS_S = 20.0
+"""A new table has its leaders within a second or two."""
 
 
 class ThreadJob:
@@ -63,8 +68,14 @@ class ThreadJob:
     def stop(self) -> None:
         """Clean: rounds end, tables are given back."""
         self.process.send_signal(signal.SIGTERM)
-        self.process.wait(60)
-        self._log.close()
+        self.wait_dead(60)
+
+    def wait_dead(self, limit_s: float) -> None:
+        """One that outlives the limit fails the test, and is killed all the same."""
+        try:
+            self.process.wait(limit_s)
+        finally:
+            self.kill()
 
     def kill(self) -> None:
         self.process.kill()
@@ -76,7 +87,6 @@ class FlussWorld:
     def __init__(self, cluster: FlussCluster, *, login: tuple[str, str] | None = None) -> None:
         self.cluster = cluster
         self.login = login
-        self._said = 0
         self.plugin = FlussPlugin({"bootstrap": cluster.bootstrap, **({} if login is None else {"user": login[0]})})
 
     def close(self) -> None:
@@ -89,12 +99,13 @@ class FlussWorld:
         before = {s.table: self._written(s.table) for s in steps if isinstance(s, Append)}
         try:
             answers = produce(self.cluster.bootstrap, *steps, limit_s=limit_s, login=self.login)
-            for name in {s.table for s in steps if isinstance(s, MakePartition)}:
-                wait_until(lambda name=name: self._is_led(name), limit_s=30, what=f"leaders of {name}")  # type: ignore[misc]
+            self._wait_led(steps)
             return answers
         except Unfinished as hung:
-            self._wake_coordinator()
             done, rest = hung.answers, steps[len(hung.answers) :]
+            if STALE in str(hung):
+                self._restart_coordinator()
+            self._wait_led(steps[: len(done) + 1])
             appended = sum(
                 s.count
                 for s in steps[: len(done)]
@@ -104,24 +115,31 @@ class FlussWorld:
                 done, rest = [*done, None], rest[1:]
             return [*done, *produce(self.cluster.bootstrap, *rest, limit_s=limit_s, login=self.login)] if rest else done
 
-    def _is_led(self, name: str) -> bool:
-        try:
-            self.ends(name)
-        except ServerUnavailable:
-            self._wake_coordinator()
-            return False
-        return True
-
-    def _wake_coordinator(self) -> None:
-        """Once it heard of a partition before it heard of its table, Fluss's coordinator gives no bucket a leader any
-        more: clients wait for ever. A restart mends it.
+    def _wait_led(self, steps: Sequence[Step]) -> None:
+        """Fluss 0.9.1's coordinator can miss that a table or a partition was made: then nothing of it gets a leader,
+        and clients wait for ever. A restart mends it.
         """
-        said = (self.cluster.home / "logs" / "coordinator.log").read_text(errors="replace").count(STUCK)
-        if said > self._said:
-            self._said = said
-            self.cluster.kill("coordinator")
-            self.cluster.start_process("coordinator")
-            self.cluster.wait_ready()
+        names = {s.name if isinstance(s, MakeTable) else s.table for s in steps if not isinstance(s, DropTable)}
+        for name in sorted(names - {s.table for s in steps if isinstance(s, DropTable)}):
+            try:
+                self._wait_leaders(name, LEADERS_S)
+            except TimedOut:
+                self._restart_coordinator()
+                self._wait_leaders(name, 90.0)
+
+    def _restart_coordinator(self) -> None:
+        self.cluster.kill("coordinator")
+        self.cluster.start_process("coordinator")
+        self.cluster.wait_ready()
+
+    def _wait_leaders(self, name: str, limit_s: float) -> None:
+        away = (ServerUnavailable, FlussError)
+        wait_until(lambda: self._is_led(name), limit_s=limit_s, what=f"leaders of {name}", tolerate=away)
+
+    def _is_led(self, name: str) -> bool:
+        with suppress(NotFound, InvalidInput):  # not made yet, or none that is tiered
+            self.ends(name)
+        return True
 
     def _has_happened(self, step: Step, before: Mapping[str, int], appended: int, hung: Unfinished) -> bool:
         """Upserts and deletes that are repeated change nothing; rows appended again would be there twice."""
@@ -209,7 +227,8 @@ class FlussWorld:
 
     def by_key(self, name: str, key: str = "id") -> dict[Any, Mapping[str, Any]]:
         """Key -> row without system columns; a key that is there twice fails."""
-        rows = self.rows(name).drop_columns(SYSTEM).to_pylist()
+        whole = self.rows(name)
+        rows = whole.drop_columns([c for c in SYSTEM if c in whole.column_names]).to_pylist()
         found = {r[key]: r for r in rows}
         assert len(found) == len(rows), f"{name} has a key twice"
         return found

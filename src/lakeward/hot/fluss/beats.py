@@ -100,6 +100,11 @@ class HeldBack:
     _counts: dict[TableId, int] = field(default_factory=dict)
     _held: dict[tuple[TableId, Epoch], float] = field(default_factory=dict)
 
+    @property
+    def keys(self) -> list[tuple[TableId, Epoch]]:
+        """Tables that Fluss still counts as this job's."""
+        return list(self._held)
+
     def note(self, request: HeartbeatRequest, now: float) -> None:
         for finished in request.finished:
             self._counts.pop(finished.table_id, None)

@@ -76,15 +76,29 @@ class ClusterView:
 
     def lake_tables(self) -> list[TableInfo]:
         """Those that Fluss tiers."""
-        tables = [t for t in map(self._find, self._store.list_tables()) if t is not None]
-        enabled = options.TABLE_DATALAKE_ENABLED.key
-        return [t for t in tables if t.descriptor.properties.get(enabled, "false").lower() == "true"]
+        return [t for t in self._find_all() if isinstance(t, TableInfo)]
 
-    def _find(self, path: TablePath) -> TableInfo | None:
+    def views(self) -> list[TableView]:
+        """Of every lake table; also of those whose description is not understood."""
+        return [t if isinstance(t, TableView) else self.look_at(t) for t in self._find_all()]
+
+    def _find_all(self) -> list[TableInfo | TableView]:
+        found = [t for t in map(self._find, self._store.list_tables()) if t is not None]
+        return [t for t in found if isinstance(t, TableView) or _is_tiered(t)]
+
+    def lake_table(self, path: TablePath) -> TableInfo:
+        """Raises `TableNotFound`, and `InvalidTable` for one that Fluss does not tier and never has."""
+        table = self._store.load_table(path)
+        self._plugin.lake_options(table)
+        return table
+
+    def _find(self, path: TablePath) -> TableInfo | TableView | None:
         try:
             return self._store.load_table(path)
-        except (NotFound, InvalidInput):
+        except NotFound:
             return None
+        except InvalidInput as error:
+            return TableView(path=str(path), state=REFUSED, freshness_ms=0, reason=str(error))
 
     def look_at(self, table: TableInfo) -> TableView:
         return self.look(table).view
@@ -144,6 +158,10 @@ class ClusterView:
             except LakewardError:
                 continue
         return sorted(views, key=lambda v: -v.committed_at_ms)
+
+
+def _is_tiered(table: TableInfo) -> bool:
+    return table.descriptor.properties.get(options.TABLE_DATALAKE_ENABLED.key, "false").lower() == "true"
 
 
 def _tiering(reader: LakeReader, head: LakeSnapshot | None) -> Iterable[LakeSnapshot]:

@@ -58,6 +58,11 @@ class Compactions:
             failed=tuple(f for f in request.failed if f.kind == TIER),
         )
 
+    @property
+    def keys(self) -> list[Held]:
+        """Tables whose round is over and whose end Fluss has not been told yet."""
+        return list(self._held)
+
     def waiting(self, works: Iterable[Held] = ()) -> list[Held]:
         """Tables whose compaction has not been handed out yet: renewed by us, as no work of the job does it."""
         return [k for k in self._held if k not in self._handed and k not in works]

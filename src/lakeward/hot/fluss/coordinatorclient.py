@@ -48,6 +48,7 @@ from lakeward.model.faults import fault_point
 from lakeward.model.ids import LeaseId, RoundId, SnapshotId, TableId
 from lakeward.model.intent import Intent
 from lakeward.model.ledger import LedgerEntry, LedgerKind
+from lakeward.model.offsets import OffsetMap
 from lakeward.model.side import COMPACT, DEFAULT_SIDE, SideName
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
@@ -119,17 +120,18 @@ class FlussCoordinatorClient(CoordinatorClient):
         something comes.
         """
         now = self._clock.monotonic()
-        if request.room and self._note is not None and (left := self._note.take_left(request.job)):
-            log.info("a job of this name ended without giving back %d tables: they are given back now", len(left))
+        if request.room and self._note is not None and (left := self._note.find_left(request.job)):
             self._beat({"failed": [beat_entry(*key) for key in left]})
+            self._note.given_back()
+            log.info("a job of this name ended without giving back %d tables: they are given back now", len(left))
         told = self._compactions.translate(request, now)
-        waiting = self._compactions.renewed()
+        renewals = self._compactions.renewed()
         with self._lock:
             self._held.note(told, now)
             self._slack.note(told, now)
             due = self._held.due(now, all_of_them=request.leaving)
-            renewed = [*self._held.renewed(now), *waiting] if not request.leaving else []
-        told = replace(told, room=0 if now < self._ask_at else max(0, told.room - len(waiting)))
+            renewed = [*self._held.renewed(now), *renewals] if not request.leaving else []
+        told = replace(told, room=0 if now < self._ask_at else max(0, told.room - len(renewals)))
         answer = self._beat(beat_message(told, renewed, [beat_entry(*key) for key in due]))
         with self._lock:
             self._held.told(due)
@@ -140,9 +142,10 @@ class FlussCoordinatorClient(CoordinatorClient):
         verdicts, handed = read_verdicts(told, answer), self._collect(answer, told.room)
         with self._lock:
             tables = (*map(self._compaction, compacted), *self._slack.order(handed, self._clock.monotonic()))
+            waiting = [*self._held.keys, *self._compactions.keys]
         if self._note is not None and self.servers.has_growing_epochs:
             in_work = [] if request.leaving else [(t.table_id, t.epoch) for t in request.tiering]
-            self._note.keep(request.job, [*in_work, *((t.table_id, t.epoch) for t in handed)])
+            self._note.keep(request.job, [*in_work, *((t.table_id, t.epoch) for t in handed), *waiting])
         return HeartbeatAnswer(
             coordinator_epoch=answer.get("coordinator_epoch", 0), verdicts=verdicts, tables=tables, next_beat_ms=BEAT_MS
         )
@@ -312,6 +315,12 @@ class FlussCoordinatorClient(CoordinatorClient):
         known = known_marks(table, snapshots)
         if known:
             check_marks(table, known, self._store.marks_now(table, {b: offset for b, (offset, _) in known.items()}))
+
+    def known_offsets(self, path: TablePath) -> OffsetMap:
+        """What Fluss says of the lake, without a look at it."""
+        table = self._load(path)
+        answer = self._known(table)
+        return OffsetMap() if answer is None else OffsetMap(named_offsets(table, answer))
 
     def _known(self, table: TableInfo) -> Message | None:
         """The lake snapshot that Fluss knows. None: it knows none, or has lost the file of its offsets: the lake has

@@ -35,16 +35,20 @@ class HeldNote:
         self._noted: frozenset[Held] | None = None
         self._touched = 0.0
 
-    def take_left(self, job: JobName) -> list[Held]:
-        """What a job of this name had when it ended without a word; the first time it is asked for."""
+    def find_left(self, job: JobName) -> list[Held]:
+        """What a job of this name had when it ended without a word, until `given_back`: Fluss may be away just then."""
         if self._noted is not None:
             return []
-        self._noted = frozenset()
         with suppress(OSError, ValueError, TypeError, KeyError):
             note = json.loads(self._path(job).read_text())
-            if self._clock.now_ms() - note["at_ms"] <= OLDEST_MS:
+            if note["held"] and self._clock.now_ms() - note["at_ms"] <= OLDEST_MS:
                 return [(TableId(table), Epoch(epoch)) for table, epoch in note["held"]]
+        self.given_back()
         return []
+
+    def given_back(self) -> None:
+        """What was left is no longer held; from now on the note is this job's."""
+        self._noted = frozenset()
 
     def keep(self, job: JobName, held: Iterable[Held]) -> None:
         """Nothing for who never asked for tables: that is no job."""

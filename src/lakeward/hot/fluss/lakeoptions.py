@@ -7,10 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lakeward.errors import InvalidConfig, PluginNotFound, UnsafeLake
+from lakeward.config.options import TABLE_DATALAKE_ENABLED
+from lakeward.errors import InvalidConfig, InvalidTable, PluginNotFound, UnsafeLake
 from lakeward.hot.fluss.tables import FORMAT_PROPERTY
 from lakeward.model.table import TableInfo
 from lakeward.spi.registry import find_lake_plugin
+
+
+def check_tiered(table: TableInfo) -> None:
+    """Raises `InvalidTable` for one that Fluss does not tier."""
+    if table.descriptor.properties.get(TABLE_DATALAKE_ENABLED.key, "false").lower() != "true":
+        raise not_tiered(table)
+
+
+def not_tiered(table: TableInfo) -> InvalidTable:
+    reason = "Fluss tiers tables alone where it is true"
+    return InvalidTable(table=str(table.path), field=TABLE_DATALAKE_ENABLED.key, value="false", reason=reason)
 
 
 def lake_of(table: TableInfo, overrides: Mapping[str, str]) -> tuple[str, dict[str, str]]:
@@ -23,6 +35,8 @@ def lake_of(table: TableInfo, overrides: Mapping[str, str]) -> tuple[str, dict[s
         )
     prefix = f"table.datalake.{name}."
     options = {k.removeprefix(prefix): v for k, v in properties.items() if k.startswith(prefix)}
+    if not options:  # one that was tiered once keeps them
+        check_tiered(table)
     try:
         plugin = find_lake_plugin(name)
         plugin.check_fluss_table(table)

@@ -66,20 +66,22 @@ def check_counts(
     cannot be said of a PK table."""
     assert ours.offsets is not None
     reached = ours.offsets if head.offsets is None else head.offsets
-    rows: dict[Bucket, int] = defaultdict(int)
+    rows: dict[Bucket | None, int] = defaultdict(int)
     for snapshot in () if is_pk else late:
         for file in _added(files_of, snapshot):
-            if file.bucket is not None:
-                rows[file.bucket] += file.record_count
+            rows[file.bucket] += file.record_count
+    # Rows of files that do not say their bucket may be of any: too many for all of them are too many for each.
+    excess = sum(rows.values()) - sum(at - ours.offsets.get(bucket, 0) for bucket, at in reached.items())
+    mixed = rows[None] if excess > 0 else 0
     for bucket, committed in ours.offsets.items():
         at = reached.get(bucket, committed)
-        if at < committed + rows[bucket]:
+        if at < committed + rows[bucket] + mixed:
             raise LakeOverlap(
                 table=table,
                 bucket=str(bucket),
                 snapshot=late[-1].snapshot_id,
                 ours=ours.snapshot_id,
-                offset=at - rows[bucket],
+                offset=max(0, at - rows[bucket] - mixed),
                 committed=committed,
             )
 

@@ -14,11 +14,11 @@ import re
 from collections.abc import Callable
 from enum import StrEnum
 
-from lakeward.config import options
-from lakeward.errors import FlussError, InvalidTable
+from lakeward.errors import FlussError
 from lakeward.hot.fluss.beats import beat_entry
 from lakeward.hot.fluss.epochs import join_epoch
 from lakeward.hot.fluss.failures import Code
+from lakeward.hot.fluss.lakeoptions import not_tiered
 from lakeward.hot.fluss.wire.protobuf import Message
 from lakeward.model.ids import Epoch
 from lakeward.model.table import TableInfo
@@ -64,9 +64,7 @@ def _ask(beat: Beat, table: TableInfo, epoch: Epoch) -> Message | None:
 
 def _epoch(table: TableInfo, error: Message | None) -> int:
     if error is not None and error.get("code") == Code.TABLE_NOT_FOUND:
-        enabled = options.TABLE_DATALAKE_ENABLED.key
-        reason = "Fluss tiers tables alone where it is true"
-        raise InvalidTable(table=str(table.path), field=enabled, value="false", reason=reason)
+        raise not_tiered(table)
     return int(_found(_CURRENT_EPOCH, table, error or {}))
 
 

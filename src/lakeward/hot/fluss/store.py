@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from lakeward.errors import LakewardError, PartitionNotFound, ServerUnavailable, TableNotFound
+from lakeward.errors import FlussTableNotFound, LakewardError, PartitionNotFound, ServerUnavailable
 from lakeward.hot.fluss.failures import Code, fluss_code_of, to_error
 from lakeward.hot.fluss.kv.kvsnapshot import KvSnapshots
 from lakeward.hot.fluss.logmarks import LastBatch, Marks, marks_of, read_last
 from lakeward.hot.fluss.supported import check_supported
-from lakeward.hot.fluss.tables import check_bucket_counts, parse_columns, parse_partitions, parse_table, partition_ids
+from lakeward.hot.fluss.tables import parse_columns, parse_partitions, parse_table, partition_ids, with_own_buckets
 from lakeward.hot.fluss.wire.connection import FlussConnection, PendingCall
 from lakeward.hot.fluss.wire.logfetch import LogFetch
 from lakeward.hot.fluss.wire.messages import (
@@ -58,14 +58,16 @@ class FlussStore(HotStore):
         try:
             answer = self.servers.call_any(TABLE_INFO, {"path": _path(path)})
         except LakewardError as error:
-            raise _not_found(error, path) from error
+            raise self._not_found(error, path) from error
         keys = json.loads(bytes(answer["json"])).get("partition_key", [])
         if not keys:
             return parse_table(path, answer, None)
         partitions = self.servers.call_any(LIST_PARTITIONS, {"path": _path(path)})
-        table = parse_table(path, answer, parse_partitions(partitions, keys))
-        check_bucket_counts(table, partitions)
-        return table
+        return with_own_buckets(parse_table(path, answer, parse_partitions(partitions, keys)), partitions)
+
+    def _not_found(self, error: LakewardError, path: TablePath) -> LakewardError:
+        is_gone = fluss_code_of(error) == Code.TABLE_NOT_FOUND
+        return FlussTableNotFound(table=str(path), address=self.servers.bootstrap) if is_gone else error
 
     def list_tables(self) -> Sequence[TablePath]:
         paths = []
@@ -242,7 +244,3 @@ def _offsets_request(buckets: Sequence[LogBucket], kind: int, at_ms: int | None)
 
 def _path(path: TablePath) -> Message:
     return path_message(path.database, path.table)
-
-
-def _not_found(error: LakewardError, path: TablePath) -> LakewardError:
-    return TableNotFound(table=str(path)) if fluss_code_of(error) == Code.TABLE_NOT_FOUND else error

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lakeward.errors import InvalidTable, UnsupportedType
+from lakeward.errors import UnsupportedType
 from lakeward.hot.fluss.wire.protobuf import Message
 from lakeward.model import types as model
 from lakeward.model.bucket import PARTITION_SEPARATOR
@@ -24,6 +24,12 @@ log = logging.getLogger("lakeward.fluss")
 
 FORMAT_PROPERTY = "table.datalake.format"
 KV_FORMAT_PROPERTY = "table.kv.format"
+VALUE_LAYOUT = "table.kv.value-layout-version"
+"""Set by Fluss 1.0 when it makes a table; older tables have none, which is layout 1."""
+
+OWN_BUCKETS = "lakeward.fluss.partition-buckets"
+"""Not Fluss's: noted here for those that ask whether a table can be tiered."""
+
 MICROS = 6
 """Fractional digits of the lake's times. Fluss's own job cuts finer ones off too."""
 
@@ -62,6 +68,10 @@ def partition_ids(table: TableInfo) -> dict[str, int]:
     return {name: int(i) for i, name in json.loads(table.descriptor.properties.get(FLUSS_PARTITIONS, "{}")).items()}
 
 
+def value_layout(table: TableInfo) -> str:
+    return table.descriptor.properties.get(VALUE_LAYOUT, "1")
+
+
 def parse_partitions(answer: Message, keys: Sequence[str]) -> dict[int, str]:
     """Id -> name: the values in the order of the partition keys."""
     names = {}
@@ -71,17 +81,15 @@ def parse_partitions(answer: Message, keys: Sequence[str]) -> dict[int, str]:
     return names
 
 
-def check_bucket_counts(table: TableInfo, answer: Message) -> None:
-    """Raises `InvalidTable` where a partition has another number of buckets than its table (Fluss 1.0)."""
+def with_own_buckets(table: TableInfo, answer: Message) -> TableInfo:
+    """Where a partition has another number of buckets than its table (Fluss 1.0), the first such number is noted."""
+    usual = table.descriptor.bucket_count
     for partition in answer.get("partitions", []):
-        count = partition.get("bucket_count", table.descriptor.bucket_count)
-        if count != table.descriptor.bucket_count:
-            raise InvalidTable(
-                table=str(table.path),
-                field="buckets of a partition",
-                value=str(count),
-                reason=f"the table has {table.descriptor.bucket_count}, and all its partitions must have as many",
-            )
+        count = partition.get("bucket_count", usual)
+        if count != usual:
+            properties = {**table.descriptor.properties, OWN_BUCKETS: str(count)}
+            return replace(table, descriptor=replace(table.descriptor, properties=properties))
+    return table
 
 
 def parse_columns(schema: Mapping[str, Any]) -> tuple[Column, ...]:

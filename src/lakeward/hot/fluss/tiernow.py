@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lakeward.errors import TimedOut
+from lakeward.hot.fluss.coordinatorclient import FlussCoordinatorClient
+from lakeward.hot.fluss.lakeoptions import check_tiered
 from lakeward.hot.fluss.plugin import FlussPlugin
 from lakeward.hot.fluss.standing import Standing
 from lakeward.hot.fluss.supported import check_supported
@@ -24,12 +26,14 @@ PATIENCE_S = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class InLake:
-    """Everything that was acknowledged when the call came is there. `ran_here`: no job took the table."""
+    """Everything that was acknowledged when the call came is there. `ran_here`: no job took the table. `was_there`:
+    nothing was left to do."""
 
     path: TablePath
     committed: OffsetMap
     took_ms: int
     ran_here: bool = False
+    was_there: bool = False
 
 
 def tier_now(
@@ -38,11 +42,13 @@ def tier_now(
     """Blocks. `run_here` runs the round of a table that was due for a while and that no job asked for. Raises
     `TimedOut`, `InvalidTable` for one that is not tiered, and what `run_here` raises."""
     table, coordinator, began = plugin.store().load_table(path), plugin.coordinator(), time.monotonic()
+    check_tiered(table)
     check_supported(table)
     ends = OffsetMap({b: bounds.end for b, bounds in plugin.store().freeze(table).items() if bounds.end})
     due_since: float | None = None
-    ran_here, standing = False, Standing.WAITS
-    while ends.regressions(committed := coordinator.committed(path).offsets):
+    ran_here, was_there, standing = False, True, Standing.WAITS
+    while ends.regressions(committed := _in_lake(coordinator, path, is_slow=time.monotonic() - began > PATIENCE_S)):
+        was_there = False
         now, standing = time.monotonic(), coordinator.make_due(table)
         if now - began > limit_s:
             raise TimedOut(what=f"tier-now of {path}", limit_s=limit_s, state=standing)
@@ -53,5 +59,13 @@ def tier_now(
             ran_here, due_since = True, None
         else:
             time.sleep(POLL_S)
+    if was_there:
+        _in_lake(coordinator, path, is_slow=True)
     took_ms = int(1_000 * (time.monotonic() - began))
-    return InLake(path=path, committed=committed, took_ms=took_ms, ran_here=ran_here)
+    return InLake(path=path, committed=committed, took_ms=took_ms, ran_here=ran_here, was_there=was_there)
+
+
+def _in_lake(coordinator: FlussCoordinatorClient, path: TablePath, *, is_slow: bool) -> OffsetMap:
+    """Fluss's word is enough while a job is at work. Where that takes long the lake is looked at too, which costs a
+    second and raises in words what keeps jobs from the table."""
+    return coordinator.committed(path).offsets if is_slow else coordinator.known_offsets(path)

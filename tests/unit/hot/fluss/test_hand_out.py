@@ -15,7 +15,7 @@ from lakeward.hot.fluss.coordinatorclient import FlussCoordinatorClient
 from lakeward.hot.fluss.lakeoptions import lake_of
 from lakeward.hot.fluss.store import FlussStore
 from lakeward.hot.fluss.supported import check_supported
-from lakeward.hot.fluss.tables import check_bucket_counts, parse_partitions, parse_table
+from lakeward.hot.fluss.tables import parse_partitions, parse_table, with_own_buckets
 from lakeward.hot.fluss.wire.messages import HEARTBEAT, METADATA, TABLE_INFO
 from lakeward.hot.fluss.wire.protobuf import decode
 from lakeward.hot.fluss.wire.servers import FlussServers
@@ -63,7 +63,7 @@ def test_tables_that_were_handed_out_are_kept_when_the_next_beat_fails() -> None
 def description(**properties: str) -> bytes:
     columns = [{"name": "id", "data_type": {"type": "BIGINT", "nullable": False}}]
     body = {"schema": {"columns": columns, "primary_key": ["id"]}, "bucket_count": 2}
-    return json.dumps({**body, "properties": properties}).encode()
+    return json.dumps({**body, "properties": {"table.datalake.enabled": "true", **properties}}).encode()
 
 
 def parse(**properties: str) -> TableInfo:
@@ -119,25 +119,27 @@ def test_tables_that_this_job_cannot_tier_wait_for_others(caplog: pytest.LogCapt
     ("field", "value"),
     [
         ("table.log.format", "INDEXED"),
-        ("table.kv.value-layout-version", "2"),
+        ("table.kv.value-layout-version", "3"),
         ("table.kv.ttl", "7d"),
         ("table.datalake.database-name", "elsewhere"),
         ("table.datalake.table-name", "other"),
+        ("table.datalake.changelog", "main"),
+        ("table.datalake.lakes", "main,backup"),
     ],
 )
 def test_what_is_not_supported_is_refused_in_words(field: str, value: str) -> None:
-    check_supported(parse(**{"table.datalake.table-name": "t", "table.kv.value-layout-version": "1"}))
+    check_supported(parse(**{"table.datalake.table-name": "t", "table.kv.value-layout-version": "2"}))
     with pytest.raises(InvalidTable, match=f"table shop.t: {field} '{value.lower()}'"):
         check_supported(parse(**{field: value}))
 
 
 def test_a_partition_with_buckets_of_its_own_is_refused() -> None:
     answer = {"partitions": [{"partition_id": 3, "bucket_count": 2, "spec": {"values": [{"key": "id", "value": "1"}]}}]}
-    check_bucket_counts(parse(), answer)
+    check_supported(with_own_buckets(parse(), answer))
     assert parse_partitions(answer, ["id"]) == {3: "1"}
     answer["partitions"][0]["bucket_count"] = 4
     with pytest.raises(InvalidTable, match="the table has 2, and all its partitions must have as many"):
-        check_bucket_counts(parse(), answer)
+        check_supported(with_own_buckets(parse(), answer))
 
 
 @pytest.mark.parametrize("is_on", [True, False])

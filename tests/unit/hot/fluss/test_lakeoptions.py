@@ -16,7 +16,7 @@ from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 
 def table(**properties: str) -> TableInfo:
     schema = Schema(columns=(Column(name="id", type=parse_type("BIGINT")),))
-    spelled = {k.replace("__", "."): v for k, v in properties.items()}
+    spelled = {"table.datalake.enabled": "true", **{k.replace("__", "."): v for k, v in properties.items()}}
     return TableInfo(
         path=TablePath("d", "t"), table_id=TableId("1"), descriptor=TableDescriptor(schema=schema, properties=spelled)
     )
@@ -86,6 +86,8 @@ def test_an_unknown_database_is_refused() -> None:
 def test_other_formats_are_left_to_the_flink_job() -> None:
     with pytest.raises(UnsafeLake, match="Flink"):
         lake_of(table(table__datalake__format="lance"), {})
+    with pytest.raises(UnsafeLake, match="a layout that rounds do not write"):
+        lake_of(table(table__datalake__format="hudi"), {})
     with pytest.raises(InvalidConfig, match=r"table\.datalake\.format"):
         lake_of(table(), {})
 
@@ -106,6 +108,17 @@ def test_a_paimon_table_that_rounds_cannot_keep_is_refused_in_words(option: str,
     made = table(**{"table.datalake.format": "paimon", f"paimon.{option}": value})
     with pytest.raises(InvalidTable, match=rf"paimon\.{option} '{value}': rounds rely on"):
         lake_of(made, {})
+
+
+def test_a_table_that_was_never_tiered_is_refused_in_words() -> None:
+    with pytest.raises(
+        InvalidTable, match=r"table\.datalake\.enabled 'false': Fluss tiers tables alone where it is true"
+    ):
+        lake_of(table(table__datalake__enabled="false", table__datalake__format="iceberg"), {})
+    once = {"table__datalake__iceberg__type": "rest", "table__datalake__iceberg__uri": "http://x"}
+    assert (
+        lake_of(table(table__datalake__enabled="false", table__datalake__format="iceberg", **once), {})[0] == "iceberg"
+    )
 
 
 def test_what_the_user_says_wins() -> None:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values of a Fluss KV store, many at once, as Arrow: numpy walks all rows in step, column by column.
 
-A value is the schema id (i16, little-endian) and a compacted row: one null bit per column (lowest bit first, 1 = null),
-then the columns that are not null, unpadded. Integers, dates, times and timestamps are varints of their bit pattern; a
-timestamp of more than milliseconds adds a varint of nanoseconds; texts and bytes have a varint length; small decimals
-are varints, large ones length and big-endian bytes; BOOLEAN, TINYINT, SMALLINT, FLOAT and DOUBLE are plain
-little-endian.
+A value is the schema id (i16, little-endian) and a compacted row; layout 2 (Fluss 1.0) puts a tag of its own, eight
+bytes, before them. The row: one null bit per column (lowest bit first, 1 = null), then the columns that are not null,
+unpadded. Integers, dates, times and timestamps are varints of their bit pattern; a timestamp of more than milliseconds
+adds a varint of nanoseconds; texts and bytes have a varint length; small decimals are varints, large ones length and
+big-endian bytes; BOOLEAN, TINYINT, SMALLINT, FLOAT and DOUBLE are plain little-endian.
 """
 
 from __future__ import annotations
@@ -43,6 +43,15 @@ _VARINT_32 = (model.Int32Type, model.DateType)
 _SIZED = (model.StringType, model.CharType, model.BytesType, model.BinaryType)
 COMPACTED, INDEXED = "compacted", "indexed"
 """Values of `table.kv.format`."""
+
+TAG_BYTES = {"1": 0, "2": 8}
+"""Layout of values, as `table.kv.value-layout-version` calls it -> bytes before the schema id."""
+
+
+def without_tags(values: list[bytes], layout: str) -> list[bytes]:
+    """Values as those of layout 1 are."""
+    tag = TAG_BYTES[layout]
+    return [value[tag:] for value in values] if tag else values
 
 
 def schema_ids(values: Sequence[bytes]) -> npt.NDArray[np.int16]:

@@ -20,9 +20,9 @@ import pyarrow as pa
 
 from lakeward.errors import IncompatibleVersion, InvalidTable, LakewardError, SchemaChanged, SnapshotGone
 from lakeward.hot.fluss.failures import Code, fluss_code_of
-from lakeward.hot.fluss.kv.kvrows import COMPACTED, INDEXED, decode_rows, schema_ids
+from lakeward.hot.fluss.kv.kvrows import COMPACTED, INDEXED, decode_rows, schema_ids, without_tags
 from lakeward.hot.fluss.kv.rowbatch import BatchShaper
-from lakeward.hot.fluss.tables import KV_FORMAT_PROPERTY
+from lakeward.hot.fluss.tables import KV_FORMAT_PROPERTY, value_layout
 from lakeward.hot.fluss.wire.messages import ACQUIRE_KV_LEASE, DROP_KV_LEASE, KV_SNAPSHOT, LATEST_KV_SNAPSHOTS
 from lakeward.hot.fluss.wire.protobuf import Message
 from lakeward.hot.fluss.wire.remotefiles import copy_file
@@ -109,7 +109,7 @@ class KvSnapshots:
         with _opened(files["files"]) as database:
             values = database.values()
             while chunk := list(itertools.islice(values, CHUNK_ROWS)):
-                for rows in self._decode(table, chunk):
+                for rows in self._decode(table, without_tags(chunk, value_layout(table))):
                     yield shaper.snapshot_batch(rows)
 
     def _decode(self, table: TableInfo, values: list[bytes]) -> Iterator[pa.RecordBatch]:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeward.errors import CorruptBatch
-from lakeward.hot.fluss.kv.kvrows import decode_rows, schema_ids
+from lakeward.hot.fluss.kv.kvrows import decode_rows, schema_ids, without_tags
 from lakeward.model.schema import Column
 from lakeward.model.sqltype import parse_type
 
@@ -97,3 +97,25 @@ def test_a_row_that_ends_elsewhere_is_corrupt() -> None:
 def test_schema_ids_of_mixed_values() -> None:
     values = [encode_row([None] * len(NAMES), i) for i in (1, 2, 1, 300)]
     assert schema_ids(values).tolist() == [1, 2, 1, 300]
+
+
+TAGGED = [
+    "0000019a910adefb0300000705736576656e000000000000e03f",
+    "0000019a910adefb030006ffffffffffffffffff01",
+    "0000019a910adefb030000808080808020086772c3b6c39f657200000000000002c0",
+]
+"""Values of layout 2 as the released client of Fluss 1.0.0 encodes them: BIGINT NOT NULL, STRING, DOUBLE; schema 3."""
+
+
+def test_values_with_a_tag_are_read_like_those_without() -> None:
+    columns = [
+        Column(name=name, type=parse_type(kind)) for name, kind in (("a", "BIGINT"), ("b", "STRING"), ("c", "DOUBLE"))
+    ]
+    values = without_tags([bytes.fromhex(text) for text in TAGGED], "2")
+    assert schema_ids(values).tolist() == [3, 3, 3]
+    assert [list(row.values()) for row in decode_rows(values, columns).to_pylist()] == [
+        [7, "seven", 0.5],
+        [-1, None, None],
+        [1 << 40, "größer", -2.25],
+    ]
+    assert without_tags(values, "1") == values
