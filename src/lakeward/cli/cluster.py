@@ -16,6 +16,7 @@ from lakeward.model.tablepath import TablePath
 if TYPE_CHECKING:
     from lakeward.hot.fluss.clusterview import ClusterView, TableView
     from lakeward.hot.fluss.plugin import FlussPlugin
+    from lakeward.protocol.heartbeat import HandedOut
 
 Fluss = Annotated[
     str | None, typer.Option("--fluss", help="Tables of this Fluss cluster (host:port) instead of a server's.")
@@ -47,7 +48,7 @@ def _view(fluss: str, user: str | None) -> Iterator[ClusterView]:
 def show_status(fluss: str, user: str | None, *, as_json: bool) -> None:
     """Exit code 1 when a table is late, or cannot be read."""
     with _view(fluss, user) as view:
-        tables = [view.look_at(table) for table in view.lake_tables()]
+        tables = view.views()
     if as_json:
         print_json([asdict(t) for t in tables])
     else:
@@ -67,7 +68,7 @@ def _table_row(t: TableView) -> tuple[object, ...]:
 def show_rounds(fluss: str, user: str | None, table: str | None, limit: int, *, as_json: bool) -> None:
     """Commits that the lake still has snapshots of; how long a round took is not in them."""
     with _view(fluss, user) as view:
-        tables = [t for t in view.lake_tables() if table is None or t.path == TablePath.parse(table)]
+        tables = view.lake_tables() if table is None else [view.lake_table(TablePath.parse(table))]
         commits = view.commits(tables)[:limit]
     if as_json:
         print_json([asdict(c) for c in commits])
@@ -97,16 +98,22 @@ def tier_cluster_now(fluss: str, user: str | None, table: str, limit_s: float, *
     from lakeward.hot.fluss.tiernow import tier_now
     from lakeward.protocol.codec import encode
     from lakeward.tiering.job.options import TieringOptions
-    from lakeward.tiering.round.once import tier_once
 
     options = TieringOptions.from_config(resolve()).with_fluss(fluss, user)
+
+    def run_here(handed: HandedOut) -> object:
+        from lakeward.tiering.round.once import tier_once
+
+        return tier_once(plugin, handed, options)
+
     with open_fluss(fluss, user) as plugin:
-        done = tier_now(plugin, TablePath.parse(table), limit_s, lambda handed: tier_once(plugin, handed, options))
+        done = tier_now(plugin, TablePath.parse(table), limit_s, run_here)
     if as_json:
         print_json(encode(done))
         return
     who = "no job asked for it, so the round ran here" if done.ran_here else "a running job took it"
-    print(f"{table} is in the lake, {duration(done.took_ms)}: {who}")
+    words = f"is in the lake, {duration(done.took_ms)}: {who}"
+    print(f"{table} {'was in the lake already' if done.was_there else words}")
 
 
 def compact_cluster_now(fluss: str, user: str | None, table: str, *, as_json: bool) -> None:

@@ -26,14 +26,14 @@ def pause(table: Table, lake: Lake = None, server: Server = None, as_json: Json 
     """Stops rounds of a table until it is resumed. Its rows stay in the hot store.
 
     Example: lakeward pause shop.orders"""
-    _post(routes.PAUSE, table, lake, server, as_json, f"{table} is paused")
+    _post(routes.PAUSE, table, lake, server, as_json, f"{_called(table, lake)} is paused")
 
 
 def resume(table: Table, lake: Lake = None, server: Server = None, as_json: Json = False) -> None:
     """Ends a pause or a quarantine.
 
     Example: lakeward resume shop.orders"""
-    _post(routes.RESUME, table, lake, server, as_json, f"{table} goes on")
+    _post(routes.RESUME, table, lake, server, as_json, f"{_called(table, lake)} goes on")
 
 
 def tier_now(
@@ -59,7 +59,12 @@ def tier_now(
     if as_json:
         print_json(body)
     else:
-        print(f"{table} is in the lake: {counted(body['rounds'], 'round')}, {duration(body['took_ms'])}")
+        where = "the lake" if lake is None else f"lake {lake}"
+        print(f"{table} is in {where}: {counted(body['rounds'], 'round')}, {duration(body['took_ms'])}")
+
+
+def _called(table: str, lake: str | None) -> str:
+    return table if lake is None else f"{table} in lake {lake}"
 
 
 def _post(route: str, table: str, lake: str | None, server: str | None, as_json: bool, words: str) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lakeward.cli.adopt import spell_progress
 from lakeward.cli.cluster import Fluss, FlussUser, show_jobs, show_next_round, show_rounds, show_status
 from lakeward.cli.connection import open_client, open_server
 from lakeward.cli.output import (
@@ -52,6 +53,8 @@ def status(server: Server = None, fluss: Fluss = None, fluss_user: FlussUser = N
             [_table_row(t, body["tables"]) for t in body["tables"]],
             empty="no lake tables",
         )
+        for adoption in body.get("adoptions", ()):
+            note(f"being adopted: {spell_progress(adoption)}")
         for warning in body.get("warnings", ()):
             note(f"warning: {warning}")
         for lake, error in body.get("lakes", {}).items():
@@ -195,6 +198,7 @@ def _table_row(t: dict[str, Any], tables: list[dict[str, Any]]) -> tuple[Any, ..
 def _round_row(r: dict[str, Any]) -> tuple[Any, ...]:
     phases = [duration(r["phases"][f"{name}_s"] * 1000) for name in ("wait", "plan", "write", "resolve", "commit")]
     outcome = r["outcome"] if not r.get("error") else f"{r['outcome']}: {r['error']['message']}"
+    outcome += f" (read with {', '.join(r['read_with'])})" if r.get("read_with") else ""
     return (
         moment(r["ended_at_ms"]),
         r["path"] if r.get("side", "default") == "default" else f"{r['path']} ({r['side']})",

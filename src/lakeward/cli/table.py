@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lakeward.cli.adopt import adopt
 from lakeward.cli.connection import open_client
 from lakeward.cli.output import Json, Lake, Server, Table, counted, duration, lake_params, note, print_json, print_rows
 from lakeward.cli.roundprogress import watching
@@ -17,7 +18,7 @@ from lakeward.errors import InvalidRequest
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.codec import encode
-from lakeward.protocol.operate import AdoptTable, ResyncChoice, ResyncTable
+from lakeward.protocol.operate import ResyncChoice, ResyncTable
 
 if TYPE_CHECKING:
     from lakeward.client import Client
@@ -119,7 +120,9 @@ def alter(
         if as_json:
             print_json(altered.info.to_json())
         else:
-            print(f"altered {altered.path}: schema {altered.info.schema.schema_id}")
+            said = [f"{key} = {value}" if value is not None else f"{key} is reset" for key, value in changes.items()]
+            schema = [f"schema {altered.info.schema.schema_id}"] if add_column else []
+            print(f"altered {altered.path}: {', '.join([*schema, *said])}")
 
 
 def drop(
@@ -181,34 +184,6 @@ def show(table: Table, server: Server = None, as_json: Json = False) -> None:
     )
     print()
     print_rows(("", ""), facts)
-
-
-def adopt(
-    table: Table,
-    foreign: Annotated[
-        bool, typer.Option("--foreign", help="A table that others made: its rows stay where they are.")
-    ] = False,
-    lake: Annotated[str | None, typer.Option("--lake", help="With --foreign: the lake that it is in.")] = None,
-    key: Annotated[str | None, typer.Option("--key", help="With --foreign: key columns; refused, see below.")] = None,
-    buckets: Annotated[int, typer.Option(help="With --foreign: number of buckets of the hot side.")] = 1,
-    server: Server = None,
-    as_json: Json = False,
-) -> None:
-    """Takes over a lake table that has snapshots of ours: the same table id, its offsets. With --foreign an Iceberg
-    table that others made, as a log table: what is in it stays as it is, new rows come beside it. A key would need
-    those rows in the hot store, which is not done.
-
-    Example: lakeward table adopt shop.orders; or lakeward table adopt --foreign shop.visits --lake main"""
-    if not foreign and (lake is not None or key is not None or buckets != 1):
-        reason = "they are for tables that others made: --foreign"
-        raise InvalidRequest(what="--lake, --key and --buckets", reason=reason)
-    names = tuple(n.strip() for n in (key or "").split(",") if n.strip())
-    message = AdoptTable(foreign=foreign, lake=lake, primary_key=names, bucket_count=buckets)
-    with open_client(server) as client:
-        body = client.server.ask(
-            "POST", routes.ADOPT.format(table=TablePath.parse(table)), encode(message), repeatable=False
-        )
-    print_json(body) if as_json else print(f"adopted {table}")
 
 
 def resync(

@@ -14,7 +14,7 @@ import typer
 from lakeward.cli.cluster import Fluss, FlussUser, open_fluss
 from lakeward.cli.connection import open_client
 from lakeward.cli.output import Json, Lake, Server, counted, moment, print_json, print_rows, size
-from lakeward.errors import LakewardError
+from lakeward.errors import InvalidInput, InvalidTable, LakewardError, UnsupportedType
 from lakeward.model.side import SideName, changelog_side, named_sides
 from lakeward.model.table import TablePath
 from lakeward.protocol.codec import encode
@@ -55,7 +55,7 @@ def verify(
     from lakeward.verify import verify_table
 
     with _open_plugin(server, fluss, fluss_user) as (plugin, tables):
-        paths = [TablePath.parse(table)] if table else tables()
+        paths = tables() if table is None else [TablePath.parse(table)]
         runner = None
         if spark is not None:
             from lakeward.verify.spark import spark_runner
@@ -129,7 +129,10 @@ def _open_plugin(
 def _is_tiered(plugin: HotPlugin, path: TablePath) -> bool:
     from lakeward.config import options
 
-    properties = plugin.store().load_table(path).descriptor.properties
+    try:
+        properties = plugin.store().load_table(path).descriptor.properties
+    except InvalidInput:  # the check itself will say it
+        return True
     return properties.get(options.TABLE_DATALAKE_ENABLED.key, "false").lower() == "true"
 
 
@@ -137,12 +140,12 @@ def _certificate(path: TablePath, verify: Callable[[TablePath], Certificate]) ->
     """One table that cannot be checked (its lake does not answer, its log is not read) keeps no other from being
     checked.
     """
-    from lakeward.errors import InvalidTable, LakeError, UnsafeLake
+    from lakeward.errors import LakeError, UnsafeLake
     from lakeward.verify.certificate import Certificate, Finding, FindingKind
 
     try:
         return verify(path)
-    except (LakeError, InvalidTable, UnsafeLake) as error:
+    except (LakeError, InvalidTable, UnsafeLake, UnsupportedType) as error:
         finding = Finding(kind=FindingKind.UNREADABLE, words=str(error))
         return Certificate(table=str(path), table_id="", snapshot_id=None, deep=False, findings=(finding,))
 

@@ -68,7 +68,12 @@ def _parse_text(text: str) -> Point:
     try:
         return duration().parse(text)
     except ValueError:
+        pass
+    try:
         return parse_as_of(text)
+    except InvalidRequest:
+        reason = "it is neither how long ago (1h, 30 min) nor a date and time, a lake snapshot's id, earliest or latest"
+        raise InvalidRequest(what=f"since or until {text[:80]!r}", reason=reason) from None
 
 
 def read_changes(

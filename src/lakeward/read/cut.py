@@ -25,4 +25,5 @@ def at_cut(request: ReadRequest, status: CutStatus) -> ReadRequest:
         why = lost[0] if lost else "it was not there when the cut was made"
         raise InvalidRequest(what=f"cut {cut.name}", reason=f"{request.path} in lake {request.side}: {why}")
     chosen = sides[0]
-    return replace(request, cut=None, side=chosen.name, as_of=chosen.snapshot_id, is_empty=chosen.is_empty)
+    named = replace(request, cut=None, side=chosen.name, as_of=chosen.snapshot_id)
+    return replace(named, is_empty=chosen.is_empty, ends=table.ends)

@@ -233,7 +233,7 @@ def _plan(request: ReadRequest, plan: ReadPlan, lake: LakeReader | None, hot: Ho
             raise SnapshotGone(
                 table=str(request.path), snapshot=str(request.as_of), advice="the lake is not enabled on this table"
             )
-        return plan_lake(_load_as_of(lake, str(request.path), request.as_of))
+        return plan_lake(_load_as_of(lake, request, request.as_of))
     snapshot = _load_snapshot(lake, plan.snapshot_id)
     bounds = hot.freeze(plan.table) if plan.table.is_pk and _may_miss_buckets(plan.table, snapshot) else None
     return plan_union(plan, snapshot, request.mode, bounds)
@@ -246,11 +246,15 @@ def _may_miss_buckets(table: TableInfo, snapshot: LakeSnapshot | None) -> bool:
     return any(Bucket("", n) not in snapshot.offsets for n in range(table.descriptor.bucket_count))
 
 
-def _load_as_of(lake: LakeReader, table: str, as_of: AsOf) -> LakeSnapshot:
+def _load_as_of(lake: LakeReader, request: ReadRequest, as_of: AsOf) -> LakeSnapshot:
+    table = str(request.path)
     chosen = choose_snapshot(table, lake.snapshots(), as_of)
     loaded = lake.load_snapshot(chosen.snapshot_id)
     if loaded is None:
         raise SnapshotGone(table=table, snapshot=str(as_of), advice="the lake has no snapshot of this table")
+    if request.ends is not None and loaded.offsets is not None and not request.ends.is_at(loaded.offsets):
+        advice = "the lake was rolled back since, and another one has its number; make a new cut"
+        raise SnapshotGone(table=table, snapshot=str(as_of), advice=advice)
     return loaded
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lakeward.errors import InvalidRequest
 from lakeward.model.arrow import to_arrow_schema
+from lakeward.model.cut import CutEnds
 from lakeward.model.side import SideName
 from lakeward.model.systemcolumns import LAKE_FIELDS
 from lakeward.model.table import TableInfo, TablePath
@@ -35,6 +36,9 @@ class ReadRequest:
     cut: str | None = None
     is_empty: bool = False
     """Of a cut at which the table had no rows."""
+
+    ends: CutEnds | None = None
+    """Of a cut: what its snapshot has. Where others rolled a lake back, another one may have its number since."""
 
     def __post_init__(self) -> None:
         others = {"as_of": self.as_of, "at_least": self.at_least, "mode hot": self.mode is ReadMode.HOT or None}

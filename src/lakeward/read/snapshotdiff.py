@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeward.changelog.columns import offsets_of
+from lakeward.changelog.keyjoin import pair_rows, rows_not_in
 from lakeward.model.bucket import Bucket
 from lakeward.model.change import ChangeType
 from lakeward.model.ids import SnapshotId
@@ -23,7 +24,7 @@ from lakeward.model.schema import CHANGE_TYPE, OFFSET, TIMESTAMP
 from lakeward.model.systemcolumns import LAKE_NAMES, TIMESTAMP_COLUMN_TYPE
 from lakeward.spi.lake import LakeReader, LakeSnapshot
 
-_ORDER, _AFTER, _AFTER_AT = "__order", "__after", "__after_at"
+_ORDER = "__order"
 
 
 @dataclass(frozen=True)
@@ -58,17 +59,15 @@ class SnapshotPair:
 def diff_rows(gone: pa.Table, added: pa.Table, key: Sequence[str], end: int, at_ms: int) -> pa.Table:
     """Rows that went and rows that came, as changes in offset order: one that went is an update's where a row with its
     key came, else a delete's. Pure."""
-    keys = list(key)
-    came = added.select([*keys, OFFSET, TIMESTAMP]).rename_columns([*keys, _AFTER, _AFTER_AT])
-    before = gone.join(came, keys=keys, join_type="inner")
-    replaced = gone.select(keys)
-    deleted = gone.join(added.select(keys), keys=keys, join_type="left anti")
+    went, came = pair_rows(gone, added, key)
+    before, after = gone.take(pa.array(went)), added.take(pa.array(came))
+    deleted = gone.take(pa.array(rows_not_in(gone, added, key)))
     moment = pa.scalar(datetime.fromtimestamp(at_ms / 1000, UTC), TIMESTAMP_COLUMN_TYPE)
     at_end = [pa.array(np.full(deleted.num_rows, end - 1)), pa.repeat(moment, deleted.num_rows)]
     parts = [
-        _kind(_at(before, pc.subtract(before.column(_AFTER), 1), before.column(_AFTER_AT)), ChangeType.UPDATE_BEFORE),
-        _kind(added.join(replaced, keys=keys, join_type="left semi"), ChangeType.UPDATE_AFTER),
-        _kind(added.join(replaced, keys=keys, join_type="left anti"), ChangeType.INSERT),
+        _kind(_at(before, pc.subtract(after.column(OFFSET), 1), after.column(TIMESTAMP)), ChangeType.UPDATE_BEFORE),
+        _kind(added.take(pa.array(np.unique(came))), ChangeType.UPDATE_AFTER),
+        _kind(added.take(pa.array(rows_not_in(added, gone, key))), ChangeType.INSERT),
         _kind(_at(deleted, *at_end), ChangeType.DELETE),
     ]
     names = [*added.column_names, CHANGE_TYPE, _ORDER]

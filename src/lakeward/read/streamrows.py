@@ -32,6 +32,7 @@ from lakeward.read.prune import partition_facts
 from lakeward.read.unionrows import append_bucket
 from lakeward.spi.hot import HotPlugin, HotStore, LogBounds
 from lakeward.spi.lake import LakeFile, LakeReader
+from lakeward.spi.lakefile import AdoptedRows
 from lakeward.spi.plugins import PROCESS_PLUGINS, Plugin, PluginCache
 
 SideOpener = Callable[[TableInfo, SideName | None], LakeReader | None]
@@ -215,6 +216,8 @@ class StreamRows:
         lake = self.history.pinned()
         names = [*columns, *([CHANGE_TYPE] if self.changes is not None else []), *LAKE_NAMES]
         files = [f for f in lake.files(head.snapshot_id) if f.bucket in (bucket, None)]
+        if not lake.has_offsets and any(_is_unplaced(f, lake.adopted) for f in files):
+            raise self._gone(bucket, f"offset {wanted.start}", log_start)
         own = self._is_of(bucket) if any(f.bucket is None for f in files) else None
         parts = windows(files, wanted)
         is_whole = own is None and len(parts) == 1 and all(_is_within(f.offsets, wanted) for f in files)
@@ -234,6 +237,11 @@ class StreamRows:
             to_arrow_schema(self.table.schema), self.table.descriptor.partition_keys, bucket.partition
         )
         return facts & (pc.field(BUCKET) == bucket.number)
+
+
+def _is_unplaced(file: LakeFile, adopted: AdoptedRows | None) -> bool:
+    """Of a clean table: another engine wrote it, and nobody can say which offsets its rows had."""
+    return file.offsets is None and (adopted is None or file.sequence > adopted.sequence)
 
 
 def _begin(lost: OffsetRange, log: LogBounds | None) -> int:

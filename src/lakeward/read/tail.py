@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeward.changelog import Fold, KeyedFold
+from lakeward.changelog.keyjoin import rows_not_in
 from lakeward.model.bucket import Bucket, partition_values
 from lakeward.model.offsets import OffsetRange
 from lakeward.model.offsetset import OffsetSet
@@ -102,10 +103,5 @@ def rows_of(batch: pa.RecordBatch, bucket: Bucket, partition_keys: Sequence[str]
 
 
 def _without_keys(batch: pa.RecordBatch, keys: pa.Table, key: Sequence[str]) -> pa.RecordBatch:
-    # The two sides may spell a key's type differently: TINYINT is an int in Iceberg.
-    kinds = pa.schema([(name, batch.schema.field(name).type) for name in key])
-    left = pa.Table.from_batches([batch]).join(
-        keys.select(list(key)).cast(kinds), keys=list(key), join_type="left anti"
-    )
-    batches = left.select(batch.schema.names).combine_chunks().to_batches()
-    return batches[0] if batches else batch.slice(0, 0)
+    kept = rows_not_in(pa.Table.from_batches([batch]), keys, key)
+    return batch if len(kept) == batch.num_rows else batch.take(pa.array(kept))

@@ -16,7 +16,7 @@ from lakeward.server.services import Services
 
 def check_new_table(services: Services, token: Token, path: TablePath, properties: Mapping[str, str]) -> None:
     """Raises `Forbidden`."""
-    check_lakes(services, token, path.database, services.federation.lakes_of_new(path.database, properties))
+    check_lakes(services, token, path.database, services.federation.sides.lakes_of_new(path.database, properties))
 
 
 def check_adopted(services: Services, token: Token, path: TablePath, request: AdoptTable) -> None:

@@ -108,10 +108,13 @@ class LakewardServer:
         coordinator.open()
         self._stack.callback(coordinator.close)
         coordinator.start()
+        federation = Federation(coordinator)
+        self._stack.callback(federation.adoptions.thread.stop)
+        federation.adoptions.thread.start()
         services = Services(
             store=store,
             coordinator=coordinator,
-            federation=Federation(coordinator),
+            federation=federation,
             tokens=self.settings.tokens,
             info=lambda: self._info(lakes, coordinator),
             clock=clock,
@@ -134,6 +137,7 @@ class LakewardServer:
             background=lambda: [
                 flight.keeper.heartbeat(),
                 *(t.heartbeat() for t in (*store.upkeep.threads, *coordinator.upkeep.threads, sampler)),
+                federation.adoptions.thread.heartbeat(),
             ],
         )
         sampler = Sampler(services)

@@ -7,6 +7,7 @@ Spark starts it as `python -m lakeward.spark.daemon WORKER_MODULE` where a sessi
 """
 
 import importlib
+import importlib.util
 import os
 import sys
 
@@ -14,8 +15,10 @@ import sys
 def main() -> None:
     """Nothing may be printed before PySpark has told the JVM its port through standard output."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    for name in (*sys.argv[1:2], "pyspark.worker", "lakeward.spark.source", "lakeward.read.arrow"):
+    for name in (*sys.argv[1:2], "pyspark.worker", "lakeward.read.arrow"):
         importlib.import_module(name)
+    if importlib.util.find_spec("pyspark.sql.datasource"):  # not in PySpark 3.5
+        importlib.import_module("lakeward.spark.source")
     from pyspark.daemon import manager
 
     from lakeward.spi.registry import HOT_GROUP, installed

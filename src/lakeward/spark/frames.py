@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from lakeward.errors import SparkUnsupported
 from lakeward.read.arrow import request_of
 from lakeward.read.plan import AsOf
 from lakeward.read.predicate import Filter
@@ -73,7 +74,14 @@ def view(spark: Any, table: str, *, name: str | None = None, **options: Any) -> 
 
 
 def register(spark: Any) -> None:
-    """Makes `format("lakeward")` known to this session, and lets Spark push filters into it."""
+    """Makes `format("lakeward")` known to this session, and lets Spark push filters into it. Raises `SparkUnsupported`
+    on PySpark 3.5, which has no data sources in Python: `read` and `view` work there, streaming does not."""
+    if not hasattr(spark, "dataSource"):
+        raise SparkUnsupported(
+            what=f"format('lakeward') on PySpark {spark.version}",
+            reason="data sources in Python came with PySpark 4.0; lakeward.spark.read(spark, ...) reads here too, and "
+            "streams need PySpark 4.1 or newer",
+        )
     from lakeward.spark.source import LakewardDataSource
 
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakeward.lake.delta.actions import Action, AddFile, DeltaTableState
@@ -31,18 +32,26 @@ class DeltaForeignEngine:
 
     def optimize(self) -> None:
         """Live rows of each partition into one file beside ours, in descending offset order; vectors are gone."""
-        state = self._log.load()
+        self._rewrite("OPTIMIZE", None)
+
+    def delete(self, keep: pc.Expression) -> None:
+        """Only these rows stay; files are written anew, as most engines delete."""
+        self._rewrite("DELETE", keep)
+
+    def _rewrite(self, operation: str, keep: pc.Expression | None) -> None:
+        state, changes_data = self._log.load(), keep is not None
         schema = table_schema(parse_schema_string(state.metadata["schemaString"]))
         rows = DeltaFileRows(self._log.files, self._log.root, self._log.table, schema)
         by_partition: dict[tuple[tuple[str, str], ...], list[pa.Table]] = {}
         for file in state.files.values():
             values = tuple(sorted(file.action["partitionValues"].items()))
             by_partition.setdefault(values, []).extend(live for _, live in rows.live(file, schema.names))
-        actions = [f.removal(_now_ms(), changes_data=False) for f in state.files.values()]
+        actions = [f.removal(_now_ms(), changes_data=changes_data) for f in state.files.values()]
         for values, parts in by_partition.items():
             whole = pa.concat_tables(parts).sort_by([(OFFSET, "descending")])
-            actions += self._write(state, whole, dict(values), changes_data=False) if whole.num_rows else []
-        self._commit(state, "OPTIMIZE", actions)
+            whole = whole if keep is None else whole.filter(keep)
+            actions += self._write(state, whole, dict(values), changes_data=changes_data) if whole.num_rows else []
+        self._commit(state, operation, actions)
 
     def insert(self, rows: Sequence[dict[str, Any]]) -> None:
         """Into bucket 0 of a table without partitions; each says its offset."""

@@ -5,6 +5,7 @@ and tools.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -52,12 +53,12 @@ from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.job.options import TieringOptions
 from lakeward.tiering.kinds import load_runner
 from lakeward.tiering.round.control import RoundControl
-from lakeward.tiering.work import JobWorld, LeasedWork, RoundEnd
+from lakeward.tiering.work import JobWorld, LeasedWork, RoundEnd, meet
 
 JOB = JobName("in-process")
 LAKE = "lake"
-SLOTS = 2
-"""A round and a compaction may be in work at once."""
+SLOTS = 32
+"""Room for a round and a compaction of every side that a test has: what it asks for is among what is handed out."""
 
 
 class InProcessPlugin(HotPlugin):
@@ -219,26 +220,72 @@ class InProcessLakeward:
 
     def take(self, path: str, kind: WorkKind = TIER, side: SideName = DEFAULT_SIDE) -> HandedOut | None:
         """Hands a due table to this process's job. What else it is handed it gives back."""
+        kinds = (TIER,) if kind == TIER else (TIER, kind)
+        wanted = self._take(lambda h: (str(h.path), h.kind, h.side) == (path, kind, side), kinds=kinds)
+        return next(iter(wanted), None)
+
+    def _take(self, wanted: Callable[[HandedOut], bool], **job: Any) -> list[HandedOut]:
         self.coordinator.tick()
-        me = HeartbeatRequest(
-            job=JOB, instance=self.instance, slots=SLOTS, kinds=(TIER,) if kind == TIER else (TIER, kind)
-        )
+        me = HeartbeatRequest(job=JOB, instance=self.instance, slots=SLOTS, **job)
         handed = self.coordinator.heartbeat(replace(me, room=SLOTS)).tables
-        wanted = next((h for h in handed if (str(h.path), h.kind, h.side) == (path, kind, side)), None)
         back = [
             TableFailed(table_id=h.table_id, epoch=h.epoch, error={}, given_back=True, side=h.side, kind=h.kind)
             for h in handed
-            if h is not wanted
+            if not wanted(h)
         ]
         if back:
             self.coordinator.heartbeat(replace(me, failed=tuple(back)))
-        return wanted
+        return [h for h in handed if wanted(h)]
+
+    def tier_together(self, path: str, sides: Sequence[SideName]) -> list[RoundEnd]:
+        """Rounds of these sides, those that are handed out at once at the same time, until each lake has everything
+        acknowledged now."""
+        asked = [self.coordinator.ask_now(TablePath.parse(path), side) for side in sides]
+        ends: list[RoundEnd] = []
+        while any(self.coordinator.check_asked(each) is None for each in asked):
+            handed = self.take_all(path)
+            if not handed:
+                break
+            ends += self.run_all(handed)
+        return ends
+
+    def take_all(self, path: str) -> list[HandedOut]:
+        """Rounds of a table as a job gets them that reads the log once for several sides."""
+        return self._take(lambda h: str(h.path) == path, reads_together=True)
+
+    def run_all(self, handed: Sequence[HandedOut]) -> list[RoundEnd]:
+        return self.run_works(self.works(handed))
+
+    def works(self, handed: Sequence[HandedOut]) -> list[LeasedWork]:
+        """Of one answer: those that read the log together know of each other."""
+        works = [self._work(h, None) for h in handed]
+        meet(works, self.world)
+        return works
+
+    def run_works(self, works: Sequence[LeasedWork]) -> list[RoundEnd]:
+        """Each in a thread of its own, as a job does; their ends reported."""
+        ends: list[RoundEnd | None] = [None] * len(works)
+
+        def run(number: int) -> None:
+            ends[number] = self._run(works[number])
+
+        threads = [threading.Thread(target=run, args=(n,), daemon=True) for n in range(len(works))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return [end for end in ends if end is not None]
 
     def run(self, handed: HandedOut, control: RoundControl | None = None) -> RoundEnd:
         """One round or compaction, its end reported."""
+        return self._run(self._work(handed, control))
+
+    def _work(self, handed: HandedOut, control: RoundControl | None) -> LeasedWork:
         owner = RoundOwner(job=JOB, instance=self.instance, epoch=handed.epoch)
-        work = LeasedWork(handed=handed, owner=owner, round_id=new_round_id(), control=control or RoundControl())
-        end = load_runner(handed.kind).run(work, self.world)
+        return LeasedWork(handed=handed, owner=owner, round_id=new_round_id(), control=control or RoundControl())
+
+    def _run(self, work: LeasedWork) -> RoundEnd:
+        end = load_runner(work.handed.kind).run(work, self.world)
         finished = (end,) if isinstance(end, TableFinished) else ()
         failed = (end,) if isinstance(end, TableFailed) else ()
         self.coordinator.heartbeat(

@@ -56,14 +56,28 @@ class PaimonForeignEngine:
 
     def insert(self, rows: pa.Table) -> None:
         """Into bucket 0."""
-        table = self.table()
-        writer = table.new_stream_write_builder().new_write()
-        bucket = 0 if table.options.bucket() > 0 else None
-        for batch in rows.to_batches():
-            writer.write_arrow_batch(batch, bucket)
-        messages = writer.prepare_commit(1)
-        writer.close()
-        self._commit(self.committer(table)._collect_manifest_entries(messages))
+        self.insert_all([(0, rows)])
+
+    def insert_all(self, parts: Sequence[tuple[int, pa.Table]]) -> None:
+        """Parts by bucket, each with a writer of its own. Rows of a log table are counted as Java does it: on from the
+        last of the bucket, or from 0 where the table has none."""
+        table, entries = self.table(), list[Any]()
+        live = Manifests(table).live(PaimonHistory.load(table, str(self._path)).head)
+        is_counted, has_buckets = not table.table_schema.primary_keys, table.options.bucket() > 0
+        for bucket, rows in parts:
+            writer = table.new_stream_write_builder().new_write()
+            for batch in rows.to_batches():
+                writer._native_writer.write_arrow(batch, bucket if has_buckets else None)
+            writer._written = True
+            new = self.committer(table)._collect_manifest_entries(writer.prepare_commit(1))
+            writer.close()
+            there = [e.raw for e in live if e.raw.bucket == bucket] + [e for e in entries if e.bucket == bucket]
+            start = max((e.file.max_sequence_number + 1 for e in there), default=0) if has_buckets else 0
+            for entry in new if is_counted else ():
+                entry.file.min_sequence_number, start = start, start + entry.file.row_count
+                entry.file.max_sequence_number = start - 1
+            entries += new
+        self._commit(entries)
 
     def compact(self) -> None:
         """Every bucket becomes one file of merged rows."""
@@ -111,7 +125,7 @@ class PaimonForeignEngine:
     def _compacted(self, table: Any, group: list[Entry]) -> list[Any]:
         raw, is_pk = group[0].raw, bool(table.table_schema.primary_keys)
         rows = pa.concat_tables([_read(table, e.path) for e in group], promote_options="default")
-        rows = rows.sort_by([(OFFSET, "descending")])
+        rows = rows.sort_by([(OFFSET, "descending")]) if OFFSET in rows.column_names else rows
         if is_pk:
             rows = _merged(rows, list(table.trimmed_primary_keys))
         kind = KeyValueDataWriter if is_pk else AppendOnlyDataWriter
@@ -141,7 +155,8 @@ def _read(table: Any, path: str) -> pa.Table:
 def _merged(rows: pa.Table, keys: list[str]) -> pa.Table:
     """Of each key the row with the highest offset, then sequence number; by key, as files of a higher level are."""
     newest: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for row in rows.sort_by([(OFFSET, "ascending"), (_SEQUENCE, "ascending")]).to_pylist():
+    order = [(name, "ascending") for name in (OFFSET, _SEQUENCE) if name in rows.column_names]
+    for row in rows.sort_by(order).to_pylist():
         newest[tuple(row[k] for k in keys)] = row
     live = [row for row in newest.values() if row[_KIND] in (0, 2)]
     return pa.Table.from_pylist(live, schema=rows.schema).sort_by([(k, "ascending") for k in keys])

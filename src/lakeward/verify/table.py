@@ -224,7 +224,9 @@ def _tasks(ground: _Ground) -> tuple[list[BucketTask], list[Finding], list[str]]
     table, depth = ground.hot_table, ground.depth
     bounds = ground.opened.hot.freeze(table)
     try:
-        files, adopted = ground.opened.pinned.files(ground.snapshot_id), ground.opened.pinned.adopted
+        files = ground.opened.pinned.files(ground.snapshot_id)
+        # A PK table's are in the hot store as well, and compared as all others are.
+        adopted = None if ground.opened.table.is_pk else ground.opened.pinned.adopted
     except LakeError:
         files, adopted = (), None  # each bucket's check will say it, or that of the head did
     committed = dict(ground.held.raised(ledger_ends(ground.grouped)))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lakeward.testing.chaos.lab import LabReport
     from lakeward.testing.chaos.plan import FaultKind
 
-FORMATS = ("iceberg", "paimon", "delta", "lance")
+FORMATS = ("iceberg", "paimon", "delta", "lance", "hudi")
 
 
 def register(app: typer.Typer) -> None:
@@ -35,7 +35,7 @@ def chaos(
     spark: Annotated[
         bool, typer.Option("--spark", help="Jobs on Spark, whose executors and Python workers are hurt too.")
     ] = False,
-    format: Annotated[str, typer.Option(help="The lake format: iceberg, paimon, delta or lance.")] = "iceberg",
+    format: Annotated[str, typer.Option(help="The lake format: iceberg, paimon, delta, lance or hudi.")] = "iceberg",
     folder: Annotated[
         Path | None, typer.Option(help="Where to work, and leave everything for a look; else a temporary folder.")
     ] = None,

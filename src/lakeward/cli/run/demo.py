@@ -44,7 +44,7 @@ def demo(
     freshness: Annotated[str, typer.Option(help="The freshness of both tables.")] = "10 s",
     data: Annotated[Path | None, typer.Option(help="The data folder; a temporary one by default.")] = None,
     format: Annotated[
-        str | None, typer.Option(help="The lake format: iceberg, paimon, delta, lance; what the configuration names.")
+        str | None, typer.Option(help="The lake format: iceberg, paimon, delta, lance, hudi; else what is configured.")
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave it running afterwards, until Ctrl-C.")] = False,
     as_json: Annotated[

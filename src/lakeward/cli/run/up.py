@@ -37,6 +37,12 @@ def up(
     ] = DEFAULT_PORT,
     slots: Annotated[int, typer.Option(help="Rounds at the same time.")] = 2,
     master: Annotated[str, typer.Option(help="Spark master of the job.")] = "local[*,4]",
+    format: Annotated[
+        str | None, typer.Option(help="The lake format: iceberg, paimon, delta, lance, hudi; else what is configured.")
+    ] = None,
+    pool: Annotated[
+        str | None, typer.Option(help="The job's pool, and that of tables which name none; hudi has Hudi's own code.")
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Say the address as JSON on standard output once it is up.")
     ] = False,
@@ -45,7 +51,9 @@ def up(
 
     Example: lakeward up --data ./lakeward-data"""
     stop = StopSignal()
-    supervisor = Supervisor(data, choose_port(port), slots, master)
+    if pool is not None:
+        _check_pool(pool)
+    supervisor = Supervisor(data, choose_port(port), slots, master, lake=format, pool=pool)
     try:
         url = supervisor.start()
         if supervisor.port != port:
@@ -61,15 +69,22 @@ def up(
         supervisor.stop()
 
 
+def _check_pool(pool: str) -> None:
+    """A job that cannot start would be started again for ever. Raises `SparkUnsupported`, `BundleNotFound`."""
+    from lakeward.tiering.job.session import load_hudi
+
+    load_hudi(pool)
+
+
 def _flight_setting() -> list[str]:
     """A free port, unless file or environment name one."""
     return [] if resolve().is_set(options.SERVER_FLIGHT_PORT) else ["--flight-port", "0"]
 
 
 def _lake_setting(asked: str | None) -> list[str]:
-    """What is asked for; else Iceberg, unless file or environment name a lake format."""
-    chosen = resolve().get(options.DATALAKE_FORMAT)
-    if asked is None and chosen is not None:
+    """What is asked for; else Iceberg, unless file or environment name a lake format, or lakes."""
+    config = resolve()
+    if asked is None and (config.get(options.DATALAKE_FORMAT) is not None or config.below("lakes.")):
         return []
     return ["--set", f"{options.DATALAKE_FORMAT.key}={asked or 'iceberg'}"]
 
@@ -87,6 +102,7 @@ class Supervisor:
         job_name: str = "local",
         patience_s: float = PATIENCE_S,
         lake: str | None = None,
+        pool: str | None = None,
     ) -> None:
         self.data, self.port = data, port
         ready = data / READY
@@ -102,10 +118,12 @@ class Supervisor:
             "--ready-file",
             str(ready),
             *_lake_setting(lake),
+            *([] if pool is None else ["--set", f"{options.TABLE_DATALAKE_POOL.key}={pool}"]),
         ]
         self.server = Child("server", serve, logs / "server.log")
         self.url = f"http://127.0.0.1:{port}"
         job = ["tier", "--server", self.url, "--name", job_name, "--slots", str(slots), "--master", master]
+        job += [] if pool is None else ["--pool", pool]
         self.job = Child("job", job, logs / "job.log")
         self._watchdog = Watchdog(lambda limit_s: answers(self.url, limit_s), SystemClock(), patience_s)
         self._lost_grace_s = min(LOST_GRACE_S, patience_s)

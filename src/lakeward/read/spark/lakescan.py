@@ -11,7 +11,7 @@ from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
@@ -86,7 +86,8 @@ class LakeScan:
         try:
             frame = (reader if schema is None else reader.schema(schema)).parquet(*map(spark_path, paths))
         except AnalysisException as error:
-            if error.getCondition() != "PATH_NOT_FOUND":
+            # Called so in PySpark 3.5.
+            if getattr(error, "getCondition", error.getErrorClass)() != "PATH_NOT_FOUND":
                 raise
             raise self._missing(str(error).splitlines()[0]) from error
         except Py4JJavaError as error:  # a file system that does not let us in, or does not answer

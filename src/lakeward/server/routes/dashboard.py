@@ -91,6 +91,7 @@ def overview(services: PageServices, token: Token = ANONYMOUS) -> dict[str, Any]
         "tiles": make_tiles(seen),
         "tables": status.tables,
         "jobs": status.jobs,
+        "adoptions": status.adoptions,
         "warnings": list(status.warnings),
         "actions": list(services.source.actions),
     }

@@ -119,10 +119,17 @@ def _add_operations(router: APIRouter, services: Services) -> None:
     @router.post(routes.ADOPT, dependencies=may_change, openapi_extra=described(AdoptTable))
     async def adopt(table: str, request: Request) -> JSONResponse:
         """Takes over a lake table that has snapshots of ours: same table id, its offsets. With `foreign` one that
-        others made, with its rows."""
+        others made, with its rows; with a key too, which goes on after the answer: an `AdoptionStatus`."""
         message, path = await read_message(request, AdoptTable), TablePath.parse(table)
         check_adopted(services, caller(request), path, message)
-        return answer(await run_in_threadpool(services.federation.adopt, path, message))
+        federation = services.federation
+        call = federation.adopt_keyed if message.foreign and message.primary_key else federation.adopt
+        return answer(await run_in_threadpool(call, path, message))
+
+    @router.get(routes.ADOPTION, dependencies=may_change)
+    def adoption(table: str) -> JSONResponse:
+        """How far a table that is adopted with a key is; what it was refused for."""
+        return answer(services.federation.adoptions.status(TablePath.parse(table)))
 
     @router.post(routes.RECONCILE_SCHEMA, dependencies=may_change, openapi_extra=described(ReconcileSchema))
     async def reconcile_schema(table: str, side: Side, request: Request) -> JSONResponse:

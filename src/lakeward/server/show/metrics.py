@@ -100,6 +100,8 @@ WORK_FIGURES = (
         "Groups of files rewritten for nothing, as one of them was gone at the commit, since the server started.",
         counter=True,
     ),
+    Figure("roundsSharingRead", "Rounds that read the log with those of other sides of their table.", counter=True),
+    Figure("logBytesRead", "Bytes of log read for rounds; what several shared counts in one of them.", counter=True),
 )
 HOT_FIGURES = (
     (

@@ -13,4 +13,6 @@ def limit_status(status: CoordinatorStatus, token: Token) -> CoordinatorStatus:
     if not token.tables:
         return status
     tables = tuple(t for t in status.tables if token.may_use(t.path))
-    return replace(status, tables=tables, jobs=(), jobs_missing=(), pools_unserved=(), figures={}, warnings=())
+    adoptions = tuple(a for a in status.adoptions if token.may_use(a.path))
+    limited = replace(status, tables=tables, adoptions=adoptions)
+    return replace(limited, jobs=(), jobs_missing=(), pools_unserved=(), figures={}, warnings=())

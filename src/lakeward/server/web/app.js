@@ -69,16 +69,19 @@ async function alterFreshness(name, now) {
   } catch (error) { await ask(`That did not work: ${error.message}`, { yes: "Close" }); }
 }
 
+// A page of one side acts on it alone; that of a table on all of its sides.
+const called = (name, side) => (side ? `${name} in lake ${side}` : name);
+
 const tools = {
   ask,
   act,
   foresee,
   freshness: alterFreshness,
-  resume: (name) => act(`Resume ${name}? Its next round starts as soon as it is due; if the cause is still there it will stop again.`, "Resume", () => api.resume(name)),
-  tierNow: (name) => act(`Bring every row of ${name} into the lake now? The next free slot takes it, before others that are due.`, "Tier now", () => api.tierNow(name)),
-  compact: (name) => act(`Compact the lake files of ${name} now? It takes the next free slot.`, "Compact now", () => api.compact(name)),
-  resync: (name) => act(`Resync ${name}? Its next round makes the lake equal to the hot store: rows that only the lake has, and that a primary key does not keep, are deleted there.`, "Resync", () => api.resync(name)),
-  pause: (name) => act(`Pause ${name}? Rows stay in the hot store and the lake stands still until you resume it.`, "Pause", () => api.pause(name)),
+  resume: (name, side) => act(`Resume ${called(name, side)}? Its next round starts as soon as it is due; if the cause is still there it will stop again.`, "Resume", () => api.resume(name, side)),
+  tierNow: (name, side) => act(`Bring every row of ${called(name, side)} into the lake now? The next free slot takes it, before others that are due.`, "Tier now", () => api.tierNow(name, side)),
+  compact: (name, side) => act(`Compact the lake files of ${called(name, side)} now? It takes the next free slot.`, "Compact now", () => api.compact(name, side)),
+  resync: (name, side) => act(`Resync ${called(name, side)}? Its next round makes the lake equal to the hot store: rows that only the lake has, and that a primary key does not keep, are deleted there.`, "Resync", () => api.resync(name, side)),
+  pause: (name, side) => act(`Pause ${called(name, side)}? Rows stay in the hot store and the lake stands still until you resume it.`, "Pause", () => api.pause(name, side)),
 };
 
 function route() {

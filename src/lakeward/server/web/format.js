@@ -22,6 +22,12 @@ export function count(n) {
 
 export const counted = (n, noun) => `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
 
+// How far a table is that is adopted with a key.
+export function adopting(a) {
+  const share = a.of_rows && a.rows <= a.of_rows ? ` (${Math.floor(100 * a.rows / a.of_rows)} %)` : "";
+  return `${count(a.rows)} of about ${count(a.of_rows)} rows loaded${share}, ${a.files} of ${counted(a.of_files, "file")}${a.words ? `; ${text(a.words)}` : ""}`;
+}
+
 export function bytes(n) {
   if (n === null || n === undefined) return "–";
   const units = ["B", "kB", "MB", "GB", "TB"];

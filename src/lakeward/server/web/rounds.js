@@ -24,7 +24,7 @@ const phaseWords = (r) => PHASES.map(([name, key]) => `${name} ${duration((r.pha
 export const legend = `<div class="legend">${PHASES.map(([name]) => `<span><i class="${name}"></i>${name}</span>`).join("")}</div>`;
 
 // Rounds of the one side that most tables have need no words; other work says what it was, and where.
-const special = (r) => [r.kind === "tier" ? "" : r.kind, r.side === "default" ? "" : r.side].filter(Boolean).map((word) => ` <span class="soft">${text(word)}</span>`).join("");
+const special = (r) => [r.kind === "tier" ? "" : r.kind, r.side === "default" ? "" : r.side, r.read_with?.length ? `read with ${r.read_with.join(", ")}` : ""].filter(Boolean).map((word) => ` <span class="soft">${text(word)}</span>`).join("");
 
 export function roundsTable(rounds, withTable) {
   if (!rounds.length) return '<p class="empty">No round has ended yet.</p>';

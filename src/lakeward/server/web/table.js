@@ -1,7 +1,7 @@
 // One table: lag in words and as a curve, rounds, offsets, snapshots, properties.
 import { api } from "./api.js";
 import { curve } from "./chart.js";
-import { bytes, clock, count, counted, duration, short, text } from "./format.js";
+import { adopting, bytes, clock, count, counted, duration, short, text } from "./format.js";
 import { roundsTable } from "./rounds.js";
 import { rowTable } from "./rowtable.js";
 
@@ -56,6 +56,9 @@ function sides(name, list, chosen) {
   return `<div class="scroll"><table id="sidelist"><thead><tr><th>Lake</th><th>State</th><th class="num">Lag</th><th class="num">Waiting rows</th><th class="num">Rows in it</th><th class="num">Files</th><th>Last tiered</th></tr></thead><tbody>${rows.join("")}</tbody></table></div>`;
 }
 
+// Of a table that is adopted with a key: how many of its rows are loaded. Nothing else can be asked of it before.
+const adoption = (a) => `<p class="words">${adopting(a)}. It can be read and written once all are there; dropping the table ends it.</p><progress max="${Math.max(1, a.of_rows, a.rows)}" value="${a.rows}" aria-label="rows loaded"></progress>`;
+
 export function tablePage(name, asked = new URLSearchParams()) {
   const asOf = asked.get("as-of");
   const side = asked.get("side");
@@ -84,7 +87,7 @@ export function tablePage(name, asked = new URLSearchParams()) {
     ["Epoch, generation", `${t.epoch}, ${t.generation}`],
   ]);
 
-  const load = async (t) => {
+  const fill = async (t) => {
     const [lag, rounds, ledger, explanation, info] = await Promise.all([api.lag(name), api.rounds(name, 40, side), api.ledger(name, side), api.explain(name, side), api.info(name)]);
     if (!root.isConnected) return;
     put("#lag", curve(lag.samples, t?.freshness_ms ?? lag.freshness_ms, root.querySelector("#lag").clientWidth, duration, clock));
@@ -127,6 +130,7 @@ export function tablePage(name, asked = new URLSearchParams()) {
       page.append(root);
       const query = `#/sql?${new URLSearchParams({ q: `SELECT * FROM ${name} LIMIT 20`, ...(asOf && { "as-of": asOf }) })}`;
       root.innerHTML = `<div class="bar"><a href="#/">← Tables</a><h1>${text(name)}</h1><span class="count"><button id="now" hidden>Tier now</button><button id="compact" hidden>Compact now</button><button id="resync" hidden>Resync</button><button id="freshness" hidden>Freshness</button><button id="pause" hidden>Pause</button><button id="resume" class="primary" hidden>Resume</button></span></div>
+        <section class="card" id="adopting" hidden><h2>Being adopted</h2><div id="loaded"></div></section>
         <section class="card" id="sides" hidden><h2>Its sides</h2><div id="allsides"></div></section>
         <section class="card"><h2>Why it lags as it does</h2><p class="words" id="words">Loading</p><div id="lag"></div></section>
         <section class="card"><h2>Rounds, newest first</h2><div id="rounds"></div></section>
@@ -138,17 +142,20 @@ export function tablePage(name, asked = new URLSearchParams()) {
         <section class="card below" data-needs="rows" hidden><h2>Properties</h2><div id="properties"></div></section>`;
       root.querySelector("#again").addEventListener("click", sample);
       root.querySelector("#mode")?.addEventListener("change", sample);
-      root.querySelector("#now").addEventListener("click", () => tools.tierNow(name));
-      root.querySelector("#compact").addEventListener("click", () => tools.compact(name));
-      root.querySelector("#resync").addEventListener("click", () => tools.resync(name));
+      root.querySelector("#now").addEventListener("click", () => tools.tierNow(name, side));
+      root.querySelector("#compact").addEventListener("click", () => tools.compact(name, side));
+      root.querySelector("#resync").addEventListener("click", () => tools.resync(name, side));
       root.querySelector("#freshness").addEventListener("click", () => tools.freshness(name, shown ? duration(shown.freshness_ms) : ""));
-      root.querySelector("#pause").addEventListener("click", () => tools.pause(name));
-      root.querySelector("#resume").addEventListener("click", () => tools.resume(name));
+      root.querySelector("#pause").addEventListener("click", () => tools.pause(name, side));
+      root.querySelector("#resume").addEventListener("click", () => tools.resume(name, side));
     },
     update(overview) {
       const list = overview.tables.filter((x) => x.path === name);
       const t = list.find((x) => x.side === (side ?? first)) ?? list[0];
+      const load = overview.adoptions?.find((a) => a.path === name);
       shown = t;
+      root.querySelector("#adopting").hidden = !load;
+      root.querySelectorAll(":scope > section:not(#adopting, #sides), :scope > .grid").forEach((part) => { part.hidden = Boolean(load); });
       root.querySelector("#sides").hidden = list.length < 2;
       put("#allsides", sides(name, list, t?.side));
       const stopped = t && ["paused", "quarantined"].includes(t.state);
@@ -157,13 +164,14 @@ export function tablePage(name, asked = new URLSearchParams()) {
       for (const [id, action] of ACTIONS) root.querySelector(id).hidden = !t || stopped || t.state === "disabled" || !may(action);
       root.querySelector("#resync").hidden = !t || t.state === "disabled" || !may("resync");
       rowsToo = may("rows");
-      root.querySelectorAll("[data-needs]").forEach((part) => { part.hidden = !may(part.dataset.needs); });
+      root.querySelectorAll("[data-needs]").forEach((part) => { part.hidden = Boolean(load) || !may(part.dataset.needs); });
+      if (load) { put("#loaded", adoption(load)); return; }
       if (rowsToo && !sampled) { sampled = true; sample(); }
       put("#status", t ? status(t) : '<p class="empty">The coordinator does not know this table.</p>');
       if (Date.now() - filesAt > FILES_EVERY_MS) loadFiles();
       if (Date.now() - loadedAt > EVERY_MS) {
         loadedAt = Date.now();
-        load(t).catch((error) => put("#words", text(error.message)));
+        fill(t).catch((error) => put("#words", text(error.message)));
       }
     },
   };

@@ -1,7 +1,7 @@
 // All tables: sortable, filterable. Rows are drawn as one scrolls to them, and only rows that changed are drawn again.
 import { api } from "./api.js";
 import { spark } from "./chart.js";
-import { bytes, count, duration, text } from "./format.js";
+import { adopting, bytes, count, duration, text } from "./format.js";
 import { tiles } from "./tiles.js";
 
 const CHUNK = 60;
@@ -34,7 +34,7 @@ const sickness = (t, actions) => `<tr class="reason ${SICK.has(t.state) ? "sick"
 
 const row = (t, curve, actions) => `
   <tr class="${SICK.has(t.state) ? "sick" : ""}">
-    <td><a href="#/table/${encodeURIComponent(t.path)}">${text(t.path)}</a>${t.side === "default" ? "" : ` <span class="soft">${text(t.side)}</span>`}${t.served ? "" : ' <span class="over" title="no live job serves this pool">unserved</span>'}</td>
+    <td><a href="#/table/${encodeURIComponent(t.path)}${t.side === "default" ? "" : `?side=${encodeURIComponent(t.side)}`}">${text(t.path)}</a>${t.side === "default" ? "" : ` <span class="soft">${text(t.side)}</span>`}${t.served ? "" : ' <span class="over" title="no live job serves this pool">unserved</span>'}</td>
     <td><span class="state ${text(t.state)}">${text(t.state)}</span></td>
     <td class="num ${t.lag_ms > t.freshness_ms ? "over" : ""}" data-label="Lag">${duration(t.lag_ms)}</td>
     <td class="num" data-label="Freshness">${duration(t.freshness_ms)}${t.feasible ? "" : ' <span class="over" title="two rounds take longer than the freshness">!</span>'}</td>
@@ -69,19 +69,20 @@ export function tablesPage() {
     return held?.samples ? spark(held.samples, t.freshness_ms, `lag of ${text(t.path)} in the last hour`) : '<span class="soft">…</span>';
   };
 
-  // One tbody for each table; it is touched only when what it shows or where it stands changed.
+  // One tbody for each side of a table; it is touched only when what it shows or where it stands changed.
   const place = (rows) => {
     const table = root.querySelector("#tables");
-    const wanted = new Set(rows.map((t) => t.path));
-    for (const [path, held] of view.drawn) if (!wanted.has(path)) { held.body.remove(); view.drawn.delete(path); }
+    const key = (t) => `${t.path}/${t.side}`;
+    const wanted = new Set(rows.map(key));
+    for (const [side, held] of view.drawn) if (!wanted.has(side)) { held.body.remove(); view.drawn.delete(side); }
     let before = table.querySelector("thead");
     for (const t of rows) {
       const html = row(t, curveOf(t), overview.actions);
-      let held = view.drawn.get(t.path);
+      let held = view.drawn.get(key(t));
       if (!held) {
         held = { body: document.createElement("tbody"), html: "" };
         held.body.dataset.table = t.path;
-        view.drawn.set(t.path, held);
+        view.drawn.set(key(t), held);
       }
       if (held.html !== html) { held.body.innerHTML = html; held.html = html; }
       if (before.nextElementSibling !== held.body) before.after(held.body);
@@ -93,13 +94,15 @@ export function tablesPage() {
     if (!overview) return;
     root.querySelector("#tiles").innerHTML = tiles(overview.tiles);
     root.querySelector("#warnings").innerHTML = (overview.warnings ?? []).filter((w) => !ON_TILES.test(w)).slice(0, 5).map((w) => `<p class="warning">${text(w)}</p>`).join("");
+    root.querySelector("#adoptions").innerHTML = (overview.adoptions ?? []).map((a) => `<p class="warning"><a href="#/table/${encodeURIComponent(a.path)}">${text(a.path)}</a> is being adopted: ${adopting(a)}</p>`).join("");
     root.querySelector("#new").hidden = !overview.actions.includes("create");
     const rows = chosen();
     place(rows.slice(0, view.shown));
     const none = root.querySelector("#none");
     none.hidden = rows.length > 0;
     none.innerHTML = overview.tables.length ? "No table matches." : 'No tables yet. Make one with <span class="mono">lakeward table create</span>.';
-    root.querySelector("#count").textContent = `${rows.length} of ${overview.tables.length} tables`;
+    const tables = (list) => new Set(list.map((t) => t.path)).size;
+    root.querySelector("#count").textContent = `${tables(rows)} of ${tables(overview.tables)} tables`;
     root.querySelectorAll("th button").forEach((b) => b.closest("th").setAttribute("aria-sort", b.dataset.sort === view.sort ? (view.down ? "descending" : "ascending") : "none"));
     root.querySelectorAll("th button").forEach((b) => { b.textContent = b.dataset.label + (b.dataset.sort === view.sort ? (view.down ? " ↓" : " ↑") : ""); });
     loadLags();
@@ -119,7 +122,7 @@ export function tablesPage() {
 
   const loadLags = async () => {
     if (view.loading) return;
-    const old = inSight().filter((path) => Date.now() - (view.lags.get(path)?.at ?? 0) > LAG_EVERY_MS).slice(0, LAGS_AT_ONCE);
+    const old = [...new Set(inSight())].filter((path) => Date.now() - (view.lags.get(path)?.at ?? 0) > LAG_EVERY_MS).slice(0, LAGS_AT_ONCE);
     if (!old.length) return;
     view.loading = true;
     try {
@@ -143,7 +146,7 @@ export function tablesPage() {
       root = document.createElement("div");
       page.append(root);
       const states = Object.keys(ORDER).map((s) => `<option>${s}</option>`).join("");
-      root.innerHTML = `<div class="tiles" id="tiles"></div><div id="warnings"></div><section class="card">
+      root.innerHTML = `<div class="tiles" id="tiles"></div><div id="warnings"></div><div id="adoptions"></div><section class="card">
         <div class="bar"><h1>Tables</h1><input id="find" type="search" placeholder="Find a table" aria-label="Find a table">
           <select id="state" aria-label="State"><option value="">all states</option>${states}</select><select id="sort" class="narrow" aria-label="Sort by"><option value="worst">worst first</option>${COLUMNS.filter((c) => c[2]).map(([key, label]) => `<option value="${key}"${key === view.sort ? " selected" : ""}>by ${label.toLowerCase()}</option>`).join("")}</select><span class="count" id="count"></span><a href="#/new" id="new" hidden>New table</a></div>
         <div class="scroll"><table class="cards" id="tables"><thead><tr>${COLUMNS.map(([key, label, value, num]) => `<th class="${num ? "num" : ""}">${value ? `<button data-sort="${key}" data-label="${label}">${label}</button>` : label}</th>`).join("")}</tr></thead></table></div>

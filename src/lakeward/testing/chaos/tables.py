@@ -61,7 +61,7 @@ def break_table(server_url: str, warehouse: Path, format: str = "iceberg") -> No
 
         break_paimon_table(warehouse, path)
         return
-    if format == "delta":
+    if format in ("delta", "hudi"):
         shutil.rmtree(warehouse / path.database / path.table)
         return
     if format == "lance":
@@ -90,6 +90,10 @@ def meddle(server_url: str, warehouse: Path, format: str, path: str, deed: str) 
         from lakeward.testing.chaos.deltatables import meddle_with_delta
 
         return meddle_with_delta(warehouse, TablePath.parse(path), deed)
+    if format == "hudi":
+        from lakeward.testing.chaos.huditables import meddle_with_hudi
+
+        return meddle_with_hudi(warehouse, TablePath.parse(path), deed)
     if format == "lance":
         from lakeward.testing.chaos.lancetables import meddle_with_lance
 
@@ -123,6 +127,10 @@ def _open_watch(warehouse: Path, format: str, journal: RunJournal) -> CommitWatc
         from lakeward.testing.chaos.deltatables import EntryWatch
 
         return EntryWatch(warehouse, (LOG, PK), journal)
+    if format == "hudi":
+        from lakeward.testing.chaos.huditables import InstantWatch
+
+        return InstantWatch(warehouse, (LOG, PK), journal)
     if format == "lance":
         from lakeward.testing.chaos.lancetables import VersionWatch
 

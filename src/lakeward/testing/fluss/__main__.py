@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from lakeward.errors import InvalidConfig, LakewardError
-from lakeward.testing.fluss.build import CLUSTER, JOB, build_jars
+from lakeward.testing.fluss.build import CLUSTER, JOB, PAIMON, build_jars
 from lakeward.testing.fluss.cluster import TEST_SETTINGS, FlussCluster
 from lakeward.testing.fluss.jars import cache_folder, find_server, fluss_version
 
@@ -24,11 +24,13 @@ def main() -> int:
     parser.add_argument("--home", type=Path, help="the cluster's folder")
     parser.add_argument("--tablets", type=int, default=1)
     parser.add_argument("--with-job", action="store_true", help="build: the jars of Fluss's own Flink job as well")
+    parser.add_argument("--with-paimon", action="store_true", help="build: the plugin for a Paimon lake as well")
     given = parser.parse_args()
     try:
         given.home = given.home or cache_folder().parent / f"cluster-{fluss_version()}"
         if given.action == "build":
-            return _build(given.tree, (*CLUSTER, *(JOB if given.with_job else ())))
+            extra = (*(PAIMON if given.with_paimon else ()), *(JOB if given.with_job else ()))
+            return _build(given.tree, (*CLUSTER, *extra))
         if given.action == "down":
             FlussCluster.load(given.home).stop()
             return 0

@@ -18,6 +18,9 @@ from pathlib import Path
 from lakeward.errors import InvalidConfig
 
 CLUSTER = ("fluss-server", "fluss-lake/fluss-lake-iceberg")
+PAIMON = ("fluss-lake/fluss-lake-paimon",)
+"""For clusters whose lake is Paimon. Its module asks for libraries of Paimon that not every repository has."""
+
 JOB = ("fluss-flink/fluss-flink-1.20", "fluss-flink/fluss-flink-tiering")
 """Fluss's own tiering job, which hand-over is tested with."""
 

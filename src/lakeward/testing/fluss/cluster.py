@@ -43,7 +43,9 @@ appender.out.layout.type = PatternLayout
 appender.out.layout.pattern = %d{ISO8601} %-5p %c{2} - %m%n
 """
 _INTERNAL = "internal-"
-_START_LIMIT_S = 90.0
+_START_LIMIT_S = 240.0
+"""A Java process that starts in seconds took longer than 90 s on a machine with a load of 75."""
+
 _STOP_LIMIT_S = 20.0
 
 TEST_SETTINGS: Mapping[str, str] = {
@@ -112,9 +114,13 @@ class FlussCluster:
             self._install("s3", S3)
         (self.home / "log4j2.properties").write_text(_LOG4J)
         self.ports = self.ports or _free_ports([*self._names(), *(_INTERNAL + n for n in self._names())])
-        for name in self._names():
-            self.start_process(name)
-        self.wait_ready()
+        try:
+            for name in self._names():
+                self.start_process(name)
+            self.wait_ready()
+        except BaseException:  # nobody else knows what runs by now
+            self.stop()
+            raise
         return self
 
     def _install(self, plugin: str, artifacts: Sequence[str]) -> None:
@@ -148,7 +154,7 @@ class FlussCluster:
             f"-Xmx{heap}",
             f"-XX:MaxDirectMemorySize={direct}",
             "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1" if kind == "zookeeper" else "-XX:+TieredCompilation",
+            "-XX:TieredStopAtLevel=1",  # they live for minutes: the second compiler costs more than it brings
             *(f"--add-opens={o}" for o in _OPENS),
             f"-Dlog4j2.configurationFile={self.home / 'log4j2.properties'}",
             "-cp",

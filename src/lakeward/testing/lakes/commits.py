@@ -416,6 +416,17 @@ class CommitContract(LakeSuite):
         assert (after.offsets, after.token, after.generation) == (OffsetMap({B0: 2}), lake_round.round_id, 1)
         assert lake_rows(lake, log.table) == log.expected(log.ends())
 
+    def test_offsets_never_go_back_in_one_generation(self, lake: LakeStorage) -> None:
+        log = self.make_log(lake)
+        log.append(B0, row(1), row(2))
+        LakeRound.plan(lake, log).run()
+        lake_round = LakeRound.plan(lake, log)
+        lake_round.take(B0, 1, None)
+        with pytest.raises(CommitConflict) as refused:
+            lake_round.commit()
+        assert refused.value.lost
+        assert lake.open_reader(log.table).load_base().offsets == OffsetMap({B0: 2})
+
     def test_offsets_may_go_back_in_a_new_generation(self, lake: LakeStorage) -> None:
         log = self.make_log(lake)
         log.append(B0, row(1), row(2))

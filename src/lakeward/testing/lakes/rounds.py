@@ -67,16 +67,18 @@ class LakeRound:
             fold.see(part)
         fold.seal()
         writer = self.lake.open_writer(self.task(bucket, start, stop, attempt))
-        if self.table.is_pk and self.lake.capabilities.encoding(has_prev_offset=True) is DeleteEncoding.NATIVE:
-            for part in parts:
-                writer.write_changes(without_prev(part))
-            self.take(bucket, stop, writer.complete())
-            return self
-        for part in parts:
-            live = fold.live(part)
-            if live.num_rows:
-                writer.write(live)
-        self.take(bucket, stop, writer.complete(), fold.replaced_below)
+        try:
+            if self.table.is_pk and self.lake.capabilities.encoding(has_prev_offset=True) is DeleteEncoding.NATIVE:
+                for part in parts:
+                    writer.write_changes(without_prev(part))
+                self.take(bucket, stop, writer.complete())
+            else:
+                for live in filter(len, map(fold.live, parts)):
+                    writer.write(live)
+                self.take(bucket, stop, writer.complete(), fold.replaced_below)
+        except BaseException:
+            writer.abort()
+            raise
         return self
 
     def take(self, bucket: Bucket, stop: int, result: bytes | None, replaced: OffsetSet | None = None) -> None:

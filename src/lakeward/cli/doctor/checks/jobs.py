@@ -8,9 +8,16 @@ from collections.abc import Iterator
 from lakeward.cli.doctor.diagnosis import Diagnosis, Level
 from lakeward.cli.doctor.facts import Facts
 from lakeward.cli.output import counted
+from lakeward.lake.hudi.bundle import SPARK
+from lakeward.lake.hudi.sparkconf import POOL
 from lakeward.protocol.views import JobStatus
 
 SILENT_BEATS = 10
+_NEEDS = {
+    POOL: f" A job of that pool runs on PySpark {SPARK}, in an environment of its own: docs/install.md says "
+    "how to make it."
+}
+"""What a job of a pool needs that others do not."""
 
 
 def check(facts: Facts) -> Iterator[Diagnosis]:
@@ -20,12 +27,15 @@ def check(facts: Facts) -> Iterator[Diagnosis]:
     for pool in unserved:
         tables = [t for t in facts.tiered if not t.served and t.pool == pool]
         named = "" if pool == "default" else f" --pool {pool}"
+        is_plugin = any(j.pool == pool and j.slots for j in live)
         yield Diagnosis(
             check="jobs",
             level=Level.WRONG,
             about=str(tables[0].path),
-            figure=f"no live job serves pool {pool}, which has {counted(len(tables), 'table')}",
-            why="Their rows stay in the hot store.",
+            figure=f"no live job of pool {pool} has the plugin for the lake of {counted(len(tables), 'table')}"
+            if is_plugin
+            else f"no live job serves pool {pool}, which has {counted(len(tables), 'table')}",
+            why=f"Their rows stay in the hot store.{_NEEDS.get(pool, '')}",
             mend=f"lakeward tier{named} --server {facts.here.server_url}",
         )
     yield from _versions(facts, live)
