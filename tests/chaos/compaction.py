@@ -26,7 +26,7 @@ from lakeward.tiering.compact.plan import CompactionPolicy
 from lakeward.tiering.job.dispatch import DirectDispatcher
 from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.work import JobWorld, LeasedWork, RoundEnd
-from tests.chaos.weak import WeakPlugin, WeakStorage
+from tests.chaos.weak import WeakPlugin
 
 if TYPE_CHECKING:
     from tests.chaos.stage import Stage
@@ -93,7 +93,7 @@ class CompactionActor:
 
     def _run(self) -> None:
         stage, weak = self.stage, self.stage.weak
-        hot, lake = WeakPlugin(stage.world, weak), WeakStorage(stage.lake, weak)
+        hot, lake = WeakPlugin(stage.world, weak), stage.weakened(weak)
         plugins = PluginCache(open_hot=lambda _n, _o: hot, open_lake=lambda _n, _o: lake)
         world = JobWorld(
             hot=hot,

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from lakeward.spi.lake import LakeStorage
 from lakeward.testing.faults import Faults
 from tests.chaos.stage import Stage
 
@@ -13,11 +14,18 @@ Trace = Callable[[Stage], None]
 
 
 def play(
-    folder: Path, faults: Faults, trace: Trace, weak: tuple[str, ...], pk: bool = False, *, recover: bool = True
+    folder: Path,
+    faults: Faults,
+    trace: Trace,
+    weak: tuple[str, ...],
+    pk: bool = False,
+    *,
+    recover: bool = True,
+    lake: LakeStorage | None = None,
 ) -> list[str]:
-    """What was wrong in the end; nothing is, where the protections hold."""
+    """What was wrong in the end; nothing is, where the protections hold. `lake`: another format than Iceberg."""
     folder.mkdir()
-    stage = Stage(folder, faults, weak, pk=pk)
+    stage = Stage(folder, faults, weak, pk=pk, lake=lake)
     try:
         trace(stage)
         return stage.violations(recover=recover)

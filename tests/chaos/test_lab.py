@@ -53,7 +53,7 @@ def test_every_kind_of_fault(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("format", ["paimon", "delta", "lance"])
+@pytest.mark.parametrize("format", ["paimon", "delta", "lance", "hudi"])
 def test_every_kind_of_fault_in_another_format(tmp_path: Path, format: str) -> None:
     report = run(tmp_path / "lab", LabOptions(seed=300, seconds=60, every_s=1.2, format=format))
     assert report.figures["rounds"] > 0

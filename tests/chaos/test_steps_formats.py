@@ -21,9 +21,10 @@ NOT_THERE = {
     "paimon": ("lake.before-resolve", "lake.before-deletes"),
     "delta": ("lake.before-manifests",),
     "lance": ("lake.before-manifests",),
+    "hudi": ("lake.before-manifests", "lake.before-deletes"),
 }
-"""Paimon merges by key: no row is looked up, no delete written. Delta has no manifests, and of Lance the library
-writes them."""
+"""Paimon and Hudi merge by key: no row is looked up, no delete written. Delta and Hudi have no manifests, and of Lance
+the library writes them."""
 
 
 def sampled() -> list[object]:

@@ -60,9 +60,9 @@ from lakeward.tiering.round.control import RoundControl
 from lakeward.tiering.round.outcome import WriteOutcome
 from lakeward.tiering.round.prefix import KeptPrefix
 from lakeward.tiering.round.round import Round
-from lakeward.tiering.task import write
-from lakeward.tiering.task.logread import LogReader
-from lakeward.tiering.task.write import _SplitWriter, _Written
+from lakeward.tiering.task import splitwrite
+from lakeward.tiering.task.logread import LogSource
+from lakeward.tiering.task.splitwrite import SplitWriter, _Written
 
 OF_SUMMARIES = frozenset({"any_offsets", "any_token"})
 
@@ -357,10 +357,10 @@ class WeakControl(RoundControl):
         return False
 
 
-class WeakSplitWriter(_SplitWriter):
+class WeakSplitWriter(SplitWriter):
     """The stop is decided in pass two: by then the fold knows what records above it replaced."""
 
-    def _write_folded(self, split: LogSplit, reader: LogReader) -> _Written:
+    def _write_folded(self, split: LogSplit, reader: LogSource) -> _Written:
         fold = Fold(split.start, split.stop)
         for batch in reader.read(split.start, split.stop):
             fold.see(batch)
@@ -375,13 +375,13 @@ class WeakSplitWriter(_SplitWriter):
 @contextmanager
 def split_writers(weak: Weak) -> Iterator[None]:
     """Splits are written by a weak writer while this lasts, in this process."""
-    real = write._SplitWriter
+    real = splitwrite.SplitWriter
     if weak.off("trim_short"):
-        write._SplitWriter = WeakSplitWriter  # type: ignore[misc]
+        splitwrite.SplitWriter = WeakSplitWriter  # type: ignore[misc]
     try:
         yield
     finally:
-        write._SplitWriter = real  # type: ignore[misc]
+        splitwrite.SplitWriter = real  # type: ignore[misc]
 
 
 @dataclass(kw_only=True)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Paimon lake keeps the lake contract, on a filesystem catalog in a folder and a bucket, on a JDBC catalog."""
+"""The Paimon lake keeps the lake contract, on a filesystem catalog in a folder and a bucket, on JDBC and REST
+catalogs."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from lakeward.spi.registry import load_lake
 from lakeward.testing.iceberg.s3 import S3Store, s3_store
 from lakeward.testing.lakes import LakeContract
 from lakeward.testing.paimonforeign import PaimonForeignEngine
+from lakeward.testing.paimonrest import PaimonRestServer
 from lakeward.testing.scripted_log import Row
 
 
@@ -64,6 +66,24 @@ class TestPaimonOnJdbc(PaimonContract):
 
 def test_a_rule_of_the_contract_on_a_jdbc_catalog(jdbc_lake: LakeStorage) -> None:
     PaimonContract().test_a_commit_prepared_on_a_head_that_moved_is_refused(jdbc_lake)
+
+
+@pytest.fixture
+def rest_lake(tmp_path: Path) -> Iterator[LakeStorage]:
+    server = PaimonRestServer(tmp_path / "warehouse")
+    yield load_lake("paimon", server.options)
+    server.close()
+
+
+@pytest.mark.soak
+class TestPaimonOnRest(PaimonContract):
+    @pytest.fixture
+    def lake(self, rest_lake: LakeStorage) -> LakeStorage:
+        return rest_lake
+
+
+def test_a_rule_of_the_contract_on_a_rest_catalog(rest_lake: LakeStorage) -> None:
+    PaimonContract().test_a_commit_prepared_on_a_head_that_moved_is_refused(rest_lake)
 
 
 @pytest.fixture(scope="module")

@@ -26,6 +26,9 @@ from lakeward.testing.scripted_log import ScriptedLog
 FORMATS = pytest.mark.parametrize(
     "format", ["paimon", *(pytest.param(name, marks=pytest.mark.soak) for name in ("delta", "lance"))]
 )
+IN_FOLDERS = pytest.mark.parametrize(
+    "format", ["paimon", *(pytest.param(name, marks=pytest.mark.soak) for name in ("delta", "lance", "hudi"))]
+)
 SUITE, LIMIT_S = LakeSuite(), 120
 
 
@@ -75,7 +78,10 @@ def run(format: str, options: dict[str, str], heads: int) -> None:
         log.append(B1, row(at))
     reader = lake.open_reader(log.table)
     numbers = [int(s.snapshot_id) for s in reader.snapshots()]
-    assert numbers == [numbers[0] + n for n in range(heads)]
+    if format == "hudi":  # its snapshots are named by their times
+        assert len(set(numbers)) == heads
+    else:
+        assert numbers == [numbers[0] + n for n in range(heads)]
     assert lake_rows(lake, log.table) == log.expected(reader.load_base().offsets)
 
 
@@ -91,7 +97,7 @@ def bucket_options(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
         yield {"warehouse": f"{store.new_bucket()}/warehouse", **store.options}
 
 
-@FORMATS
+@IN_FOLDERS
 def test_of_two_processes_on_one_head_one_wins(format: str, tmp_path: Path) -> None:
     run(format, in_folder(tmp_path), 4)
 
@@ -102,7 +108,7 @@ def test_of_two_processes_on_one_head_in_a_bucket_one_wins(format: str, bucket_o
     run(format, bucket_options, 2)
 
 
-@FORMATS
+@IN_FOLDERS
 @pytest.mark.soak
 def test_of_two_processes_on_a_few_hundred_heads_one_wins_each(format: str, tmp_path: Path) -> None:
     run(format, in_folder(tmp_path), 300)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Java Paimon on a warehouse folder: `read`, `compact`, `merge` (what a writer compacts by itself) or `expire` of one
+// Java Paimon on a warehouse folder: `read`, `read-tag`, `compact`, `merge` (what a writer compacts by itself) or `expire` of one
 // table, `copy` of its rows into another one, `delete` of those whose first column is a text. Rows go out one a line.
 import java.time.Duration;
 import java.util.ArrayList;
@@ -34,6 +34,7 @@ public class JavaPaimon {
             FileStoreTable table = open(catalog, args[2], args[3]);
             switch (args[1]) {
                 case "read" -> read(table);
+                case "read-tag" -> read(table.copy(Map.of("scan.tag-name", args[4])));
                 case "compact" -> compact(table, true);
                 case "merge" -> compact(table, false);
                 case "copy" -> write(table, open(catalog, args[2], args[4]), RowKind.INSERT, null);

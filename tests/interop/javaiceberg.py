@@ -5,9 +5,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +71,19 @@ class JavaIceberg:
 def environment(artifacts: Sequence[str]) -> tuple[Path, list[Path]]:
     """Python with that PySpark, and the jars; made once and kept in the cache folder."""
     folder = cache_folder() / "java-iceberg"
-    python = folder / "bin" / "python"
-    if not python.exists():
-        subprocess.run(["uv", "venv", "-q", "--python", "3.11", str(folder)], check=True)
-        subprocess.run(["uv", "pip", "install", "-q", "--python", str(python), PYSPARK], check=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / "java-iceberg.lock").open("w") as lock:  # tests of two workers may want it at once
+        flock(lock, LOCK_EX)
+        return _make(folder, artifacts)
+
+
+def _make(folder: Path, artifacts: Sequence[str]) -> tuple[Path, list[Path]]:
+    python, whole = folder / "bin" / "python", folder / f"{PYSPARK}.whole"
+    if not whole.exists():
+        uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
+        subprocess.run([uv, "venv", "-q", "--allow-existing", "--python", "3.11", str(folder)], check=True)
+        subprocess.run([uv, "pip", "install", "-q", "--python", str(python), PYSPARK], check=True)
+        whole.touch()
     jars = {a: folder / f"{'-'.join(a.split(':')[1:])}.jar" for a in artifacts}
     copy = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
     for artifact in (a for a, jar in jars.items() if not jar.exists()):

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from lakeward.errors import ForeignRowsFound
+from lakeward.errors import ForeignRowsFound, LakeRolledBack
 from lakeward.lake.delta.plugin import DeltaLakeStorage, open_lake
 from lakeward.model.ids import SnapshotId
 from lakeward.model.table import TableInfo
+from lakeward.testing.deltaforeign import DeltaForeignEngine
 from lakeward.testing.lakes import LakeRound, lake_rows
 from lakeward.testing.lakes.rewriting import LakeRewrite
 from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
@@ -110,3 +111,67 @@ def test_a_merge_that_inserts_stops_rounds_in_words(lake: DeltaLakeStorage, engi
     assert (0, 9999, 77, "theirs") in yard.theirs()
     with pytest.raises(ForeignRowsFound):
         yard.rounds(1)
+
+
+def test_a_restore_stops_rounds_until_a_resync(lake: DeltaLakeStorage, engine: JavaIceberg) -> None:
+    """Delta keeps our newest domain metadata, offsets included, over the rows of an older version."""
+    yard = Yard(lake, engine)
+    yard.rounds(5)
+    wanted = yard.ours("2")
+    engine.sql(f"RESTORE TABLE {yard.name} TO VERSION AS OF 2")
+    assert yard.theirs() == yard.ours() == wanted
+    with pytest.raises(LakeRolledBack, match="resync"):
+        yard.rounds(1)
+    reader = lake.open_reader(yard.table)
+    base = reader.load_base_as_is()
+    then = reader.load_snapshot(SnapshotId("2"))
+    assert then is not None
+    assert base.offsets == then.offsets
+    again = LakeRound.plan(lake, yard.log, planned_on=base, generation=base.generation + 1).write(B0).write(B1)
+    again.commit(again.prepare(base))
+    yard.check()
+    yard.rounds(2)
+    yard.check()
+
+
+@pytest.mark.parametrize(
+    ("deeds", "is_noticed"),
+    [(["OPTIMIZE"], False), (["RESTORE"], True), (["RESTORE", "OPTIMIZE"], True)],
+    ids=lambda value: str(value),
+)
+def test_what_they_did_is_told_by_rows_when_its_log_entry_is_gone(
+    lake: DeltaLakeStorage, engine: JavaIceberg, deeds: list[str], is_noticed: bool
+) -> None:
+    """A restore leaves as many rows as there were, as a compaction does."""
+    yard = Yard(lake, engine)
+    for name in ("one", "two", "three"):
+        yard.log.upsert(B0, row(1, name), row(2))
+        LakeRound.plan(lake, yard.log).run()
+    for deed in deeds:
+        engine.sql({"RESTORE": "RESTORE TABLE {} TO VERSION AS OF 2"}.get(deed, "OPTIMIZE {}").format(yard.name))
+    assert len(yard.theirs()) == len(yard.ours()) == 2
+    others = DeltaForeignEngine(lake.log(yard.table.path))
+    others.touch()
+    others.clean_log()
+    if is_noticed:
+        with pytest.raises(LakeRolledBack, match="resync"):
+            yard.rounds(1)
+    else:
+        yard.rounds(1)
+        yard.check()
+
+
+def test_a_vacuum_leaves_a_round_under_way_and_what_readers_hold(lake: DeltaLakeStorage, engine: JavaIceberg) -> None:
+    """Its files are named by no version yet; those of older versions are kept as long as the table says."""
+    yard = Yard(lake, engine)
+    yard.rounds(4)
+    LakeRewrite(lake=lake, table=yard.table).run()
+    before = {version: yard.ours(version) for version in ("2", "4")}
+    yard.log.upsert(B0, row(1, "under way"))
+    under_way = LakeRound.plan(lake, yard.log).write(B0)
+    engine.sql(f"VACUUM {yard.name}")
+    with pytest.raises(AssertionError, match="retention"):
+        engine.sql(f"VACUUM {yard.name} RETAIN 0 HOURS")
+    under_way.commit()
+    yard.check()
+    assert {version: yard.ours(version) for version in before} == before

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -14,6 +15,7 @@ import lance
 import pyarrow as pa
 import pytest
 
+from lakeward.errors import LakeTableGone
 from lakeward.lake.lance.plugin import open_lake
 from lakeward.lake.lance.storage import LanceLakeStorage
 from lakeward.model.ids import SnapshotId
@@ -21,7 +23,7 @@ from lakeward.model.schema import Column
 from lakeward.model.sqltype import parse_type
 from lakeward.testing.lakes import LakeRound, lake_rows
 from lakeward.testing.lakes.rewriting import LakeRewrite
-from lakeward.testing.lakes.suite import B0, B1, LakeSuite, row
+from lakeward.testing.lakes.suite import B0, B1, COLUMNS, LakeSuite, row
 from lakeward.testing.lakes.upserts import change_randomly
 from lakeward.testing.lanceforeign import LanceForeignEngine
 from lakeward.testing.scripted_log import ScriptedLog
@@ -96,6 +98,51 @@ def test_rounds_go_on_after_the_librarys_compaction_clean_up_and_index(lake: Lan
     assert found == [r[2] for r in wanted(log) if r[2] == key]
 
 
+VECTORS = {**COLUMNS, "spot": "VECTOR(4)"}
+
+
+def test_a_vector_index_of_the_library_stays_good_over_rounds_and_a_rewrite(lake: LanceLakeStorage) -> None:
+    """Built beside a round that lands meanwhile, and extended by the library; every search finds what a look at all
+    rows finds: no replaced row, no deleted one, and those that came since."""
+    log, chance = LakeSuite().make_log(lake, primary_key=("id",), columns=VECTORS), Random(10)
+    engine = LanceForeignEngine(lake.table(log.table.path))
+
+    def run_round() -> None:
+        for _ in range(40):
+            bucket, number = chance.choice((B0, B1)), chance.randrange(400)
+            if chance.random() < 0.2:
+                log.delete(bucket, row(number))
+            else:
+                log.upsert(bucket, row(number, spot=[chance.random() for _ in range(4)]))
+        LakeRound.plan(lake, log).run()
+
+    def check(*, is_indexed: bool = True) -> None:
+        dataset = engine.open()
+        expected = [(r["id"], r["spot"]) for _, _, r in log.expected(log.ends())]
+        for _ in range(5):
+            spot = [chance.random() for _ in range(4)]
+            search = dataset.scanner(["id", "_distance"], nearest={"column": "spot", "q": spot, "k": 10, "nprobes": 4})
+            near = sorted(expected, key=lambda r: sum((a - b) ** 2 for a, b in zip(r[1], spot, strict=True)))
+            assert search.to_table()["id"].to_pylist() == [i for i, _ in near[:10]]
+            assert ("ANNSubIndex: name=spot_idx" in search.explain_plan()) is is_indexed
+
+    for _ in range(8):
+        run_round()
+    planned = engine.open()
+    run_round()
+    planned.create_index("spot", "IVF_FLAT", num_partitions=4)
+    check()
+    for _ in range(3):
+        run_round()
+        check()
+    LakeRewrite(lake=lake, table=log.table).run()
+    check(is_indexed=False)  # what was rewritten is searched by itself, until the library takes it up again
+    engine.open().optimize.optimize_indices()
+    run_round()
+    check()
+    assert [r[:2] for r in lake_rows(lake, log.table)] == [r[:2] for r in log.expected(log.ends())]
+
+
 def test_an_added_column_comes_before_ours_and_the_past_stays_readable(lake: LanceLakeStorage) -> None:
     log = LakeSuite().make_log(lake)
     log.append(B0, row(1))
@@ -132,6 +179,32 @@ def test_a_deletion_of_others_that_is_dense_is_merged_with_ours(lake: LanceLakeS
         {"id": 1, "name": "back"},
         {"id": 11_000, "name": "new"},
     ]
+
+
+def test_a_row_that_others_deleted_and_compacted_away_may_be_replaced(lake: LanceLakeStorage) -> None:
+    log = LakeSuite().make_log(lake, primary_key=("id",))
+    log.upsert(B0, row(1), row(2))
+    LakeRound.plan(lake, log).run()
+    engine = LanceForeignEngine(lake.table(log.table.path))
+    engine.open().delete("id = 1")
+    engine.compact()
+    assert engine.open().count_rows() == sum(f.physical_rows for f in engine.open().get_fragments()) == 1
+    log.upsert(B0, row(1, "back"))
+    LakeRound.plan(lake, log).run()
+    assert library(root_of(lake, log)) == wanted(log)
+
+
+def test_a_table_that_took_the_place_of_another_is_read_anew(lake: LanceLakeStorage) -> None:
+    """What a process has read of versions is another table's then."""
+    log, chance = LakeSuite().make_log(lake, primary_key=("id",)), Random(11)
+    run_rounds(lake, log, chance, 3)
+    shutil.rmtree(root_of(lake, log))
+    with pytest.raises(LakeTableGone):
+        lake.open_reader(log.table).load_base()
+    anew = LakeSuite().make_log(lake, primary_key=("id",))
+    run_rounds(lake, anew, chance, 4)
+    assert lake.open_reader(anew.table).load_base().offsets == anew.ends()
+    assert lake_rows(lake, anew.table) == anew.expected(anew.ends())
 
 
 def test_a_version_that_comes_late_to_a_cleaned_place_takes_itself_away(lake: LanceLakeStorage) -> None:

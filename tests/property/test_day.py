@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bench.maintenance import EXPIRY, Yard, best_s, rows
+from bench.maintenance import EXPIRY, Yard, best_in_turn, rows
 from lakeward.model.faults import set_injector
 from lakeward.model.side import COMPACT
 from lakeward.model.table import TablePath
@@ -157,4 +157,5 @@ def beside_fresh(yard: Yard, *, keyed: bool) -> float:
         put("b.fresh", pa.Table.from_batches([part]))
     yard.tier("b.fresh")
     assert yard.scan(PATH) == yard.scan("b.fresh")
-    return best_s(lambda: yard.scan(PATH)) / best_s(lambda: yard.scan("b.fresh"))
+    kept_s, fresh_s = best_in_turn(lambda: yard.scan(PATH), lambda: yard.scan("b.fresh"))
+    return kept_s / fresh_s

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lakeward.model.table import SYSTEM_COLUMNS_PROPERTY
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
 from tests.property.maintenance_program import MaintainedProgram, step
-from tests.property.union_program import Rows, Step, memory_lake
+from tests.property.union_program import Rows, Step, memory_lake, paimon_lake
 
 VERSION = "iceberg.format-version"
 
@@ -28,6 +28,8 @@ def iceberg_lake(folder: Path) -> LakeStorage:
 
 programs = st.lists(step, min_size=4, max_size=14)
 versions = st.sampled_from(("2", "3"))
+REWRITTEN: list[Step] = [("tier", None), ("compact", None), ("upsert", [(("a", 0), "y")]), ("merge", None)]
+"""Another engine's rewrite, which few short programs hold, then rounds and a compaction of ours upon it."""
 
 
 def run(
@@ -64,15 +66,30 @@ def test_no_reader_sees_a_compaction(steps: list[Step]) -> None:
 
 @settings(max_examples=3)
 @given(programs, versions)
+@example(REWRITTEN, "3")
 def test_no_reader_sees_a_compaction_on_iceberg(steps: list[Step], version: str) -> None:
     run(steps, iceberg_lake, version)
 
 
 @settings(max_examples=2)
 @given(programs, versions)
+@example(REWRITTEN, "3")
 def test_no_reader_sees_a_compaction_of_a_clean_table(steps: list[Step], version: str) -> None:
     """Without system columns rows of the log are told by their files' offsets, those of the PK table by their keys."""
     run(steps, iceberg_lake, version, clean=True)
+
+
+@settings(max_examples=2)
+@given(programs, st.booleans())
+def test_no_reader_sees_a_compaction_on_paimon(steps: list[Step], clean: bool) -> None:
+    run(steps, paimon_lake, clean=clean)
+
+
+@pytest.mark.soak
+@settings(max_examples=100)
+@given(st.lists(step, min_size=4, max_size=30), st.booleans())
+def test_long_programs_on_paimon(steps: list[Step], clean: bool) -> None:
+    run(steps, paimon_lake, closely=True, clean=clean)
 
 
 @pytest.mark.soak

@@ -6,7 +6,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,14 @@ from lakeward.errors import TableBusy
 from lakeward.model.clock import SystemClock
 from lakeward.model.side import DEFAULT_SIDE, SideName
 from lakeward.model.table import TablePath
+from lakeward.protocol.heartbeat import TableFailed
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.protocol.tables import AlterTable
 from lakeward.spi.registry import load_lake
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.faults import Faults
 from lakeward.testing.inprocess import InProcessLakeward
+from lakeward.tiering.work import RoundEnd
 from tests.property.union_program import delta_lake, iceberg_lake, memory_lake, paimon_lake
 
 PK, LOG = "db.state", "db.events"
@@ -32,13 +34,17 @@ ICE, OTHER = SideName("ice"), SideName("other")
 SIDES = (DEFAULT_SIDE, ICE, OTHER)
 WAITS, WAIT_S = 5, 400
 
+STEPS = ("split.before-read", "split.batch", "split.written", "round.before-lake-commit", "round.after-lake-commit")
+"""Where one side fails while the others, that read the log with it, go on."""
+
 side = st.sampled_from(SIDES)
 step = st.one_of(
     st.tuples(st.just("upsert"), st.lists(st.tuples(st.integers(0, 5), st.text("xyz", max_size=2)), min_size=1)),
     st.tuples(st.just("delete"), st.lists(st.integers(0, 5), min_size=1, max_size=3)),
     st.tuples(st.just("append"), st.lists(st.text("xyz", max_size=2), min_size=1, max_size=4)),
     st.tuples(st.sampled_from(("tier", "crash", "pause", "resume", "add", "remove", "resync")), side),
-    st.tuples(st.just("restart"), st.none()),
+    st.tuples(st.sampled_from(("together", "restart")), st.none()),
+    st.tuples(st.just("fails_beside"), st.tuples(side, st.sampled_from(STEPS), st.integers(1, 2))),
 )
 
 
@@ -56,6 +62,7 @@ class SidesProgram:
         self.state: dict[int, str] = {}
         self.events: Counter[str] = Counter()
         self.present = list(SIDES)
+        self._rounds: dict[str, SideName] = {}
         lakes = {"table.datalake.lakes": ", ".join(map(str, SIDES))}
         self.world.create(PK, "id bigint not null, v string", primary_key="id", buckets=2, **lakes)
         self.world.create(LOG, "v string", buckets=2, **lakes)
@@ -111,6 +118,35 @@ class SidesProgram:
                 self.clock.advance(WAIT_S)
             else:
                 raise AssertionError(f"no round of {path} in {name} took place")
+
+    def together(self) -> None:
+        """Every side that goes, from one read of the log."""
+        for path in (PK, LOG):
+            self._run_together(path)
+
+    def fails_beside(self, how: tuple[SideName, str, int]) -> None:
+        """What befalls one side's round, in the middle of tasks that it shares or after them, befalls no other."""
+        name, point, hit = how
+        for path in (PK, LOG):
+            with Faults() as faults:
+                hurt = faults.arm(point, times=None, when=lambda facts: self._is_of(facts, name), hit=hit)
+                ends = self._run_together(path)
+            failed = {end.side for end in ends if isinstance(end, TableFailed)}
+            assert failed <= {name}, failed
+            assert not hurt.acted or failed, f"{point} of {name} went by"
+
+    def _is_of(self, facts: Mapping[str, Any], name: SideName) -> bool:
+        """Steps of splits name their side; those of rounds do by their round."""
+        return facts["side"] == str(name) if "side" in facts else self._rounds.get(facts["round_id"]) == name
+
+    def _run_together(self, path: str) -> list[RoundEnd]:
+        for name in self.present:
+            with self._may_stand():
+                self.world.coordinator.ask_now(TablePath.parse(path), name)
+        handed = self.world.take_all(path)
+        works = self.world.works(handed)
+        self._rounds = {work.round_id: work.handed.side for work in works}
+        return self.world.run_works(works)
 
     def crash(self, name: SideName) -> None:
         """The job dies between this lake's commit and the coordinator's."""
@@ -175,6 +211,12 @@ def play(steps: list[tuple[str, Any]], other: str) -> None:
 @given(st.lists(step, max_size=8))
 def test_every_side_shows_the_same_rows_whatever_happens_to_the_others(steps: list[tuple[str, Any]]) -> None:
     play(steps, "delta")
+
+
+@pytest.mark.parametrize("point", STEPS)
+def test_a_side_that_fails_beside_others_fails_alone(point: str) -> None:
+    more: list[tuple[str, Any]] = [("upsert", [(1, "y"), (0, "z")]), ("append", ["y", "z"])]
+    play([("together", None), *more, ("fails_beside", (ICE, point, 1)), *more], "delta")
 
 
 @pytest.mark.soak

@@ -22,6 +22,7 @@ from tests.property.union_program import (
     Rows,
     Step,
     delta_lake,
+    hudi_lake,
     iceberg_lake,
     key,
     lance_lake,
@@ -92,6 +93,25 @@ def test_the_same_on_delta(steps: list[Step]) -> None:
 def test_the_same_on_lance(steps: list[Step]) -> None:
     """Its own compaction puts rows of several buckets into one fragment."""
     run(steps, lance_lake)
+
+
+@settings(max_examples=settings().max_examples // 50)
+@given(programs)
+@example(
+    [
+        ("upsert", [(("a", 0), "x"), (("b", 1), "x")]),
+        ("tier", None),
+        ("delete", [("b", 1)]),
+        ("tier", None),
+        ("compact", None),
+        ("upsert", [(("b", 1), "y")]),
+        ("tier", None),
+        ("expire", None),
+        ("delete", [("a", 0)]),
+    ]
+)
+def test_the_same_on_hudi(steps: list[Step]) -> None:
+    run(steps, hudi_lake)
 
 
 @pytest.mark.soak

@@ -11,6 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from lakeward.lake.delta.plugin import DeltaLakeStorage
+from lakeward.lake.hudi.plugin import HudiLakeStorage
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.lake.paimon.storage import PaimonLakeStorage
@@ -21,7 +22,9 @@ from lakeward.spi.registry import load_lake
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.deltaforeign import DeltaForeignEngine
 from lakeward.testing.faults import Faults
+from lakeward.testing.hudiforeign import HudiForeignEngine
 from lakeward.testing.iceberg.foreign import IcebergForeignEngine
+from lakeward.testing.iceberg.merge_on_read import MergeOnReadEngine
 from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.testing.memoryforeign import MemoryForeignEngine
 from lakeward.testing.paimonforeign import PaimonForeignEngine
@@ -66,6 +69,10 @@ def paimon_lake(folder: Path) -> LakeStorage:
 
 def delta_lake(folder: Path) -> LakeStorage:
     return load_lake("delta", {"warehouse": str(folder / "warehouse")})
+
+
+def hudi_lake(folder: Path) -> LakeStorage:
+    return load_lake("hudi", {"warehouse": str(folder / "warehouse")})
 
 
 def lance_lake(folder: Path) -> LakeStorage:
@@ -191,12 +198,19 @@ class Program:
         if isinstance(lake, MemoryLakeStorage):
             getattr(MemoryForeignEngine(lake.lake, name), in_memory)()
         elif isinstance(lake, IcebergLakeStorage):
-            getattr(IcebergForeignEngine(lake.connection.catalog, name), in_iceberg)()
+            catalog = lake.connection.catalog
+            if in_iceberg == "rewrite" and catalog.load_table(str(name)).format_version > 2:
+                MergeOnReadEngine(catalog, name).rewrite()  # stock PyIceberg writes no manifests of version 3
+            else:
+                getattr(IcebergForeignEngine(catalog, name), in_iceberg)()
         elif isinstance(lake, PaimonLakeStorage):
             getattr(PaimonForeignEngine(lake.connection, name), in_memory)()
         elif isinstance(lake, DeltaLakeStorage):
             engine = DeltaForeignEngine(lake.log(name))
             {"compact": engine.optimize, "expire": engine.clean_log}[in_memory]()
+        elif isinstance(lake, HudiLakeStorage):
+            hudi = HudiForeignEngine(lake.table(name))
+            {"compact": hudi.compact, "expire": hudi.archive}[in_memory]()
         else:
             from lakeward.lake.lance.storage import LanceLakeStorage
             from lakeward.testing.lanceforeign import LanceForeignEngine

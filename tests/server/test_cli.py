@@ -85,8 +85,8 @@ def test_a_table_that_others_made_is_adopted(call: Calls, server: Server, tmp_pa
     catalog.create_table("theirs.visits", rows.schema).append(rows)
     call("table", "adopt", "theirs.visits", "--buckets", "2")
     assert "they are for tables that others made: --foreign" in call.err
-    call("table", "adopt", "--foreign", "theirs.visits", "--key", "id")
-    assert "its keys would have to be loaded into the hot store" in call.err
+    call("table", "adopt", "--foreign", "theirs.visits", "--key", "nope")
+    assert "no such column; there are id" in call.err
     assert call("table", "adopt", "--foreign", "theirs.visits", "--buckets", "2") == "adopted theirs.visits\n", call.err
     (tmp_path / "more.jsonl").write_text('{"id": 4}\n')
     call("write", "theirs.visits", "more.jsonl")

@@ -78,8 +78,8 @@ class Process:
 class Server:
     """A server on fixed ports, so that it comes back under the same address."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None, python: str = sys.executable) -> None:
+        self.folder, self.python = folder, python
         folder.mkdir(parents=True, exist_ok=True)
         self.port, self.flight_port = free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -98,7 +98,7 @@ class Server:
         arguments = ["-m", "lakeward.cli", "server", "--port", str(self.port), "--flight-port", str(self.flight_port)]
         arguments += ["--data", str(self.folder / "data")]
         arguments += [part for key, value in self.settings.items() for part in ("--set", f"{key}={value}")]
-        self.process = Process(arguments, self.folder / "server.log", environment or {})
+        self.process = Process(arguments, self.folder / "server.log", environment or {}, self.python)
         client = self.connect()
         wait_until(
             lambda: client.info(),

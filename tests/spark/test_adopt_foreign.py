@@ -55,3 +55,32 @@ def test_spark_reads_rows_from_before_and_ours(spark: Any, tmp_path: Path) -> No
         before = [(n, 0.5, Decimal("1.25"), None) for n in range(3)]
         assert found == [*before, *((n, 1.5, Decimal("9999999999.25"), "ours") for n in (2**40, 2**41))]
         world.close()
+
+
+@pytest.mark.parametrize("buckets", [1, 3])
+def test_spark_reads_rows_that_were_adopted_with_their_key_and_what_replaced_them(
+    spark: Any, tmp_path: Path, buckets: int
+) -> None:
+    with folder_lake(tmp_path) as lake:
+        lake.connection.catalog.create_namespace("db")
+        kinds = pa.schema([("n", pa.int32()), ("tags", pa.list_(pa.string()))])
+        table = lake.connection.catalog.create_table(("db", "t"), kinds)
+        table.append(pa.Table.from_pylist([{"n": n, "tags": ["old"]} for n in range(9)], kinds))
+        with table.update_schema() as change:
+            change.update_column("n", ice.LongType())
+            change.rename_column("n", "id")
+        world = InProcessLakeward(tmp_path / "server", lake)
+        request = AdoptTable(foreign=True, primary_key=("id",), bucket_count=buckets)
+        world.federation.adopt_keyed(TablePath.parse(PATH), request)
+        world.federation.adoptions.run()
+        world.upsert(PATH, [{"id": 1, "tags": ["lake"]}, {"id": 2**40, "tags": None}])
+        world.delete(PATH, [{"id": 2}])
+        world.tier(PATH)
+        world.upsert(PATH, [{"id": 1, "tags": ["hot"]}, {"id": 3, "tags": ["hot"]}])
+        world.delete(PATH, [{"id": 4}])
+        frame, opened = read_frame(spark, world.plugin, request_of(PATH), world.open_lake)
+        with opened.lease:
+            found = {row.id: row.tags for row in frame.collect()}
+        expected = {n: ["old"] for n in (0, 5, 6, 7, 8)} | {1: ["hot"], 3: ["hot"], 2**40: None}
+        assert found == expected
+        world.close()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ import pytest
 import lakeward.spark
 from lakeward.client import Client, Table
 from lakeward.model.schema import BUCKET, OFFSET
-from lakeward.model.table import TablePath
+from lakeward.model.table import SYSTEM_COLUMNS_PROPERTY, TablePath
 from lakeward.protocol import routes
+from lakeward.read.arrow import request_of
+from lakeward.read.spark.batch import read_frame
 from lakeward.read.spark.schema import parquet_schema
 from lakeward.spi.registry import load_lake
 from lakeward.testing.lakes.rewriting import LakeRewrite
@@ -35,7 +38,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
 
-FORMATS = ["paimon", *(pytest.param(name, marks=pytest.mark.soak) for name in ("delta", "lance"))]
+FORMATS = ["paimon", *(pytest.param(name, marks=pytest.mark.soak) for name in ("delta", "lance", "hudi"))]
 FEW_FILES = {"LAKEWARD_COMPACTION__FAN_IN": "2"}
 
 
@@ -90,9 +93,28 @@ def compact(client: Client, table: Table, job: Job) -> None:
 
 
 def test_log_and_pk_tables(client: Client, server: Server, job: Job, spark: Any) -> None:
+    work(client, server, job, spark, job.name, {})
+
+
+@pytest.mark.soak
+def test_clean_log_and_pk_tables(client: Client, server: Server, job: Job, spark: Any, format: str) -> None:
+    if format != "paimon":
+        return  # it has no tables without system columns
+    log = work(client, server, job, spark, f"{job.name}_clean", {SYSTEM_COLUMNS_PROPERTY: "false"})
+    request = request_of(log.path, system_columns=True)
+    frame, opened = read_frame(spark, client.plugin, request)
+    try:
+        found = [(r["day"], r[BUCKET], r[OFFSET]) for r in frame.collect()]
+    finally:
+        opened.close()
+    assert len(set(found)) == len(found) == 300
+    assert min(offset for _, _, offset in found) == 0
+
+
+def work(client: Client, server: Server, job: Job, spark: Any, database: str, properties: dict[str, str]) -> Table:
     columns = "id BIGINT NOT NULL, name STRING, day STRING NOT NULL"
-    log = client.create_table(f"{job.name}.log", columns, buckets=2, freshness="1 h", partition_by="day")
-    pk = client.create_table(f"{job.name}.pk", columns, primary_key="id", buckets=2, freshness="1 h")
+    make = partial(client.create_table, columns=columns, buckets=2, freshness="1 h", properties=properties)
+    log, pk = make(f"{database}.log", partition_by="day"), make(f"{database}.pk", primary_key="id")
     logged, truth = list[dict[str, Any]](), dict[int, dict[str, Any]]()
     for number in range(3):
         new = rows(40 * number, 40 * number + 100, f"v{number}-")
@@ -113,6 +135,7 @@ def test_log_and_pk_tables(client: Client, server: Server, job: Job, spark: Any)
     truth |= {r["id"]: r for r in tail}
     truth.pop(0)
     check(client, server, spark, pk, list(truth.values()))
+    return log
 
 
 MOMENT = dt.datetime(2024, 2, 29, 12, 30, 15, 123456)

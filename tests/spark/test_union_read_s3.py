@@ -73,6 +73,7 @@ def listed(frame: Any) -> Rows:
 
 
 @pytest.mark.soak
+@pytest.mark.datasource
 def test_without_hadoop_aws_python_workers_read_the_bucket_and_say_so(
     spark: Any, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,12 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from lakeward.errors import CutExists, CutNotFound, CutNotReady, CutScheduleNotFound, InvalidRequest
-from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.cut import CutSchedule, CutState
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import SnapshotId
@@ -22,10 +20,7 @@ from lakeward.protocol.operate import ResyncChoice
 from lakeward.protocol.tables import AlterTable
 from lakeward.read.cut import at_cut
 from lakeward.read.request import ReadRequest, request_of
-from lakeward.testing.faults import Faults
-from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.testing.world import B0, PATH, CoordinatorWorld
-from tests.property.union_program import iceberg_lake
 
 OTHER = TablePath("db", "other")
 
@@ -261,26 +256,3 @@ def test_a_lost_cut_waits_for_its_other_sides_after_a_restart(world: Coordinator
     lake_at(world, 5)
     settled(world)
     assert world.hot.cuts == {}, "nobody is waited for any more"
-
-
-def test_a_cut_that_is_dropped_while_it_is_tagged_leaves_no_tag(tmp_path: Path) -> None:
-    world = InProcessLakeward(tmp_path, iceberg_lake(tmp_path))
-    world.create("db.t", "id bigint not null")
-    world.append("db.t", [{"id": 1}])
-    cuts = world.coordinator.cuts
-    cuts.create("c", (PATH,))
-    world.tier("db.t")
-
-    def drop(_facts: dict[str, Any]) -> bool:
-        cuts.drop("c")
-        return False
-
-    with Faults() as faults:
-        faults.arm("cut.tagged", when=drop)
-        cuts.settle()
-    assert "cut.tagged" in faults.seen
-    assert cuts.listed() == []
-    assert isinstance(world.lake, IcebergLakeStorage)
-    refs = world.lake.connection.load(PATH).metadata.refs
-    assert "lakeward-cut-c" not in refs
-    world.close()

@@ -183,6 +183,28 @@ def test_a_job_gets_no_more_tables_than_it_has_slots_and_only_of_its_pool(world:
     assert str(other.path) == "db.t4"
 
 
+def test_a_job_without_the_plugin_of_a_lake_never_gets_its_tables(world: CoordinatorWorld) -> None:
+    world.create()
+    world.hot.append(PATH)
+    world.clock.advance(600)
+    without = world.job("without")
+    assert without.beat(room=4, formats=("iceberg", "delta")).tables == ()
+    assert not world.coordinator.table_status(PATH).served
+    (warning,) = world.coordinator.warnings(PATH)
+    assert "no live job with a plugin for memory serves pool 'default'" in warning
+    assert without.beat(room=4, formats=("iceberg", "delta")).tables == ()
+    (handed,) = world.job("with").beat(room=4, formats=("iceberg", "memory")).tables
+    assert handed.path == PATH
+    assert world.coordinator.table_status(PATH).served
+
+
+def test_a_job_of_an_older_version_does_not_say_and_gets_all(world: CoordinatorWorld) -> None:
+    world.create()
+    world.hot.append(PATH)
+    world.clock.advance(600)
+    assert len(world.job().take(4)) == 1
+
+
 def test_expected_jobs_and_unserved_pools_are_named(world: CoordinatorWorld) -> None:
     world.set_options(jobs_expected=("job", "night"))
     answer = world.create(table__datalake__pool="night")

@@ -61,6 +61,7 @@ def test_each_side_has_rounds_ledger_and_offsets_of_its_own(world: CoordinatorWo
     world.hot.append(PATH, 10)
     handed = due(world, job)
     assert set(handed) == {DEFAULT_SIDE, FINANCE}
+    assert not any(h.reads_with for h in handed.values()), "the job did not say that it can"
     run_round(world, job, handed[FINANCE], 0, 10)
     coordinator = world.coordinator
     assert coordinator.committed(PATH, FINANCE).offsets == OffsetMap({B0: 10})
@@ -73,6 +74,66 @@ def test_each_side_has_rounds_ledger_and_offsets_of_its_own(world: CoordinatorWo
         DEFAULT_SIDE,
         FINANCE,
     }
+
+
+def reading(job: ScriptedJob, room: int = 4) -> dict[SideName, HandedOut]:
+    """What a job gets that reads the log once for several sides."""
+    return {handed.side: handed for handed in job.beat(room=room, reads_together=True).tables}
+
+
+def test_sides_that_are_due_together_are_told_of_each_other(world: CoordinatorWorld) -> None:
+    world.create(table__datalake__lakes=BOTH)
+    world.hot.append(PATH, 10)
+    world.clock.advance(200)
+    handed = reading(world.job(slots=4))
+    assert {side: h.reads_with for side, h in handed.items()} == {DEFAULT_SIDE: (FINANCE,), FINANCE: (DEFAULT_SIDE,)}
+    assert handed[DEFAULT_SIDE].epoch == handed[FINANCE].epoch == 1
+
+
+def test_a_side_joins_one_that_is_asked_for(world: CoordinatorWorld) -> None:
+    world.create(table__datalake__lakes=BOTH)
+    job = world.job(slots=4)
+    world.hot.append(PATH, 10)
+    world.coordinator.ask_now(PATH, FINANCE)
+    handed = reading(job)
+    assert {side: h.reads_with for side, h in handed.items()} == {DEFAULT_SIDE: (FINANCE,), FINANCE: (DEFAULT_SIDE,)}
+    assert state(world, DEFAULT_SIDE) is TableState.TIERING
+
+
+def test_an_old_job_and_one_without_room_get_single_rounds(world: CoordinatorWorld) -> None:
+    world.create(table__datalake__lakes=BOTH)
+    job = world.job(slots=4)
+    world.hot.append(PATH, 10)
+    world.coordinator.ask_now(PATH, FINANCE)
+    (alone,) = job.take(room=4)
+    assert (alone.side, alone.reads_with) == (FINANCE, ())
+    assert state(world, DEFAULT_SIDE) is TableState.SCHEDULED
+    job.fail(alone, given_back=True)
+    assert {s: h.reads_with for s, h in reading(job, room=1).items()} == {FINANCE: ()}
+
+
+def test_sides_of_two_pools_share_nothing(world: CoordinatorWorld) -> None:
+    world.create(table__datalake__lakes=BOTH, table__datalake__lakes__finance__pool="other")
+    job = world.job(slots=4)
+    world.hot.append(PATH, 10)
+    for side in (DEFAULT_SIDE, FINANCE):
+        world.coordinator.ask_now(PATH, side)
+    assert {s: h.reads_with for s, h in reading(job).items()} == {DEFAULT_SIDE: ()}
+
+
+def test_a_side_that_failed_reads_for_itself(world: CoordinatorWorld) -> None:
+    world.create(table__datalake__lakes=BOTH)
+    job = world.job(slots=4)
+    world.hot.append(PATH, 10)
+    world.clock.advance(200)
+    handed = reading(job)
+    job.fail(handed[FINANCE])
+    job.finish(handed[DEFAULT_SIDE], "r")
+    world.hot.append(PATH, 10)
+    for side in (DEFAULT_SIDE, FINANCE):
+        world.coordinator.ask_now(PATH, side)
+    world.clock.advance(10)
+    assert {s: h.reads_with for s, h in reading(job).items()} == {DEFAULT_SIDE: (), FINANCE: ()}
 
 
 def test_a_side_that_fails_or_stands_holds_up_no_other(world: CoordinatorWorld) -> None:

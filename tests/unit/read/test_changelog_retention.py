@@ -28,13 +28,13 @@ from lakeward.testing.faults import Faults
 from lakeward.testing.inprocess import InProcessLakeward
 from lakeward.tiering.compact.retention import Retention, dropped_ranges
 from lakeward.verify.table import verify_table
-from tests.property.union_program import delta_lake, iceberg_lake, lance_lake, memory_lake, paimon_lake
+from tests.property.union_program import delta_lake, hudi_lake, iceberg_lake, lance_lake, memory_lake, paimon_lake
 from tests.unit.read.conftest import SMALL_SEGMENTS
 from tests.unit.read.test_union import cut_log
 
 PATH, B0 = "db.t", Bucket("", 0)
 CHANGES = SideName("default", Content.CHANGELOG)
-LAKES = [memory_lake, iceberg_lake, delta_lake, paimon_lake, lance_lake]
+LAKES = [memory_lake, iceberg_lake, delta_lake, paimon_lake, lance_lake, hudi_lake]
 RETENTION = "table.datalake.changelog.retention"
 ON: dict[str, Any] = {"table.datalake.changelog": "default", RETENTION: "1 h"}
 HALF_S = 1_800

@@ -124,7 +124,7 @@ def test_places_as_people_write_them() -> None:
     assert parse_point("2026-11-16T12:00", now_ms) == at
     assert parse_point("4711", now_ms) == "4711"
     assert parse_point("earliest", now_ms) == "earliest"
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(InvalidRequest, match=r"since or until 'yesterday': it is neither how long ago \(1h, 30 min\)"):
         parse_point("yesterday", now_ms)
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +47,14 @@ class Door:
 
     def ask(self, method: str, path: str, body: Any = None, *, role: str = "admin", **params: Any) -> Any:
         return asyncio.run(self._ask(method, path, body, role, params))
+
+    def ask_each(self, calls: Iterable[tuple[str, str, Any]]) -> list[httpx.Response]:
+        """One after the other, much faster than by `ask`: there is one loop for all."""
+
+        async def each() -> list[httpx.Response]:
+            return [await self._ask(*call, "admin", {}) for call in calls]
+
+        return asyncio.run(each())
 
     async def _ask(self, method: str, path: str, body: Any, role: str, params: dict[str, Any]) -> httpx.Response:
         async with httpx.AsyncClient(transport=self.transport, base_url="http://server") as client:
@@ -178,6 +186,7 @@ def test_errors_arrive_as_what_they_were(world: CoordinatorWorld, door: Door) ->
         ("POST", routes.INTENTS, "job"),
         ("POST", routes.TIER_NOW, "write"),
         ("POST", routes.PAUSE, "admin"),
+        ("GET", routes.ADOPTION, "admin"),
         ("POST", routes.RESUME, "admin"),
         ("POST", routes.RESYNC, "admin"),
         ("POST", routes.ADOPT, "admin"),
@@ -387,8 +396,8 @@ def test_a_table_with_anything_in_any_field_is_made_or_refused(world: Coordinato
     bodies = [changed(descriptor, path, value) for path in places_in(descriptor) for value in STRANGE]
     deep = [f"{'ARRAY<' * n}BIGINT{'>' * n}" for n in (50, 500, 5_000)]
     bodies += [changed(descriptor, ("schema", "columns", 1, "type"), text) for text in deep]
-    for n, body in enumerate(bodies):
-        answer = door.ask("POST", routes.TABLES, {"path": f"db.n{n}", "descriptor": body})
+    asked = [("POST", routes.TABLES, {"path": f"db.n{n}", "descriptor": body}) for n, body in enumerate(bodies)]
+    for body, answer in zip(bodies, door.ask_each(asked), strict=True):
         assert answer.status_code in (201, 400, 404), (body, answer.text)
 
 
@@ -442,8 +451,9 @@ def test_messages_with_anything_in_any_field_are_taken_or_refused(world: Coordin
         ("POST", routes.PARTITIONS, {"partition": "x"}),
     ]
     for method, route, message in messages:
-        for body in (changed(message, path, value) for path in places_in(message) for value in STRANGE):
-            answer = door.ask(method, path_of(route), body)
+        bodies = [changed(message, path, value) for path in places_in(message) for value in STRANGE]
+        answers = door.ask_each((method, path_of(route), body) for body in bodies)
+        for body, answer in zip(bodies, answers, strict=True):
             assert answer.status_code < 500, (route, body, answer.text)
     assert door.ask("GET", routes.STATUS).status_code == door.ask("GET", routes.ROUNDS).status_code == 200
     world.restart()
@@ -468,8 +478,8 @@ def test_a_token_has_so_many_reads_under_way(services: Services, world: Coordina
 
 
 def test_names_of_jobs_have_their_limit(door: Door) -> None:
-    for n in range(MOST_JOBS):
-        assert door.ask("POST", routes.HEARTBEAT, {"job": f"j{n}", "instance": "i", "slots": 0}).status_code == 200
+    beats = [("POST", routes.HEARTBEAT, {"job": f"j{n}", "instance": "i", "slots": 0}) for n in range(MOST_JOBS)]
+    assert {answer.status_code for answer in door.ask_each(beats)} == {200}
     refused = door.ask("POST", routes.HEARTBEAT, {"job": "another", "instance": "i", "slots": 0})
     assert (refused.status_code, refused.json()["code"]) == (429, "quota")
     assert door.ask("POST", routes.HEARTBEAT, {"job": "j5", "instance": "i", "slots": 0}).status_code == 200

@@ -43,15 +43,19 @@ def test_a_named_iceberg_lake_may_have_the_servers_catalog_wherever_the_default_
         assert (tmp_path / "iceberg").is_dir()
 
 
+def two(format: str, key: str, one: str, other: str) -> dict[str, str]:
+    named = {"lakes.a.format": format, f"lakes.a.{key}": one, "lakes.b.format": format, f"lakes.b.{key}": other}
+    return {"datalake.default-lake": "a", **named}
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ({"datalake.format": "iceberg", "lakes.a.format": "iceberg"}, r"lakes\.a.*keeps one catalog"),
-        (
-            {"lakes.a.format": "delta", "lakes.a.warehouse": "/w", "lakes.b.format": "delta", "lakes.b.warehouse": "/w"}
-            | {"datalake.default-lake": "a"},
-            r"lakes\.b.*where lake a is",
-        ),
+        (two("delta", "warehouse", "/w", "/w"), r"lakes\.b.*where lake a is"),
+        (two("delta", "warehouse", "/w/x", "file:///w/y/../x/"), r"lakes\.b.*where lake a is"),
+        (two("paimon", "warehouse", "s3://w/x", "s3a://w/x/"), r"lakes\.b.*where lake a is"),
+        (two("iceberg", "uri", "http://c/rest", "http://c/rest/"), r"lakes\.b.*where lake a is"),
     ],
 )
 def test_two_lakes_in_one_place_are_refused(tmp_path: Path, arguments: dict[str, str], words: str) -> None:

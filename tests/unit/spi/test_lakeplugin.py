@@ -50,7 +50,7 @@ def test_a_format_that_is_not_installed_is_said_to_be_missing_when_it_is_opened(
         lakes("nope")
 
 
-@pytest.mark.parametrize("format", ["paimon", "delta", "lance"])
+@pytest.mark.parametrize("format", ["paimon", "delta", "lance", "hudi"])
 def test_a_lake_without_a_warehouse_is_in_the_servers_folder_and_jobs_are_told(tmp_path: Path, format: str) -> None:
     lakes = ServerLakes(resolve(environment={}, arguments={"datalake.format": format}), tmp_path)
     told = lakes.addresses("http://server")["default"]

@@ -272,6 +272,20 @@ CONDITIONS: dict[str, tuple[Facts, str, Level, str, str]] = {
         "no live job serves pool slow",
         "lakeward tier --pool slow",
     ),
+    "a job lacks a plugin": (
+        table(served=False),
+        "jobs",
+        Level.WRONG,
+        "no live job of pool default has the plugin for the lake of 1 table",
+        "lakeward tier",
+    ),
+    "pool hudi is not served": (
+        table(served=False, pool="hudi"),
+        "jobs",
+        Level.WRONG,
+        "no live job serves pool hudi",
+        "lakeward tier --pool hudi",
+    ),
     "nobody watches the jobs": (
         status(jobs=(JOB, replace(JOB, name=JobName("b")))),
         "jobs",

@@ -72,6 +72,17 @@ def test_delete_files_count_as_well(world: CoordinatorWorld) -> None:
     assert len(take(job)) == 1
 
 
+def test_rounds_of_upserts_are_counted_by_their_data_files(world: CoordinatorWorld) -> None:
+    """Each brings a delete file as well, which leaves nothing to merge any sooner."""
+    job = world.job(kinds=BOTH)
+    finish(job, *take(job), left=3, files_replaced=18, files=1)
+    for number in range(1, LOOK_FILES):
+        tier(world, 3 + number, lake_delete_files=number)
+        assert take(job) == []
+    tier(world, 3 + LOOK_FILES, lake_delete_files=LOOK_FILES)
+    assert len(take(job)) == 1
+
+
 def test_what_did_not_fit_goes_on_at_once(world: CoordinatorWorld) -> None:
     job = world.job(kinds=BOTH)
     finish(job, *take(job), left=12, files_replaced=9, files=1, debt_files=15, debt_rows=4, force_finished=True)
@@ -126,6 +137,20 @@ def test_a_pool_gives_it_a_share_of_its_slots(tmp_path: Path) -> None:
     world.close()
 
 
+def test_a_job_without_the_plugin_of_a_lake_gets_none(tmp_path: Path) -> None:
+    """Neither those that are due, nor those that somebody asked for."""
+    world = CoordinatorWorld(tmp_path, compaction_slots=1.0)
+    world.create("t")
+    tier_all(world, ("t",))
+    job = world.job(kinds=BOTH)
+    for _ in range(2):
+        assert job.beat(room=4, formats=("delta", "iceberg")).tables == ()
+        world.coordinator.compact_now(TablePath("db", "t"))
+    (handed,) = job.beat(room=4, formats=("delta", "memory")).tables
+    assert handed.kind == COMPACT
+    world.close()
+
+
 def test_where_more_are_in_work_than_the_share_allows_no_other_is_handed_out(tmp_path: Path) -> None:
     """A job that left took its slots along."""
     world = CoordinatorWorld(tmp_path, compaction_slots=0.5)
@@ -165,6 +190,40 @@ def test_a_job_that_takes_no_rounds_gets_compactions_for_all_of_its_slots(tmp_pa
     assert [h.kind for h in both.take(room=2)] == [TIER]
     verdicts = [v for h in handed for v in tidy.work(h, f"c-{h.path.table}").verdicts]
     assert {v.verdict for v in verdicts} == {Verdict.OK}
+    world.close()
+
+
+def ask_three(world: CoordinatorWorld) -> None:
+    """Tables whose compaction somebody asked for."""
+    names = ("t", "u", "v")
+    for name in names:
+        world.create(name)
+    tier_all(world, names)
+    for name in names:
+        world.coordinator.compact_now(TablePath("db", name))
+
+
+def test_what_was_asked_for_stays_within_the_share_of_the_slots(tmp_path: Path) -> None:
+    world = CoordinatorWorld(tmp_path, compaction_slots=0.5)
+    ask_three(world)
+    assert len(take(world.job(kinds=BOTH), room=4)) == 2
+    world.close()
+
+
+def test_what_was_asked_for_leaves_the_slot_that_a_silent_jobs_round_will_need(tmp_path: Path) -> None:
+    """Its lease ran out, and the sweep that gives the round to somebody else has not come yet."""
+    world = CoordinatorWorld(tmp_path, compaction_slots=1.0, sweep_s=15.0)
+    ask_three(world)
+    world.hot.append(PATH, 10)
+    world.clock.advance(200)
+    world.coordinator.tick()
+    (round_,) = world.job(name="silent", slots=1).take()
+    assert round_.kind == TIER
+    world.clock.advance(world.options.lease_s - 1)
+    world.coordinator.tick()  # a sweep, one second too early
+    world.clock.advance(2)
+    both = world.job(name="both", slots=2, kinds=BOTH)
+    assert len(take(both, room=2)) == 1
     world.close()
 
 

@@ -4,21 +4,34 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 
-from lakeward.errors import CommitConflict, InvalidConfig, LakeSchemaBroken, LakeTampered, SnapshotGone, UnsupportedType
+from lakeward.errors import (
+    CommitConflict,
+    InvalidConfig,
+    LakeRolledBack,
+    LakeSchemaBroken,
+    LakeTampered,
+    SnapshotGone,
+    UnsupportedType,
+)
 from lakeward.lake.delta.log import DeltaLog
 from lakeward.lake.delta.plugin import DeltaLakeStorage, open_lake
 from lakeward.model.ids import SnapshotId
+from lakeward.model.offsets import OffsetMap
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.schema import Column
 from lakeward.model.sqltype import parse_type
 from lakeward.spi.lake import Renewal
+from lakeward.testing.deltaforeign import DeltaForeignEngine
 from lakeward.testing.lakes import LakeRound, lake_rows
 from lakeward.testing.lakes.removal import LATER_MS
+from lakeward.testing.lakes.rewriting import LakeRewrite
 from lakeward.testing.lakes.suite import B0, LakeSuite, row
 from lakeward.testing.scripted_log import ScriptedLog
 
@@ -45,6 +58,68 @@ def test_the_log_does_not_grow_for_ever(lake: DeltaLakeStorage) -> None:
     assert lake_rows(lake, log.table) == log.expected(log.ends())
     with pytest.raises(SnapshotGone):
         lake.open_reader(log.table).load_snapshot(SnapshotId("3"))
+
+
+def test_a_restore_whose_entry_others_cleaned_up_is_noticed(lake: DeltaLakeStorage) -> None:
+    """Our offsets outlive it in the checkpoint, over the rows of an older version."""
+    log, delta = after_rounds(lake, 4)
+    others = DeltaForeignEngine(delta)
+    others.restore(SnapshotId("2"))
+    others.touch()
+    others.clean_log()
+    assert [e.operation for e in delta.entries(delta.listing().versions)] == ["WRITE"]
+    reader = lake.open_reader(log.table)
+    with pytest.raises(LakeRolledBack):
+        reader.load_base()
+    base = reader.load_base_as_is()
+    assert (base.offsets, base.token) == (OffsetMap(), None), "a resync begins with nothing known"
+
+
+@pytest.mark.parametrize("deeds", [("touch",), ("optimize", "touch")])
+def test_a_restore_to_as_many_rows_is_noticed_too(lake: DeltaLakeStorage, deeds: Sequence[str]) -> None:
+    """A row changes in each round, and one comes for one that goes: rows of our newest commit are no longer there."""
+    log = LakeSuite().make_log(lake, primary_key=("id",))
+    delta = lake.log(log.table.path)
+    for number in range(4):
+        log.upsert(B0, row(1, f"version {number}"), row(10 + number))
+        if number:
+            log.delete(B0, row(9 + number))
+        LakeRound.plan(lake, log).run()
+    LakeRewrite(lake=lake, table=log.table).run()
+    others = DeltaForeignEngine(delta)
+    others.restore(SnapshotId("2"))
+    for deed in (*deeds, "clean_log"):
+        getattr(others, deed)()
+    assert len(lake_rows(lake, log.table)) == len(log.expected(log.ends()))
+    with pytest.raises(LakeRolledBack):
+        lake.open_reader(log.table).load_base()
+
+
+def test_a_compaction_of_others_that_was_cleaned_up_stops_nothing(lake: DeltaLakeStorage) -> None:
+    log, delta = after_rounds(lake, 4)
+    others = DeltaForeignEngine(delta)
+    for deed in (others.optimize, others.touch, others.clean_log):
+        deed()
+    log.upsert(B0, row(1, "after it"))
+    LakeRound.plan(lake, log).run()
+    assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+
+def test_a_row_that_others_deleted_may_be_replaced(lake: DeltaLakeStorage) -> None:
+    log, delta = after_rounds(lake, 3)
+    DeltaForeignEngine(delta).delete(pc.field("id") != 0)
+    log.upsert(B0, row(0, "back"))
+    LakeRound.plan(lake, log).run()
+    assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+
+def test_a_rewrite_changes_no_data_for_those_who_follow_the_log(lake: DeltaLakeStorage) -> None:
+    log, delta = after_rounds(lake, 3)
+    LakeRewrite(lake=lake, table=log.table).run()
+    actions = delta.actions(delta.listing().versions[-1])
+    moved = [a.get("add") or a["remove"] for a in actions if a.get("add") or a.get("remove")]
+    assert len(moved) == 4
+    assert {a["dataChange"] for a in moved} == {False}
 
 
 def test_a_commit_on_a_version_that_was_cleaned_away_is_refused(lake: DeltaLakeStorage) -> None:

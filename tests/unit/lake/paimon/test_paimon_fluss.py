@@ -11,9 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pypaimon.schema.schema_change import SchemaChange
 
-from lakeward.errors import InvalidTable, LakeForeign, LakeMismatch, LakeTampered
+from lakeward.errors import LakeForeign, LakeMismatch, LakeTampered
 from lakeward.lake.paimon.plugin import load
 from lakeward.lake.paimon.scan.keymerge import merge_by_key
 from lakeward.lake.paimon.storage import PaimonLakeStorage
@@ -120,16 +119,6 @@ def test_a_table_that_fluss_made_has_no_sequence_field_and_times_of_other_digits
     assert not lake.takes_one_writer(own)
     with pytest.raises(LakeMismatch, match=r"sequence\.field: lake none, wanted __offset"):
         lake.catalog().validate(own)
-
-
-def test_a_table_without_system_columns_is_refused_in_words(lake: PaimonLakeStorage) -> None:
-    """As Fluss 1.0 makes them."""
-    log = fluss_log(lake)
-    lake.check_shared(log.table)
-    drop = [SchemaChange.drop_column(name) for name in ("__bucket", "__offset", "__timestamp")]
-    PaimonForeignEngine(lake.connection, log.table.path).alter(*drop)
-    with pytest.raises(InvalidTable, match=r"no __bucket, __offset, __timestamp.*Fluss 1\.0.*Flink job"):
-        lake.check_shared(log.table)
 
 
 def test_of_a_key_the_row_that_was_written_last_counts(lake: PaimonLakeStorage) -> None:

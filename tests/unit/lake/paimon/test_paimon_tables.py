@@ -23,10 +23,13 @@ from lakeward.errors import (
 )
 from lakeward.lake.paimon.plugin import load
 from lakeward.lake.paimon.storage import PaimonLakeStorage
+from lakeward.lake.paimon.writer import PaimonLakeWriter
 from lakeward.model.bucket import Bucket
+from lakeward.model.ids import SnapshotId
 from lakeward.model.schema import Column
 from lakeward.model.sqltype import parse_type
 from lakeward.testing.faults import FaultAction, Faults
+from lakeward.testing.lakes.rewriting import LakeRewrite
 from lakeward.testing.lakes.rounds import LakeRound, lake_rows
 from lakeward.testing.lakes.suite import B0, B1, COLUMNS, LakeSuite, row
 from lakeward.testing.paimonforeign import PaimonForeignEngine
@@ -87,6 +90,19 @@ def test_a_delete_may_have_its_key_alone(lake: PaimonLakeStorage) -> None:
     lake_round.take(B0, 3, writer.complete())
     lake_round.commit()
     assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+
+def test_a_writer_that_gives_up_lets_go_of_the_native_one_at_once(lake: PaimonLakeStorage) -> None:
+    """An error's frames may hold it, and end on another thread, where it cannot."""
+    log = SUITE.make_log(lake, **PK)
+    log.upsert(B0, row(1))
+    writer = lake.open_writer(LakeRound.plan(lake, log).task(B0, 0, 1))
+    assert isinstance(writer, PaimonLakeWriter)
+    writer.write_changes(without_prev(log.batch(B0, 0, 1)))
+    held = writer._writer
+    writer.abort()
+    assert held._native_writer is None
+    writer.abort()
 
 
 def test_a_sleeper_does_not_take_the_number_of_an_expired_snapshot(lake: PaimonLakeStorage) -> None:
@@ -184,8 +200,8 @@ def test_times_with_more_digits_than_paimon_keeps_are_refused(lake: PaimonLakeSt
         ({"warehouse": "oss://b/w"}, "oss://b/w"),
         ({"warehouse": "/w", "metastore": "hive"}, "'hive' is not served, as pypaimon has no client"),
         ({"warehouse": "/w", "metastore": "jdbc"}, r"paimon\.uri: it is missing"),
-        ({"warehouse": "/w", "metastore": "rest"}, "'rest' is not served, as it takes commits itself"),
-        ({"warehouse": "/w", "metastore": "nope"}, "'nope' is not served, as it is not known; filesystem and jdbc"),
+        ({"warehouse": "/w", "metastore": "rest"}, r"paimon\.uri: it is missing"),
+        ({"warehouse": "/w", "metastore": "nope"}, "'nope' is not served, as it is not known; filesystem, jdbc, rest"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_in_words(options: dict[str, str], named: str) -> None:
@@ -197,3 +213,25 @@ def test_a_warehouse_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(InvalidConfig, match="cannot be written to"):
         load({"warehouse": str(tmp_path / "file" / "warehouse")}).catalog().check()
+
+
+def test_expiry_leaves_the_files_of_others_tags(lake: PaimonLakeStorage) -> None:
+    log = SUITE.make_log(lake, primary_key=("id",), bucket_keys=("id",))
+    log.upsert(B0, row(1, "old"), row(2))
+    LakeRound.plan(lake, log).run()
+    lake.connection.load(log.table.path).create_tag("kept", 1)
+    for name in ("newer", "newest"):
+        log.upsert(B0, row(1, name))
+        LakeRound.plan(lake, log).run()
+        LakeRewrite(lake=lake, table=log.table).run()
+    upkeep, reader = lake.open_maintenance(log.table), lake.open_reader(log.table)
+    before = {f.path for f in upkeep.list_files()}
+    upkeep.expire([s.snapshot_id for s in reader.snapshots()])
+    gone = before - {f.path for f in upkeep.list_files()}
+    assert [s.snapshot_id for s in reader.snapshots()] == ["1", "5"]
+    assert lake_rows(lake, log.table, SnapshotId("1")) == log.expected({B0: 2})
+    assert gone
+    tagged = lake.connection.load(log.table.path).copy({"scan.tag-name": "kept"}).new_read_builder()
+    found = tagged.new_read().to_arrow(tagged.new_scan().plan().splits())
+    assert {r["id"]: r["name"] for r in found.to_pylist()} == {1: "old", 2: row(2)["name"]}
+    assert lake_rows(lake, log.table) == log.expected(log.ends())

@@ -56,6 +56,16 @@ def test_what_reaches_a_higher_class_is_merged_once() -> None:
     assert names(ready) == [(Why.MERGE, [f.path for f in ready])]
 
 
+def test_a_small_bucket_that_is_merged_by_key_becomes_one_file() -> None:
+    files = [replace(f, is_merged=True) for f in (file(0, 5_000), file(5_000, 100))]
+    assert names(files[:1]) == []
+    assert names(files) == [(Why.MERGE, [f.path for f in files])]
+    large = replace(files[0], size_bytes=2_000_000)
+    assert names([large, files[1]]) == []
+    unknown = replace(files[1], offsets=None)
+    assert names([files[0], unknown]) == []
+
+
 def test_sizes_that_take_turns_do_not_pile_up() -> None:
     files, start = [], 0
     for n in range(8):

@@ -170,6 +170,18 @@ def test_a_round_told_to_finish_commits_what_it_has(world: World) -> None:
     assert world.snapshots() == 1
 
 
+def test_a_control_that_says_forced_has_raised_its_flag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    control, write, said = RoundControl(tmp_path / "flag"), Path.write_text, list[bool]()
+
+    def watched(path: Path, words: str) -> int:
+        said.append(control.forced)
+        return write(path, words)
+
+    monkeypatch.setattr(Path, "write_text", watched)
+    control.force()
+    assert (said, control.forced, (tmp_path / "flag").read_text()) == ([False], True, "force")
+
+
 def test_beats_tell_how_far_a_round_is(world: World) -> None:
     held = Held(world, Verdict.OK)
     wait_until(lambda: held.coordinator.beats[-1].tiering)

@@ -9,10 +9,18 @@ import pytest
 
 from lakeward.config.java import Java
 from lakeward.errors import InvalidConfig, SparkUnsupported, UnsafeLake
+from lakeward.lake.hudi.sparkconf import check_spark
 from lakeward.spi.plugins import Plugin
 from lakeward.tiering.job.arguments import parse_conf
 from lakeward.tiering.job.classarchive import find_archive
-from lakeward.tiering.job.session import SessionOptions, check_location, check_master, is_same_machine, session_conf
+from lakeward.tiering.job.session import (
+    SessionOptions,
+    check_location,
+    check_master,
+    is_same_machine,
+    load_hudi,
+    session_conf,
+)
 from lakeward.tiering.round.order import WriteOrder
 from tests.unit.tiering.world import World
 
@@ -88,6 +96,30 @@ def test_workers_are_forked_from_a_warm_daemon_where_they_run_this_python(monkey
     assert key not in session_conf(SessionOptions(master="local[2,4]"), None, None), "no tiering job"
     packed = SessionOptions(master="local[2]", conf={"spark.pyspark.python": "./env/bin/python"}, hot="embedded")
     assert key not in session_conf(packed, None, None)
+
+
+def test_a_session_with_hudi_joins_what_the_user_gave() -> None:
+    given = {"spark.jars": "/mine.jar", "spark.sql.extensions": "my.Extension", "spark.driver.memory": "8g"}
+    java = Java(home=Path("/java"), version=17, origin="test")
+    conf = session_conf(SessionOptions(conf=given, hot="embedded", hudi=Path("/hudi.jar")), java, None)
+    assert conf["spark.jars"] == "/hudi.jar,/mine.jar"
+    assert conf["spark.sql.extensions"] == "org.apache.spark.sql.hudi.HoodieSparkSessionExtension,my.Extension"
+    assert conf["spark.serializer"] == "org.apache.spark.serializer.KryoSerializer"
+    assert conf["spark.driver.memory"] == "8g", "the user's word wins"
+    assert "Tiered" not in conf["spark.driver.extraJavaOptions"], "Hudi's own code works in this JVM"
+    assert "spark.jars" not in session_conf(SessionOptions(hot="embedded"), java, None)
+
+
+def test_a_job_of_another_pool_has_no_hudi() -> None:
+    assert load_hudi("default") is None
+
+
+@pytest.mark.parametrize("pyspark", ["3.4.4", "4.0.1", "4.3.0", "35.1"])
+def test_pool_hudi_on_another_pyspark_is_refused_with_the_way_out(pyspark: str) -> None:
+    check_spark("3.5.9")
+    with pytest.raises(SparkUnsupported, match=f"pool hudi on PySpark {pyspark}.*for PySpark 3.5 alone") as refused:
+        check_spark(pyspark)
+    assert "pip install 'lakeward[hudi-pool]', then hudi-pool/bin/lakeward tier --pool hudi" in refused.value.message
 
 
 def test_conf_pairs_are_checked() -> None:
