@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table's changelog in a lake: what its rounds cost beside those of the state, and how fast changes are replayed from
-the lake and then the log beside pyarrow reading the same files.
+"""Sides of one table that read the log together: what two formats, or a state and its changelog, cost beside one, with
+server and job; what a changelog's rounds cost beside those of the state; and how fast changes are replayed from the
+lake and then the log beside pyarrow reading the same files.
 
 `LAKEWARD_BENCH_SCALE=0.01 python -m bench.sides` runs a hundredth of the sizes.
 """
@@ -14,13 +15,17 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.paimon import cpu_s
 from bench.report import Report
+from bench.tiering import LOG_COLUMNS, log_rows
+from lakeward.client import Table
 from lakeward.hot.embedded.options import StoreOptions
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import SystemClock
@@ -28,16 +33,29 @@ from lakeward.model.offsets import OffsetMap
 from lakeward.model.side import DEFAULT_SIDE, Content, SideName
 from lakeward.model.sidetable import side_table
 from lakeward.model.table import TablePath
+from lakeward.protocol.routes import ROUNDS
 from lakeward.spi.registry import load_lake
 from lakeward.testing.clock import ManualClock
 from lakeward.testing.inprocess import InProcessLakeward
+from lakeward.testing.waiting import wait_until
+from tests.spark.processes import Job, Server
 
 SCALE = float(os.environ.get("LAKEWARD_BENCH_SCALE", "1"))
 KEYS, CHANGED, CHANGES = int(1_000_000 * SCALE), int(500_000 * SCALE), int(10_000_000 * SCALE)
 LOGGED = 0.1
 """The share of the replayed changes that the lake does not have yet."""
 
-TURNS = 3
+ROWS = int(2_000_000 * SCALE)
+"""Of a log table for each round."""
+
+NOTE = (
+    "the changelog encodes two rows for each that the state does, and has a commit of its own: that, not reading, is "
+    "what is left; small sizes show the fixed cost of the second commit"
+)
+
+TURNS, TURNS_TOGETHER = 3, 7
+"""Of rounds with server and job, which differ by half from turn to turn where the machine has other work."""
+
 PATH = "bench.t"
 CHANGELOG = SideName("default", Content.CHANGELOG)
 BATCH = 50_000
@@ -59,9 +77,93 @@ def new_world() -> Iterator[InProcessLakeward]:
 def upsert(world: InProcessLakeward, start: int, rows: int) -> None:
     """Ids from `start` on, each row another than before."""
     for at in range(start, start + rows, BATCH):
-        ids = np.arange(at, min(at + BATCH, start + rows))
-        texts = pa.array([f"order {i} {time.monotonic_ns()}" for i in ids])
-        world.upsert(PATH, pa.table({"id": ids, "a": np.random.default_rng(at).random(len(ids)), "v": texts}))
+        world.upsert(PATH, changed_rows(at, min(BATCH, start + rows - at)))
+
+
+class Sides:
+    """A server with two lakes, and a job on threads: what both spend on rounds of a table."""
+
+    def __init__(self, folder: Path) -> None:
+        self.server = Server(folder, {"lakes.cold.format": "delta"})
+        self.job = Job(self.server, "bench", spark=False)
+        self.client = self.server.connect()
+
+    def close(self) -> None:
+        self.client.close()
+        self.job.stop()
+        self.server.stop()
+
+    def cpu_s(self) -> float:
+        assert self.server.process is not None
+        roots = [psutil.Process(child.pid) for child in (self.job.child, self.server.process.child)]
+        every = [p for root in roots for p in (root, *root.children(recursive=True))]
+        return float(sum(times.user + times.system for times in (p.cpu_times() for p in every)))
+
+    def tier(self, table: Table) -> float:
+        """CPU seconds of one round of each side."""
+        ended, before = len(self._rounds(table)), self.cpu_s()
+        self.client.tier_now(table.path, limit_s=900)
+        wait_until(lambda: len(self._rounds(table)) > ended, what="the rounds' ends")
+        return self.cpu_s() - before
+
+    def _rounds(self, table: Table) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.client.server.ask("GET", ROUNDS, params={"table": table.path})["rounds"]
+        return found
+
+    def check_shared(self, table: Table) -> None:
+        newest = {r["side"]: r for r in reversed(self._rounds(table))}
+        assert all(r["read_with"] for r in newest.values()), "rounds of its sides did not read the log together"
+
+
+@contextmanager
+def new_sides() -> Iterator[Sides]:
+    with tempfile.TemporaryDirectory(prefix="lakeward-bench-") as name, closing(Sides(Path(name))) as sides:
+        yield sides
+
+
+def bench_together(report: Report) -> None:
+    """Two formats beside one, and a changelog beside a state alone. The sizes are those of one round of each side."""
+    log: dict[str, dict[str, str]] = {"one": {}, "two": {"table.datalake.lakes": "default, cold"}}
+    pk: dict[str, dict[str, str]] = {"state": {}, "both": {"table.datalake.changelog": "default"}}
+    with report.measure() as cost, new_sides() as sides:
+        make = partial(sides.client.create_table, buckets=2, freshness="1 h")
+        columns = "id BIGINT NOT NULL, a DOUBLE, v STRING"
+        tables = {n: make(f"b.{n}", LOG_COLUMNS, properties=p) for n, p in log.items()}
+        tables |= {n: make(f"b.{n}", columns, primary_key="id", properties=p) for n, p in pk.items()}
+        spent: dict[str, list[float]] = {n: [] for n in tables}
+        for turn in range(TURNS_TOGETHER + 1):
+            for n, table in tables.items():
+                for at in range(0, ROWS, BATCH):
+                    if n in log:
+                        table.append(log_rows(turn * ROWS + at, BATCH))
+                    else:
+                        table.upsert(changed_rows(at // 2, BATCH // 2))
+                spent[n].append(sides.tier(table))
+        for n in ("two", "both"):
+            sides.check_shared(tables[n])
+    print("CPU seconds of each turn:", {n: [round(s, 2) for s in turns] for n, turns in spent.items()})
+    figures = {n: sorted(s[1:])[TURNS_TOGETHER // 2] for n, s in spent.items()}
+    for case, n, beside, words, target in (
+        (f"Iceberg and Delta of a log table, {ROWS:,} rows", "two", "one", "Iceberg alone", "< 1.7"),
+        (f"state and changelog of a PK table, {ROWS // 2:,} rows updated", "both", "state", "the state alone", "< 1.6"),
+    ):
+        report.add(
+            case,
+            figure=figures[n],
+            unit="CPU s of server and job",
+            beside=figures[beside],
+            beside_what=words,
+            target=target,
+            of="ratio",
+            cost=cost,
+            note=None if n == "two" else NOTE,
+        )
+
+
+def changed_rows(start: int, count: int) -> pa.Table:
+    ids = np.arange(start, start + count)
+    texts = pa.array([f"order {i} {time.monotonic_ns()}" for i in ids])
+    return pa.table({"id": ids, "a": np.random.default_rng().random(count), "v": texts})
 
 
 def bench_changelog(report: Report) -> None:
@@ -144,7 +246,7 @@ def scan(files: list[str]) -> None:
 
 def main() -> None:
     report = Report("sides")
-    for bench in (bench_changelog, bench_replay):
+    for bench in (bench_together, bench_changelog, bench_replay):
         bench(report)
     report.finish()
 
