@@ -28,9 +28,8 @@ from lakeward.lake.iceberg.meta.failures import lake_errors
 from lakeward.lake.iceberg.meta.layout import address_bounds, is_clean, with_address
 from lakeward.lake.iceberg.meta.types import to_arrow_type
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
-from lakeward.lake.iceberg.scan.project import names_by_id, physical_names, project
+from lakeward.lake.iceberg.scan.project import ids_by_name, keep_rows, names_by_id, physical_names, project
 from lakeward.lake.iceberg.writer import IcebergLakeWriter
-from lakeward.lake.keeprows import keep_rows
 from lakeward.lake.ranks import RankTable
 from lakeward.model.faults import fault_point
 from lakeward.model.offsets import OffsetRange
@@ -76,6 +75,7 @@ class _GroupRewriter:
         self._schema = with_address(written)
         self._io: FileIO = connection.file_io(handle.storage, handle.folder)
         self._types = {f.name: to_arrow_type(f.field_type) for f in self._schema.fields}
+        self._ids = ids_by_name(self._schema)
         self._names = [n for n in self._types if n != BUCKET]
         self._filter = DeleteFilter(self._io, self._schema)
         self._gone: dict[str, list[Offsets]] = {}
@@ -166,7 +166,7 @@ class _GroupRewriter:
         gone = self._gone.setdefault(file.path, [])
         with self._io.new_input(file.path).open() as source:
             parquet = pq.ParquetFile(source)
-            physical = physical_names(self._schema, names_by_id(parquet.schema_arrow), names)
+            physical = physical_names(self._ids, names_by_id(parquet.schema_arrow), names)
             columns = sorted({p for p in physical.values() if p is not None})
             for batch in parquet.iter_batches(_BATCH_ROWS, columns=columns, use_threads=False):
                 table = project(batch, names, physical, self._types)

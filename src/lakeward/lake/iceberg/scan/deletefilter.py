@@ -26,6 +26,8 @@ Mask = npt.NDArray[np.bool_]
 _POSITIONS: Kept[dict[str, Offsets]] = Kept(4_000_000, lambda by_file: sum(map(len, by_file.values())))
 """Positions per delete file, by data file: 32 MB of them."""
 
+_NONE: Offsets = np.empty(0, np.int64)
+
 _LOADED_ROWS = 8_000_000
 """Of a bigger file the offsets (64 MB) are not loaded as a whole: its rows are looked up batch by batch."""
 
@@ -65,17 +67,17 @@ class DeleteFilter:
         decoding its `__offset` column for every row takes a seventh of a read."""
         parts: list[Offsets] = []
         keys: dict[tuple[str, ...], list[pa.Table]] = {}
+        path = canonical(planned.file.file_path) if planned.deletes else ""
         for delete in planned.deletes:
             if delete.content == "equality":
                 names = tuple(self._schema.find_column_name(i) or "" for i in delete.file.equality_ids or ())
                 keys.setdefault(names, []).append(self._load_keys(delete.file.file_path, names))
             else:
-                parts.append(self.positions_in(delete, planned.file.file_path))
+                parts.append(self._positions_of(delete, path))
         if gone and (dead_rows := self._find_rows(planned, gone)) is not None:
             parts, gone = [*parts, dead_rows], None
-        positions = np.sort(np.concatenate(parts)) if parts else np.empty(0, np.int64)
         return Keeper(
-            positions,
+            _joined(parts),
             [(names, pa.concat_tables(tables, promote_options="permissive")) for names, tables in keys.items()],
             gone,
         )
@@ -107,9 +109,13 @@ class DeleteFilter:
 
     def positions_in(self, delete: DeleteEntry, path: str) -> Offsets:
         """Rows of a data file that a vector on it, or a positional delete file, takes out."""
+        return self._positions_of(delete, canonical(path))
+
+    def _positions_of(self, delete: DeleteEntry, path: str) -> Offsets:
+        """`path` in canonical spelling, which is worked out once for all deletes of a file."""
         if delete.content == "vector":
             return self._load_vector(delete)
-        return self._load_positions(delete.file.file_path).get(canonical(path), np.empty(0, np.int64))
+        return self._load_positions(delete.file.file_path).get(path, _NONE)
 
     def positions(self, file: LakeFile) -> Offsets:
         """Rows that positional deletes and vectors take out of a described file; keys are left aside."""
@@ -130,7 +136,7 @@ class DeleteFilter:
         names = table.column("file_path").combine_chunks().dictionary_encode()
         positions, index = table.column("pos").to_numpy(), names.indices.to_numpy()
         return {
-            canonical(name): positions[index == at].astype(np.int64)
+            canonical(name): np.sort(positions[index == at].astype(np.int64))
             for at, name in enumerate(names.dictionary.to_pylist())
         }
 
@@ -151,6 +157,14 @@ class DeleteFilter:
             source.seek(offset)
             blob: bytes = source.read(size)
         return decode_vector(blob, path)
+
+
+def _joined(parts: Sequence[Offsets]) -> Offsets:
+    """In order. Each part is; most delete files that may name a file do not."""
+    named = [p for p in parts if len(p)]
+    if len(named) < 2:
+        return named[0] if named else _NONE
+    return np.sort(np.concatenate(named))
 
 
 def matching_rows(rows: pa.Table, deleted: pa.Table) -> Mask:

@@ -22,10 +22,9 @@ from lakeward.lake.iceberg.meta.layout import is_clean, with_address
 from lakeward.lake.iceberg.meta.types import to_arrow_type
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
 from lakeward.lake.iceberg.scan.footer import Footer
-from lakeward.lake.iceberg.scan.project import decode, physical_names, project
+from lakeward.lake.iceberg.scan.project import decode, ids_by_name, keep_rows, physical_names, project
 from lakeward.lake.iceberg.scan.prune import FilterBounds
 from lakeward.lake.iceberg.scan.snapshotfiles import PlannedFile, plan_files
-from lakeward.lake.keeprows import keep_rows
 from lakeward.lake.readahead import read_ahead
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsetset import OffsetSet
@@ -52,6 +51,7 @@ class Scan:
         self._schema = with_address(table.metadata.schema())
         self._is_clean = is_clean(table.metadata.schema())
         self._types = {f.name: to_arrow_type(f.field_type) for f in self._schema.fields}
+        self._ids = ids_by_name(self._schema)
         unknown = [n for n in names if n not in self._types]
         if unknown:
             raise InvalidRequest(
@@ -87,7 +87,7 @@ class Scan:
         needed = tuple(dict.fromkeys((*self._read, *keeper.columns, *mixed)))
         with self._table.io.new_input(planned.file.file_path).open() as source:
             footer = Footer.load(planned.file.file_path, source)
-            physical = physical_names(self._schema, footer.names, needed)
+            physical = physical_names(self._ids, footer.names, needed)
             columns = sorted({p for p in physical.values() if p is not None})
             coded = [c for c in columns if c in footer.coded]
             file = pq.ParquetFile(source, metadata=footer.metadata, read_dictionary=coded)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus
@@ -69,6 +70,29 @@ def test_a_vector_that_is_not_whole_is_named(tmp_path: Path) -> None:
     delete = DeleteEntry(vector_file(tmp_path, [1], broken=True), 0, 2)
     with pytest.raises(LakeTampered, match="deletion vector"):
         DeleteFilter(PyArrowFileIO({}), SCHEMA).of(planned(delete))
+
+
+def test_positions_of_several_delete_files_in_whatever_order_they_stand(tmp_path: Path) -> None:
+    """The spec wants them sorted, which not everybody keeps to; and paths are spelled in several ways."""
+    deletes = []
+    for number, rows in enumerate([[("file:/data.parquet", 4), ("file:/data.parquet", 1)], [("/data.parquet", 2)]]):
+        path = tmp_path / f"{number}.parquet"
+        pq.write_table(pa.table({"file_path": [p for p, _ in rows], "pos": [at for _, at in rows]}), path)
+        file = DataFile.from_args(
+            content=DataFileContent.POSITION_DELETES,
+            file_path=f"file://{path}",
+            file_format=FileFormat.PARQUET,
+            partition=Record(),
+            record_count=len(rows),
+        )
+        deletes.append(DeleteEntry(file, 0, 2))
+    filters = DeleteFilter(PyArrowFileIO({}), SCHEMA)
+    for some, alive in ((deletes, [True, False, False, True, False]), (deletes[:1], [True, False, True, True, False])):
+        keeper = filters.of(planned(*some))
+        first, last = (keeper.mask(pa.table({"k": [0] * n}), at) for n, at in ((3, 0), (2, 3)))
+        assert first is not None
+        assert last is not None
+        assert [*first, *last] == alive
 
 
 def test_keys_match_with_nulls_and_over_several_columns() -> None:
