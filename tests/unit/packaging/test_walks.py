@@ -20,7 +20,8 @@ SRC = Path(__file__).parents[3] / "src" / "lakeward"
 OF_A_KIND = {"model/side.py", "tiering/kinds.py", "coordinator/kinds/__init__.py"}
 OF_COMPACTION = {
     "coordinator/operations.py",  # `lakeward maintain` asks for one
-    "hot/fluss/coordinatorclient.py",  # no coordinator of ours there: a job hands it to itself
+    "hot/fluss/coordinatorclient.py",  # its snapshots are told to Fluss
+    "hot/fluss/handouts.py",  # no coordinator of ours there: a job hands it to itself
     "server/cluster/shown.py",
     "server/show/tablepage.py",  # files before and after
     "cli/doctor/checks/files.py",  # whether it is on

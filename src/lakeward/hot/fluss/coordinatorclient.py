@@ -12,16 +12,14 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
-from lakeward.config import options
-from lakeward.errors import InvalidInput, LakewardError, NotFound, TableNotFound
-from lakeward.hot.fluss.beats import HeldBack, beat_entry, beat_message, read_lease, read_verdicts
-from lakeward.hot.fluss.compactions import Compactions, Held
-from lakeward.hot.fluss.epochs import join_epoch
+from lakeward.errors import LakewardError
 from lakeward.hot.fluss.failures import Code, fluss_code_of, to_error
+from lakeward.hot.fluss.handouts import HandOuts
 from lakeward.hot.fluss.heldnote import HeldNote
+from lakeward.hot.fluss.knowntables import KnownTables
 from lakeward.hot.fluss.lakeends import bucket_ends, gone_ends, named_offsets
 from lakeward.hot.fluss.lakehistory import Registered, find_newest, read_ledger
 from lakeward.hot.fluss.logmarks import (
@@ -35,11 +33,9 @@ from lakeward.hot.fluss.logmarks import (
 )
 from lakeward.hot.fluss.overlaps import check_counts, check_overlap, flink_snapshots
 from lakeward.hot.fluss.readplan import LakeOf, load_head, plan_read
-from lakeward.hot.fluss.slack import Slack
-from lakeward.hot.fluss.standing import Standing, make_due
+from lakeward.hot.fluss.standing import Standing
 from lakeward.hot.fluss.store import FlussStore
-from lakeward.hot.fluss.supported import check_supported
-from lakeward.hot.fluss.wire.messages import COMMIT_LAKE, HEARTBEAT, LAKE_SNAPSHOT, PREPARE_LAKE, Api
+from lakeward.hot.fluss.wire.messages import COMMIT_LAKE, LAKE_SNAPSHOT, PREPARE_LAKE, Api
 from lakeward.hot.fluss.wire.protobuf import Message
 from lakeward.hot.fluss.wire.servers import FlussServers, path_message
 from lakeward.model.bucket import Bucket
@@ -59,19 +55,10 @@ from lakeward.spi.lake import OFFSETS_KEY, LakeReader, LakeSnapshot
 
 log = logging.getLogger("lakeward.fluss")
 
-BEAT_MS = 500
-"""Fluss's timers tick once a second and its lease is 120 s: this is about being handed tables soon."""
-
-_LEFT_TO_OTHERS_S = 1.0
-"""A job cannot tell Fluss which tables it takes: after some that it cannot it asks for none for so long. Another job
-that asks in that time gets them, and this one's tables wait no longer than that."""
-
 _KEPT = 1_000
 _KEEP_ALL = -1
 _LOST_OFFSETS = "lake table snapshot"
 """In the words of Fluss's error when the file of a table's offsets is gone."""
-
-_FRESHNESS = options.TABLE_DATALAKE_FRESHNESS
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -104,173 +91,32 @@ class FlussCoordinatorClient(CoordinatorClient):
     ) -> None:
         self.servers, self._store, self._lake_of = servers, store, lake_of
         self._clock: Clock = clock or SystemClock()
-        self._held, self._slack, self._compactions = HeldBack(), Slack(), Compactions(self._is_compacted)
-        self._paths: dict[TableId, TablePath] = {}
+        self._tables = KnownTables(store)
+        self._hand_outs = HandOuts(servers, store, lake_of, self._tables, self._clock, note)
         self._prepared: OrderedDict[RoundId, _Prepared] = OrderedDict()
         self._intents: OrderedDict[RoundId, TableInfo] = OrderedDict()
         self._looked_at: OrderedDict[SnapshotId, None] = OrderedDict()
         self._lock = threading.Lock()
-        self._note = note
-        self._looked_up: dict[TableId, bool] = {}
-        self._ask_at = 0.0
 
     # ---- heartbeat -------------------------------------------------------------------------------------------------
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
-        """One table per call is all that Fluss hands out: the call is repeated while there is room and
-        something comes.
-        """
-        now = self._clock.monotonic()
-        if request.room and self._note is not None and (left := self._note.find_left(request.job)):
-            self._beat({"failed": [beat_entry(*key) for key in left]})
-            self._note.given_back()
-            log.info("a job of this name ended without giving back %d tables: they are given back now", len(left))
-        told = self._compactions.translate(request, now)
-        renewals = self._compactions.renewed()
-        with self._lock:
-            self._held.note(told, now)
-            self._slack.note(told, now)
-            due = self._held.due(now, all_of_them=request.leaving)
-            renewed = [*self._held.renewed(now), *renewals] if not request.leaving else []
-        told = replace(told, room=0 if now < self._ask_at else max(0, told.room - len(renewals)))
-        answer = self._beat(beat_message(told, renewed, [beat_entry(*key) for key in due]))
-        with self._lock:
-            self._held.told(due)
-            self._held.refused(answer)
-        compacted = self._compactions.told(request, told, answer)
-        self._warn(answer)
-        self._store.renew_snapshots()
-        verdicts, handed = read_verdicts(told, answer), self._collect(answer, told.room)
-        with self._lock:
-            tables = (*map(self._compaction, compacted), *self._slack.order(handed, self._clock.monotonic()))
-            waiting = [*self._held.keys, *self._compactions.keys]
-        if self._note is not None and self.servers.has_growing_epochs:
-            in_work = [] if request.leaving else [(t.table_id, t.epoch) for t in request.tiering]
-            self._note.keep(request.job, [*in_work, *((t.table_id, t.epoch) for t in handed), *waiting])
-        return HeartbeatAnswer(
-            coordinator_epoch=answer.get("coordinator_epoch", 0), verdicts=verdicts, tables=tables, next_beat_ms=BEAT_MS
-        )
+        return self._hand_outs.heartbeat(request)
 
-    def _collect(self, answer: Message, room: int) -> list[HandedOut]:
-        """Asks on until there is no room or nothing comes. A server that is away from here on takes nothing back: what
-        was handed out so far is the job's."""
-        handed: list[HandedOut] = []
-        refused: list[HandedOut] = []
-        while (table := self._handed(answer)) is not None:
-            (refused if self._is_refused(table) else handed).append(table)
-            if len(handed) >= room:
-                break
-            try:
-                answer = self._beat({"request_table": 1})
-            except LakewardError as error:
-                log.info("%d tables were handed out, then: %s", len(handed) + len(refused), error)
-                break
-        if refused:
-            self._give_back(refused)
-        return handed
-
-    def _is_refused(self, handed: HandedOut) -> bool:
-        """Tables that this job cannot tier, said once for each. Trouble that may pass is the round's to tell."""
-        if handed.table_id in self._looked_up:
-            return self._looked_up[handed.table_id]
-        try:
-            table = self._store.load_table(handed.path)
-            check_supported(table)
-            self._lake_of(table)[2].check_shared(table)
-        except InvalidInput as error:
-            self._looked_up[handed.table_id] = True
-            log.warning("%s is left to other jobs: %s", handed.path, error)
-            return True
-        except Exception:  # noqa: BLE001 - the round will say what is wrong with the table
-            return False
-        self._looked_up[handed.table_id] = False
-        return False
-
-    def _give_back(self, refused: Sequence[HandedOut]) -> None:
-        """At once and all together: until the job asks again they wait for whoever can tier them."""
-        self._ask_at = self._clock.monotonic() + _LEFT_TO_OTHERS_S
-        try:
-            self._beat({"failed": [beat_entry(t.table_id, t.epoch) for t in refused]})
-        except LakewardError as error:
-            log.info("%d tables could not be given back, Fluss takes them after its lease: %s", len(refused), error)
+    def check_lease(self, check: LeaseCheck) -> LeaseVerdict:
+        return self._hand_outs.check_lease(check)
 
     def make_due(self, table: TableInfo) -> Standing:
         """A table that waits for its time is due after this. Raises `InvalidTable` where Fluss does not tier it."""
-        return make_due(self._beat, table)
+        return self._hand_outs.make_due(table)
 
     def take(self, path: TablePath) -> HandedOut | None:
         """This one table, if it is due. Others that come before it are given back."""
-        others: list[HandedOut] = []
-        try:
-            while (handed := self._handed(self._beat({"request_table": 1}))) is not None:
-                if handed.path == path:
-                    return handed
-                others.append(handed)
-        finally:
-            if others:
-                self._give_back(others)
-        return None
-
-    def check_lease(self, check: LeaseCheck) -> LeaseVerdict:
-        """Fluss has no question of its own for that: a heartbeat that renews the table is refused when it is
-        another's.
-        """
-        return read_lease(self._beat({"tiering": [beat_entry(check.table_id, check.epoch)]}))
-
-    def _beat(self, message: Message) -> Message:
-        return self.servers.call_coordinator(HEARTBEAT, message)
-
-    def _handed(self, answer: Message) -> HandedOut | None:
-        table = answer.get("table")
-        if table is None:
-            return None
-        path, epoch = TablePath(table["path"]["database"], table["path"]["table"]), table.get("tiering_epoch", 0)
-        table_id = TableId(str(table.get("table_id", 0)))
-        with self._lock:
-            self._paths[table_id] = path
-        freshness_ms = self._freshness_ms(path)
-        epoch = join_epoch(answer.get("coordinator_epoch", 0), epoch)
-        # Fluss lets a round take as long as the freshness before it must make room for others.
-        return HandedOut(table_id=table_id, path=path, epoch=epoch, freshness_ms=freshness_ms, limit_ms=freshness_ms)
-
-    def _freshness_ms(self, path: TablePath) -> int:
-        try:
-            text = self._store.load_table(path).descriptor.properties.get(_FRESHNESS.key)
-            return int((_FRESHNESS.default if text is None else _FRESHNESS.kind.parse(text)).total_seconds() * 1000)
-        except (LakewardError, ValueError, KeyError, TypeError):  # the round will say what is wrong with the table
-            return int(_FRESHNESS.default.total_seconds() * 1000)
-
-    def _compaction(self, key: Held) -> HandedOut:
-        path = self._paths[key[0]]
-        limit_ms = self._freshness_ms(path)
-        return HandedOut(
-            table_id=key[0], path=path, epoch=key[1], freshness_ms=limit_ms, limit_ms=limit_ms, kind=COMPACT
-        )
-
-    def _is_compacted(self, table_id: TableId) -> bool:
-        """Unless the table says no: what Fluss takes as its default is not among its properties."""
-        try:
-            table = self._store.load_table(self._paths[table_id])
-            is_on = options.TABLE_DATALAKE_AUTO_COMPACTION.kind.parse(
-                table.descriptor.properties.get(options.TABLE_DATALAKE_AUTO_COMPACTION.key, "true")
-            )
-            return bool(is_on) and self._lake_of(table)[2].capabilities.rewrites
-        except (LakewardError, KeyError, ValueError):  # a round will say what is wrong with the table
-            return False
-
-    def _warn(self, answer: Message) -> None:
-        """A finish or failure that Fluss refused: the table is another job's by now. Nothing is left to do."""
-        for entry in (*answer.get("finished", []), *answer.get("failed", [])):
-            if "error" in entry:
-                log.info(
-                    "table %s: Fluss did not take the end of its round: error %s",
-                    entry.get("table_id"),
-                    entry["error"].get("code"),
-                )
+        return self._hand_outs.take(path)
 
     # ---- commit ----------------------------------------------------------------------------------------------------
     def committed(self, path: TablePath, side: SideName | None = None) -> Committed:
         """What Fluss knows; the token is that of the snapshot it names, as far as the lake still has it."""
-        table = self._load(path)
+        table = self._tables.load(path)
         answer = self._known(table)
         if answer is None:
             return Committed(table_id=table.table_id)
@@ -318,7 +164,7 @@ class FlussCoordinatorClient(CoordinatorClient):
 
     def known_offsets(self, path: TablePath) -> OffsetMap:
         """What Fluss says of the lake, without a look at it."""
-        table = self._load(path)
+        table = self._tables.load(path)
         answer = self._known(table)
         return OffsetMap() if answer is None else OffsetMap(named_offsets(table, answer))
 
@@ -374,7 +220,7 @@ class FlussCoordinatorClient(CoordinatorClient):
         """Tells Fluss of a lake snapshot, unless it knows it, or main has moved on: who moved it tells. Told again,
         Fluss would delete the offsets file of the entry that the new one replaces, which is the very same file; told
         late, that of a newer snapshot."""
-        table = self._load(self._path_of(report.table_id))
+        table = self._tables.load_by_id(report.table_id)
         before = (self._known(table) or {}).get("snapshot_id")
         newest = self._newest(table, report.snapshot_id)
         is_first = newest is not None and str(before) != newest
@@ -397,11 +243,11 @@ class FlussCoordinatorClient(CoordinatorClient):
         return Registered(newest, self._write_offsets(table, report.offsets, anew=True)), report.offsets, {}
 
     def knows_round(self, table_id: TableId, round_id: RoundId, side: SideName = DEFAULT_SIDE) -> bool:
-        table = self._load(self._path_of(table_id))
+        table = self._tables.load_by_id(table_id)
         return any(s.round_id == round_id for s in self._reader(table).snapshots())
 
     def ledger(self, path: TablePath, side: SideName | None = None) -> Sequence[LedgerEntry]:
-        table = self._load(path)
+        table = self._tables.load(path)
         reader = self._reader(table)
         head = load_head(reader)  # says its offsets also where the Flink job wrote it: that file is still there
         if head is None:
@@ -445,7 +291,7 @@ class FlussCoordinatorClient(CoordinatorClient):
 
     # ---- intents ---------------------------------------------------------------------------------------------------
     def record_intent(self, intent: Intent) -> None:
-        table = self._load(self._path_of(intent.table_id))
+        table = self._tables.load_by_id(intent.table_id)
         self._lake_of(table)[2].open_intents(table).record(intent)
         _keep(self._intents, intent.round_id, table, self._lock)
 
@@ -459,7 +305,7 @@ class FlussCoordinatorClient(CoordinatorClient):
     def read_plan(
         self, path: TablePath, *, lease_s: float = 60.0, at_least: str | None = None, side: SideName | None = None
     ) -> ReadPlan:
-        return plan_read(self._load(path), self._store, self._lake_of, self._clock, lease_s, at_least)
+        return plan_read(self._tables.load(path), self._store, self._lake_of, self._clock, lease_s, at_least)
 
     def renew_read(self, lease_id: LeaseId, lease_s: float, snapshot_id: SnapshotId | None = None) -> None:
         """There is nothing to hold: see `read_plan`."""
@@ -468,26 +314,6 @@ class FlussCoordinatorClient(CoordinatorClient):
         """There is nothing to give back."""
 
     # ---- pieces ----------------------------------------------------------------------------------------------------
-    def _load(self, path: TablePath) -> TableInfo:
-        table = self._store.load_table(path)
-        with self._lock:
-            self._paths[table.table_id] = path
-        return table
-
-    def _path_of(self, table_id: TableId) -> TablePath:
-        """Fluss's calls take paths: every table that a job was handed, or loaded, is known by its id."""
-        with self._lock:
-            known_path = self._paths.get(table_id)
-        if known_path is None:
-            for path in self._store.list_tables():
-                try:
-                    if self._load(path).table_id == table_id:
-                        return path
-                except NotFound:
-                    continue
-            raise TableNotFound(table=f"with Fluss's id {table_id}")
-        return known_path
-
     def _reader(self, table: TableInfo) -> LakeReader:
         return self._lake_of(table)[2].open_reader(table)
 
