@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from lakeward.config import options
 from lakeward.config.config import Config
 from lakeward.config.kinds import render_duration
-from lakeward.config.option import Scope
+from lakeward.config.option import Scope, variable_name
 from lakeward.config.sources import Setting
 from lakeward.errors import InvalidAlter, InvalidTable
 from lakeward.model.newtable import FIXED
@@ -26,6 +26,19 @@ OF_TABLES = (
     "table.datalake.changelog",
     "table.datalake.system-columns",
 )
+_NUMBERS = {
+    "history.expire.max-snapshot-age-ms": 0,
+    "history.expire.min-snapshots-to-keep": 1,
+    "write.target-file-size-bytes": 1,
+    "write.parquet.page-size-bytes": 1,
+    "write.parquet.dict-size-bytes": 1,
+    "write.parquet.row-group-size-bytes": 1,
+    "write.parquet.row-group-limit": 1,
+    "checkpointInterval": 1,
+}
+"""Properties of lake tables, less their format, that rounds read as numbers, and the least of each: with another value
+every round would fail."""
+
 DEFAULT_LAKE = DEFAULT_SIDE.lake
 """The name of the lake that `datalake.format` stands for."""
 
@@ -43,6 +56,21 @@ def check_properties(
     if config.get(options.TABLE_AUTO_PARTITION_ENABLED):
         _check_auto_partition(table, config, partition_keys)
     return config
+
+
+def check_given(table: str, properties: Mapping[str, str | None]) -> None:
+    """What a person says when a table is made or altered; tables that are there may have it. Raises `InvalidTable`."""
+    for key, value in properties.items():
+        option = options.ALL.get(key)
+        if option is not None and option.scope is not Scope.TABLE:
+            whose = {Scope.JOB: "tiering jobs", Scope.SERVER: "the server", Scope.CLIENT: "clients"}[option.scope]
+            reason = f"it is a setting of {whose}, for lakeward.toml or {variable_name(key)}, and not of a table"
+            raise InvalidTable(table=table, field=key, value=value or "", reason=reason)
+        least = _NUMBERS.get(key.partition(".")[2])
+        if least is not None and value is not None and not (value.isdecimal() and int(value) >= least):
+            raise InvalidTable(
+                table=table, field=key, value=value, reason=f"a whole number, {least} or more, is allowed"
+            )
 
 
 def check_alter(table: str, changes: Mapping[str, str | None]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A partition's value, from the text that names it."""
+"""Partition keys: which types they may have, and a value from the text that names it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeward.errors import InvalidRequest
+from lakeward.errors import InvalidRequest, UnsupportedType
+from lakeward.model.table import TableDescriptor, TablePath
+from lakeward.model.typetable import TYPES, row_of
+
+
+def check_partition_keys(path: TablePath, descriptor: TableDescriptor, by: str) -> None:
+    """`by`: the lake format, as people call it. Raises `UnsupportedType`."""
+    for name in descriptor.partition_keys:
+        kind = descriptor.schema.column(name).type
+        if not row_of(kind).partition_key:
+            allowed = ", ".join(r.cls.keyword for r in TYPES if r.partition_key)
+            where = f"{path}, partition key {name}"
+            raise UnsupportedType(where=where, type=str(kind), by=by, reason=f"allowed are {allowed}")
 
 
 def parse_partition_value(text: str | None, kind: pa.DataType) -> Any:

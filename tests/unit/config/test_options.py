@@ -11,7 +11,7 @@ import pytest
 
 from lakeward.config import Scope, options, reference, resolve
 from lakeward.config.lake import LakeConfig, load_lake_config
-from lakeward.config.tables import check_alter, check_properties
+from lakeward.config.tables import check_alter, check_given, check_properties
 from lakeward.errors import InvalidAlter, InvalidConfig, InvalidOptionValue, InvalidTable, UnknownOption
 
 FLUSS_DEFAULTS = {
@@ -123,6 +123,35 @@ def test_what_is_fixed_at_creation_cannot_be_altered() -> None:
 
 def lake(**settings: str) -> LakeConfig | None:
     return load_lake_config(resolve(environment={}, arguments={k.replace("_", "."): v for k, v in settings.items()}))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("delta.history.expire.max-snapshot-age-ms", "abc", "a whole number, 0 or more"),
+        ("paimon.history.expire.min-snapshots-to-keep", "0", "a whole number, 1 or more"),
+        ("iceberg.write.target-file-size-bytes", "128 mb", "a whole number, 1 or more"),
+        ("delta.checkpointInterval", "-1", "a whole number, 1 or more"),
+        ("compaction.fan-in", "1", "a setting of tiering jobs, for lakeward.toml or LAKEWARD_COMPACTION__FAN_IN"),
+        ("kv.snapshot.interval", "1 min", "a setting of the server"),
+    ],
+)
+def test_what_rounds_could_not_work_with_is_refused_when_it_is_said(key: str, value: str, words: str) -> None:
+    with pytest.raises(InvalidTable, match=words) as caught:
+        check_given("db.t", {key: value})
+    assert (caught.value.field, caught.value.value) == (key, value)
+
+
+def test_what_is_said_of_a_table_and_its_lake_is_taken() -> None:
+    check_given(
+        "db.t",
+        {
+            "iceberg.history.expire.max-snapshot-age-ms": "604800000",
+            "delta.checkpointInterval": None,
+            "table.log.ttl": "1 d",
+            "owner": "ann",
+        },
+    )
 
 
 def test_a_lake_is_there_when_a_format_is() -> None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from lakeward.config import options as keys
-from lakeward.config.tables import check_alter, check_properties
+from lakeward.config.tables import check_alter, check_given, check_properties
 from lakeward.coordinator.coordinator import Coordinator
 from lakeward.coordinator.lake.adoption import Adoptions
 from lakeward.coordinator.lake.tablesides import TableSides, enabled
@@ -204,6 +204,7 @@ class Federation:
         with self._lock:
             before = self._hot.load_table(path)
             check_alter(str(path), change.properties)
+            check_given(str(path), change.properties)
             after = self._altered(before, change)
             self._check_last_side(before, change)
             was, wanted = self.sides.of(before), self.sides.read(path, after.descriptor.properties)

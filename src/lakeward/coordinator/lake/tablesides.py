@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from lakeward.bucketing import check_bucket_keys, choose_function
 from lakeward.config import options as keys
-from lakeward.config.tables import DEFAULT_LAKE, check_properties, lakes_of, sides_named
+from lakeward.config.tables import DEFAULT_LAKE, check_given, check_properties, lakes_of, sides_named
 from lakeward.coordinator.databases import Databases
 from lakeward.coordinator.options import SideOptions, Sides, read_sides, sides_of
 from lakeward.coordinator.state.board import Board
@@ -37,6 +37,7 @@ class TableSides:
         """The descriptor as it is recorded: checked, with the lakes or the format that it has at birth, and the bucket
         function that it keeps for life: the one that suits, unless one is given."""
         properties = self.with_lakes(path.database, descriptor.properties)
+        check_given(str(path), descriptor.properties)
         check_properties(str(path), properties, descriptor.partition_keys, self._board.options.config)
         sides = self.read(path, properties)
         first = next(iter(sides.values()))

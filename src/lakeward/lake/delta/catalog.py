@@ -8,14 +8,14 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 
 from lakeward.bucketing import check_bucket_keys
-from lakeward.errors import InvalidAlter, LakeMismatch, LakeUnavailable
+from lakeward.errors import InvalidAlter, InvalidTable, LakeMismatch, LakeUnavailable
 from lakeward.lake.delta.actions import Action, DeltaTableState, commit_info
-from lakeward.lake.delta.columns import parse_schema_string, table_schema, to_delta_type, to_schema_string
-from lakeward.lake.delta.features import VECTORS_KEY, protocol_of, with_features
+from lakeward.lake.delta.columns import parse_schema_string, to_delta_type, to_schema_string
+from lakeward.lake.delta.features import VECTORS_KEY, protocol_of, why_not, with_features
 from lakeward.lake.delta.log import DeltaLog
 from lakeward.lake.delta.reconcile import DeltaGround
 from lakeward.lake.owner import check_owner
-from lakeward.lake.partitionvalue import parse_partition_value
+from lakeward.lake.partitionvalue import check_partition_keys
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.lake.warehouse import check_warehouse
 from lakeward.model.ids import TableId
@@ -26,9 +26,6 @@ from lakeward.spi.snapshotkeys import TABLE_ID_KEY
 
 _ATTEMPTS = 5
 _PRIMARY_KEY = "lakeward.primary-key"
-_RESERVED = frozenset({_PRIMARY_KEY, VECTORS_KEY, "delta.columnMapping.mode", "delta.appendOnly"})
-"""Lake properties that nobody may change: rounds rely on them."""
-
 _RETENTION = {"delta.deletedFileRetentionDuration": "interval 7 days", "delta.logRetentionDuration": "interval 30 days"}
 """Longer than history is kept here: a `VACUUM` by others takes nothing that a snapshot of ours needs."""
 
@@ -43,9 +40,10 @@ class DeltaLakeCatalog(LakeCatalog):
     def check_descriptor(self, path: TablePath, descriptor: TableDescriptor) -> None:
         check_bucket_keys(descriptor)
         to_schema_string(descriptor.schema.columns, str(path))
-        schema = table_schema(descriptor.schema.columns)
-        for key in descriptor.partition_keys:
-            parse_partition_value("", schema.field(key).type)
+        check_partition_keys(path, descriptor, "Delta")
+        for key, value in descriptor.properties.items():
+            if reason := why_not(lake_key(key)):
+                raise InvalidTable(table=str(path), field=key, value=value, reason=reason)
 
     def create(self, table: TableInfo, *, adopt: bool = False) -> bool:
         self.check_descriptor(table.path, table.descriptor)
@@ -81,8 +79,8 @@ class DeltaLakeCatalog(LakeCatalog):
 
     def set_properties(self, table: TableInfo, changes: Mapping[str, str | None]) -> None:
         for key in changes:
-            if lake_key(key) in _RESERVED:
-                raise InvalidAlter(table=str(table.path), change=f"property {key}", reason="rounds rely on it")
+            if reason := why_not(lake_key(key)):
+                raise InvalidAlter(table=str(table.path), change=f"property {key}", reason=reason)
 
         def changed(state: DeltaTableState) -> Action:
             wanted = {**state.properties, **{lake_key(k): v for k, v in changes.items()}}

@@ -11,6 +11,26 @@ _NOT_NULL = "invariants"
 """Delta's own code refuses a table that has columns which are never null, as ours have, and does not name it."""
 
 VECTORS_KEY = "delta.enableDeletionVectors"
+_RELIED_ON = (VECTORS_KEY, "delta.columnMapping.", "delta.appendOnly", "lakeward.primary-key")
+_NOT_KEPT = (
+    "delta.enableChangeDataFeed",
+    "delta.enableRowTracking",
+    "delta.enableInCommitTimestamps",
+    "delta.enableIcebergCompat",
+    "delta.enableTypeWidening",
+    "delta.universalFormat.",
+    "delta.checkpointPolicy",
+    "delta.constraints.",
+    "delta.feature.",
+)
+"""What other engines take for promises of every commit, ours included."""
+
+
+def why_not(lake_key: str) -> str | None:
+    """Why a property of the Delta table is not set, in words."""
+    if lake_key.startswith(_RELIED_ON):
+        return "rounds rely on it"
+    return "rounds do not keep what it promises other engines" if lake_key.startswith(_NOT_KEPT) else None
 
 
 def protocol_of(schema_string: str, *, has_vectors: bool) -> Action:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from lakeward.bucketing import check_bucket_keys
 from lakeward.errors import InvalidAlter, InvalidTable, LakeMismatch
 from lakeward.lake.hudi.columns import (
+    NAMES,
     RESERVED,
     decode_columns,
     encode_columns,
-    table_schema,
+    find_odd_name,
     to_avro_schema,
     to_avro_type,
 )
@@ -32,7 +33,7 @@ from lakeward.lake.hudi.properties import (
 from lakeward.lake.hudi.reconcile import HudiGround
 from lakeward.lake.hudi.table import HudiTable
 from lakeward.lake.owner import check_owner
-from lakeward.lake.partitionvalue import parse_partition_value
+from lakeward.lake.partitionvalue import check_partition_keys
 from lakeward.lake.tablefiles import LocalFiles
 from lakeward.lake.warehouse import check_warehouse
 from lakeward.model.ids import TableId
@@ -58,10 +59,10 @@ class HudiLakeCatalog(LakeCatalog):
             if column.name.startswith(RESERVED):
                 reason = f"Hudi keeps names that begin with {RESERVED} for itself"
                 raise InvalidTable(table=str(path), field="column", value=column.name, reason=reason)
+        if odd := find_odd_name(descriptor.schema.columns):
+            raise InvalidTable(table=str(path), field="column", value=odd, reason=NAMES)
         to_avro_schema(descriptor.schema.columns, path.table)
-        schema = table_schema(descriptor.schema.columns)
-        for key in descriptor.partition_keys:
-            parse_partition_value("", schema.field(key).type)
+        check_partition_keys(path, descriptor, "Hudi")
         for key in descriptor.properties:
             if why := why_not(key):
                 value = descriptor.properties[key]
@@ -101,6 +102,8 @@ class HudiLakeCatalog(LakeCatalog):
 
     def add_columns(self, table: TableInfo, columns: Sequence[Column]) -> None:
         """Engines see a new column with the next commit, as Hudi's own do."""
+        if odd := find_odd_name(columns):
+            raise InvalidAlter(table=str(table.path), change=f"add {odd}", reason=NAMES)
         for column in columns:
             to_avro_type(column.type, f"{table.path}.{column.name}", "hoodie")
             if not column.type.nullable or column.name.startswith(RESERVED):

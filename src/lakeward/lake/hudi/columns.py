@@ -7,7 +7,8 @@ Avro has no CHAR, no small integers and no vectors: how a column was declared is
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -49,6 +50,8 @@ COMMIT_TIME, SEQUENCE, RECORD_KEY, PARTITION_PATH, FILE_NAME = META_COLUMNS = (
     "_hoodie_file_name",
 )
 RESERVED = "_hoodie_"
+NAMES = "names in Hudi are those of Avro: letters from a to z, digits and _, no digit first"
+_AVRO_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _MICROS = 6
 _NAMES: dict[type[DataType], Any] = {
     BooleanType: "boolean",
@@ -71,6 +74,24 @@ _SYSTEM = (
     (OFFSET, "long"),
     (TIMESTAMP, {"type": "long", "logicalType": "timestamp-micros"}),
 )
+
+
+def find_odd_name(columns: Sequence[Column]) -> str | None:
+    """The first name, also inside of rows, that Avro has not: Hudi's readers refuse a table with such a one."""
+    names = (n for c in columns for n in (c.name, *_inner_names(c.type)))
+    return next((n for n in names if not _AVRO_NAME.fullmatch(n)), None)
+
+
+def _inner_names(kind: DataType) -> Iterator[str]:
+    match kind:
+        case RowType():
+            for field in kind.fields:
+                yield field.name
+                yield from _inner_names(field.type)
+        case ArrayType():
+            yield from _inner_names(kind.element)
+        case MapType():
+            yield from _inner_names(kind.value)
 
 
 def to_avro_type(kind: DataType, where: str, space: str) -> Any:
@@ -111,11 +132,12 @@ def _field(name: str, kind: Any) -> dict[str, Any]:
 
 def to_avro_schema(columns: Sequence[Column], name: str, *, with_meta: bool = False) -> str:
     """The user's columns, then ours. `name`: the table's. Raises `UnsupportedType`."""
-    space = f"hoodie.{name}"
+    record = re.sub(r"^(?=\d)", "t", name.replace("-", "_")) + "_record"
+    space = f"hoodie.{record.removesuffix('_record')}"
     meta = [{"name": n, "type": ["null", "string"], "doc": "", "default": None} for n in META_COLUMNS]
-    own = [_field(c.name, to_avro_type(c.type, f"{name}.{c.name}", f"{space}.{name}_record.{c.name}")) for c in columns]
+    own = [_field(c.name, to_avro_type(c.type, f"{name}.{c.name}", f"{space}.{record}.{c.name}")) for c in columns]
     fields = [*(meta if with_meta else []), *own, *(_field(n, kind) for n, kind in _SYSTEM)]
-    return json.dumps({"type": "record", "name": f"{name}_record", "namespace": space, "fields": fields})
+    return json.dumps({"type": "record", "name": record, "namespace": space, "fields": fields})
 
 
 def encode_columns(columns: Sequence[Column]) -> str:

@@ -22,7 +22,7 @@ from lakeward.lake.lance.reconcile import LanceGround
 from lakeward.lake.lance.table import LanceTable, apply, fragments_of
 from lakeward.lake.lance.versions import ALTER_KEY
 from lakeward.lake.owner import check_owner
-from lakeward.lake.partitionvalue import parse_partition_value
+from lakeward.lake.partitionvalue import check_partition_keys
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.lake.warehouse import check_warehouse
 from lakeward.model.ids import TableId
@@ -50,9 +50,7 @@ class LanceLakeCatalog(LakeCatalog):
     def check_descriptor(self, path: TablePath, descriptor: TableDescriptor) -> None:
         check_bucket_keys(descriptor)
         check_columns(descriptor.schema.columns, str(path))
-        schema = table_schema(descriptor.schema.columns)
-        for key in descriptor.partition_keys:
-            parse_partition_value("", schema.field(key).type)
+        check_partition_keys(path, descriptor, "Lance")
 
     def create(self, table: TableInfo, *, adopt: bool = False) -> bool:
         self.check_descriptor(table.path, table.descriptor)

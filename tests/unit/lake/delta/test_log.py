@@ -13,7 +13,9 @@ import pytest
 
 from lakeward.errors import (
     CommitConflict,
+    InvalidAlter,
     InvalidConfig,
+    InvalidTable,
     LakeRolledBack,
     LakeSchemaBroken,
     LakeTampered,
@@ -212,3 +214,22 @@ def test_a_warehouse_is_a_folder_or_a_bucket(warehouse: str) -> None:
 
 def test_a_warehouse_may_be_given_as_a_file_uri(tmp_path: Path) -> None:
     assert open_lake({"warehouse": (tmp_path / "a b").as_uri()}).warehouse == str(tmp_path / "a b")
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("delta.appendOnly", "rounds rely on it"),
+        ("delta.columnMapping.mode", "rounds rely on it"),
+        ("delta.enableChangeDataFeed", "rounds do not keep what it promises other engines"),
+        ("delta.feature.rowTracking", "rounds do not keep what it promises other engines"),
+    ],
+)
+def test_a_property_that_rounds_would_not_keep_is_refused(lake: DeltaLakeStorage, key: str, reason: str) -> None:
+    suite = LakeSuite()
+    with pytest.raises(InvalidTable, match=f"{key} 'true': {reason}"):
+        lake.catalog().create(suite.table_info("new", properties={key: "true"}))
+    assert not lake.catalog().exists(suite.table_info("new").path)
+    log = suite.make_log(lake)
+    with pytest.raises(InvalidAlter, match=f"property {key}: {reason}"):
+        lake.catalog().set_properties(log.table, {key: "true"})

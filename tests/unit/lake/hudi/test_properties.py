@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from lakeward.errors import InvalidAlter, InvalidConfig, InvalidTable, LakeSchemaBroken
+from lakeward.lake.hudi.columns import to_avro_schema
 from lakeward.lake.hudi.plugin import open_lake
+from lakeward.model.schema import Column
+from lakeward.model.sqltype import parse_type
 from lakeward.testing.lakes.rounds import LakeRound, lake_rows
 from lakeward.testing.lakes.suite import B0, COLUMNS, LakeSuite, row
 
@@ -57,3 +61,33 @@ def test_what_hudi_keeps_for_itself_is_refused(tmp_path: Path) -> None:
         lake.catalog().create(SUITE.table_info(properties={"hudi.hoodie.table.type": "COPY_ON_WRITE"}))
     with pytest.raises(InvalidConfig, match="under a lock"):
         open_lake({"warehouse": "s3://bucket/lake"})
+
+
+@pytest.mark.parametrize(
+    ("columns", "odd"),
+    [
+        ({"id": "BIGINT", "Order No": "STRING"}, "Order No"),
+        ({"id": "BIGINT", "größe": "INT"}, "größe"),
+        ({"id": "BIGINT", "r": "ARRAY<ROW<`2nd` INT>>"}, "2nd"),
+        ({"id": "BIGINT", "m": "MAP<STRING, ROW<`a-b` INT>>"}, "a-b"),
+    ],
+)
+def test_a_name_that_avro_has_not_is_refused(columns: dict[str, str], odd: str, tmp_path: Path) -> None:
+    """Hudi and hudi-rs read no column of a table that has such a one."""
+    lake = open_lake({"warehouse": str(tmp_path)})
+    with pytest.raises(InvalidTable, match=f"column '{odd}': names in Hudi are those of Avro"):
+        lake.catalog().create(SUITE.table_info(columns=columns))
+    table = SUITE.table_info()
+    lake.catalog().create(table)
+    added = [Column(name=n, type=parse_type(t)) for n, t in columns.items() if n != "id"]
+    with pytest.raises(InvalidAlter, match=f"add {odd}: names in Hudi are those of Avro"):
+        lake.catalog().add_columns(table, added)
+
+
+@pytest.mark.parametrize(("name", "record"), [("web-visits", "web_visits_record"), ("2026", "t2026_record")])
+def test_a_table_is_known_to_avro_by_a_name_that_avro_has(name: str, record: str) -> None:
+    schema = json.loads(to_avro_schema([Column(name="r", type=parse_type("ROW<x INT>"))], name))
+    assert schema["name"] == record
+    assert schema["namespace"] == f"hoodie.{record.removesuffix('_record')}"
+    inner = schema["fields"][0]["type"][1]
+    assert (inner["namespace"], inner["name"]) == (f"{schema['namespace']}.{record}", "r")

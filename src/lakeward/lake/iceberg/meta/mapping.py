@@ -12,14 +12,14 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 
-from lakeward.errors import InvalidTable, UnsupportedBucketKey, UnsupportedType
+from lakeward.errors import InvalidTable, UnsupportedBucketKey
 from lakeward.lake.iceberg.meta.layout import is_clean
 from lakeward.lake.iceberg.meta.types import to_iceberg_type
 from lakeward.lake.iceberg.meta.version import VERSIONS
+from lakeward.lake.partitionvalue import check_partition_keys
 from lakeward.model.naming import UNNAMED
 from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP
 from lakeward.model.table import BucketFunction, TableDescriptor, TablePath
-from lakeward.model.typetable import TYPES, row_of
 from lakeward.spi.flussoffsets import is_of_fluss
 
 LAKE_PREFIX = "iceberg."
@@ -111,8 +111,7 @@ def lake_properties(descriptor: TableDescriptor) -> dict[str, str]:
 def check_descriptor(path: TablePath, descriptor: TableDescriptor) -> None:
     """Refuses what Iceberg cannot hold, naming the column, before anything is created."""
     schema = lake_schema(descriptor, str(path))
-    for name in descriptor.partition_keys:
-        _check_partition_key(path, descriptor, name)
+    check_partition_keys(path, descriptor, "Iceberg")
     if has_bucket_transform(descriptor):
         _check_bucket_key(descriptor, schema)
     version = lake_properties(descriptor)[VERSION_KEY]
@@ -124,15 +123,6 @@ def check_descriptor(path: TablePath, descriptor: TableDescriptor) -> None:
     if form != "parquet":
         raise InvalidTable(
             table=str(path), field="iceberg.write.format.default", value=form, reason="files are written as parquet"
-        )
-
-
-def _check_partition_key(path: TablePath, descriptor: TableDescriptor, name: str) -> None:
-    kind = descriptor.schema.column(name).type
-    if not row_of(kind).partition_key:
-        allowed = ", ".join(r.cls.keyword for r in TYPES if r.partition_key)
-        raise UnsupportedType(
-            where=f"{path}, partition key {name}", type=str(kind), by="Iceberg", reason=f"allowed are {allowed}"
         )
 
 

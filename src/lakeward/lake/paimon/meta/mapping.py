@@ -14,11 +14,11 @@ from pypaimon.schema import data_types as pai
 from lakeward.bucketing import check_bucket_keys
 from lakeward.errors import InvalidTable, LakeSchemaBroken, UnsupportedType
 from lakeward.lake.paimon.meta.layout import is_clean
+from lakeward.lake.partitionvalue import check_partition_keys
 from lakeward.model import types as model
 from lakeward.model.naming import UNNAMED
 from lakeward.model.schema import BUCKET, OFFSET, TIMESTAMP, Column
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
-from lakeward.model.typetable import TYPES, row_of
 from lakeward.spi.flussoffsets import is_of_fluss
 
 LAKE_PREFIX, OTHER_PREFIX = "paimon.", "fluss."
@@ -90,8 +90,7 @@ def check_descriptor(path: TablePath, descriptor: TableDescriptor) -> None:
     lake_schema(descriptor, str(path))
     check_digits(str(path), descriptor.schema.columns)
     check_bucket_keys(descriptor)
-    for name in descriptor.partition_keys:
-        _check_partition_key(path, descriptor, name)
+    check_partition_keys(path, descriptor, "Paimon")
     for key, value in descriptor.properties.items():
         if reason := why_not(key, value):
             raise InvalidTable(table=str(path), field=key, value=value, reason=reason)
@@ -133,14 +132,6 @@ def why_not(key: str, value: str | None) -> str | None:
         return None
     why = f": {_OTHER_ENGINES[value]}" if option == MERGE_ENGINE and value in _OTHER_ENGINES else ""
     return f"rounds rely on {' or '.join(allowed)}{why}"
-
-
-def _check_partition_key(path: TablePath, descriptor: TableDescriptor, name: str) -> None:
-    kind = descriptor.schema.column(name).type
-    if not row_of(kind).partition_key:
-        allowed = ", ".join(r.cls.keyword for r in TYPES if r.partition_key)
-        where = f"{path}, partition key {name}"
-        raise UnsupportedType(where=where, type=str(kind), by="Paimon", reason=f"allowed are {allowed}")
 
 
 def to_paimon_type(kind: model.DataType, where: str, ids: Iterator[int] | None = None) -> Any:
