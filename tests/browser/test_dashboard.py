@@ -16,6 +16,7 @@ from lakeward.client import Table
 from lakeward.model.bucket import Bucket
 from lakeward.testing.iceberg.server import serving
 from lakeward.testing.serverprocess import ServerProcess
+from lakeward.testing.waiting import wait_until
 from tests.browser.conftest import LIMIT_MS, QUICK, OpenPage
 from tests.spark.processes import Job, Server, tier_now
 
@@ -246,11 +247,13 @@ def test_a_thousand_tables_scroll(server: Server, open_page: OpenPage) -> None:
     expect(page.locator("#count")).to_have_text("1000 of 1000 tables")
     assert page.locator("tbody[data-table]").count() == 60
     expect(row(page, "many.t0000").locator("svg.spark")).to_be_visible()
-    for _ in range(40):
+
+    def shows_all() -> bool:
         page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
         page.wait_for_timeout(50)
-        if page.locator("tbody[data-table]").count() == 1000:
-            break
+        return page.locator("tbody[data-table]").count() == 1000
+
+    wait_until(shows_all, what="a thousand rows")
     row(page, "many.t0999").scroll_into_view_if_needed()
     page.wait_for_function("() => true")
     assert sent[0] == 1000

@@ -76,7 +76,7 @@ class CompactionActor:
 
     def commit(self) -> None:
         self._move()
-        self._thread.join(30)
+        self._thread.join(120)
         assert not self._thread.is_alive(), "the compaction hangs"
 
     def _take(self, path: TablePath) -> HandedOut:
@@ -115,7 +115,7 @@ class CompactionActor:
     def _go(self, point: str) -> CompactionActor:
         fault = self.stage.faults.arm(point, FaultAction.PAUSE, when=self._is_mine)
         self._move()
-        wait_until(lambda: fault.is_reached() or not self._thread.is_alive(), limit_s=30, what=f"compaction at {point}")
+        wait_until(lambda: fault.is_reached() or not self._thread.is_alive(), what=f"compaction at {point}")
         assert fault.is_reached(), self.end
         self._at = fault
         return self

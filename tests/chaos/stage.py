@@ -103,7 +103,7 @@ class Actor:
         """`of_anyone`: points of splits and files do not say whose they are; only one actor moves."""
         fault = self.stage.faults.arm(point, FaultAction.PAUSE, when=None if of_anyone else self._is_mine)
         self._move()
-        wait_until(lambda: fault.is_reached() or not self._thread.is_alive(), limit_s=30, what=f"{self.job} at {point}")
+        wait_until(lambda: fault.is_reached() or not self._thread.is_alive(), what=f"{self.job} at {point}")
         assert fault.is_reached() or self.end is not None
         self._at = fault
         return self
@@ -161,7 +161,7 @@ class Actor:
     def finish(self) -> RoundEnd | None:
         """To the end, which its coordinator hears of."""
         self._move()
-        self._thread.join(30)
+        self._thread.join(120)
         assert not self._thread.is_alive(), f"{self.job} hangs"
         self.stage.hear(self)
         return self.end
@@ -221,9 +221,7 @@ class Removal:
     def go(self, point: str) -> Removal:
         fault = self.stage.faults.arm(point, FaultAction.PAUSE)
         self._move()
-        wait_until(
-            lambda: fault.is_reached() or not self._thread.is_alive(), limit_s=30, what=f"orphan removal at {point}"
-        )
+        wait_until(lambda: fault.is_reached() or not self._thread.is_alive(), what=f"orphan removal at {point}")
         self._at = fault
         if not fault.is_reached():
             self.stage.faults.disarm(fault)
@@ -238,7 +236,7 @@ class Removal:
 
     def finish(self) -> None:
         self._move()
-        self._thread.join(30)
+        self._thread.join(120)
         assert not self._thread.is_alive(), "orphan removal hangs"
 
     def _move(self) -> None:

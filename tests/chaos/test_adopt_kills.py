@@ -61,7 +61,7 @@ class Adoption:
         self.server.kill()
         self.server.environment = {}
         self.server.start()
-        wait_until(self._ask, limit_s=120, what="the table")
+        wait_until(self._ask, what="the table")
 
     def _is_up(self) -> bool:
         """False: it went on with the load as it started, and came to the step where it dies."""
@@ -92,7 +92,7 @@ class Adoption:
                     return False
         except ServerUnavailable:
             assert self.server.process is not None
-            self.server.process.wait(60)
+            self.server.process.wait(120)
             return False
         return True
 

@@ -49,18 +49,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 def is_up(server: ServerProcess) -> bool:
     assert server.process is not None
-    return server.process.poll() is None and httpx.get(f"{server.url}/healthz", timeout=20).status_code == 200
+    return server.process.poll() is None and httpx.get(f"{server.url}/healthz", timeout=120).status_code == 200
 
 
 def document(server: ServerProcess) -> dict[str, Any]:
-    found: dict[str, Any] = httpx.get(f"{server.url}/openapi.json", timeout=20).json()
+    found: dict[str, Any] = httpx.get(f"{server.url}/openapi.json", timeout=120).json()
     return found
 
 
 def test_every_operation_of_the_openapi_document(server: ServerProcess) -> None:
     schema: OpenApiSchema = schemathesis.openapi.from_dict(document(server))
     tried, broken = 0, []
-    with httpx.Client(base_url=server.url, timeout=30) as client:
+    with httpx.Client(base_url=server.url, timeout=120) as client:
         for result in schema.get_all_operations():
             operation = result.ok()
 
@@ -99,7 +99,7 @@ def test_bodies_that_are_no_messages(server: ServerProcess) -> None:
     """Every POST and PUT of the document, with JSON that is anything, and with what is no JSON at all."""
     paths = [(m, p) for p, item in document(server)["paths"].items() for m in item if m in ("post", "put")]
     broken: list[Any] = []
-    with httpx.Client(base_url=server.url, timeout=30) as client:
+    with httpx.Client(base_url=server.url, timeout=120) as client:
 
         @seed(2)
         @settings(QUICK, max_examples=120)

@@ -102,7 +102,7 @@ def test_every_route_with_the_token_of_every_role(guarded: ServerProcess, exampl
     broken: list[Any] = []
     with (
         growing_nowhere(guarded) as settled,
-        httpx.Client(base_url=guarded.url, timeout=30, headers={"content-type": "application/json"}) as client,
+        httpx.Client(base_url=guarded.url, timeout=120, headers={"content-type": "application/json"}) as client,
     ):
 
         @seed(5)
@@ -186,7 +186,7 @@ def test_the_catalog_with_messages_that_are_nearly_right(guarded: ServerProcess,
     broken: list[Any] = []
     with (
         growing_nowhere(guarded) as settled,
-        httpx.Client(base_url=guarded.url, timeout=30, headers={"content-type": "application/json"}) as client,
+        httpx.Client(base_url=guarded.url, timeout=120, headers={"content-type": "application/json"}) as client,
     ):
 
         @seed(6)
@@ -206,7 +206,7 @@ def test_the_catalog_with_messages_that_are_nearly_right(guarded: ServerProcess,
 
 
 def flight_options(role: str) -> flight.FlightCallOptions:
-    return flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {ROLES[role]}".encode())], timeout=20)
+    return flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {ROLES[role]}".encode())], timeout=120)
 
 
 STRANGE = st.one_of(

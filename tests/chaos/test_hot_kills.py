@@ -138,7 +138,7 @@ class Yard:
     def close(self) -> None:
         assert self.worker.stdin is not None
         self.worker.stdin.close()
-        self.worker.wait(60)
+        self.worker.wait(120)
         if self.worker.stdout is not None:
             self.worker.stdout.close()
 

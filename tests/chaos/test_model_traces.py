@@ -379,7 +379,7 @@ def test_expiry_and_read_leases_exclude_each_other(tmp_path: Path, faults: Fault
         pause.wait_reached()
         leased = coordinator.leases.take(record.id, old, {}, 60.0)
         pause.release()
-        expiry.join(20)
+        expiry.join(120)
         gone = old not in {s.snapshot_id for s in stage.lake.open_reader(record.info).snapshots()}
         assert gone
         assert (leased is not None) is weak, "a snapshot that is marked to go cannot be leased"

@@ -80,7 +80,7 @@ def run_and_kill(folder: Path, notes: Path, chance: random.Random) -> bool:
         return process.poll() is not None or (point is None and sum(map(len, acknowledged(notes).values())) >= wanted)
 
     try:
-        wait_until(is_time, limit_s=60, what="the child's writers")
+        wait_until(is_time, what="the child's writers")
     finally:
         process.kill()
         status = process.wait()
@@ -145,12 +145,9 @@ def kill_often(folder: Path, seed: int, times: int) -> None:
     store.create_table(child.TABLE)
     store.close()
     kills = 0
-    for _ in range(2 * times):
+    while kills < times:  # on a busy machine a child may come to its end before a kill from outside
         kills += run_and_kill(data, notes, chance)
         check(data, notes)
-        if kills == times:
-            break
-    assert kills == times
     assert sum(map(len, acknowledged(notes).values())) > times
 
 

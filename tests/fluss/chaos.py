@@ -189,7 +189,6 @@ class ClusterLab:
         """Whoever leads the log table's first bucket now."""
         found = wait_until(
             lambda: [n for n in leaders(self.world, self.log).values() if n >= 0][:1],
-            limit_s=90,
             what="a leader",
             tolerate=AWAY,
         )
@@ -218,7 +217,6 @@ class ClusterLab:
         cluster.wait_ready()
         wait_until(
             lambda: [self.world.plugin.store().freeze(self.world.table(name)) for name in (self.log, self.pk)],
-            limit_s=120,
             what="leaders that answer",
             tolerate=AWAY,
         )

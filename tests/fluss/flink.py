@@ -101,8 +101,8 @@ class FlinkTieringJob:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(60)
+            self.process.wait(120)
         finally:
             self.process.kill()
-            self.process.wait(20)
+            self.process.wait(120)
             self._out.close()

@@ -27,7 +27,7 @@ def test_the_page_of_a_cluster(world: FlussWorld, rounds: OnDemand) -> None:
     page = open_console(world.plugin, 0)
     page.start()
     try:
-        with httpx.Client(base_url=page.url) as client:
+        with httpx.Client(base_url=page.url, timeout=120) as client:
             seen = client.get(routes.DASHBOARD).json()
             table = next(t for t in seen["tables"] if t["path"] == name)
             assert (table["state"], table["waiting_rows"], table["lake_rows"]) == ("scheduled", 3, 10)

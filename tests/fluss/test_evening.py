@@ -93,7 +93,7 @@ class Evening:
     def _go_back(self) -> None:
         assert self._ours is not None
         self._ours.send_signal(signal.SIGINT)
-        assert self._ours.wait(90) in (0, 130, -signal.SIGINT)
+        assert self._ours.wait(120) in (0, 130, -signal.SIGINT)
         self.write()
         self._start_flink()
         self.wait_tiered()
@@ -103,7 +103,7 @@ class Evening:
             self._flink.stop()
         if self._ours is not None and self._ours.poll() is None:
             self._ours.terminate()
-            self._ours.wait(90)
+            self._ours.wait(120)
 
 
 def test_the_evening_of_the_page(lone: FlussWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

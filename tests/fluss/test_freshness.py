@@ -104,7 +104,7 @@ def test_of_tables_due_together_the_one_with_the_longer_round_comes_first(lone: 
         "short",
     ):  # each waits for its freshness first: the round of `long` lasts through that of `short`
         lone.produce(MakeTable(name=name, schema=EVENTS, freshness=f"{FRESHNESS_S:.0f}s"))
-        wait_until(partial(is_handed, name), limit_s=30, poll_s=0.2, what=f"{name} handed out")
+        wait_until(partial(is_handed, name), poll_s=0.2, what=f"{name} handed out")
     hands.finish(held["short"])
     hands.finish(held["long"])
     ended = time.monotonic()

@@ -67,7 +67,7 @@ def restart_coordinator(world: FlussWorld, name: str) -> None:
     world.cluster.kill("coordinator")
     world.cluster.start_process("coordinator")
     world.cluster.wait_ready()
-    wait_until(lambda: world.ends(name), limit_s=90, what="Fluss is back", tolerate=(ServerUnavailable, FlussError))
+    wait_until(lambda: world.ends(name), what="Fluss is back", tolerate=(ServerUnavailable, FlussError))
 
 
 def test_flink_then_ours_then_flink_again(lone: FlussWorld, tmp_path: Path) -> None:
@@ -140,9 +140,7 @@ def test_a_server_killed_and_started_again_in_the_middle(lone: FlussWorld, serve
         lone.cluster.kill(server)
         lone.cluster.start_process(server)
         lone.cluster.wait_ready()
-        wait_until(
-            lambda: lone.ends(load.log), limit_s=90, what="Fluss is back", tolerate=(ServerUnavailable, FlussError)
-        )
+        wait_until(lambda: lone.ends(load.log), what="Fluss is back", tolerate=(ServerUnavailable, FlussError))
         load.step(1)
         load.check(LEASE_S)
     finally:

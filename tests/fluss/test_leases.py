@@ -56,7 +56,7 @@ def test_a_lease_outlives_its_time_while_the_job_beats(hasty: FlussWorld) -> Non
         MakeTable(name="held", schema=USERS, primary_key=("id",), buckets=1, freshness="1h"),
         UpsertRange(table="held", start=0, stop=300, template=("first",)),
     )
-    wait_until(lambda: taken(hasty, "round") is not None, limit_s=30, what="a KV snapshot")
+    wait_until(lambda: taken(hasty, "round") is not None, what="a KV snapshot")
     held = taken(hasty, "round")
     assert held is not None
     until = time.monotonic() + 12
@@ -70,7 +70,7 @@ def test_a_lease_outlives_its_time_while_the_job_beats(hasty: FlussWorld) -> Non
     assert int(newest.snapshot_id) > int(held.snapshot_id) + 1
     assert read(hasty, held) == 300
     hasty.plugin.store().release_snapshots(hasty.table("held"), "round")
-    wait_until(lambda: is_gone(hasty, held), limit_s=30, what="the snapshot is gone once it was given back")
+    wait_until(lambda: is_gone(hasty, held), what="the snapshot is gone once it was given back")
 
 
 def is_gone(world: FlussWorld, snapshot: KvSnapshot) -> bool:

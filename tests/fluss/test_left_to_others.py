@@ -31,7 +31,7 @@ def test_the_flink_job_gets_what_ours_gives_back(lone: FlussWorld, tmp_path: Pat
     ours, left = ThreadJob(lone.cluster.bootstrap, "ours"), f"{DATABASE}.rows is left to other jobs"
     try:
         lone.wait_tiered("own", LEASE_S)
-        wait_until(lambda: left in ours.log, limit_s=60, what="a table that is given back")
+        wait_until(lambda: left in ours.log, what="a table that is given back")
         flink = FlinkTieringJob(lone.cluster, tmp_path / "flink.log")
         try:
             everything = OffsetMap({Bucket("", 0): 300})

@@ -73,11 +73,11 @@ def test_small_files_become_one_between_rounds(world: FlussWorld) -> None:
         for name in ("kept", "kept_log", "left_alone"):
             world.wait_tiered(name)
     for name in ("kept", "kept_log"):
-        wait_until(partial(is_compacted, world, name), limit_s=30, what=f"{name} to be compacted")
+        wait_until(partial(is_compacted, world, name), what=f"{name} to be compacted")
         newest = head(world, name)
         assert newest.summary[COMMIT_USER_KEY] == COMMIT_USER
         assert newest.summary[OFFSETS_KEY]
-        wait_until(partial(is_known, world, name), limit_s=30, what=f"Fluss to know the newest snapshot of {name}")
+        wait_until(partial(is_known, world, name), what=f"Fluss to know the newest snapshot of {name}")
         assert world.committed(name) == world.ends(name)
     assert {k: r["name"] for k, r in world.by_key("kept").items()} == users
     for name in ("kept_log", "left_alone"):

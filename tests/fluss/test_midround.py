@@ -36,11 +36,11 @@ def test_a_server_restarts_in_the_middle_of_a_round(lone: FlussWorld, tmp_path: 
         fault = Fault(point=point, action=FaultAction.PAUSE, file=str(tmp_path / f"pause-{turn}"))
         job = ThreadJob(lone.cluster.bootstrap, f"turn-{turn}", faults=fault.to_text())
         try:
-            fault.wait_reached(60)
+            fault.wait_reached(120)
             lone.cluster.kill(server)
             lone.cluster.start_process(server)
             lone.cluster.wait_ready()
-            wait_until(lambda: lone.ends(load.log), limit_s=90, what="Fluss is back", tolerate=AWAY)
+            wait_until(lambda: lone.ends(load.log), what="Fluss is back", tolerate=AWAY)
             fault.release()
             load.check(90)
             log = job.log

@@ -174,7 +174,7 @@ def test_files_of_a_pk_table_are_merged_between_rounds(world: PaimonWorld) -> No
             world.produce(users("kept", changed), Delete(table="kept", keys=[{"id": wave}]))
             expected = {n: name for n, name in {**expected, **changed}.items() if n != wave}
             world.wait_tiered("kept", LEASE_S)
-        wait_until(lambda: "rewrite" in world.writers("kept"), limit_s=60, what="a compaction of the table")
+        wait_until(lambda: "rewrite" in world.writers("kept"), what="a compaction of the table")
         assert names(world, "kept") == expected == union(world, "kept")
         world.produce(users("kept", {3: "back", 15: "after"}))
         world.wait_tiered("kept", LEASE_S)

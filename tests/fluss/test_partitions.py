@@ -72,7 +72,7 @@ def test_a_partition_that_is_dropped_in_a_round(
         pause.wait_reached()
         drop(world, name, "one")
         pause.release()
-        worker.join(60)
+        worker.join(120)
     assert isinstance(ends[0], TableFailed if is_in_time else TableFinished)
     world.produce(Append(table=name, rows=rows("two", 50, 60)))
     assert isinstance(rounds.run(name), TableFinished)

@@ -42,7 +42,7 @@ def test_a_paused_flink_job_commits_late_and_the_table_stops_until_main_is_moved
     )
     flink = FlinkTieringJob(lone.cluster, tmp_path / "flink.log", is_patient=True)
     try:
-        wait_until(lambda: lone.is_being_written("late"), limit_s=120, poll_s=0.002, what="the Flink job writes")
+        wait_until(lambda: lone.is_being_written("late"), poll_s=0.002, what="the Flink job writes")
         flink.pause()
         assert writers(lone) == []
         notice_and_go_on(lone, flink)
@@ -60,7 +60,7 @@ def notice_and_go_on(lone: FlussWorld, flink: FlinkTieringJob) -> None:
         own = writers(lone)
         assert set(own) == {"ours"}  # one round, or a first one that force-finish cut short and those after it
         flink.wake()
-        wait_until(lambda: "flink" in writers(lone), limit_s=120, what="the late commit")
+        wait_until(lambda: "flink" in writers(lone), what="the late commit")
         flink.stop()
         assert (
             lone.rows("late").num_rows > ROWS

@@ -98,7 +98,7 @@ def test_of_two_rounds_on_the_same_ground_one_wins(world: FlussWorld, rounds: On
         pause.wait_reached()
         assert isinstance(rounds.run("race", 2), TableFinished)
         pause.release()
-        zombie.join(30)
+        zombie.join(120)
     (end,) = late
     assert isinstance(end, TableFailed)
     assert end.given_back

@@ -77,6 +77,6 @@ from lakeward.spi.registry import load_lake
 catalog = load_lake("iceberg", {dict(options)!r}).connection.catalog
 print(*sorted(name for _, name in catalog.list_tables("{DATABASE}")))"""
     command = [sys.executable, "-c", program]
-    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()

@@ -34,7 +34,7 @@ def test_a_table_dropped_in_work_fails_that_round_only(world: FlussWorld, rounds
         pause.wait_reached()
         world.produce(DropTable(table="dropped"))
         pause.release()
-        worker.join(60)
+        worker.join(120)
     (end,) = ends
     assert isinstance(end, TableFailed)
     with pytest.raises(TableNotFound):

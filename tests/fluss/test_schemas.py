@@ -64,7 +64,7 @@ def wait_snapshot(world: FlussWorld, name: str) -> None:
         found = store.take_snapshot(table, B0, "tests")
         return found is not None and found.log_offset >= end
 
-    wait_until(is_there, limit_s=30, what="a KV snapshot")
+    wait_until(is_there, what="a KV snapshot")
     store.release_snapshots(table, "tests")
 
 
@@ -139,7 +139,7 @@ def test_a_column_that_comes_in_the_middle_of_a_round(
                 expected |= {r["id"]: r for r in more}
         finally:
             pause.release()
-        ended.result(60)
+        ended.result(120)
     assert isinstance(rounds.run(name), TableFinished)
     assert world.committed(name) == world.ends(name)
     assert {k: {"age": None, **r} for k, r in world.by_key(name).items()} == expected

@@ -69,7 +69,7 @@ def test_leaders_that_move_are_followed(three: FlussWorld) -> None:
             before = leaders(three, load.log)
             victim = before[turn % 2]
             three.cluster.kill(f"tablet-{victim}")
-            wait_until(partial(is_led_without, three, load.log, victim), limit_s=90, what="new leaders", tolerate=AWAY)
+            wait_until(partial(is_led_without, three, load.log, victim), what="new leaders", tolerate=AWAY)
             moved |= {b for b, node in leaders(three, load.log).items() if node != before[b]}
             load.step(turn)
             load.check(120)
@@ -138,7 +138,7 @@ def test_remote_storage_in_a_bucket(in_s3: FlussWorld) -> None:
         MakeTable(name="far_pk", schema=USERS, primary_key=("id",), buckets=1, freshness="15s"),
         Upsert(table="far_pk", rows=[{"id": n, "name": f"user {n}"} for n in range(500)]),
     )
-    wait_until(lambda: first_answer(in_s3, "far").get("remote"), limit_s=60, what="remote segments")
+    wait_until(lambda: first_answer(in_s3, "far").get("remote"), what="remote segments")
     assert first_answer(in_s3, "far")["remote"]["folder"].startswith("s3://")
     job = ThreadJob(in_s3.cluster.bootstrap, "far")
     try:
@@ -182,7 +182,7 @@ def test_a_log_that_lost_writes_and_gave_their_offsets_away_stops_the_table(
     rounds = OnDemand(forgetful)
     forgetful.produce(MakeTable(name="forked", schema=EVENTS, buckets=1, freshness="1h"))
     noted = forgetful.cluster.home / "data-tablet-0"
-    wait_until(lambda: [*noted.rglob("high-watermark-checkpoint")], limit_s=90, what="the hour's only note, of no row")
+    wait_until(lambda: [*noted.rglob("high-watermark-checkpoint")], what="the hour's only note, of no row")
     forgetful.produce(events(0, 300))
     assert isinstance(rounds.run("forked"), TableFinished)
     assert isinstance(rounds.run("forked"), TableFinished)
@@ -191,7 +191,6 @@ def test_a_log_that_lost_writes_and_gave_their_offsets_away_stops_the_table(
     forgetful.cluster.wait_ready()
     wait_until(
         lambda: forgetful.plugin.store().freeze(forgetful.table("forked")),
-        limit_s=90,
         what="Fluss is back",
         tolerate=AWAY,
     )

@@ -58,7 +58,7 @@ def test_the_job_on_spark(guarded: FlussWorld, tmp_path: Path) -> None:
         MakeTable(name="pk", schema=USERS, primary_key=("id",), buckets=1, freshness="3s"),
     )
     write(guarded, 0)
-    wait_until(lambda: has_snapshot(guarded), limit_s=30, what="a KV snapshot")
+    wait_until(lambda: has_snapshot(guarded), what="a KV snapshot")
     command = [
         sys.executable,
         "-m",
@@ -82,7 +82,7 @@ def test_the_job_on_spark(guarded: FlussWorld, tmp_path: Path) -> None:
             guarded.wait_tiered(name, 60)
     finally:
         job.send_signal(signal.SIGTERM)
-        job.wait(60)
+        job.wait(120)
     assert guarded.rows("log").sort_by("id").drop_columns(SYSTEM).to_pylist() == events(0, 10_000)
     daily = guarded.rows("daily").sort_by([("day", "ascending"), ("id", "ascending")]).drop_columns(SYSTEM).to_pylist()
     assert daily == [r for d in DAYS for turn in range(2) for r in events(5_000 * turn, 5_000 * turn + 100, day=d)]

@@ -108,7 +108,7 @@ def test_every_type(world: FlussWorld) -> None:
         MakeTable(name="typed_pk", schema=keyed, primary_key=("id",), buckets=1),
         Upsert(table="typed_pk", rows=rows),
     )
-    wait_until(lambda: has_kv_snapshot(world, "typed_pk"), limit_s=30, what="a KV snapshot")
+    wait_until(lambda: has_kv_snapshot(world, "typed_pk"), what="a KV snapshot")
     for name in ("typed", "typed_pk"):
         world.wait_tiered(name)
         assert list(world.by_key(name).values()) == rows, name
@@ -178,7 +178,7 @@ def test_remote_segments_are_read_from_storage(world: FlussWorld) -> None:
         Append(table="remote", rows=rows, chunk=1_000),
     )
     table, store = world.table("remote"), world.plugin.store()
-    wait_until(lambda: first_answer(world, "remote").get("remote"), limit_s=30, what="remote segments")
+    wait_until(lambda: first_answer(world, "remote").get("remote"), what="remote segments")
     end = store.freeze(table)[Bucket("", 0)].end
     batches = list(store.read_log(table, Bucket("", 0), 500, end - 500))
     assert [o for b in batches for o in b.column("__offset").to_pylist()] == list(range(500, end - 500))

@@ -75,7 +75,7 @@ def as_read(row: dict[str, Any]) -> dict[str, Any]:
 
 def wait_snapshot(world: FlussWorld, name: str) -> None:
     store, table = world.plugin.store(), world.table(name)
-    wait_until(lambda: store.take_snapshot(table, Bucket("", 0), "tests") is not None, limit_s=30, what="a KV snapshot")
+    wait_until(lambda: store.take_snapshot(table, Bucket("", 0), "tests") is not None, what="a KV snapshot")
     store.release_snapshots(table, "tests")
 
 

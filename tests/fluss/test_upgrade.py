@@ -57,7 +57,6 @@ def run_new(cluster: FlussCluster, old: list[Grown], kinds: tuple[Kind, ...]) ->
         world = FlussWorld(cluster.start())
         wait_until(
             lambda: [world.ends(table.name) for table in old],
-            limit_s=90,
             what="Fluss has its tables back",
             tolerate=(ServerUnavailable, FlussError),
         )

@@ -73,7 +73,7 @@ def test_a_pk_table_by_key(world: FlussWorld, rounds: OnDemand) -> None:
     store, table = world.plugin.store(), world.table("checked_pk")
     ends = world.ends("checked_pk")
     for bucket, end in ends.items():
-        wait_until(partial(is_taken_at, world, bucket, end), limit_s=30, what="a KV snapshot of now")
+        wait_until(partial(is_taken_at, world, bucket, end), what="a KV snapshot of now")
     store.release_snapshots(table, "tests")
     code, certificate = verify(world, "checked_pk")
     assert (code, certificate["beyond"]) == (0, [])

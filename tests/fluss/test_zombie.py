@@ -77,7 +77,7 @@ def test_woken_after_another_job_went_on(world: FlussWorld, rounds: OnDemand) ->
         pause.wait_reached()
         offsets = take_over(world, "zombie")
         pause.release()
-        zombie.join(30)
+        zombie.join(120)
     assert isinstance(late[0], TableFinished)
     assert offsets.exists()
     assert world.committed("zombie") == OffsetMap({B0: 60})

@@ -79,7 +79,7 @@ class ThreadJob:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(20)
+        self.process.wait(120)
         self._log.close()
 
 

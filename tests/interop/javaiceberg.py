@@ -140,6 +140,6 @@ def _engine(format: str, artifacts: Sequence[str], settings: dict[str, str]) -> 
     finally:
         assert process.stdin is not None
         process.stdin.close()
-        process.wait(60)
+        process.wait(120)
         assert process.stdout is not None
         process.stdout.close()

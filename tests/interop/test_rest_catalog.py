@@ -188,7 +188,9 @@ def test_a_job_cannot_make_the_server_write_outside_the_warehouse(guarded: Any, 
 
 
 def test_config_says_nothing_secret(guarded: Any) -> None:
-    answer = httpx.get(f"{guarded.url}/v1/config?warehouse=w", headers={"authorization": "Bearer reader-secret"})
+    answer = httpx.get(
+        f"{guarded.url}/v1/config?warehouse=w", headers={"authorization": "Bearer reader-secret"}, timeout=120
+    )
     assert answer.status_code == 200
     assert "hidden" not in answer.text
     assert answer.json()["defaults"] == {}  # a local warehouse has no endpoint
@@ -217,7 +219,7 @@ def test_bad_requests_are_refused_in_the_catalogs_own_form(
     served: Any, method: str, path: str, body: bytes, status: int
 ) -> None:
     answer = httpx.request(
-        method, f"{served.url}/v1/{path}", content=body, headers={"content-type": "application/json"}
+        method, f"{served.url}/v1/{path}", content=body, headers={"content-type": "application/json"}, timeout=120
     )
     assert answer.status_code == status
     if method != "HEAD":
@@ -240,5 +242,5 @@ def test_removing_a_property_that_is_not_there_is_no_error(catalog: RestCatalog,
     table = catalog.create_table((space, "t"), ROWS.schema)
     body = {"requirements": [], "updates": [{"action": "remove-properties", "removals": ["nothing"]}]}
     url = f"{catalog.uri.rstrip('/')}/v1/namespaces/{space}/tables/t"
-    assert httpx.post(url, json=body).status_code == 200
+    assert httpx.post(url, json=body, timeout=120).status_code == 200
     assert table.refresh().properties == {}

@@ -91,7 +91,7 @@ def race(arena: Arena, seed: int, *, orphans: bool) -> None:
     ours = write_round(arena.lake, script(table, seed, 2))
     fault, planned = arena.start_zombie(table, seed, point)
     assert planned["token"] == ours.base.token
-    fault.wait_reached(60)
+    fault.wait_reached(120)
     is_late = point == "lake.after-commit"
     we_commit = is_late or not orphans or chance.random() < 0.5
     if we_commit:

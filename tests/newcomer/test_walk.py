@@ -72,11 +72,16 @@ def up(tmp_path: Path) -> Iterator[Path]:
     with log.open("w") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out, cwd=tmp_path, env=plain_environment())
     try:
-        wait_until(lambda: "Lakeward is up" in log.read_text(), limit_s=120, what="lakeward up", state=log.read_text)
+        wait_until(lambda: "Lakeward is up" in log.read_text(), what="lakeward up", state=log.read_text)
         yield tmp_path
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.terminate()
+        assert process.wait(120) == 0, log.read_text()
+        assert not psutil.wait_procs(children, timeout=120)[1], "what it started ends with it"
     finally:
-        for child in (*psutil.Process(process.pid).children(recursive=True), process):
-            child.kill()
+        if process.poll() is None:
+            for child in (*psutil.Process(process.pid).children(recursive=True), process):
+                child.kill()
         process.wait()
 
 

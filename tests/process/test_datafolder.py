@@ -31,7 +31,9 @@ def test_another_process_is_refused_too(yard: Yard) -> None:
         "import sys; from pathlib import Path; from lakeward.hot.embedded.datafolder import DataFolder; "
         "DataFolder.open(Path(sys.argv[1]))"
     )
-    ended = subprocess.run([sys.executable, "-c", script, str(yard.folder)], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(
+        [sys.executable, "-c", script, str(yard.folder)], capture_output=True, text=True, timeout=120
+    )
     assert ended.returncode == 1
     assert "DataFolderLocked" in ended.stderr
 

@@ -34,6 +34,6 @@ def test_a_process_forked_before_the_first_call_has_its_own_connection(used: str
     with serving() as served:
         served.table()
         command = [sys.executable, "-W", "ignore", "-c", FORKING, str(served.port), used]
-        run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert child in run.stdout
     assert "parent: 1" in run.stdout

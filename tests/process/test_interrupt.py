@@ -34,7 +34,7 @@ def test_a_command_that_stays_is_ended() -> None:
     with child:
         assert is_plain == "False"
         child.send_signal(signal.SIGINT)
-        assert child.wait(60) == 130
+        assert child.wait(120) == 130
 
 
 @pytest.mark.parametrize("name", ["server", "demo"])

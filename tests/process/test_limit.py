@@ -10,18 +10,21 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 STUCK = """
 import subprocess, sys
-CHILD = "import time\\ndef wait_for_nothing(): time.sleep(600)\\nwait_for_nothing()"
+CHILD = "import time\\ndef wait_for_nothing(): print(flush=True); time.sleep(600)\\nwait_for_nothing()"
+child = subprocess.Popen([sys.executable, "-c", CHILD], stdout=subprocess.PIPE)
+child.stdout.readline()
 def test_stuck():
-    with subprocess.Popen([sys.executable, "-c", CHILD]) as child:
+    with child:
         try:
-            wait_for_a_child(child)
+            wait_for_a_child()
         finally:
             child.kill()
-def wait_for_a_child(child):
+def wait_for_a_child():
     child.wait()
 def test_next():
     pass
 """
+"""The child is where it waits before the test begins, and with it the limit."""
 
 WAITING = STUCK.replace("child.wait()", "wait_until(lambda: child.poll() is not None, limit_s=1)").replace(
     "import subprocess, sys", "import subprocess, sys\nfrom lakeward.testing.waiting import wait_until"

@@ -32,31 +32,44 @@ def make(folder):
     return LakewardServer(resolve(environment={{}}, arguments=arguments))
 
 if os.getuid() == 0:  # the code need not be readable by everybody: whatever a server loads is loaded before
-    warm = make(sys.argv[2])
+    warm = make(sys.argv[1])
     warm.start()
     warm.stop()
     os.setgroups([]), os.setgid({nobody}), os.setuid({nobody})
     os.environ["LOGNAME"] = "nobody"
-try:
-    server = make(sys.argv[1])
-    server.start()
-    print("opened")
-except LakewardError as error:
-    print(error.code, error)
-except PermissionError as error:  # the folder is open; this machine lets nobody run the Python that the gate needs
-    if error.filename != sys.executable:
-        raise
-    print("opened")
-sys.stdout.flush()
+for line in sys.stdin:
+    try:
+        server = make(line.strip())
+        server.start()
+        server.stop()
+        print("opened", flush=True)
+    except LakewardError as error:
+        print(error.code, error, flush=True)
+    except PermissionError as error:  # the folder is open; this machine lets nobody run the Python that the gate needs
+        if error.filename != sys.executable:
+            raise
+        print("opened", flush=True)
 os._exit(0)
 """
+Opens = Callable[[Path], str]
 
 
-def open_as_nobody(folder: Path) -> str:
-    """What a server says that is started on the folder by a user without rights."""
+@pytest.fixture(scope="module")
+def open_as_nobody() -> Iterator[Opens]:
+    """What a server says that is started on a folder by a user without rights; one process tries them all."""
     with tempfile.TemporaryDirectory() as other:
-        command = [sys.executable, "-c", OPEN.format(nobody=NOBODY), str(folder), other]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout.strip()
+        command = [sys.executable, "-c", OPEN.format(nobody=NOBODY), other]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+            said, heard = child.stdout, child.stdin
+            assert said is not None
+            assert heard is not None
+
+            def open_one(folder: Path) -> str:
+                heard.write(f"{folder}\n")
+                heard.flush()
+                return said.readline().strip()
+
+            yield open_one
 
 
 @pytest.fixture
@@ -96,14 +109,14 @@ def data(home: Path, tmp_path: Path) -> Path:
     return home / "data"
 
 
-def test_a_folder_that_cannot_be_made(home: Path) -> None:
+def test_a_folder_that_cannot_be_made(home: Path, open_as_nobody: Opens) -> None:
     take(home, 0o555)
     told = open_as_nobody(home / "data")
     assert told.startswith("data-folder-unusable"), told
     assert (str(home / "data") in told, "Permission denied" in told, "name another folder" in told) == (True,) * 3
 
 
-def test_a_folder_of_ones_own(data: Path) -> None:
+def test_a_folder_of_ones_own(data: Path, open_as_nobody: Opens) -> None:
     assert open_as_nobody(data) == "opened"
 
 
@@ -117,7 +130,7 @@ CASES: dict[str, Callable[[Path], Path]] = {
 
 
 @pytest.mark.parametrize("case", list(CASES))
-def test_what_cannot_be_opened_is_named_and_never_looks_empty(data: Path, case: str) -> None:
+def test_what_cannot_be_opened_is_named_and_never_looks_empty(data: Path, case: str, open_as_nobody: Opens) -> None:
     place = CASES[case](data)
     take(place, 0o500 if place == data else 0o000)
     told = open_as_nobody(data)

@@ -38,7 +38,7 @@ if os.fork():
 stopped = threading.Event()
 stop_with_parent(stopped.set, poll_s=0.01)
 print("watching", flush=True)
-print("stopped" if stopped.wait(20) else "still there", flush=True)
+print("stopped" if stopped.wait(120) else "still there", flush=True)
 """
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -50,12 +50,12 @@ def background(before: set[threading.Thread]) -> dict[str, threading.Thread]:
 
 
 def still(server: LakewardServer) -> list[str]:
-    names: list[str] = httpx.get(server.url + READY, timeout=30).json()["still"]
+    names: list[str] = httpx.get(server.url + READY, timeout=120).json()["still"]
     return names
 
 
 def shown(server: LakewardServer) -> set[str]:
-    lines = httpx.get(server.url + METRICS, timeout=30).text.splitlines()
+    lines = httpx.get(server.url + METRICS, timeout=120).text.splitlines()
     return {line.split('"')[1] for line in lines if "background" in line.lower() and "{thread=" in line}
 
 
@@ -69,7 +69,7 @@ def test_every_background_thread_has_a_heartbeat_and_survives_what_would_end_it(
         if name not in ("http", "flight-gate"):  # one ends the process, the other waits for another process
             assert thread.ident is not None
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
-    httpx.get(f"{server.url}{API}/status", timeout=30).raise_for_status()
+    httpx.get(f"{server.url}{API}/status", timeout=120).raise_for_status()
     for name in threads:
         wait_until(lambda name=name: background(before)[name].is_alive() and name not in still(server))  # type: ignore[misc]
 

@@ -40,7 +40,7 @@ NOT_SENT = {"Token", "TokenSet", "WriteToken"}
 """Classes of the package that travel as text or not at all."""
 
 
-FEW = settings(max_examples=settings().max_examples // 10)
+FEW = settings(max_examples=settings().max_examples // 20)
 """There are many messages, built by one codec: few examples of each are many of the codec."""
 
 

@@ -79,7 +79,6 @@ def test_a_backup_under_load_comes_back_elsewhere(tmp_path: Path, capsys: pytest
             for path in (LOG, PK):
                 wait_until(
                     lambda path=path: (status(client, path)["lake_rows"] or 0) > 500,  # type: ignore[misc]
-                    limit_s=60,
                     what=f"rows of {path} in the lake",
                 )
             before = {path: list(numbers) for path, numbers in writers.acknowledged.items()}
@@ -88,7 +87,6 @@ def test_a_backup_under_load_comes_back_elsewhere(tmp_path: Path, capsys: pytest
             counts = {path: len(numbers) for path, numbers in writers.acknowledged.items()}
             wait_until(
                 lambda: all(len(n) > counts[p] + 200 for p, n in writers.acknowledged.items()),
-                limit_s=60,
                 what="writes that go on after the backup",
             )
             writers.stop()
@@ -111,7 +109,6 @@ def test_a_backup_under_load_comes_back_elsewhere(tmp_path: Path, capsys: pytest
             assert app.run(["table", "resync", PK, "--server", other.url]) == 0
             wait_until(
                 lambda: pk.upsert([{"id": -1, "state": "new"}]),
-                limit_s=30,
                 what="the resync",
                 tolerate=(LakewardError,),
                 state=lambda: str(status(client, PK)),

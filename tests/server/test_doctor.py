@@ -30,7 +30,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Jo
     with server.connect() as client:
         wait_until(
             lambda: any(j["live"] for j in client.server.ask("GET", JOBS)["jobs"]),
-            limit_s=60,
             what="the job",
             state=job.text,
         )
@@ -190,7 +189,6 @@ def test_conditions_are_found_when_they_are_made(world: tuple[Server, Job], exam
         gone.append(rows)
         wait_until(
             lambda: any(c == "freshness" and "failed in a row" in f for c, _, f in examined("--table", "doc.gone")[1]),
-            limit_s=60,
             what="the doctor to see rounds that fail",
         )
         assert mends("--table", "doc.gone") == ["lakeward table restore-lake doc.gone"]
@@ -212,7 +210,6 @@ def test_conditions_are_found_when_they_are_made(world: tuple[Server, Job], exam
         job.kill()
         wait_until(
             lambda: ("jobs", "hand", "silent for ten heartbeats or more") in examined()[1],
-            limit_s=60,
             what="the doctor to miss the job",
         )
 

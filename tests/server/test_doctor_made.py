@@ -70,7 +70,7 @@ class Lab:
         }
         given = [str(self.switches.folder), str(ready), *(f"{k}={v}" for k, v in settings.items())]
         self.process = Process(["-m", "lakeward.testing.chaos.serverprocess", *given], folder / "server.log", {})
-        wait_until(ready.exists, limit_s=120, what="the server's start", state=self.process.text)
+        wait_until(ready.exists, what="the server's start", state=self.process.text)
         self.client: Client = connect(self.url, token=TOKEN)
 
     def close(self) -> None:
@@ -105,7 +105,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         ends.callback(job.kill)
         wait_until(
             lambda: any(j["live"] for j in lab.client.server.ask("GET", JOBS)["jobs"]),
-            limit_s=60,
             what="the job",
             state=job.text,
         )
@@ -220,10 +219,10 @@ def test_a_gate_that_does_not_start_again_is_a_thread_that_stands_still(lab: Lab
     standing = ("limits", "server", "thread flight-gate stands still")
     try:
         gate.send_signal(signal.SIGKILL)
-        wait_until(lambda: standing in lab.examine(), limit_s=60, poll_s=2, what="the doctor to see it")
+        wait_until(lambda: standing in lab.examine(), poll_s=2, what="the doctor to see it")
     finally:
         resource.prlimit(pid, resource.RLIMIT_STACK, before)
-    wait_until(lambda: standing not in lab.examine(), limit_s=60, poll_s=2, what="the gate's next start")
+    wait_until(lambda: standing not in lab.examine(), poll_s=2, what="the gate's next start")
 
 
 def test_memory_near_its_limit_is_found(lab: Lab, tmp_path: Path) -> None:
@@ -251,7 +250,7 @@ exec {sys.executable} "$@"
     ]
     server = Process(["-m", "lakeward.cli", *given], tmp_path / "server.log", {}, python=str(limited))
     try:
-        wait_until(ready.exists, limit_s=120, what="the server's start", state=server.text)
+        wait_until(ready.exists, what="the server's start", state=server.text)
         assert find(lab.examine(url=ready.read_text().strip()), "limits", "server", " of 100 MB memory")
     finally:
         server.kill()
@@ -261,7 +260,7 @@ def test_a_catalog_whose_server_is_gone_is_found(lab: Lab) -> None:
     away = ("lakes", "lake far", "its catalog does not answer")
     assert away not in lab.examine()
     lab.far.kill()
-    wait_until(lambda: away in lab.examine(), limit_s=60, poll_s=1, what="the doctor to miss the catalog")
+    wait_until(lambda: away in lab.examine(), poll_s=1, what="the doctor to miss the catalog")
 
 
 def test_jobs_that_cannot_compact_are_found(lab: Lab) -> None:
@@ -273,4 +272,4 @@ def test_jobs_that_cannot_compact_are_found(lab: Lab) -> None:
         lab.client.server.ask("POST", HEARTBEAT, beat)
         return ("files", "server", "no live job compacts: older can do rounds alone") in lab.examine()
 
-    wait_until(is_found, limit_s=60, poll_s=1, what="the doctor to see that nobody compacts")
+    wait_until(is_found, poll_s=1, what="the doctor to see that nobody compacts")

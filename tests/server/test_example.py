@@ -13,6 +13,6 @@ EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "producer.py"
 
 
 def test_the_producer_example_runs(shared_server: ServerProcess) -> None:
-    run = subprocess.run([sys.executable, str(EXAMPLE), shared_server.url], capture_output=True, text=True, timeout=60)
+    run = subprocess.run([sys.executable, str(EXAMPLE), shared_server.url], capture_output=True, text=True, timeout=120)
     assert run.returncode == 0, run.stderr
     assert run.stdout.splitlines()[-1] == "read back 10000 rows"

@@ -49,7 +49,7 @@ def test_rounds_expire_and_a_killed_server_deletes_later(tmp_path: Path) -> None
         server.kill()
         server.settings["coordinator.maintenance.interval"] = "200 ms"
         server.start()
-        wait_until(lambda: lists(server) == 3, limit_s=20, what="the files of snapshots that went before the kill")
+        wait_until(lambda: lists(server) == 3, what="the files of snapshots that went before the kill")
         with server.connect() as client:
             assert client.read(PATH, mode="lake").to_table().to_pylist() == [{"id": 1, "n": 7}]
             assert client.server.ask("GET", routes.TABLE_STATUS.format(table=PATH))["state"] != "Failed"

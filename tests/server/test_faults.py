@@ -218,7 +218,7 @@ def test_a_second_server_on_the_folder_refuses_to_start(shared_server: ServerPro
         tables = client.list_tables()
     command = [sys.executable, "-m", "lakeward.cli", "server", "--port", "0", "--flight-port", "0"]
     command += ["--data", str(shared_server.data)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 1
     assert str(shared_server.data) in ended.stderr
     assert "in use" in ended.stderr

@@ -59,7 +59,7 @@ def fill(disk: Path) -> None:
 
 
 def ask(server: ServerProcess, method: str, path: str, body: Any = None) -> httpx.Response:
-    return httpx.request(method, f"{server.url}{path}", json=body, timeout=60)
+    return httpx.request(method, f"{server.url}{path}", json=body, timeout=120)
 
 
 def changes(server: ServerProcess) -> dict[str, httpx.Response]:

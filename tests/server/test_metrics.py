@@ -28,7 +28,7 @@ def test_every_metric_that_is_written_about_exists_and_every_one_that_exists_is_
     shared_server: ServerProcess,
 ) -> None:
     shared_server.client().create_table("shop.t", "id bigint").append([{"id": 1}, {"id": 2}])
-    text = httpx.get(f"{shared_server.url}/metrics").text
+    text = httpx.get(f"{shared_server.url}/metrics", timeout=120).text
     server = shown(text)
     panels = json.loads((OPERATING / "grafana.json").read_text())["panels"]
     queries = " ".join(target["expr"] for panel in panels for target in panel["targets"])

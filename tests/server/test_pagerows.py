@@ -17,7 +17,7 @@ def test_pages_show_what_the_token_may_see(start_server: StartServer) -> None:
     client = server.client(token="b")
     for name in ("shop.orders", "crm.people"):
         client.create_table(name, "id bigint not null, note string", primary_key="id").upsert([{"id": 1, "note": "x"}])
-    with httpx.Client(base_url=server.url, headers={"Authorization": "Bearer r"}, timeout=60) as door:
+    with httpx.Client(base_url=server.url, headers={"Authorization": "Bearer r"}, timeout=120) as door:
 
         def ask(path: str, **body: Any) -> tuple[int, Any]:
             answer = door.post(path, json=body) if body else door.get(path)

@@ -20,7 +20,7 @@ def test_the_example_works_when_pasted(shared_server: ServerProcess, tmp_path: P
         block.replace("http://127.0.0.1:9050", shared_server.url)
         + "\nprint(client.read('shop.orders').to_table().to_pylist())"
     )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, timeout=120)
     assert run.returncode == 0, run.stderr
     assert "pyarrow.Table" in run.stdout
     assert run.stdout.splitlines()[-1] == "[{'id': 1, 'state': 'paid', 'amount': 9.9}]"

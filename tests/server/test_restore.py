@@ -49,7 +49,6 @@ def resync(client: Client, row: dict[str, Any]) -> None:
     assert app.run(["table", "resync", PK, "--server", client.url]) == 0
     wait_until(
         lambda: pk.upsert([row]),
-        limit_s=30,
         what="the resync",
         tolerate=(LakewardError,),
         state=lambda: str(status(client, PK)),
@@ -142,7 +141,6 @@ def test_an_old_catalog_comes_back_to_a_lake_that_outgrew_it(tmp_path: Path) -> 
                 lambda: all(
                     "lakeward server --restored" in (status(client, path)["reason"] or "") for path in (LOG, PK)
                 ),
-                limit_s=30,
                 what="the reasons why both stand still",
                 state=lambda: str([status(client, path) for path in (LOG, PK)]),
             )
@@ -160,9 +158,7 @@ def test_an_old_catalog_comes_back_to_a_lake_that_outgrew_it(tmp_path: Path) -> 
         assert re.search(rf"lake table {LOG}: moved from version \d+ to version \d+: file://", server.process.text())
         with server.connect() as client:
             log = client.table(LOG)
-            wait_until(
-                lambda: log.append([{"id": 23}]), limit_s=30, what="the lake's answer", tolerate=(LakewardError,)
-            )
+            wait_until(lambda: log.append([{"id": 23}]), what="the lake's answer", tolerate=(LakewardError,))
             tier_now(client, log)
             assert lake_ids(client, LOG) == list(range(24)), (
                 "every row once: the copy's, those that only the lake has, the new one"

@@ -98,7 +98,7 @@ def test_a_small_round_asks_the_server_four_times_and_loads_its_lake_table_twice
             table.append([{"id": number, "name": "x"}])
             proxy.calls.clear()
             tier_now(client, table)
-            assert job.enumerator.wait_idle(30)
+            assert job.enumerator.wait_idle(120)
             job.enumerator.beat()  # what the round's end left to tell, if anything
             calls = list(proxy.calls)
         loads = [call for call in calls if call.startswith("GET /iceberg") and call.endswith("/tables/small")]
@@ -107,7 +107,7 @@ def test_a_small_round_asks_the_server_four_times_and_loads_its_lake_table_twice
         assert len(asked) == 4, calls
     finally:
         job.stop()
-        running.join(30)
+        running.join(120)
         for lake in lakes:
             lake.connection.close()
         plugin.store().close()

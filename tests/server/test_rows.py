@@ -174,7 +174,7 @@ def test_columns_that_are_not_given_stay_in_every_shape_of_rows(client: Client) 
     table.upsert(pa.table({"k": pa.array([0], pa.int32()), "a": ["arrow"]}))
     table.upsert([{"k": 1, "a": "dict"}, {"k": 2, "b": None}, {"k": 9}])
     with table.writer() as writer:
-        token = writer.upsert([{"k": 3, "a": "writer"}, {"k": 4, "b": "writer"}]).result(30)
+        token = writer.upsert([{"k": 3, "a": "writer"}, {"k": 4, "b": "writer"}]).result(120)
     assert token.offsets
     table.upsert({"k": 4, "a": "whole"}, replace=True)
     found = table.lookup([{"k": k} for k in (0, 1, 2, 3, 4, 9)]).select(["a", "b"]).to_pylist()
@@ -194,7 +194,7 @@ def test_columns_that_are_not_given_stay_in_every_shape_of_rows(client: Client) 
 
 def test_a_buffered_writer_sends_in_order_and_says_what_went_wrong(client: Client) -> None:
     table = make(client)
-    with table.writer(max_rows=7, linger_s=5.0) as writer:
+    with table.writer(max_rows=7, linger_s=600.0) as writer:
         futures = [writer.append({"id": n}) for n in range(100)]
         with pytest.raises(InvalidRows):
             writer.append({"id": None})

@@ -165,7 +165,7 @@ def test_half_of_tls_is_refused_in_words(tmp_path: Path) -> None:
 
 @pytest.fixture
 def http(shared_server: ServerProcess) -> httpx.Client:
-    return httpx.Client(base_url=shared_server.url, timeout=30.0, headers={"content-type": "application/json"})
+    return httpx.Client(base_url=shared_server.url, timeout=120, headers={"content-type": "application/json"})
 
 
 def error_of(response: httpx.Response) -> LakewardError:

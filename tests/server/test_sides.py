@@ -58,7 +58,7 @@ def working(server: ServerProcess) -> Iterator[EmbeddedPlugin]:
     running.start()
     yield plugin
     made.stop()
-    running.join(30)
+    running.join(120)
     plugin.store().close()
     plugin.server.close()
 
@@ -121,7 +121,7 @@ def test_one_table_in_two_lakes(server: ServerProcess, job: EmbeddedPlugin, caps
 def test_changes_from_anywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The log is cut soon: the changelog has what it let go."""
     settings = {"datalake.format": "delta", "log.segment.file-size": "4kb", "log.retention.check-interval": "100 ms"}
-    settings |= {"coordinator.maintenance.interval": "1 s", "kv.snapshot.interval": "100 ms"}
+    settings |= {"coordinator.maintenance.interval": "1 s", "kv.snapshot.interval": "500 ms"}
     with closing(ServerProcess(tmp_path / "data", settings=settings).start()) as server, working(server):
         client = server.client()
         properties = {"table.datalake.changelog": "default", "table.log.ttl": "1 s", "table.datalake.freshness": "1 s"}
@@ -130,7 +130,7 @@ def test_changes_from_anywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str
         for n in range(100):
             table.upsert([{"id": n % 10, "v": f"{n:060}"}])
         client.tier_now("d.t", limit_s=60)
-        wait_until(lambda: table.bounds()[Bucket("", 0)].start > 0, what="a log that is cut", limit_s=60)
+        wait_until(lambda: table.bounds()[Bucket("", 0)].start > 0, what="a log that is cut")
         want = [("insert", n, f"{n:060}") for n in range(10)]
         rows = client.changes("d.t", OffsetMap({Bucket("", 0): 0})).to_table().to_pylist()
         assert [(r["__change_type"], r["id"], r["v"]) for r in rows[:10]] == want

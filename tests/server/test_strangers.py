@@ -36,6 +36,7 @@ def test_a_folder_elsewhere_cannot_be_named_by_a_lake_snapshot(lake_server: Serv
         f"{lake_server.url}{API}/tables/d.t/adopt",
         json={"descriptor": descriptor},
         headers={"lakeward-protocol": "1.1"},
+        timeout=120,
     )
     assert answer.status_code == 400, answer.text
     assert "table id '../../victim'" in answer.text
@@ -45,7 +46,7 @@ def test_a_folder_elsewhere_cannot_be_named_by_a_lake_snapshot(lake_server: Serv
 
 @pytest.mark.parametrize("path", [f"{API}/tables", "/iceberg/v1/namespaces"])
 def test_a_page_of_another_server_gets_nothing(lake_server: ServerProcess, path: str) -> None:
-    with httpx.Client(base_url=lake_server.url) as http:
+    with httpx.Client(base_url=lake_server.url, timeout=120) as http:
         for headers in ({"host": "evil.example"}, {"origin": "http://evil.example"}):
             for method in ("GET", "POST"):
                 answer = http.request(method, path, headers={"content-type": "application/json", **headers})
@@ -57,7 +58,7 @@ def test_a_page_of_another_server_gets_nothing(lake_server: ServerProcess, path:
 
 def half_sent(server: ServerProcess) -> socket.socket:
     port = int(server.url.rsplit(":", 1)[1])
-    peer = socket.create_connection(("127.0.0.1", port), timeout=60)
+    peer = socket.create_connection(("127.0.0.1", port), timeout=120)
     peer.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
     return peer
 
@@ -69,7 +70,7 @@ def test_headers_that_do_not_end_do_not_stay(start_server: StartServer) -> None:
     for peer in peers:
         with peer, suppress(ConnectionResetError):
             assert peer.recv(100) == b"", "it was closed without an answer"
-    assert httpx.get(f"{server.url}/healthz").status_code == 200
+    assert httpx.get(f"{server.url}/healthz", timeout=120).status_code == 200
 
 
 def test_who_opens_many_and_says_nothing_keeps_nobody_out(start_server: StartServer) -> None:
@@ -77,12 +78,12 @@ def test_who_opens_many_and_says_nothing_keeps_nobody_out(start_server: StartSer
     limits = {"server.http.max-connections-per-peer": "10", "server.flight.max-connections-per-peer": "10"}
     server = start_server(settings=limits)
     table = server.client().create_table("d.t", "id BIGINT")
-    flight_port = int(httpx.get(f"{server.url}{API}/info").json()["flight_uri"].rpartition(":")[2])
+    flight_port = int(httpx.get(f"{server.url}{API}/info", timeout=120).json()["flight_uri"].rpartition(":")[2])
     with ExitStack() as held:
         for _ in range(30):
             held.enter_context(half_sent(server))
-            held.enter_context(socket.create_connection(("127.0.0.1", flight_port), timeout=60))
-        assert httpx.get(f"{server.url}/healthz").status_code == 200
+            held.enter_context(socket.create_connection(("127.0.0.1", flight_port), timeout=120))
+        assert httpx.get(f"{server.url}/healthz", timeout=120).status_code == 200
         assert table.append([{"id": 1}]).offsets
 
 
@@ -104,7 +105,7 @@ def test_rights_for_tables_at_every_door(start_server: StartServer) -> None:
     assert sam.list_tables() == ["shop.a"]
     sam.create_table("shop.b", "id BIGINT NOT NULL")
     headers = {"authorization": "Bearer eye", "content-type": "application/json"}
-    with httpx.Client(base_url=server.url, headers=headers) as http:
+    with httpx.Client(base_url=server.url, headers=headers, timeout=120) as http:
         for path in (f"{API}/dashboard", f"{API}/status", f"{API}/rounds", f"{API}/queue", f"{API}/tables"):
             answer = http.get(path)
             assert answer.status_code == 200
@@ -141,7 +142,9 @@ def test_a_namespace_does_not_lead_out_of_the_warehouse(start_server: StartServe
     server = start_server(settings={"server.tokens": "ann:admin:top,joe:job:ham", "datalake.format": "iceberg"})
     outside = (tmp_path / "outside").as_uri()
     schema = {"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "a", "required": False, "type": "long"}]}
-    with httpx.Client(base_url=f"{server.url}/iceberg/v1", headers={"content-type": "application/json"}) as http:
+    with httpx.Client(
+        base_url=f"{server.url}/iceberg/v1", headers={"content-type": "application/json"}, timeout=120
+    ) as http:
         job, admin = {"authorization": "Bearer ham"}, {"authorization": "Bearer top"}
         made = http.post("namespaces", json={"namespace": ["a"], "properties": {"location": outside}}, headers=job)
         assert made.status_code == 403

@@ -41,9 +41,7 @@ class Cluster:
             home.mkdir(parents=True)
             arguments = ("--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(home), self.master)
             self.processes.append(self._start(f"{main}.worker.Worker", *arguments))
-        wait_until(
-            lambda: self._log().count("Registering worker") >= workers, limit_s=90, what="the workers", state=self._log
-        )
+        wait_until(lambda: self._log().count("Registering worker") >= workers, what="the workers", state=self._log)
 
     def _start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = [str(SPARK_HOME / "bin" / "spark-class"), name, *arguments]

@@ -53,7 +53,7 @@ class Broker:
 
     def stop(self) -> None:
         self._process.kill()
-        self._process.wait(30)
+        self._process.wait(120)
 
     def _run(self, main: str, *arguments: str, text: str | None = None) -> None:
         command = self._command(main, *arguments)

@@ -69,7 +69,7 @@ class Process:
         """SIGKILL to all of it. Safe to repeat."""
         with contextlib.suppress(ProcessLookupError):
             self.send_all(signal.SIGKILL)
-        self.child.wait(20)
+        self.child.wait(120)
 
     def text(self) -> str:
         return self.log.read_text(errors="replace")

@@ -70,7 +70,7 @@ def test_a_round_completes_by_task_retry_alone(
         asking.start()
         pause.wait_reached(120)
         victims = cluster.executors if victim == "executor" else cluster.python_workers
-        wait_until(lambda: len(victims()) >= 2, limit_s=120, what=victim, state=job.text)
+        wait_until(lambda: len(victims()) >= 2, what=victim, state=job.text)
         victims()[0].kill()
         pause.release()
         asking.join()

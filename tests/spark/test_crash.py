@@ -98,7 +98,6 @@ def kill_and_check(server: Server, point: str, *, spark: bool) -> None:
         try:
             wait_until(
                 lambda: pair.write_unless(fault.is_reached() if is_in_worker else not job.is_alive()),
-                limit_s=120,
                 poll_s=0.3,
                 what=f"the kill at {point}",
                 state=job.text,
@@ -138,7 +137,6 @@ def test_a_server_killed_at(point: str, tmp_path: Path) -> None:
             pair.write()
             wait_until(
                 lambda: pair.write_unless(pause.is_reached()),
-                limit_s=120,
                 poll_s=0.3,
                 what=f"the pause at {point}",
                 state=job.text,
@@ -206,7 +204,7 @@ def test_a_zombie_alone_meets_the_fence_of_orphan_removal(quick: Server, tmp_pat
             pause.wait_reached(120)
             zombie.send_all(signal.SIGSTOP)
             pause.release()
-            wait_until(lambda: lake_snapshots(client, table), limit_s=120, what="the fencing snapshot")
+            wait_until(lambda: lake_snapshots(client, table), what="the fencing snapshot")
             zombie.send_all(signal.SIGCONT)
             wait_tiered(client, table, state=zombie.text)
             assert check_exactly_once(client, table) == 100

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -13,11 +14,43 @@ import pytest
 
 from lakeward.cli.sql.duckdblake import query_lake
 from lakeward.client import Client
+from lakeward.testing.faults import Fault, FaultAction
 from lakeward.testing.waiting import wait_until
-from tests.spark.processes import Job, check_exactly_once, lake_rows, lake_snapshots, status, tier_now, wait_tiered
+from tests.spark.conftest import SMALL_SPLITS
+from tests.spark.processes import (
+    Job,
+    Server,
+    check_exactly_once,
+    lake_rows,
+    lake_snapshots,
+    status,
+    tier_now,
+    wait_tiered,
+)
 from tests.spark.processes import rounds as ended
 
 pytestmark = pytest.mark.spark
+FEWER = 200_000
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory: pytest.TempPathFactory) -> Fault:
+    folder = tmp_path_factory.mktemp("held")
+    return Fault(
+        point="split.batch",
+        action=FaultAction.PAUSE,
+        table=f"e2e.big{FEWER}",
+        file=str(folder / "pause"),
+        once=str(folder / "once"),
+    )
+
+
+@pytest.fixture(scope="module")
+def job(server: Server, held: Fault) -> Iterator[Job]:
+    made = Job(server, "shared", settings=SMALL_SPLITS, faults=held.to_text())
+    yield made
+    code = made.stop()
+    assert code == 0, made.text()[-3000:]
 
 
 def rows(start: int, stop: int, name: str = "n") -> list[dict[str, Any]]:
@@ -115,7 +148,7 @@ def test_first_round_from_a_kv_snapshot_while_writes_go_on(client: Client, job: 
 
     def write() -> None:
         n = 0
-        while not stop.is_set() and n < 200:
+        while not stop.wait(0.02):  # until both rounds are there, without keeping the machine from them
             table.upsert(rows(n % 50, n % 50 + 20, f"w{n}-"))
             table.delete([{"id": 1_000 + n % 100}])
             n += 1
@@ -124,7 +157,6 @@ def test_first_round_from_a_kv_snapshot_while_writes_go_on(client: Client, job: 
     writer.start()
     wait_until(
         lambda: len(lake_snapshots(client, table)) >= 2,
-        limit_s=120,
         what="two rounds beside the writer",
         state=job.text,
     )
@@ -173,12 +205,14 @@ def test_one_tables_trouble_is_its_own(client: Client, job: Job) -> None:
         now = status(client, broken.path)
         return now["failures"] > 0 and "no longer in the catalog" in (now["reason"] or "")
 
-    wait_until(has_failed, limit_s=120, what="the failure", state=job.text)
+    wait_until(has_failed, what="the failure", state=job.text)
     assert check_exactly_once(client, fine) == 5
 
 
-@pytest.mark.parametrize("count", [200_000, pytest.param(5_000_000, marks=pytest.mark.soak)])
-def test_a_one_row_table_does_not_wait_for_a_big_one(count: int, client: Client, job: Job) -> None:
+@pytest.mark.parametrize("count", [FEWER, pytest.param(5_000_000, marks=pytest.mark.soak)])
+def test_a_one_row_table_does_not_wait_for_a_big_one(count: int, client: Client, job: Job, held: Fault) -> None:
+    """One of the big round's tasks stands still until the small table is in the lake; five million rows need no such
+    help."""
     big = client.create_table(f"e2e.big{count}", "id BIGINT, name STRING", buckets=2, freshness="1 h")
     names = [f"name-{i}" for i in range(50_000)]
     for at in range(0, count, len(names)):
@@ -186,9 +220,12 @@ def test_a_one_row_table_does_not_wait_for_a_big_one(count: int, client: Client,
     small = client.create_table(f"e2e.single{count}", "id BIGINT, name STRING", freshness="1 h")
     asking = threading.Thread(target=lambda: tier_now(client, big))
     asking.start()
-    wait_until(lambda: status(client, big.path)["state"] == "tiering", limit_s=120, what="the big round")
+    if count == FEWER:
+        held.wait_reached()
+    wait_until(lambda: status(client, big.path)["state"] == "tiering", what="the big round")
     small.append(rows(0, 1))
     tier_now(client, small)
+    held.release()
     asking.join()
     wait_until(lambda: ended(client, big) and ended(client, small), what="both ends")
     assert ended(client, small)[-1]["ended_at_ms"] < ended(client, big)[-1]["ended_at_ms"]

@@ -86,7 +86,6 @@ def compact(client: Client, table: Table, job: Job) -> None:
     client.server.ask("POST", routes.MAINTAIN.format(table=table.path))
     wait_until(
         lambda: any(r["kind"] == "compact" and r["files_replaced"] > 1 for r in rounds(client, table)),
-        limit_s=120,
         what=f"a compaction of {table.path}",
         state=job.text,
     )

@@ -73,7 +73,7 @@ def test_sigterm_ends_running_rounds_and_gives_the_leases_back(server: Server, c
         pause.wait_reached(120)
         job.child.terminate()
         pause.release()
-        assert job.wait(60) == 0, job.text()[-2000:]
+        assert job.wait(120) == 0, job.text()[-2000:]
         assert check_exactly_once(client, table) == 10
         assert len(lake_snapshots(client, table)) == 1
     finally:
@@ -132,7 +132,7 @@ def make_bucket(endpoint: str, keys: dict[str, str]) -> None:
         store.create_dir("lake")
         return True
 
-    wait_until(made, limit_s=120, what="the S3 server", tolerate=(OSError,))
+    wait_until(made, what="the S3 server", tolerate=(OSError,))
 
 
 def test_a_warehouse_on_s3(s3: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

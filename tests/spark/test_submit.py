@@ -59,10 +59,10 @@ def test_a_round_under_spark_submit(victim: str, submitted: Process, client: Cli
     driver = driver_of(submitted)
     if victim == "driver":
         driver.send_signal(signal.SIGTERM)
-        assert submitted.wait(60) == 0, submitted.text()[-2000:]
+        assert submitted.wait(120) == 0, submitted.text()[-2000:]
     else:
         submitted.send(signal.SIGTERM)
-        submitted.wait(60)
-    wait_until(lambda: not driver.is_running(), limit_s=120, what="the driver's end", state=submitted.text)
+        submitted.wait(120)
+    wait_until(lambda: not driver.is_running(), what="the driver's end", state=submitted.text)
     live = {j["name"] for j in client.server.ask("GET", routes.JOBS)["jobs"] if j["live"]}
     assert "submitted" not in live, "it gave its leases back"

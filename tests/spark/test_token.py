@@ -52,9 +52,7 @@ def test_a_job_takes_its_token_from_a_file_and_a_new_one_when_it_is_rewritten(
             server.stop()
             server.settings["server.tokens"] = TOKENS.replace("hammer", "tongs")
             server.start()
-            wait_until(
-                lambda: "no valid token" in job.text(), limit_s=120, what="a refusal of the old token", state=job.text
-            )
+            wait_until(lambda: "no valid token" in job.text(), what="a refusal of the old token", state=job.text)
             secret.write_text("tongs\n")
             table.append([{"id": n} for n in range(100, 150)])
             tier_now(client, table)

@@ -245,17 +245,35 @@ def test_wrong_options_say_what_to_do(spark: Any, server: Server, client: Client
                 found.collect()
 
     refused("there is no table db.none", "db.none")
-    refused("known options are", nonsense="1")
-    refused("union, lake, hot", mode="all")
-    refused("no whole number above 0", max_rows="many")
-    refused("there are id, v", columns="id,other")
-    refused("neither a snapshot id nor", as_of="yesterday")
     refused("changelog", stream=True)
     refused("bucket 0 ends at 0", stream=True, changelog="true", starting='{"0": 5}')
     with pytest.raises(Exception, match="not append, upsert or delete"):
         spark.range(1).write.format("lakeward").options(server=server.url, kind="merge").mode("append").save("db.opts")
     with pytest.raises(Exception, match="overwrite"):
         spark.range(1).write.format("lakeward").options(server=server.url).mode("overwrite").save("db.opts")
+
+
+@pytest.mark.datasource
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("nonsense", "1", "known options are"),
+        ("mode", "all", "union, lake, hot"),
+        ("max_rows", "many", "no whole number above 0"),
+        ("columns", "id,other", "there are id, v"),
+        ("as_of", "yesterday", "neither a snapshot id nor"),
+    ],
+)
+def test_a_wrong_option_is_refused_by_the_source_itself(
+    server: Server, client: Client, option: str, value: str, words: str
+) -> None:
+    """As Spark asks it, in a process of Spark's; the test above has its words reach a query."""
+    from lakeward.spark.source import LakewardDataSource
+
+    client.create_table("db.asked", "id bigint not null, v string", lake=False, if_not_exists=True)
+    source = LakewardDataSource({"path": "db.asked", "server": server.url, option: value})
+    with pytest.raises(InvalidRequest, match=words):
+        source.reader(source.schema()).partitions()
 
 
 def without_filters() -> Any:
@@ -335,7 +353,7 @@ def test_modes_and_history(spark: Any, server: Server, client: Client, job: Job)
     table.append([{"id": i} for i in range(20, 22)])
     client.create_cut("twenty-two", ["db.log"])
     table.append([{"id": i} for i in range(22, 25)])
-    wait_until(lambda: client.cut("twenty-two").state is CutState.READY, limit_s=60, what="the cut")
+    wait_until(lambda: client.cut("twenty-two").state is CutState.READY, what="the cut")
 
     def count(**options: Any) -> int:
         found: int = lakeward.spark.read(spark, "db.log", server=server.url, **options).count()
@@ -370,7 +388,7 @@ def test_a_moment_between_snapshots_of_a_table_with_a_changelog(
     tier_now(client, table)
     table.upsert([{"id": 0, "v": "b"}])
     moment = datetime.now(UTC) + timedelta(milliseconds=5)
-    wait_until(lambda: datetime.now(UTC) > moment + timedelta(milliseconds=5), limit_s=60, what="the moment to pass")
+    wait_until(lambda: datetime.now(UTC) > moment + timedelta(milliseconds=5), what="the moment to pass")
     table.upsert([{"id": 1, "v": "c"}])
     table.delete([{"id": 2}])
     tier_now(client, table)

@@ -60,7 +60,7 @@ class Loop:
 
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join(60)
+        self._thread.join(120)
         if self.error is not None:
             raise self.error
 

@@ -38,7 +38,7 @@ class Fault:
     """One armed fault. It acts on hits `hit` to `hit + times - 1` (times None: on every later one), each with `chance`.
 
     `file` names the files through which a pause in another process is seen (`.reached`) and ended (`.release`);
-    `once` a file that the first to act makes, so that of several processes one acts.
+    `once` a file that the first to act makes, so that of several processes one acts; `table` the only one it is for.
     """
 
     point: str
@@ -48,6 +48,7 @@ class Fault:
     chance: float = 1.0
     file: str | None = None
     once: str | None = None
+    table: str | None = None
     error: Callable[[], Exception] | None = None
     when: Callable[[Mapping[str, Any]], bool] | None = None
     hits: int = 0
@@ -55,7 +56,7 @@ class Fault:
     _reached: threading.Event = field(default_factory=threading.Event, repr=False)
     _released: threading.Event = field(default_factory=threading.Event, repr=False)
 
-    def wait_reached(self, limit_s: float = 20.0) -> None:
+    def wait_reached(self, limit_s: float = 120.0) -> None:
         """Blocks until a pause here has begun."""
         wait_until(self.is_reached, limit_s=limit_s, what=f"fault point {self.point}")
 
@@ -78,7 +79,8 @@ class Fault:
             f"hit={self.hit}",
             f"times={'all' if self.times is None else self.times}",
         ]
-        parts += [f"{name}={value}" for name, value in (("file", self.file), ("once", self.once)) if value is not None]
+        named = (("file", self.file), ("once", self.once), ("table", self.table))
+        parts += [f"{name}={value}" for name, value in named if value is not None]
         return ",".join([*parts, f"chance={self.chance}"] if self.chance < 1 else parts)
 
     @classmethod
@@ -86,7 +88,7 @@ class Fault:
         head, *rest = text.split(",")
         point, _, action = head.partition("=")
         options = dict(part.partition("=")[::2] for part in rest)
-        unknown = set(options) - {"hit", "times", "chance", "file", "once"}
+        unknown = set(options) - {"hit", "times", "chance", "file", "once", "table"}
         if unknown or action not in set(FaultAction):
             raise InvalidRequest(
                 what=f"{FAULTS_ENV} entry {text!r}", reason="write POINT=raise|pause|kill[,hit=N][,times=N|all]..."
@@ -100,6 +102,7 @@ class Fault:
             chance=float(options.get("chance", "1")),
             file=options.get("file"),
             once=options.get("once"),
+            table=options.get("table"),
         )
 
 
@@ -156,6 +159,8 @@ class Faults:
 
     def _is_due(self, fault: Fault, facts: dict[str, Any]) -> bool:
         if fault.when is not None and not fault.when(facts):
+            return False
+        if fault.table is not None and str(facts.get("table")) != fault.table:
             return False
         fault.hits += 1
         nth = fault.hits - fault.hit

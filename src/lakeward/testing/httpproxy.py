@@ -78,7 +78,7 @@ class HttpProxy:
         self._server.server_close()
         self.cut()
         self._client.close()
-        self._thread.join(10)
+        self._thread.join(120)
 
     def keep(self, connection: socket.socket) -> None:
         with self._lock:

@@ -24,7 +24,7 @@ def note_limit() -> None:
 def wait_until(
     condition: Callable[[], T],
     *,
-    limit_s: float = 20.0,
+    limit_s: float = 120.0,
     poll_s: float = 0.02,
     what: str = "condition",
     state: Callable[[], object] | None = None,

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from lakeward.model.faults import FAULTS_ENV
+from lakeward.testing.waiting import wait_until
 
 LOADED: Final = (
     "lakeward.cli.app",
@@ -87,8 +88,16 @@ def start_module(
             )
     made = _context.Process(target=_run, args=(module, list(arguments), log, variables, own_group), daemon=True)
     made.start()
-    assert made.pid is not None
-    return WarmProcess(made, made.pid)
+    pid = made.pid
+    assert pid is not None
+    if own_group:  # a signal to the group must find it
+        wait_until(
+            lambda: made.exitcode is not None or os.getpgid(pid) == pid,
+            poll_s=0.002,
+            what=f"group {pid}",
+            tolerate=(ProcessLookupError,),
+        )
+    return WarmProcess(made, pid)
 
 
 def _run(module: str, arguments: list[str], log: Path, variables: dict[str, str], own_group: bool) -> None:

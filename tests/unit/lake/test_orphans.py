@@ -145,7 +145,7 @@ def test_a_zombie_that_wakes_after_removal_is_refused(world: World, remove: Remo
         remove(world)
         assert world.files_of(zombie) == []
         pause.release()
-        thread.join(20)
+        thread.join(120)
     (refused,) = ended
     assert isinstance(refused, CommitConflict)
     assert refused.lost
@@ -165,7 +165,7 @@ def test_a_round_that_commits_after_the_listing_keeps_its_files(world: World, re
         pause.wait_reached()
         slow.commit()
         pause.release()
-        thread.join(20)
+        thread.join(120)
     assert world.files_of(slow)
     world.check()
 
@@ -352,7 +352,7 @@ def test_two_removals_at_once_do_no_harm(world: World) -> None:
         world.removal().sweep()
         world.plan().run()
         pause.release()
-        thread.join(20)
+        thread.join(120)
     assert world.files_of(dead) == []
     world.check()
 

@@ -49,7 +49,7 @@ def test_nobody_reads_far_ahead_and_stopping_early_ends_it() -> None:
     made: list[int] = []
     items = read_ahead([numbers(k * 1_000, 1_000, made) for k in range(5)])
     assert next(items) == 0
-    wait_until(lambda: len(made) >= 1 + WIDTH * (DEPTH + 1) - 1, limit_s=30, what="both sources full")
+    wait_until(lambda: len(made) >= 1 + WIDTH * (DEPTH + 1) - 1, what="both sources full")
     assert len(made) <= 1 + WIDTH * (DEPTH + 1)
     items.close()  # type: ignore[attr-defined]
     assert threads() == 0

@@ -43,6 +43,9 @@ def test_facts_may_choose() -> None:
         faults.arm("a.step", times=None, when=lambda facts: facts["table"] == "x")
         assert hits(2, table="y") == []
         assert hits(2, table="x") == [0, 1]
+    with Faults.from_text("a.step=raise,table=x"):
+        assert hits(2, table="y") == hits(2) == []
+        assert hits(2, table="x") == [0]
 
 
 def test_any_error_can_be_raised() -> None:
@@ -86,7 +89,7 @@ def test_a_pause_lasts_until_it_is_released() -> None:
         fault.wait_reached()
         assert not passed.is_set()
         fault.release()
-        thread.join(20)
+        thread.join(120)
     assert passed.is_set()
 
 

@@ -40,15 +40,15 @@ def echo() -> Iterator[int]:
     yield int(server.server_address[1])
     server.shutdown()
     server.server_close()
-    thread.join(10)
+    thread.join(120)
 
 
 def test_it_passes_on_and_says_when_nobody_answers(echo: int) -> None:
     proxy, dead = HttpProxy(f"http://127.0.0.1:{echo}"), HttpProxy("http://127.0.0.1:1")
     try:
-        assert httpx.post(proxy.url + "/a", content=b"hello").content == b"hello"
+        assert httpx.post(proxy.url + "/a", content=b"hello", timeout=120).content == b"hello"
         with pytest.raises(httpx.HTTPError):
-            httpx.post(dead.url + "/a", content=b"hello")
+            httpx.post(dead.url + "/a", content=b"hello", timeout=120)
     finally:
         proxy.close()
         dead.close()
@@ -58,11 +58,11 @@ def test_every_second_refusal_takes_place_all_the_same(echo: int) -> None:
     proxy = HurtingProxy(echo, echo)
     try:
         proxy.begin("500", 60)
-        assert [httpx.post(f"{proxy.url}/iceberg/{n}").status_code for n in range(4)] == [500] * 4
+        assert [httpx.post(f"{proxy.url}/iceberg/{n}", timeout=120).status_code for n in range(4)] == [500] * 4
         assert len(Echo.seen) == 2
-        assert httpx.post(f"{proxy.url}/api", content=b"x").content == b"x"
+        assert httpx.post(f"{proxy.url}/api", content=b"x", timeout=120).content == b"x"
         proxy.heal()
-        assert httpx.post(f"{proxy.url}/iceberg/5").status_code == 200
+        assert httpx.post(f"{proxy.url}/iceberg/5", timeout=120).status_code == 200
     finally:
         proxy.close()
 
@@ -75,10 +75,10 @@ def test_answers_that_never_come(echo: int, mischief: str, path: str, arrives: b
     try:
         proxy.begin(mischief, 60)
         with pytest.raises(httpx.HTTPError):
-            httpx.post(proxy.url + path)
+            httpx.post(proxy.url + path, timeout=120)
         assert Echo.seen == ([path] if arrives else [])
         if mischief == "no-coordinator":
-            assert httpx.post(f"{proxy.url}/iceberg/x").status_code == 200
+            assert httpx.post(f"{proxy.url}/iceberg/x", timeout=120).status_code == 200
     finally:
         proxy.close()
 
@@ -86,6 +86,9 @@ def test_answers_that_never_come(echo: int, mischief: str, path: str, arrives: b
 def test_answers_name_the_proxy(echo: int) -> None:
     proxy = HurtingProxy(echo, echo)
     try:
-        assert httpx.post(proxy.url, content=f"go to 127.0.0.1:{echo}".encode()).text == f"go to 127.0.0.1:{proxy.port}"
+        assert (
+            httpx.post(proxy.url, content=f"go to 127.0.0.1:{echo}".encode(), timeout=120).text
+            == f"go to 127.0.0.1:{proxy.port}"
+        )
     finally:
         proxy.close()

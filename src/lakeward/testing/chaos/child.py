@@ -7,9 +7,10 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from lakeward.testing.warmprocess import WarmProcess, start_module
 
 STOP_S = 20.0
 
@@ -21,21 +22,12 @@ class LabChild:
         self, name: str, module: str, arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
     ) -> None:
         self.name, self.log, self.starts = name, log, 0
-        self._command = [sys.executable, "-m", module, *arguments]
-        self._environment = {**os.environ, **(environment or {})}
-        self._process: subprocess.Popen[bytes] | None = None
+        self._module, self._arguments, self._environment = module, arguments, environment or {}
+        self._process: subprocess.Popen[bytes] | WarmProcess | None = None
 
     def start(self) -> None:
         self.starts += 1
-        with self.log.open("ab") as out:
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and modules
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                env=self._environment,
-                start_new_session=True,
-            )
+        self._process = start_module(self._module, self._arguments, self.log, self._environment, own_group=True)
 
     @property
     def pid(self) -> int:

@@ -118,7 +118,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def _open(client: Client, path: str) -> Table:
     """A hurt server may take a while to say what the table is."""
-    return wait_until(lambda: client.table(path), limit_s=60, what=f"table {path}", tolerate=(LakewardError,))
+    return wait_until(lambda: client.table(path), what=f"table {path}", tolerate=(LakewardError,))
 
 
 if __name__ == "__main__":

@@ -75,8 +75,8 @@ def s3_store(*, is_atomic: bool = False) -> Iterator[S3Store]:
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ))  # noqa: S603
     endpoint = f"http://127.0.0.1:{port}"
     try:
-        wait_until(lambda: httpx.get(endpoint), limit_s=120, what="the S3 server", tolerate=(httpx.TransportError,))
+        wait_until(lambda: httpx.get(endpoint, timeout=120), what="the S3 server", tolerate=(httpx.TransportError,))
         yield S3Store(endpoint)
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(120)

@@ -50,18 +50,16 @@ def serving(
     process = subprocess.Popen(command, env={**os.environ, **(environment or {})})  # noqa: S603 - our own module
     url = f"http://127.0.0.1:{port}/iceberg"
     try:
-        wait_until(
-            lambda: _answers(process, url), limit_s=120, what="the catalog server", tolerate=(httpx.TransportError,)
-        )
+        wait_until(lambda: _answers(process, url), what="the catalog server", tolerate=(httpx.TransportError,))
         yield url
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(120)
 
 
 def _answers(process: subprocess.Popen[bytes], url: str) -> bool:
     assert process.poll() is None, "the catalog server ended"
-    return httpx.get(f"{url}/v1/config").status_code in (200, 401)
+    return httpx.get(f"{url}/v1/config", timeout=120).status_code in (200, 401)
 
 
 if __name__ == "__main__":

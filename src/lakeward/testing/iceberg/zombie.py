@@ -120,10 +120,10 @@ def zombie_process(options: Mapping[str, str]) -> Iterator[Zombie]:
         assert process.stdin is not None
         process.stdin.close()
         try:
-            process.wait(20)
+            process.wait(120)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(20)
+            process.wait(120)
         assert process.stdout is not None
         process.stdout.close()
 

@@ -243,7 +243,7 @@ class CommitContract(LakeSuite):
         lined_up = threading.Barrier(len(racers))
 
         def race(number: int) -> str:
-            lined_up.wait(20)
+            lined_up.wait(120)
             try:
                 racers[number].commit(requests[number])
             except (CommitConflict, CommitUnknown) as error:

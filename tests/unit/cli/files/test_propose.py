@@ -25,6 +25,17 @@ def proposed(file: Path, content: bytes) -> Proposal:
     return proposal
 
 
+def test_doubles_as_programs_write_them_are_doubles(tmp_path: Path) -> None:
+    numbers = [0.1 + 0.2, 1 / 7, -1e-300 / 3, 2.0**60, 1.5]
+    proposal = proposed(
+        tmp_path / "a.csv", "\n".join(["id,x", *(f"{i},{x!r}" for i, x in enumerate(numbers))]).encode()
+    )
+    assert proposal.sql == "`id` BIGINT, `x` DOUBLE"
+    proposal = proposed(tmp_path / "b.csv", b"id,x\n1,0.30000000000000005\n2,1.5\n")
+    assert proposal.sql == "`id` BIGINT, `x` STRING"
+    assert proposal.notes[-1] == "`x` is text: some of its numbers have 18 digits, more than a double holds"
+
+
 def test_awkward_csv(tmp_path: Path) -> None:
     lines = ["Order No;Name;PLZ;Sum;Paid;At;Zoned;Day;Odd day;Digits"]
     for i in range(3):

@@ -97,7 +97,7 @@ def scripted(answer: Answer, keys: tuple[int, ...] = (), lowest: int = 0) -> Ite
         yield server
     finally:
         server.close()
-        thread.join(5)
+        thread.join(120)
 
 
 def _exactly(sock: socket.socket, size: int) -> bytes:

@@ -130,7 +130,7 @@ def test_a_sleeper_does_not_take_the_number_of_an_expired_snapshot(lake: PaimonL
         upkeep.expire([s.snapshot_id for s in upkeep.expirable(10**15)])
         before = [s.snapshot_id for s in reader.snapshots()]
         pause.release()
-        thread.join(20)
+        thread.join(120)
     assert [(type(error), getattr(error, "lost", None)) for error in told] == [(CommitConflict, True)]
     assert [s.snapshot_id for s in reader.snapshots()] == before == ["3"]
     assert sleeper.committer.find(sleeper.round_id) is None

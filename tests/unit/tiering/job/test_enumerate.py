@@ -73,7 +73,7 @@ class Running:
 
     def stop(self) -> None:
         self.job.stop()
-        self.thread.join(20)
+        self.thread.join(120)
         assert not self.thread.is_alive()
 
 
@@ -127,11 +127,11 @@ class Held:
         self.coordinator.on_beat = self._judge
         self.running = Running(world, self.coordinator, min_work_s=0.0)
         self.coordinator.due = 1
-        assert self.reached.wait(20)
+        assert self.reached.wait(120)
 
     def _hold(self, _bucket: Bucket, _offset: int) -> None:
         self.reached.set()
-        assert self._go_on.wait(20)
+        assert self._go_on.wait(120)
 
     def _judge(self, request: HeartbeatRequest) -> tuple[TableVerdict, ...]:
         if not self.reached.is_set():
@@ -239,7 +239,7 @@ def test_a_superseded_instance_stops_its_rounds_and_exits(world: World) -> None:
 
     coordinator.on_beat = replaced
     running = Running(world, coordinator)
-    running.thread.join(20)
+    running.thread.join(120)
     assert isinstance(running.error, Superseded)
     assert not any(b.leaving for b in coordinator.beats), "the leases are the newer instance's"
 
@@ -255,7 +255,7 @@ def test_shutdown_takes_no_new_rounds_and_gives_back_what_does_not_end(world: Wo
     world.store.before_batch = hang
     running = Running(world, coordinator, shutdown_grace_s=0.5, server_wait_s=2.0)
     coordinator.due = 1
-    reached.wait(20)
+    reached.wait(120)
     coordinator.due = 5
     running.stop()
     assert coordinator.beats[-1].leaving, "the last beat gives every lease back"
@@ -270,7 +270,7 @@ def test_a_server_that_does_not_take_the_last_beat_keeps_no_job(world: World) ->
 
     def silent(request: HeartbeatRequest) -> tuple[TableVerdict, ...]:
         if request.leaving:
-            assert answered.wait(60)
+            assert answered.wait(120)
         return ()
 
     coordinator.on_beat = silent
@@ -309,7 +309,7 @@ def test_a_job_whose_spark_is_gone_ends_with_the_reason(world: World) -> None:
     world.dispatcher = DeadDispatcher(world.shared.plugins)
     coordinator.due = 1
     running = Running(world, coordinator)
-    running.thread.join(20)
+    running.thread.join(120)
     assert isinstance(running.error, SplitFailed)
     assert "start the job again" in str(running.error)
     assert coordinator.beats[-1].leaving

@@ -40,7 +40,7 @@ class ScriptedJob:
 
     def collect(self) -> list[list[bytes]]:
         self.context.jobs.append(self)
-        assert self.go.wait(20)
+        assert self.go.wait(120)
         if self.error is not None:
             raise self.error
         return [[outcome_of(WriteOrder.from_bytes(data)).to_bytes()] for _, data in self.orders]
@@ -94,7 +94,7 @@ class Call:
             self.error = error
 
     def join(self) -> Call:
-        self._thread.join(20)
+        self._thread.join(120)
         assert not self._thread.is_alive()
         return self
 

@@ -81,7 +81,7 @@ class Sides:
         thread.start()
 
         def finish() -> dict[SideName, RoundEnd]:
-            thread.join(60)
+            thread.join(120)
             return {end.side: end for end in ends}
 
         return finish

@@ -160,7 +160,7 @@ def test_appenders_share_fsyncs(yard: Yard, store: EmbeddedStore) -> None:
         assert not any(f.done() for f in (leader, *rest))
         first.release()
         for future in (leader, *rest):
-            future.result(20)
+            future.result(120)
         assert 2 <= faults.seen.count("hotlog.before-fsync") <= 3
     assert sorted(i for _, i in read(store, table)) == list(range(20))
 
@@ -175,7 +175,7 @@ def test_a_put_is_not_answered_before_its_fsync(yard: Yard, store: EmbeddedStore
         assert not future.done()
         assert store.bounds(table)[B0].end == 0, "not on disk, so nobody sees it"
         pause.release()
-        assert future.result(20).stop == 1
+        assert future.result(120).stop == 1
     assert store.bounds(table)[B0].end == 1
 
 
@@ -210,7 +210,7 @@ def test_readers_do_not_block_writers_nor_wait_for_them(yard: Yard, store: Embed
         pause.wait_reached()
         assert read(store, table, start=0, stop=31) == [(o, o) for o in range(31)]
         pause.release()
-        writer.join(20)
+        writer.join(120)
     assert [b["id"][0].as_py() for b in batches] == list(range(1, 30))
 
 
@@ -252,7 +252,7 @@ def test_waiting_for_rows(yard: Yard, store: EmbeddedStore) -> None:
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(store.wait_for, table, {B0: 0}, 20.0)
         store.append(table, B0, rows(1))
-        assert future.result(20)
+        assert future.result(120)
     assert store.bounds(table)[B0].end == 1
     assert not store.wait_for(table, {B0: 1}, 0.0)
 
@@ -286,8 +286,8 @@ def test_readers_beside_writers_rolls_and_uploads(yard: Yard, store: EmbeddedSto
     with ThreadPoolExecutor(4) as pool:
         readers = [pool.submit(check) for _ in range(2)]
         for future in (pool.submit(write), pool.submit(move)):
-            future.result(60)
-        assert all(f.result(60) > 0 for f in readers)
+            future.result(120)
+        assert all(f.result(120) > 0 for f in readers)
     assert store.upkeep.failures == {}
     assert store.sizes()[0].remote_segments > 3
 

@@ -213,8 +213,8 @@ def test_memory_in_use_makes_others_wait_and_then_refuses() -> None:
             assert budget.in_use_bytes == 100
         other = threading.Thread(target=take)
         other.start()
-        waiting.wait(10)
-    other.join(10)
+        waiting.wait(120)
+    other.join(120)
     assert not other.is_alive()
     assert budget.in_use_bytes == 0
 

@@ -26,7 +26,7 @@ SCHEMA = pa.schema([("id", pa.int64())])
 
 
 def options(secret: str) -> flight.FlightCallOptions:
-    return flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {secret}".encode())], timeout=20)
+    return flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {secret}".encode())], timeout=120)
 
 
 def stream(batch: pa.RecordBatch, codec: str | None) -> bytes:
@@ -47,7 +47,7 @@ def header(name: str, value: str) -> bytes:
 
 def open_put(port: int, secret: str) -> socket.socket:
     """A put stream whose headers are sent, and nothing else, ever."""
-    peer = socket.create_connection(("127.0.0.1", port), timeout=20)
+    peer = socket.create_connection(("127.0.0.1", port), timeout=120)
     named = {
         ":method": "POST",
         ":scheme": "http",

@@ -21,7 +21,7 @@ TOKENS = ["ann:admin:top", "bob:read:eye"]
 
 
 def options(secret: str) -> flight.FlightCallOptions:
-    return flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {secret}".encode())], timeout=20)
+    return flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {secret}".encode())], timeout=120)
 
 
 def test_a_token_holds_its_share_of_the_memory_and_no_more() -> None:

@@ -46,7 +46,7 @@ def test_threads_share_one_connection() -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(10)
+            thread.join(120)
         assert found == {f"t{n}": [f"t{n}"] for n in range(20)}
         assert server.connections == 1
         connection.close()
