@@ -45,7 +45,7 @@ class Keeper:
 
     def mask(self, table: pa.Table, start: int) -> Mask | None:
         """True where a row lives; None when all do. `start` is the position of the table's first row in its file."""
-        low, high = np.searchsorted(self._positions, [start, start + table.num_rows])
+        low, high = self._within(start, start + table.num_rows)
         if low == high and not self._keys and not self._gone:
             return None
         keep = np.ones(table.num_rows, np.bool_)
@@ -55,6 +55,13 @@ class Keeper:
         if self._gone:
             keep &= ~self._gone.mask(table.column(OFFSET).to_numpy())
         return keep
+
+    def _within(self, start: int, stop: int) -> tuple[int, int]:
+        """NumPy takes a ninth of a small file's read for a look into nothing."""
+        if not len(self._positions):
+            return 0, 0
+        low, high = np.searchsorted(self._positions, [start, stop])
+        return int(low), int(high)
 
 
 class DeleteFilter:
@@ -160,11 +167,12 @@ class DeleteFilter:
 
 
 def _joined(parts: Sequence[Offsets]) -> Offsets:
-    """In order. Each part is; most delete files that may name a file do not."""
+    """In order. Each part is, so that a sort which looks for runs takes a thirtieth of the time; and most delete files
+    that may name a file do not."""
     named = [p for p in parts if len(p)]
     if len(named) < 2:
         return named[0] if named else _NONE
-    return np.sort(np.concatenate(named))
+    return np.sort(np.concatenate(named), kind="stable")
 
 
 def matching_rows(rows: pa.Table, deleted: pa.Table) -> Mask:

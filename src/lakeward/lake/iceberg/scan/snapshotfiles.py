@@ -18,10 +18,13 @@ from pyiceberg.typedef import Record
 
 from lakeward.lake.iceberg.commit.deletes import PATH_ID
 from lakeward.lake.iceberg.datafile.location import canonical
+from lakeward.lake.iceberg.meta.foreign import ADOPTED
+from lakeward.lake.iceberg.meta.layout import is_clean
 from lakeward.lake.iceberg.meta.manifests import first_row_id, load_entries, load_manifests
 from lakeward.lake.iceberg.meta.partition import partition_texts
 from lakeward.lake.iceberg.scan.files import FileIndex, IndexedFile
 from lakeward.lake.iceberg.scan.flinkfiles import count_offsets
+from lakeward.lake.iceberg.scan.kept import Kept
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsets import OffsetRange
 from lakeward.spi.lake import LakeDelete, LakeFile
@@ -117,6 +120,17 @@ class PlannedFile:
 def plan_files(
     metadata: TableMetadata, io: FileIO, snapshot: Snapshot, partition_keys: tuple[str, ...]
 ) -> list[PlannedFile]:
+    """Kept: where rows carry their own offsets, a list of manifests says the same under the same schema for ever. What
+    is told of a clean table's files depends on the snapshots and properties that it has by now as well."""
+    if is_clean(metadata.schema()) or ADOPTED in metadata.properties:
+        return _match(metadata, io, snapshot, partition_keys)
+    key = "\n".join((snapshot.manifest_list, str(metadata.current_schema_id), *partition_keys))
+    return list(_PLANS.load(key, lambda: tuple(_match(metadata, io, snapshot, partition_keys))))
+
+
+def _match(
+    metadata: TableMetadata, io: FileIO, snapshot: Snapshot, partition_keys: tuple[str, ...]
+) -> list[PlannedFile]:
     manifests = load_manifests(io, snapshot)
     index, schema, specs = FileIndex(metadata, partition_keys), metadata.schema(), metadata.specs()
     deletes = LiveDeletes.load(metadata, io, manifests)
@@ -127,6 +141,10 @@ def plan_files(
         PlannedFile(f, deletes.of(f.entry, f.spec_id), t, schema)
         for f, t in zip(count_offsets(metadata, files, values), texts, strict=True)
     ]
+
+
+_PLANS: Kept[tuple[PlannedFile, ...]] = Kept(200_000, lambda files: len(files) + sum(len(f.deletes) for f in files))
+"""Files of a snapshot with their deletes."""
 
 
 class LiveDeletes:

@@ -14,6 +14,8 @@ from lakeward.lake.iceberg.datafile.result import WriteResult
 from lakeward.lake.iceberg.meta.manifests import CACHE, load_manifests, read_entries
 from lakeward.lake.iceberg.meta.summary import summary_of
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
+from lakeward.lake.iceberg.scan.files import _INDEX
+from lakeward.lake.iceberg.scan.snapshotfiles import _PLANS
 from lakeward.model.ids import RoundId, SnapshotId
 from lakeward.spi.lake import CommitProperties, LakeSnapshot, Precondition
 from lakeward.testing.lakes.rounds import LakeRound, lake_rows
@@ -67,7 +69,8 @@ def test_dropped_files_leave_and_the_new_one_has_the_sequence_number_it_was_give
     landed = replace_files(lake, log, before, 2)
     reader = lake.open_reader(log.table)
     (kept,) = reader.files(landed.snapshot_id)
-    CACHE.clear()
+    for kept_values in (CACHE, _INDEX, _PLANS):
+        kept_values.clear()
     (file,) = reader.files(landed.snapshot_id)
     assert (kept.sequence, file.sequence, file.record_count) == (2, 2, 6)
     assert file.path not in before
@@ -97,7 +100,8 @@ def test_files_beside_a_dropped_one_stay_as_they_were(lake: IcebergLakeStorage, 
     reader = lake.open_reader(log.table)
     gone, *stay = sorted(reader.files(head_of(lake, log)), key=lambda f: f.sequence)
     replace_files(lake, log, [gone.path], None)
-    CACHE.clear()
+    for kept_values in (CACHE, _INDEX, _PLANS):
+        kept_values.clear()
     (*left, new) = sorted(reader.files(head_of(lake, log)), key=lambda f: f.sequence)
     assert (left, new.sequence) == (stay, 4)
 
