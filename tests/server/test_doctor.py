@@ -25,6 +25,7 @@ from tests.spark.processes import Job, Server, status, tier_now
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Job]]:
     settings = {"jobs.expected": "hand", "table.datalake.auto-compaction": "true"}
+    settings["coordinator.heartbeat.interval"] = "2 s"  # of which ten pass before a job that got no turn is missed
     server = Server(tmp_path_factory.mktemp("doctor"), settings)
     job = Job(server, "hand", spark=False, slots=1)
     with server.connect() as client:
@@ -210,6 +211,7 @@ def test_conditions_are_found_when_they_are_made(world: tuple[Server, Job], exam
         job.kill()
         wait_until(
             lambda: ("jobs", "hand", "silent for ten heartbeats or more") in examined()[1],
+            poll_s=0.5,
             what="the doctor to miss the job",
         )
 

@@ -69,7 +69,7 @@ def test_rounds_reads_and_compactions(server: PaimonRestServer, tmp_path: Path) 
 def test_of_two_on_one_head_the_catalog_takes_one(server: PaimonRestServer) -> None:
     lake = open_lake(server)
     log = SUITE.make_log(lake)
-    for number in range(10):
+    for number in range(4):
         log.append(B0, row(number))
         rounds = [LakeRound.plan(open_lake(server), log).write(B0) for _ in range(2)]
         ready = [r.prepare() for r in rounds]
@@ -84,7 +84,7 @@ def test_of_two_on_one_head_the_catalog_takes_one(server: PaimonRestServer) -> N
         with ThreadPoolExecutor(2) as pool:
             assert sorted(pool.map(commit, range(2))) == ["conflict", "done"]
     assert lake_rows(lake, log.table) == log.expected(log.ends())
-    assert server.commits == 10
+    assert server.commits == number + 1
 
 
 def test_an_answer_that_is_lost_leaves_it_open_and_the_round_is_found(server: PaimonRestServer) -> None:

@@ -253,7 +253,7 @@ def test_shutdown_takes_no_new_rounds_and_gives_back_what_does_not_end(world: Wo
         raise ServerUnavailable(address="here", reason="away for good")
 
     world.store.before_batch = hang
-    running = Running(world, coordinator, shutdown_grace_s=0.5, server_wait_s=2.0)
+    running = Running(world, coordinator, shutdown_grace_s=0.5, server_wait_s=120.0)
     coordinator.due = 1
     reached.wait(120)
     coordinator.due = 5

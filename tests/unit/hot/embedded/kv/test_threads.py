@@ -34,7 +34,7 @@ def put_all(table: Any, writer: int) -> None:
 def read(table: Any, writing: threading.Event) -> int:
     """Each look-up finds whole rows, whatever happens beside it."""
     found = 0
-    while writing.is_set():
+    while writing.is_set() or not found:
         try:
             for row in table.lookup(*range(KEYS)):
                 assert row["s"].endswith(f"-{row['v']}")
