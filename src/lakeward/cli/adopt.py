@@ -13,7 +13,7 @@ import typer
 
 from lakeward.cli.connection import open_client
 from lakeward.cli.output import Json, Server, Table, note, print_json
-from lakeward.errors import InvalidRequest
+from lakeward.errors import InvalidRequest, ServerUnavailable
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
 from lakeward.protocol.codec import encode
@@ -73,7 +73,11 @@ def _wait(client: Client, path: TablePath, body: dict[str, Any]) -> dict[str, An
             told_at, words = time.monotonic(), body["words"]
             note(spell_progress(body))
         time.sleep(EVERY_S)
-        body = client.server.ask("GET", routes.ADOPTION.format(table=path))
+        try:
+            body = client.server.ask("GET", routes.ADOPTION.format(table=path))
+        except ServerUnavailable:
+            note(f"{path}: once the server is back it goes on by itself, and the same command joins in again")
+            raise
     if is_terminal:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     return body

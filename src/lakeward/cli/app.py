@@ -15,7 +15,7 @@ import typer
 from lakeward.cli.commands import COMMANDS, Command
 from lakeward.cli.plaincall import find_call
 from lakeward.config.sources import FILE_VARIABLE
-from lakeward.errors import InvalidInput, LakewardError, NotFound, Refused, Unavailable
+from lakeward.errors import InvalidInput, LakeUnavailable, LakewardError, NotFound, Refused, Unavailable
 
 EXIT_CODES = (
     "Exit codes: 0 done; 1 failed; 2 wrong usage or input; 3 not found; 4 refused; "
@@ -103,7 +103,7 @@ def take_common(arguments: Sequence[str], environment: MutableMapping[str, str])
 
 
 def exit_code(error: LakewardError) -> int:
-    for kind, code in ((InvalidInput, 2), (NotFound, 3), (Refused, 4), (Unavailable, 5)):
+    for kind, code in ((InvalidInput, 2), (NotFound, 3), (Refused, 4), ((Unavailable, LakeUnavailable), 5)):
         if isinstance(error, kind):
             return code
     return 1

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from lakeward.tiering.compact.plan import CompactionPlan
 
 
+NOW = (
+    "{table} is compacted as soon as a slot is free, where there is something to rewrite: "
+    "`lakeward maintain {table}` says what, `lakeward rounds {table}` what was done"
+)
+
+
 def register(app: typer.Typer) -> None:
     app.command("maintain")(maintain)
 
@@ -54,7 +60,7 @@ def maintain(
             _say(as_json, {"table": table, "on": on}, f"maintenance of {table} is {'on' if on else 'off'}")
         if now:
             body = client.server.ask("POST", routes.MAINTAIN.format(table=path), params=lake_params(lake))
-            _say(as_json, body, f"{table} is compacted as soon as a slot is free; `lakeward rounds {table}` shows it")
+            _say(as_json, body, NOW.format(table=table))
         if explain or not (now or on is not None):
             _explain(client.plugin, path, as_json, parse_lake(lake))
 

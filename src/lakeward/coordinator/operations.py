@@ -142,7 +142,7 @@ class Operations:
         lease = side.tier.lease
         job = f" by job {lease.job}" if lease is not None else ""
         why = f" ({side.reason})" if side.reason else ""
-        return f"the table is {side.state}{job}{why}, {side.waiting.rows} rows wait"
+        return f"the table is {side.state}{job}{why}, {side.waiting.words}"
 
     # ---- resync ----
     def resync(self, path: TablePath, choice: ResyncChoice, name: SideName | None = None) -> None:
@@ -178,5 +178,5 @@ def _check_goes(side: LakeSide) -> None:
     """Raises `TableBusy` where nothing is done for a side until somebody says so."""
     if side.state in STANDS:
         is_off = side.state is _S.DISABLED
-        advice = "set table.datalake.enabled to true" if is_off else f"`lakeward resume {side.info.path}` ends that"
+        advice = "set table.datalake.enabled to true" if is_off else f"`lakeward resume {side.argument}` ends that"
         raise TableBusy(table=side.label, reason=f"it is {side.state}: {side.reason or 'by call'}; {advice}")

@@ -49,4 +49,4 @@ def check_warehouse(lake: str, files: TableFiles, warehouse: str) -> None:
         files.delete(probe)
     except OSError as error:
         reason = f"{warehouse} cannot be written to: {error}"
-        raise InvalidConfig(where=f"datalake.{lake}.{WAREHOUSE}", reason=reason) from error
+        raise InvalidConfig(where=f"{WAREHOUSE} of a {lake} lake", reason=reason) from error

@@ -59,7 +59,7 @@ def describe_freshness(bound: ReadBound) -> str:
     )
     if bound.mode == "lake":
         return f"{bound.table}: lake read, {source}; newer rows are not in it"
-    tail = f"{bound.tail_rows} offsets from the hot side"
+    tail = f"{bound.tail_rows:,} offset{'' if bound.tail_rows == 1 else 's'} from the hot side"
     return f"{bound.table}: {bound.mode} read, {source}, {tail}, complete up to {_moment(bound.frozen_at_ms)}"
 
 

@@ -29,6 +29,10 @@ class Waiting:
     bytes: int = 0
     oldest_at_ms: int | None = None
 
+    @property
+    def words(self) -> str:
+        return "1 row waits" if self.rows == 1 else f"{self.rows:,} rows wait"
+
 
 class RetentionGuard(ABC):
     """Asked by the hot store before it lets go of anything. Must answer at once, from memory."""

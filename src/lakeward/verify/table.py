@@ -272,7 +272,7 @@ def _count_all(
     except LakeError as error:
         return [Finding(kind=FindingKind.UNREADABLE, words=str(error))], []
     told = f"another engine wrote {len(unplaced)} of its files, and rows of this lake table do not say their offsets"
-    note = f"{rows} rows were counted and none compared: {told}"
+    note = f"{rows:,} rows were counted and none compared: {told}"
     if rows == expected:
         return [], [note]
     kind = FindingKind.MISSING if rows < expected else FindingKind.STRAY
@@ -291,7 +291,7 @@ def _count_adopted(ground: _Ground, adopted: AdoptedRows) -> tuple[list[Finding]
     except LakeError as error:
         return [Finding(kind=FindingKind.UNREADABLE, words=str(error))], []
     if rows == adopted.rows:
-        return [], [f"{rows} rows from before the table was adopted were counted and none compared"]
+        return [], [f"{rows:,} rows from before the table was adopted were counted and none compared"]
     kind = FindingKind.MISSING if rows < adopted.rows else FindingKind.STRAY
     words = f"{rows} rows are from before the table was adopted, and {adopted.rows} were there then"
     return [Finding(kind=kind, words=words, count=abs(rows - adopted.rows))], []

@@ -133,6 +133,21 @@ def test_what_was_written_since_the_last_tick_waits_too(world: CoordinatorWorld)
     assert world.coordinator.explain(PATH).words.startswith("3 rows wait")
 
 
+def test_rows_that_wait_for_a_paused_table_are_its_lag(world: CoordinatorWorld) -> None:
+    world.create(table__datalake__freshness="10 s")
+    world.coordinator.pause(PATH)
+    world.coordinator.tick()
+    world.hot.append(PATH)
+    world.clock.advance(1)
+    world.coordinator.tick()
+    world.clock.advance(20)
+    status = world.coordinator.table_status(PATH)
+    assert (status.state, status.waiting_rows) == (S.PAUSED, 1)
+    assert status.lag_ms >= 20_000
+    assert world.coordinator.explain(PATH).words.startswith("1 row waits; the table is paused")
+    assert world.job().take() == []
+
+
 def test_a_passed_deadline_counts_once(world: CoordinatorWorld) -> None:
     world.create(table__datalake__freshness="10 s")
     world.hot.append(PATH)
@@ -161,6 +176,23 @@ def test_admission_names_who_breaks_and_how_many_slots_would_do(world: Coordinat
     )
     assert not alone.feasible
     assert "no number of slots mends" in alone.words
+
+
+def test_admission_counts_no_table_that_never_had_a_round(world: CoordinatorWorld) -> None:
+    world.create()
+    assert world.coordinator.admission(AdmissionQuery(slots=1)).rows == ()
+    asked = world.coordinator.admission(AdmissionQuery(slots=1, freshness_ms={str(PATH): 60_000}))
+    assert [r.table for r in asked.rows] == [str(PATH)]
+    info = world.hot.load_table(PATH)
+    world.hot.append(PATH)
+    world.clock.advance(200)
+    job = world.job()
+    (handed,) = job.take()
+    world.clock.advance(1)
+    world.commit_to_lake(info, 1, round_id=RoundId("r1"))
+    job.commit(handed, 0, 1, "r1")
+    job.finish(handed, "r1")
+    assert [r.table for r in world.coordinator.admission(AdmissionQuery(slots=1)).rows] == [str(PATH)]
 
 
 def test_a_read_plan_holds_its_snapshot_and_log_until_it_ends(world: CoordinatorWorld) -> None:

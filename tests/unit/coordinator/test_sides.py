@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.config.lake import LakeConfig
-from lakeward.errors import InvalidAlter, InvalidConfig, InvalidTable, SideNotFound, TableBusy
+from lakeward.errors import InvalidAlter, InvalidConfig, InvalidTable, LakeMismatch, SideNotFound, TableBusy
 from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.model.ids import RoundId
 from lakeward.model.offsets import OffsetMap
@@ -19,6 +19,7 @@ from lakeward.model.state import TableState
 from lakeward.protocol.heartbeat import HandedOut, Verdict
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.protocol.tables import AlterTable
+from lakeward.testing.lakes.suite import LakeSuite
 from lakeward.testing.world import B0, PATH, CoordinatorWorld, ScriptedJob
 
 FINANCE = SideName("finance")
@@ -255,6 +256,14 @@ def test_a_read_takes_the_next_side_where_a_lake_does_not_answer(world: Coordina
     assert isinstance(world.lake, MemoryLakeStorage)
     del world.lake.lake.tables[PATH]
     assert world.coordinator.read_plan(PATH).side == FINANCE
+
+
+def test_a_table_that_one_lake_cannot_take_is_made_in_none(world: CoordinatorWorld) -> None:
+    other = replace(LakeSuite().table_info(columns={"other": "STRING"}), path=PATH)
+    world.named["finance"].catalog().create(other)
+    with pytest.raises(LakeMismatch, match="column other"):
+        world.create(table__datalake__lakes=BOTH)
+    assert not world.lake.catalog().exists(PATH)
 
 
 def test_what_a_lake_and_a_side_say_of_themselves_counts_there_alone(world: CoordinatorWorld) -> None:

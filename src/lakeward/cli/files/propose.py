@@ -115,15 +115,21 @@ def _inexact(connection: Any, columns: Sequence[Column]) -> dict[str, str]:
         if column.type.keyword not in ("BIGINT", "DOUBLE"):
             continue
         name = '"' + column.name.replace('"', '""') + '"'
+        of_cell, of_double = _digits(name), _digits(f"CAST(TRY_CAST({name} AS DOUBLE) AS VARCHAR)")
         padded, digits = connection.execute(
             f"SELECT bool_or(regexp_matches({name}, '^\\s*[+-]?0[0-9]')), "  # noqa: S608 - quoted
-            f"max(length(regexp_replace({name}, '[eE].*|[^0-9]', '', 'g'))) FROM cells"
+            f"max(length({of_cell})) FILTER (WHERE {of_cell} IS DISTINCT FROM {of_double}) FROM cells"
         ).fetchone()
         if padded:
             texts[column.name] = "some of its numbers begin with zeros, which a number would lose"
         elif column.type.keyword == "DOUBLE" and (digits or 0) > _EXACT_DIGITS:
             texts[column.name] = f"some of its numbers have {digits} digits, more than a double holds"
     return texts
+
+
+def _digits(cell: str) -> str:
+    """In SQL. What a program wrote of a double has up to 17 of them, and is that double's own text."""
+    return f"regexp_replace({cell}, '[eE].*|[^0-9]', '', 'g')"
 
 
 class _Misfits(Rejects):

@@ -96,8 +96,13 @@ class Federation:
         catalogs = {name: self.sides.catalog(options) for name, options in lakes.items()}
         if adopt:
             table = replace(table, table_id=self._adopted_id(catalogs, table))
+        of = {name: side_table(table, name) for name in catalogs}
+        for name, catalog in catalogs.items() if len(catalogs) > 1 else ():
+            # A lake that is down, or has another table there, is found out before the first one has ours.
+            if catalog.exists(of[name].path):
+                catalog.validate(of[name])
         for name, catalog in catalogs.items():
-            catalog.create(side_table(table, name), adopt=adopt)
+            catalog.create(of[name], adopt=adopt)
         self.sides.check_apart(table, lakes)
         return table
 

@@ -35,17 +35,20 @@ class Forecast:
         )
 
     def _tables(self, query: AdmissionQuery) -> list[SimTable]:
-        """Measured tables of the pool with what the question changes, and those that exist only in the question."""
+        """Measured tables of the pool with what the question changes, and those that exist only in the question. One
+        that never had a round is left out unless it is asked about: a guess for each of many empty ones would fill any
+        number of slots."""
         with self._board.lock:
             known = {s.label: s for s in self._board.sides() if s.options.enabled and s.options.pool == query.pool}
-            names = {**dict.fromkeys(known), **dict.fromkeys(query.freshness_ms), **dict.fromkeys(query.round_ms)}
+            measured = [name for name, side in known.items() if side.tier.estimate.samples]
+            names = {**dict.fromkeys(measured), **dict.fromkeys(query.freshness_ms), **dict.fromkeys(query.round_ms)}
             tables = []
             for name in names:
                 side = known.get(name)
                 freshness = query.freshness_ms.get(name, side.options.freshness_ms if side else 180_000)
                 unknown = unknown_round_ms(freshness)
-                measured = side.tier.estimate.typical_ms(unknown) if side else unknown
-                round_ms = query.round_ms.get(name, measured)
+                typical = side.tier.estimate.typical_ms(unknown) if side else unknown
+                round_ms = query.round_ms.get(name, typical)
                 if freshness <= 0 or round_ms <= 0:
                     raise InvalidRequest(what=f"admission of {name}", reason="freshness and duration are above 0 ms")
                 priority = side.options.priority if side else 0

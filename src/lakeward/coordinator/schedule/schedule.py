@@ -24,7 +24,8 @@ from lakeward.model.state import TableState
 from lakeward.spi.hotadmin import Waiting
 
 _S = TableState
-_LOOKED_AT = frozenset({_S.SCHEDULED, _S.PENDING, _S.FAILED, _S.TIERING})
+_LOOKED_AT = frozenset({_S.SCHEDULED, _S.PENDING, _S.FAILED, _S.TIERING, _S.PAUSED, _S.QUARANTINED})
+"""Rows wait for a table that stands, too: its lag and what waits are told."""
 
 
 REPLANNED_TABLES = 200

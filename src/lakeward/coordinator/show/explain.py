@@ -83,7 +83,7 @@ def _last_round(last: RoundStatus | None) -> dict[str, int]:
 
 
 def _words(side: LakeSide, parts: dict[str, int], now_ms: int, last: RoundStatus | None, served: bool) -> str:
-    text = f"{side.waiting.rows} rows wait; " + _state_words(side, parts, now_ms, served)
+    text = f"{side.waiting.words}; " + _state_words(side, parts, now_ms, served)
     if last is not None and last.outcome != "failed":
         slow = max(("wait", "plan", "write", "resolve", "commit"), key=lambda n: getattr(last.phases, f"{n}_s"))
         text += f"; the last round took {last.phases.total_s:.1f} s, most of it {slow}"
