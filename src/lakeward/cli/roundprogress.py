@@ -54,5 +54,6 @@ def describe_progress(status: dict[str, Any]) -> str:
             continue
         progress = work.get("progress") or {}
         splits = f" {progress['splits_done']}/{progress['splits_total']} splits" if progress.get("splits_total") else ""
-        return f"{words}; {work['job']} is at {work['kind']}, {progress.get('phase', 'plan')}{splits}"
+        trouble = f": {progress['trouble']}" if progress.get("trouble") else ""
+        return f"{words}; {work['job']} is at {work['kind']}, {progress.get('phase', 'plan')}{splits}{trouble}"
     return f"{words}; {status['state']}" + ("" if status["served"] else ", and no live job serves its pool")

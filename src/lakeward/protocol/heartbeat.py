@@ -16,6 +16,8 @@ from lakeward.model.table import TablePath
 from lakeward.protocol.committed import Committed
 
 MOST_SLOTS = 100_000
+MOST_WORDS = 1_000
+"""Characters of what a job says for people."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +28,12 @@ class Progress:
     splits_done: int = 0
     splits_total: int = 0
     rows: int = 0
+    trouble: str = ""
+    """What it waits for before it can go on: a lake that does not answer its commit."""
+
+    def __post_init__(self) -> None:
+        if len(self.trouble) > MOST_WORDS:
+            raise InvalidRequest(what="Progress.trouble", reason=f"at most {MOST_WORDS} characters are allowed")
 
 
 @dataclass(frozen=True, kw_only=True)

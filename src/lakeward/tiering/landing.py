@@ -8,12 +8,21 @@ identical request again until it is answered.
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from lakeward.errors import CommitConflict, CommitUnknown, LakeUnavailable, LeaseLost, RoundTooOld, Unavailable
+from lakeward.errors import (
+    CommitConflict,
+    CommitUnknown,
+    LakeUnavailable,
+    LakewardError,
+    LeaseLost,
+    RoundTooOld,
+    Unavailable,
+)
 from lakeward.model.clock import Clock
 from lakeward.model.ids import RoundId
 from lakeward.model.table import TableInfo
@@ -24,6 +33,8 @@ from lakeward.tiering.job.backoff import delays, patiently
 from lakeward.tiering.round.control import RoundControl
 
 T = TypeVar("T")
+
+log = logging.getLogger("lakeward.tiering")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +72,9 @@ class Landing(ABC):
         for delay in delays():
             self._check_age()  # right before each request: the process may have slept since anything else was checked
             try:
-                return landed(self.committer.commit(committable, self.precondition))
+                snapshot = self.committer.commit(committable, self.precondition)
+                self.control.show_trouble("")
+                return landed(snapshot)
             except CommitConflict as conflict:
                 earlier = find()
                 if earlier is None and conflict.lost:
@@ -71,21 +84,30 @@ class Landing(ABC):
                 earlier = find()
                 if earlier is not None:
                     return earlier
-                if not self.control.pause(delay):
-                    raise self._unknown(str(error)) from error
+                self._wait(delay, error)
         raise AssertionError("delays never end")
 
     def insist(self, call: Callable[[], T]) -> T:
         """Asks until there is an answer: without one a commit's outcome is not known. Gives up when the process
         leaves.
         """
+        before = self.control.progress.trouble
         for delay in delays():
             try:
-                return call()
+                answer = call()
+                self.control.show_trouble(before)
+                return answer
             except (Unavailable, LakeUnavailable) as error:
-                if not self.control.pause(delay):
-                    raise self._unknown(str(error)) from error
+                self._wait(delay, error)
         raise AssertionError("delays never end")
+
+    def _wait(self, delay: float, error: LakewardError) -> None:
+        """Until the next try; what is wrong shows meanwhile, since it may last for hours. Raises `CommitUnknown` when
+        the process leaves."""
+        if self.control.show_trouble(str(error)):
+            log.warning("a commit is asked for again until it is answered: %s", error)
+        if not self.control.pause(delay):
+            raise self._unknown(str(error)) from error
 
     def patiently(self, call: Callable[[], T]) -> T:
         return patiently(call, clock=self.clock, wait=self.control.wait, server_wait_s=self.limits.server_wait_s)

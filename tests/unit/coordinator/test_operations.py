@@ -3,16 +3,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from lakeward.errors import LakeBehind, ReadTooFarAhead, SnapshotGone, TableBusy, TableNotFound, TimedOut
+from lakeward.errors import (
+    InvalidRequest,
+    LakeBehind,
+    ReadTooFarAhead,
+    SnapshotGone,
+    TableBusy,
+    TableNotFound,
+    TimedOut,
+)
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import LeaseId, RoundId
 from lakeward.model.intent import Intent
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.side import TIER, SideId
 from lakeward.model.state import TableState
-from lakeward.protocol.heartbeat import Verdict
+from lakeward.protocol.heartbeat import Progress, TableInWork, Verdict
 from lakeward.protocol.operate import AdmissionQuery, ResyncChoice
 from lakeward.protocol.writetoken import WriteToken
 from lakeward.spi.lake import WriteTask
@@ -124,6 +134,22 @@ def test_lag_is_explained_part_by_part(world: CoordinatorWorld) -> None:
     (last,) = world.coordinator.rounds(PATH)
     assert (last.outcome, last.rows, last.phases.wait_s) == ("done", 3, 5.0)
     assert world.coordinator.table_status(PATH).misses == 0
+
+
+def test_a_commit_that_nobody_answers_is_the_reason_that_people_see(world: CoordinatorWorld) -> None:
+    world.create()
+    world.hot.append(PATH, 3)
+    world.clock.advance(200)
+    job = world.job()
+    (table,) = job.take()
+    in_work = TableInWork(table_id=table.table_id, epoch=table.epoch, progress=Progress(trouble="no answer"))
+    job.beat(tiering=(in_work,))
+    assert "goes on once this is over: no answer" in world.coordinator.explain(PATH).words
+    assert world.coordinator.table_status(PATH).reason == "no answer"
+    job.beat(tiering=(replace(in_work, progress=Progress()),))
+    assert world.coordinator.table_status(PATH).reason is None
+    with pytest.raises(InvalidRequest, match="at most 1000 characters"):
+        Progress(trouble="x" * 1_001)
 
 
 def test_what_was_written_since_the_last_tick_waits_too(world: CoordinatorWorld) -> None:

@@ -103,7 +103,8 @@ def _state_words(side: LakeSide, parts: dict[str, int], now_ms: int, served: boo
     if (lease := side.tier.lease) is not None:
         progress = lease.progress
         done = f"{progress.splits_done} of {progress.splits_total} splits"
-        return f"a round of job {lease.job} has run for {parts['round'] / 1_000:.1f} s ({progress.phase}, {done})"
+        words = f"a round of job {lease.job} has run for {parts['round'] / 1_000:.1f} s ({progress.phase}, {done})"
+        return f"{words} and goes on once this is over: {progress.trouble}" if progress.trouble else words
     if state is _S.FAILED:
         wait = max(0, (side.tier.retry_at_ms or now_ms) - now_ms) / 1_000
         failures = side.tier.failures_in_a_row

@@ -85,7 +85,11 @@ class StatusDesk:
             failures=tier.failures,
             failures_in_a_row=tier.failures_in_a_row,
             misses=side.misses,
-            reason=side.broken or side.reason or (side.lake_error or {}).get("message") or _first_stop(stopped),
+            reason=side.broken
+            or side.reason
+            or (side.lake_error or {}).get("message")
+            or _first_stop(stopped)
+            or _trouble(side),
             feasible=self.is_feasible(side),
             served=self.is_served(side),
             lake_rows=side.lake.rows,
@@ -343,6 +347,11 @@ def _known(value: int | None) -> float:
 
 def _first_stop(stopped: Mapping[Bucket, str]) -> str | None:
     return next((f"bucket {bucket} takes no writes: {reason}" for bucket, reason in stopped.items()), None)
+
+
+def _trouble(side: LakeSide) -> str | None:
+    leases = (work.lease for work in side.works.values())
+    return next((lease.progress.trouble for lease in leases if lease is not None and lease.progress.trouble), None)
 
 
 def _infeasible(side: LakeSide) -> str:

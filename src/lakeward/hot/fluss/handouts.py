@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables that Fluss hands out by its heartbeat, one a call: what a job takes, renews, gives back and leaves to others."""
+"""Tables that Fluss hands out by its heartbeat: what a job takes, renews, gives back and leaves to others."""
 
 from __future__ import annotations
 

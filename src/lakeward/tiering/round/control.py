@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lakeward.errors import LakewardError
-from lakeward.protocol.heartbeat import Progress
+from lakeward.protocol.heartbeat import MOST_WORDS, Progress
 from lakeward.tiering.task.stop import ABORT, FORCE
 
 
@@ -85,6 +85,14 @@ class RoundControl:
 
     def show(self, **changes: object) -> None:
         self.progress = replace(self.progress, **changes)  # type: ignore[arg-type]
+
+    def show_trouble(self, words: str) -> bool:
+        """Whether these are new. Empty: it goes on."""
+        words = words[:MOST_WORDS]
+        is_new = words != self.progress.trouble
+        if is_new:
+            self.show(trouble=words)
+        return is_new
 
     def clear(self) -> None:
         """The round is over; its flag is of no use."""

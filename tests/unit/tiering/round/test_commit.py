@@ -23,6 +23,7 @@ from lakeward.testing.clock import ManualClock
 from lakeward.testing.faults import Faults
 from lakeward.testing.memoryforeign import MemoryForeignEngine
 from lakeward.tiering.landing import CommitLimits
+from lakeward.tiering.round.control import RoundControl
 from tests.unit.tiering.world import BUCKET, World, make_table
 
 
@@ -150,6 +151,25 @@ def test_a_request_that_was_lost_is_sent_again_unchanged(world: World) -> None:
     assert faults.seen.count("round.before-resolve") == 1, "the identical request, not a new one"
     assert world.snapshots() == 1
     assert world.lake_rows() == world.store.rows()
+
+
+def test_a_commit_that_is_not_answered_says_so_and_why(world: World, inject: Any, caplog: Any) -> None:
+    """It may last for hours: whoever looks at the table meanwhile finds the reason."""
+    control, seen = RoundControl(), list[str]()
+
+    def lose(name: str, _facts: dict[str, Any]) -> None:
+        if name == "lake.before-commit":
+            seen.append(control.progress.trouble)
+            if len(seen) < 4:
+                raise FaultInjected(point=name)
+
+    inject(lose)
+    assert isinstance(world.round(control=control).run(), TableFinished)
+    assert seen[0] == ""
+    assert all("lake.before-commit" in trouble for trouble in seen[1:])
+    assert control.progress.trouble == ""
+    (said,) = [r.getMessage() for r in caplog.records if r.name == "lakeward.tiering"]
+    assert "a commit is asked for again until it is answered" in said
 
 
 def test_an_unknown_outcome_whose_snapshot_was_expired_is_found_in_the_ledger(world: World, inject: Any) -> None:
