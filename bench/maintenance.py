@@ -198,7 +198,8 @@ def scan(report: Report) -> None:
     Of both tables readers open one data file. What DuckDB spends more on the worn one goes to what the compaction says
     of the files that it took away (two thirds to the manifest of delete files, a quarter to entries of data files), and
     a fifth to the summaries of the snapshots before. Other engines' expiry goes by those entries, so they are written;
-    the next commit leaves them out."""
+    the next commit leaves them out. Without the columns' counts and bounds in them it would be 1.34 x: other engines'
+    reads of what changed leave files out by these, so they stay."""
     with opened() as yard, duckdb_connection() as duckdb:
         yard.create("b.worn", keyed=True)
         live = np.arange(10_000)
