@@ -8,7 +8,7 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from lakeward.hot.fluss.compactions import LOOK_ROUNDS
+from lakeward.hot.fluss.handout.compactions import LOOK_ROUNDS
 from lakeward.model.table import TablePath
 from lakeward.spi.lake import COMMIT_USER, COMMIT_USER_KEY, OFFSETS_KEY, LakeSnapshot
 from lakeward.testing.waiting import wait_until

@@ -11,7 +11,7 @@ import pytest
 
 from lakeward.config.java import load_java
 from lakeward.errors import LakewardError
-from lakeward.hot.fluss.compactions import LOOK_ROUNDS
+from lakeward.hot.fluss.handout.compactions import LOOK_ROUNDS
 from lakeward.protocol.heartbeat import TableFinished
 from lakeward.read.arrow import read, request_of
 from lakeward.testing.fluss.cluster import TEST_SETTINGS, FlussCluster

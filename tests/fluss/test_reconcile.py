@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from lakeward.hot.fluss.beats import beat_entry
-from lakeward.hot.fluss.epochs import join_epoch
+from lakeward.hot.fluss.handout.beats import beat_entry
+from lakeward.hot.fluss.handout.epochs import join_epoch
 from lakeward.hot.fluss.lakehistory import Registered
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import Epoch, InstanceId, JobName, RoundId, SnapshotId, new_round_id

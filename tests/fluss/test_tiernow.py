@@ -9,7 +9,7 @@ import pytest
 
 from lakeward.cli.cluster import compact_cluster_now, tier_cluster_now
 from lakeward.errors import InvalidTable
-from lakeward.hot.fluss.standing import Standing
+from lakeward.hot.fluss.handout.standing import Standing
 from lakeward.model.ids import InstanceId, JobName, RoundId
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import LeaseCheck

@@ -21,7 +21,7 @@ OF_A_KIND = {"model/side.py", "tiering/kinds.py", "coordinator/kinds/__init__.py
 OF_COMPACTION = {
     "coordinator/operations.py",  # `lakeward maintain` asks for one
     "hot/fluss/coordinatorclient.py",  # its snapshots are told to Fluss
-    "hot/fluss/handouts.py",  # no coordinator of ours there: a job hands it to itself
+    "hot/fluss/handout/handouts.py",  # no coordinator of ours there: a job hands it to itself
     "server/cluster/shown.py",
     "server/show/tablepage.py",  # files before and after
     "cli/doctor/checks/files.py",  # whether it is on
@@ -65,7 +65,7 @@ def test_a_kind_of_work_is_two_new_places_and_three_lines() -> None:
     """Compaction is one: what names it outside its own code are the three registries, and what asks for it."""
     # Paimon and Hudi have the word for a kind of commit.
     own = re.compile(
-        r"tiering/compact/|coordinator/kinds/compact\.py|hot/fluss/compactions\.py|testing/chaos/"
+        r"tiering/compact/|coordinator/kinds/compact\.py|hot/fluss/handout/compactions\.py|testing/chaos/"
         r"|lake/paimon/|testing/paimonforeign|lake/hudi/|testing/hudiforeign"
     )
     naming = {

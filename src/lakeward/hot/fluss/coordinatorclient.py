@@ -17,8 +17,9 @@ from typing import TypeVar
 
 from lakeward.errors import LakewardError
 from lakeward.hot.fluss.failures import Code, fluss_code_of, to_error
-from lakeward.hot.fluss.handouts import HandOuts
-from lakeward.hot.fluss.heldnote import HeldNote
+from lakeward.hot.fluss.handout.handouts import HandOuts
+from lakeward.hot.fluss.handout.heldnote import HeldNote
+from lakeward.hot.fluss.handout.standing import Standing
 from lakeward.hot.fluss.knowntables import KnownTables
 from lakeward.hot.fluss.lakeends import bucket_ends, gone_ends, named_offsets
 from lakeward.hot.fluss.lakehistory import Registered, find_newest, read_ledger
@@ -33,7 +34,6 @@ from lakeward.hot.fluss.logmarks import (
 )
 from lakeward.hot.fluss.overlaps import check_counts, check_overlap, flink_snapshots
 from lakeward.hot.fluss.readplan import LakeOf, load_head, plan_read
-from lakeward.hot.fluss.standing import Standing
 from lakeward.hot.fluss.store import FlussStore
 from lakeward.hot.fluss.wire.messages import COMMIT_LAKE, LAKE_SNAPSHOT, PREPARE_LAKE, Api
 from lakeward.hot.fluss.wire.protobuf import Message

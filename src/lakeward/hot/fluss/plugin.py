@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from lakeward.errors import InvalidConfig
 from lakeward.hot.fluss.coordinatorclient import FlussCoordinatorClient
-from lakeward.hot.fluss.heldnote import HeldNote
+from lakeward.hot.fluss.handout.heldnote import HeldNote
 from lakeward.hot.fluss.lakeoptions import lake_of
 from lakeward.hot.fluss.store import FlussStore
 from lakeward.hot.fluss.wire.connection import Credentials

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from lakeward.errors import TimedOut
 from lakeward.hot.fluss.coordinatorclient import FlussCoordinatorClient
+from lakeward.hot.fluss.handout.standing import Standing
 from lakeward.hot.fluss.lakeoptions import check_tiered
 from lakeward.hot.fluss.plugin import FlussPlugin
-from lakeward.hot.fluss.standing import Standing
 from lakeward.hot.fluss.supported import check_supported
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.table import TablePath

@@ -9,7 +9,7 @@ import pytest
 
 from lakeward.errors import FlussError, InvalidTable
 from lakeward.hot.fluss.failures import Code
-from lakeward.hot.fluss.standing import Standing, make_due
+from lakeward.hot.fluss.handout.standing import Standing, make_due
 from lakeward.hot.fluss.wire.protobuf import Message
 from lakeward.model.ids import TableId
 from lakeward.model.schema import Column, Schema

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from lakeward.hot.fluss.beats import beat_entry
+from lakeward.hot.fluss.handout.beats import beat_entry
 from lakeward.hot.fluss.wire.protobuf import Message
 from lakeward.model.ids import Epoch, RoundId, TableId
 from lakeward.model.side import COMPACT, TIER

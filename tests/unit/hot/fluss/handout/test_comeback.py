@@ -10,8 +10,8 @@ import pytest
 
 from lakeward.errors import ServerUnavailable
 from lakeward.hot.fluss.coordinatorclient import FlussCoordinatorClient
-from lakeward.hot.fluss.epochs import join_epoch
-from lakeward.hot.fluss.heldnote import HeldNote
+from lakeward.hot.fluss.handout.epochs import join_epoch
+from lakeward.hot.fluss.handout.heldnote import HeldNote
 from lakeward.hot.fluss.store import FlussStore
 from lakeward.hot.fluss.wire.messages import ALTER_DATABASE, HEARTBEAT, METADATA
 from lakeward.hot.fluss.wire.protobuf import decode

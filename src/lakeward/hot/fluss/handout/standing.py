@@ -15,9 +15,9 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from lakeward.errors import FlussError
-from lakeward.hot.fluss.beats import beat_entry
-from lakeward.hot.fluss.epochs import join_epoch
 from lakeward.hot.fluss.failures import Code
+from lakeward.hot.fluss.handout.beats import beat_entry
+from lakeward.hot.fluss.handout.epochs import join_epoch
 from lakeward.hot.fluss.lakeoptions import not_tiered
 from lakeward.hot.fluss.wire.protobuf import Message
 from lakeward.model.ids import Epoch

@@ -10,14 +10,14 @@ from dataclasses import replace
 
 from lakeward.config import options
 from lakeward.errors import InvalidInput, LakewardError
-from lakeward.hot.fluss.beats import HeldBack, beat_entry, beat_message, read_lease, read_verdicts
-from lakeward.hot.fluss.compactions import Compactions, Held
-from lakeward.hot.fluss.epochs import join_epoch
-from lakeward.hot.fluss.heldnote import HeldNote
+from lakeward.hot.fluss.handout.beats import HeldBack, beat_entry, beat_message, read_lease, read_verdicts
+from lakeward.hot.fluss.handout.compactions import Compactions, Held
+from lakeward.hot.fluss.handout.epochs import join_epoch
+from lakeward.hot.fluss.handout.heldnote import HeldNote
+from lakeward.hot.fluss.handout.slack import Slack
+from lakeward.hot.fluss.handout.standing import Standing, make_due
 from lakeward.hot.fluss.knowntables import KnownTables
 from lakeward.hot.fluss.readplan import LakeOf
-from lakeward.hot.fluss.slack import Slack
-from lakeward.hot.fluss.standing import Standing, make_due
 from lakeward.hot.fluss.store import FlussStore
 from lakeward.hot.fluss.supported import check_supported
 from lakeward.hot.fluss.wire.messages import HEARTBEAT

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from lakeward.hot.fluss.epochs import split_epoch
 from lakeward.hot.fluss.failures import Code
+from lakeward.hot.fluss.handout.epochs import split_epoch
 from lakeward.hot.fluss.wire.protobuf import Message
 from lakeward.model.ids import Epoch, TableId
 from lakeward.protocol.heartbeat import (

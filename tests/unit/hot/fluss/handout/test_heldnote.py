@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lakeward.hot.fluss.epochs import join_epoch
-from lakeward.hot.fluss.heldnote import OLDEST_MS, TOUCH_S, Held, HeldNote
+from lakeward.hot.fluss.handout.epochs import join_epoch
+from lakeward.hot.fluss.handout.heldnote import OLDEST_MS, TOUCH_S, Held, HeldNote
 from lakeward.model.ids import JobName, TableId
 from lakeward.testing.clock import ManualClock
 
