@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.errors import InvalidRequest
+from lakeward.errors import InvalidRequest, LakeNotEmpty, LakeTableGone
 from lakeward.model.bucket import Bucket
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.ids import RoundId, SnapshotId, TableId
@@ -166,9 +166,29 @@ class LakeCatalog(ABC):
         Raises `LakeMismatch` with a diff; `LakeNotEmpty` when it has snapshots, unless `adopt`. A crash leaves the lake
         table made or not made, nothing between."""
 
+    def check_create(self, table: TableInfo, *, adopt: bool = False) -> None:
+        """Would `create` take the lake table of that name, if there is one? Asked of all of a table's lakes before the
+        first is changed; changes nothing. Raises as `create`."""
+        if self.exists(table.path):
+            self.validate(table)
+            if not adopt and self.table_id(table.path) not in (None, table.table_id):
+                raise LakeNotEmpty(table=str(table.path))
+
     @abstractmethod
     def validate(self, table: TableInfo) -> None:
         """Does the lake table still fit? Raises `LakeMismatch`, `LakeTableGone`. Mutable properties do not count."""
+
+    def check_given(self, path: TablePath, properties: Mapping[str, str]) -> None:
+        """Properties that somebody says now, of a new table or of one that is there; what tables have already is not
+        asked about. Refuses, of those with the format's prefix, what nothing reads and values that rounds could not go
+        by. Pure. Raises `InvalidTable`."""
+        return
+
+    def check_alter(self, table: TableInfo, columns: Sequence[Column], changes: Mapping[str, str | None]) -> None:
+        """Would `add_columns` and `set_properties` take these? Asked of all of a table's lakes before the first is
+        changed; changes nothing. Raises as they do, `LakeUnavailable` and `LakeTableGone` too."""
+        if not self.exists(table.path):
+            raise LakeTableGone(table=str(table.path))
 
     @abstractmethod
     def add_columns(self, table: TableInfo, columns: Sequence[Column]) -> None:

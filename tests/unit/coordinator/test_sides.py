@@ -10,15 +10,28 @@ from pathlib import Path
 import pytest
 
 from lakeward.config.lake import LakeConfig
-from lakeward.errors import InvalidAlter, InvalidConfig, InvalidTable, LakeMismatch, SideNotFound, TableBusy
+from lakeward.errors import (
+    InvalidAlter,
+    InvalidConfig,
+    InvalidTable,
+    LakeForeign,
+    LakeMismatch,
+    LakeNotEmpty,
+    SideNotFound,
+    TableBusy,
+)
 from lakeward.lake.memory.plugin import MemoryLakeStorage
+from lakeward.lake.memory.table import MemoryTable
 from lakeward.model.ids import RoundId
 from lakeward.model.offsets import OffsetMap
+from lakeward.model.schema import Column
 from lakeward.model.side import DEFAULT_SIDE, SideName
 from lakeward.model.state import TableState
+from lakeward.model.types import Int64Type, StringType
 from lakeward.protocol.heartbeat import HandedOut, Verdict
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.protocol.tables import AlterTable
+from lakeward.spi.lake import LakeStorage
 from lakeward.testing.lakes.suite import LakeSuite
 from lakeward.testing.world import B0, PATH, CoordinatorWorld, ScriptedJob
 
@@ -264,6 +277,42 @@ def test_a_table_that_one_lake_cannot_take_is_made_in_none(world: CoordinatorWor
     with pytest.raises(LakeMismatch, match="column other"):
         world.create(table__datalake__lakes=BOTH)
     assert not world.lake.catalog().exists(PATH)
+
+
+def test_a_table_that_one_lake_has_of_another_owner_is_made_in_none(world: CoordinatorWorld) -> None:
+    world.create(table__datalake__lakes="finance")
+    world.commit_to_lake(world.hot.load_table(PATH), 1, lake="finance")
+    world.federation.drop(PATH)
+    with pytest.raises(LakeNotEmpty):
+        world.create(table__datalake__lakes=BOTH)
+    assert not world.lake.catalog().exists(PATH)
+
+
+def test_a_change_that_one_lake_refuses_reaches_none(world: CoordinatorWorld) -> None:
+    table = world.create(table__datalake__lakes=BOTH).table
+    later = Column(name="later", type=Int64Type())
+    world.named["finance"].catalog().add_columns(table, [replace(later, type=StringType())])
+    change = AlterTable(add_columns=(later.to_json(),), properties={"memory.x": "1"})
+    with pytest.raises(LakeMismatch, match="column later"):
+        world.federation.alter(PATH, change)
+    world.lake.catalog().validate(table)
+    assert "x" not in memory_table(world.lake).properties
+    assert world.hot.load_table(PATH) == table
+
+
+def test_a_lake_that_cannot_be_added_leaves_the_others_as_they_were(world: CoordinatorWorld) -> None:
+    world.create(table__datalake__lakes="finance")
+    world.commit_to_lake(world.hot.load_table(PATH), 1, lake="finance")
+    world.federation.drop(PATH)
+    world.create()
+    with pytest.raises(LakeForeign):
+        alter(world, table__datalake__lakes=BOTH, memory__x="1")
+    assert "x" not in memory_table(world.lake).properties
+
+
+def memory_table(lake: LakeStorage) -> MemoryTable:
+    assert isinstance(lake, MemoryLakeStorage)
+    return lake.lake.table(PATH)
 
 
 def test_what_a_lake_and_a_side_say_of_themselves_counts_there_alone(world: CoordinatorWorld) -> None:

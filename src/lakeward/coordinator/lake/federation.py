@@ -99,8 +99,7 @@ class Federation:
         of = {name: side_table(table, name) for name in catalogs}
         for name, catalog in catalogs.items() if len(catalogs) > 1 else ():
             # A lake that is down, or has another table there, is found out before the first one has ours.
-            if catalog.exists(of[name].path):
-                catalog.validate(of[name])
+            catalog.check_create(of[name], adopt=adopt)
         for name, catalog in catalogs.items():
             catalog.create(of[name], adopt=adopt)
         self.sides.check_apart(table, lakes)
@@ -134,6 +133,8 @@ class Federation:
             raise InvalidRequest(what=f"adopting {path}", reason="the server has no datalake.format")
         if not enabled(sides):
             return self.alter(path, AlterTable(properties={keys.TABLE_DATALAKE_ENABLED.key: "true"}))
+        for name, options in enabled(sides).items():
+            self._check_enable(table, name, options)
         for name, options in enabled(sides).items():
             self._enable_lake(table, name, options)
         self._coordinator.read_lake(path)
@@ -219,6 +220,9 @@ class Federation:
             self._check_adopted(before, was, [n for n in added if n not in was])
             for name, options in kept.items() if RETENTION_PROPERTY in change.properties else ():
                 self.sides.check_fits(path, after.descriptor, name, options)
+            self._check_lakes(before, kept, change)
+            for name, options in added.items():
+                self._check_enable(after, name, options)
             self._alter_lakes(before, kept, change)
             for name, options in added.items():
                 self._enable_lake(after, name, options)
@@ -291,12 +295,16 @@ class Federation:
         schema = descriptor.schema.with_added(columns) if columns else descriptor.schema
         return table.with_descriptor(replace(descriptor, schema=schema, properties=properties))
 
-    def _alter_lakes(self, table: TableInfo, lakes: Sides, change: AlterTable) -> None:
-        """What each can do is asked of all first; each step is safe to repeat."""
-        names = [str(c["name"]) for c in change.add_columns]
-        for options in lakes.values():
+    def _check_lakes(self, table: TableInfo, lakes: Sides, change: AlterTable) -> None:
+        """What each can do is asked of all before the first is changed."""
+        columns, properties = [Column.from_json(c) for c in change.add_columns], _mutable(change.properties)
+        for name, options in lakes.items() if columns or properties else ():
             capabilities = self._board.lakes(options.lake).capabilities
-            check_added_columns(str(options.format), capabilities, table.path, names)
+            check_added_columns(str(options.format), capabilities, table.path, [c.name for c in columns])
+            self.sides.catalog(options).check_alter(side_table(table, name), columns, properties)
+
+    def _alter_lakes(self, table: TableInfo, lakes: Sides, change: AlterTable) -> None:
+        """Each step is safe to repeat."""
         for name, options in lakes.items():
             of = side_table(table, name)
             if change.add_columns:
@@ -304,7 +312,7 @@ class Federation:
             if properties := _mutable(change.properties):
                 self.sides.catalog(options).set_properties(of, properties)
 
-    def _enable_lake(self, table: TableInfo, name: SideName, options: SideOptions) -> None:
+    def _check_enable(self, table: TableInfo, name: SideName, options: SideOptions) -> None:
         """A lake table that this very table filled before is taken again; anybody else's is refused."""
         self.sides.check_fits(table.path, table.descriptor, name, options)
         self.sides.check_spread(table.path, table.descriptor, options)
@@ -312,15 +320,18 @@ class Federation:
         owner = catalog.table_id(table.path) if catalog.exists(table.path) else None
         if owner is not None and owner != table.table_id:
             raise LakeForeign(table=str(table.path), found=owner, expected=table.table_id)
-        if owner == table.table_id:
-            self._catch_up_schema(catalog, table)
-        catalog.create(table, adopt=owner == table.table_id)
+        if late := _late_columns(table) if owner is not None else []:
+            catalog.check_alter(table, late, {})
+        else:
+            catalog.check_create(table, adopt=owner is not None)
 
-    def _catch_up_schema(self, catalog: LakeCatalog, table: TableInfo) -> None:
-        """Columns that were added while the lake was off; adding one that is there already changes nothing."""
-        added = [c for c in table.schema.columns if c.type.nullable and c.name not in table.descriptor.primary_key]
-        if table.schema.schema_id > 1:
-            catalog.add_columns(table, added)
+    def _enable_lake(self, table: TableInfo, name: SideName, options: SideOptions) -> None:
+        """After `_check_enable`."""
+        table, catalog = side_table(table, name), self.sides.catalog(options)
+        is_ours = catalog.exists(table.path) and catalog.table_id(table.path) == table.table_id
+        if late := _late_columns(table) if is_ours else []:
+            catalog.add_columns(table, late)
+        catalog.create(table, adopt=is_ours)
 
     def reconcile_schema(
         self, path: TablePath, side: SideName | None = None, *, dry_run: bool = False
@@ -385,6 +396,12 @@ def _check_again(what: str, adopted: AdoptedRows | None, request: AdoptTable) ->
         raise InvalidRequest(what=what, reason=f"it was adopted as {was} before, and stays one")
     if adopted.buckets not in (None, request.bucket_count):
         raise InvalidRequest(what=what, reason=f"it was adopted with --buckets {adopted.buckets} before")
+
+
+def _late_columns(table: TableInfo) -> list[Column]:
+    """Columns that may have been added while a lake was off; adding one that is there already changes nothing."""
+    columns = table.schema.columns if table.schema.schema_id > 1 else ()
+    return [c for c in columns if c.type.nullable and c.name not in table.descriptor.primary_key]
 
 
 def _mutable(changes: Mapping[str, str | None]) -> dict[str, str | None]:

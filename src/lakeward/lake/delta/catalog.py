@@ -50,37 +50,30 @@ class DeltaLakeCatalog(LakeCatalog):
         log = self._log_of(table.path)
         if not log.listing().versions and log.append(0, _first_entry(table)):
             return True
-        ground = DeltaGround.load(log)
+        self.check_create(table, adopt=adopt)
+        return False
+
+    def check_create(self, table: TableInfo, *, adopt: bool = False) -> None:
+        if not self.exists(table.path):
+            return
+        ground = DeltaGround.load(self._log_of(table.path))
         _check_match(ground.state, table)
         owner = ground.state.keys.get(TABLE_ID_KEY)
         check_owner(table, owner, has_snapshots=ground.head is not None, adopt=adopt)
-        return False
 
     def validate(self, table: TableInfo) -> None:
         _check_match(self._log_of(table.path).load(), table)
 
+    def check_alter(self, table: TableInfo, columns: Sequence[Column], changes: Mapping[str, str | None]) -> None:
+        _check_changes(table, columns, changes)
+        _grown(table, self._log_of(table.path).load(), columns)
+
     def add_columns(self, table: TableInfo, columns: Sequence[Column]) -> None:
-        for column in columns:
-            to_delta_type(column.type, f"{table.path}.{column.name}")
-            if not column.type.nullable:
-                reason = "an added column must be nullable"
-                raise InvalidAlter(table=str(table.path), change=f"add {column.name}", reason=reason)
-
-        def grown(state: DeltaTableState) -> Action:
-            have = {c.name: c for c in parse_schema_string(state.metadata["schemaString"])}
-            for column in columns:
-                there = have.setdefault(column.name, column)
-                if there.type != column.type:
-                    diff = f"column {column.name}: lake {there.type}, wanted {column.type}"
-                    raise LakeMismatch(table=str(table.path), diff=diff)
-            return {**state.metadata, "schemaString": to_schema_string(list(have.values()), str(table.path))}
-
-        self._alter(table, "ADD COLUMNS", grown)
+        _check_changes(table, columns, {})
+        self._alter(table, "ADD COLUMNS", lambda state: _grown(table, state, columns))
 
     def set_properties(self, table: TableInfo, changes: Mapping[str, str | None]) -> None:
-        for key in changes:
-            if reason := why_not(lake_key(key)):
-                raise InvalidAlter(table=str(table.path), change=f"property {key}", reason=reason)
+        _check_changes(table, (), changes)
 
         def changed(state: DeltaTableState) -> Action:
             wanted = {**state.properties, **{lake_key(k): v for k, v in changes.items()}}
@@ -117,6 +110,28 @@ def lake_key(key: str) -> str:
     if key.startswith(("delta.history.", "delta.write.")):
         return f"lakeward.{key.removeprefix('delta.')}"
     return key if key.startswith(("delta.", "lakeward.")) else f"fluss.{key}"
+
+
+def _check_changes(table: TableInfo, columns: Sequence[Column], changes: Mapping[str, str | None]) -> None:
+    for column in columns:
+        to_delta_type(column.type, f"{table.path}.{column.name}")
+        if not column.type.nullable:
+            reason = "an added column must be nullable"
+            raise InvalidAlter(table=str(table.path), change=f"add {column.name}", reason=reason)
+    for key in changes:
+        if why := why_not(lake_key(key)):
+            raise InvalidAlter(table=str(table.path), change=f"property {key}", reason=why)
+
+
+def _grown(table: TableInfo, state: DeltaTableState, columns: Sequence[Column]) -> Action:
+    """The table's metadata with these columns. Raises `LakeMismatch`."""
+    have = {c.name: c for c in parse_schema_string(state.metadata["schemaString"])}
+    for column in columns:
+        there = have.setdefault(column.name, column)
+        if there.type != column.type:
+            diff = f"column {column.name}: lake {there.type}, wanted {column.type}"
+            raise LakeMismatch(table=str(table.path), diff=diff)
+    return {**state.metadata, "schemaString": to_schema_string(list(have.values()), str(table.path))}
 
 
 def _first_entry(table: TableInfo) -> list[Action]:

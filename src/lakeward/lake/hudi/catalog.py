@@ -75,11 +75,16 @@ class HudiLakeCatalog(LakeCatalog):
             make_folders(there.root)
             if self._files.put_exclusively(there.properties_path, format_properties(properties)):
                 return True
-        ground = HudiGround.load(there)
+        self.check_create(table, adopt=adopt)
+        return False
+
+    def check_create(self, table: TableInfo, *, adopt: bool = False) -> None:
+        if not self.exists(table.path):
+            return
+        ground = HudiGround.load(self._table_of(table.path))
         _check_match(ground, table)
         owner = ground.newest_ours().get(TABLE_ID_KEY)
         check_owner(table, owner, has_snapshots=ground.timeline.head is not None, adopt=adopt)
-        return False
 
     def validate(self, table: TableInfo) -> None:
         _check_match(HudiGround.load(self._table_of(table.path)), table)
@@ -100,34 +105,19 @@ class HudiLakeCatalog(LakeCatalog):
             self.validate(table)
         return tuple(spell_properties(found, due))
 
+    def check_alter(self, table: TableInfo, columns: Sequence[Column], changes: Mapping[str, str | None]) -> None:
+        _check_changes(table, columns, changes)
+        with lake_errors(str(table.path), "alter"):
+            _grown(table, self._table_of(table.path).load_properties(), columns)
+
     def add_columns(self, table: TableInfo, columns: Sequence[Column]) -> None:
         """Engines see a new column with the next commit, as Hudi's own do."""
-        if odd := find_odd_name(columns):
-            raise InvalidAlter(table=str(table.path), change=f"add {odd}", reason=NAMES)
-        for column in columns:
-            to_avro_type(column.type, f"{table.path}.{column.name}", "hoodie")
-            if not column.type.nullable or column.name.startswith(RESERVED):
-                reason = f"an added column is nullable, and does not begin with {RESERVED}"
-                raise InvalidAlter(table=str(table.path), change=f"add {column.name}", reason=reason)
-
-        def grown(properties: dict[str, str]) -> dict[str, str]:
-            have = {c.name: c for c in decode_columns(properties[COLUMNS_KEY])}
-            for column in columns:
-                there = have.setdefault(column.name, column)
-                if there.type != column.type:
-                    diff = f"column {column.name}: lake {there.type}, wanted {column.type}"
-                    raise LakeMismatch(table=str(table.path), diff=diff)
-            avro = to_avro_schema(list(have.values()), table.path.table)
-            encoded = encode_columns(list(have.values()))
-            return {**properties, COLUMNS_KEY: encoded, "hoodie.table.create.schema": avro}
-
+        _check_changes(table, columns, {})
         with lake_errors(str(table.path), "alter"):
-            self._table_of(table.path).change_properties(grown)
+            self._table_of(table.path).change_properties(lambda properties: _grown(table, properties, columns))
 
     def set_properties(self, table: TableInfo, changes: Mapping[str, str | None]) -> None:
-        for key in changes:
-            if reason := why_not(key):
-                raise InvalidAlter(table=str(table.path), change=f"property {key}", reason=reason)
+        _check_changes(table, (), changes)
 
         def changed(properties: dict[str, str]) -> dict[str, str]:
             wanted = {**properties, **{lake_key(k): v for k, v in changes.items()}}
@@ -153,6 +143,32 @@ def why_not(key: str) -> str | None:
     if hudi in (COLUMNS_KEY, PRIMARY_KEY) or (hudi.startswith("hoodie.") and not hudi.startswith(_SETTABLE)):
         return "rounds rely on it; of Hudi's own those that begin with hudi.hoodie.parquet. may be set"
     return None
+
+
+def _check_changes(table: TableInfo, columns: Sequence[Column], changes: Mapping[str, str | None]) -> None:
+    if odd := find_odd_name(columns):
+        raise InvalidAlter(table=str(table.path), change=f"add {odd}", reason=NAMES)
+    for column in columns:
+        to_avro_type(column.type, f"{table.path}.{column.name}", "hoodie")
+        if not column.type.nullable or column.name.startswith(RESERVED):
+            reason = f"an added column is nullable, and does not begin with {RESERVED}"
+            raise InvalidAlter(table=str(table.path), change=f"add {column.name}", reason=reason)
+    for key in changes:
+        if why := why_not(key):
+            raise InvalidAlter(table=str(table.path), change=f"property {key}", reason=why)
+
+
+def _grown(table: TableInfo, properties: Mapping[str, str], columns: Sequence[Column]) -> dict[str, str]:
+    """The table's properties with these columns. Raises `LakeMismatch`."""
+    have = {c.name: c for c in decode_columns(properties[COLUMNS_KEY])}
+    for column in columns:
+        there = have.setdefault(column.name, column)
+        if there.type != column.type:
+            diff = f"column {column.name}: lake {there.type}, wanted {column.type}"
+            raise LakeMismatch(table=str(table.path), diff=diff)
+    avro = to_avro_schema(list(have.values()), table.path.table)
+    encoded = encode_columns(list(have.values()))
+    return {**properties, COLUMNS_KEY: encoded, "hoodie.table.create.schema": avro}
 
 
 def _check_match(ground: HudiGround, table: TableInfo) -> None:

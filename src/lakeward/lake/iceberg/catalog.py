@@ -118,10 +118,19 @@ class IcebergLakeCatalog(LakeCatalog):
     def _take(self, table: TableInfo, *, adopt: bool) -> None:
         """An existing table: it must match, and be empty, ours or adopted on purpose."""
         lake_table = self._connection.load(table.path)
-        self._check_matches(table, lake_table)
+        self._check_takes(table, lake_table, adopt=adopt)
         if not lake_table.metadata.snapshots or adopt:
             with _altering(table):
                 self._allow_unsorted(lake_table)
+
+    def check_create(self, table: TableInfo, *, adopt: bool = False) -> None:
+        try:
+            self._check_takes(table, self._connection.load(table.path), adopt=adopt)
+        except LakeTableGone:
+            return
+
+    def _check_takes(self, table: TableInfo, lake_table: Table, *, adopt: bool) -> None:
+        self._check_matches(table, lake_table)
         if lake_table.metadata.snapshots and not adopt and newest_table_id(lake_table.metadata) != table.table_id:
             raise LakeNotEmpty(table=str(table.path))
 
@@ -171,20 +180,15 @@ class IcebergLakeCatalog(LakeCatalog):
         if lines:
             raise LakeMismatch(table=str(table.path), diff="; ".join(lines))
 
-    def add_columns(self, table: TableInfo, columns: Sequence[Column]) -> None:
-        for column in columns:
-            to_iceberg_type(column.type, f"{table.path}.{column.name}")
-            if not column.type.nullable:
-                raise InvalidAlter(
-                    table=str(table.path), change=f"add column {column.name}", reason="a new column is nullable"
-                )
+    def check_alter(self, table: TableInfo, columns: Sequence[Column], changes: Mapping[str, str | None]) -> None:
         lake_table = self._connection.load(table.path)
-        names = {f.name for f in lake_table.schema().fields}
-        there, missing = ([c for c in columns if (c.name in names) is known] for known in (True, False))
-        try:  # what others added or moved is no matter, as for a round
-            check_fits(table.with_descriptor(_with_added(table.descriptor, there)), lake_table.metadata)
-        except LakeSchemaBroken as broken:
-            raise LakeMismatch(table=str(table.path), diff=broken.diff) from broken
+        if columns:
+            _missing(table, lake_table, columns)
+        _plan_properties(table, lake_table.metadata, changes)
+
+    def add_columns(self, table: TableInfo, columns: Sequence[Column]) -> None:
+        lake_table = self._connection.load(table.path)
+        missing = _missing(table, lake_table, columns)
         if not missing:
             return  # a repeated call, or others were first
         after = _with_added(table.descriptor, columns)
@@ -224,19 +228,10 @@ class IcebergLakeCatalog(LakeCatalog):
                 yield f"column {name}: it is NOT NULL here, and rows of others have no value; resync, or delete them"
 
     def set_properties(self, table: TableInfo, changes: Mapping[str, str | None]) -> None:
-        for key in changes:
-            if lake_key(key) in _RESERVED:
-                raise InvalidAlter(table=str(table.path), change=f"property {key}", reason="rounds rely on it")
         lake_table = self._connection.load(table.path)
-        have = lake_table.metadata.properties
-        wanted = {lake_key(k): v for k, v in changes.items()}
-        updates = _plan_upgrade(table, lake_table.metadata, wanted)
-        put = {k: v for k, v in wanted.items() if v is not None and have.get(k) != v and k != VERSION_KEY}
-        drop = [k for k, v in wanted.items() if v is None and k in have]
-        updates += [SetPropertiesUpdate(updates=put)] if put else []
-        updates += [RemovePropertiesUpdate(removals=drop)] if drop else []
+        updates = _plan_properties(table, lake_table.metadata, changes)
         if updates:
-            with _altering(table), _writing_version(table, str(wanted.get(VERSION_KEY))):
+            with _altering(table), _writing_version(table, str(changes.get(f"{LAKE_PREFIX}{VERSION_KEY}"))):
                 self._connection.catalog.commit_table(lake_table, (), tuple(updates))
 
     def exists(self, path: TablePath) -> bool:
@@ -283,6 +278,37 @@ def _writing_version(table: TableInfo, version: str) -> Iterator[None]:
             value=version,
             reason="this kind of catalog cannot write it; catalogs of type sql and rest can",
         ) from error
+
+
+def _missing(table: TableInfo, lake_table: Table, columns: Sequence[Column]) -> list[Column]:
+    """Those that the lake table has not yet. Raises `InvalidAlter`, `LakeMismatch`, `UnsupportedType`."""
+    for column in columns:
+        to_iceberg_type(column.type, f"{table.path}.{column.name}")
+        if not column.type.nullable:
+            raise InvalidAlter(
+                table=str(table.path), change=f"add column {column.name}", reason="a new column is nullable"
+            )
+    names = {f.name for f in lake_table.schema().fields}
+    there, missing = ([c for c in columns if (c.name in names) is known] for known in (True, False))
+    try:  # what others added or moved is no matter, as for a round
+        check_fits(table.with_descriptor(_with_added(table.descriptor, there)), lake_table.metadata)
+    except LakeSchemaBroken as broken:
+        raise LakeMismatch(table=str(table.path), diff=broken.diff) from broken
+    return missing
+
+
+def _plan_properties(table: TableInfo, metadata: TableMetadata, changes: Mapping[str, str | None]) -> list[TableUpdate]:
+    """Raises `InvalidAlter`."""
+    for key in changes:
+        if lake_key(key) in _RESERVED:
+            raise InvalidAlter(table=str(table.path), change=f"property {key}", reason="rounds rely on it")
+    have, wanted = metadata.properties, {lake_key(k): v for k, v in changes.items()}
+    updates = _plan_upgrade(table, metadata, wanted)
+    put = {k: v for k, v in wanted.items() if v is not None and have.get(k) != v and k != VERSION_KEY}
+    drop = [k for k, v in wanted.items() if v is None and k in have]
+    updates += [SetPropertiesUpdate(updates=put)] if put else []
+    updates += [RemovePropertiesUpdate(removals=drop)] if drop else []
+    return updates
 
 
 def _plan_upgrade(table: TableInfo, metadata: TableMetadata, wanted: Mapping[str, str | None]) -> list[TableUpdate]:

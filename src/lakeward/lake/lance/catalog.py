@@ -57,39 +57,36 @@ class LanceLakeCatalog(LakeCatalog):
         lake_table = self._table_of(table.path)
         if not lake_table.versions() and _make(lake_table, table):
             return True
-        ground = LanceGround.load(lake_table)
+        self.check_create(table, adopt=adopt)
+        return False
+
+    def check_create(self, table: TableInfo, *, adopt: bool = False) -> None:
+        if not self.exists(table.path):
+            return
+        ground = LanceGround.load(self._table_of(table.path))
         _check_match(ground, table)
         owner = ground.keys.get(TABLE_ID_KEY)
         check_owner(table, owner, has_snapshots=ground.head is not None, adopt=adopt)
-        return False
 
     def validate(self, table: TableInfo) -> None:
         _check_match(LanceGround.load(self._table_of(table.path)), table)
 
+    def check_alter(self, table: TableInfo, columns: Sequence[Column], changes: Mapping[str, str | None]) -> None:
+        _check_changes(table, columns, changes)
+        _missing(table, LanceGround.load(self._table_of(table.path)), columns)
+
     def add_columns(self, table: TableInfo, columns: Sequence[Column]) -> None:
-        check_columns(columns, str(table.path))
-        for column in columns:
-            if not column.type.nullable:
-                reason = "an added column must be nullable"
-                raise InvalidAlter(table=str(table.path), change=f"add {column.name}", reason=reason)
+        _check_changes(table, columns, {})
         lake_table = self._table_of(table.path)
 
         def grown(ground: LanceGround) -> lance.LanceOperation.BaseOperation | None:
-            have = {c.name: c for c in parse_columns(ground.dataset.schema)}
-            for column in columns:
-                there = have.get(column.name, column)
-                if there.type != column.type:
-                    diff = f"column {column.name}: lake {there.type}, wanted {column.type}"
-                    raise LakeMismatch(table=str(table.path), diff=diff)
-            missing = [c for c in columns if c.name not in have]
+            missing = _missing(table, ground, columns)
             return _with_columns(lake_table, ground, missing) if missing else None
 
         self._alter(lake_table, grown)
 
     def set_properties(self, table: TableInfo, changes: Mapping[str, str | None]) -> None:
-        for key in changes:
-            if lake_key(key).startswith(_RESERVED):
-                raise InvalidAlter(table=str(table.path), change=f"property {key}", reason="rounds rely on it")
+        _check_changes(table, (), changes)
         wanted = {lake_key(k): v for k, v in changes.items()}
 
         def changed(ground: LanceGround) -> lance.LanceOperation.BaseOperation | None:
@@ -126,6 +123,28 @@ def lake_key(key: str) -> str:
     if key.startswith(("lance.history.", "lance.write.")):
         return f"lakeward.{key.removeprefix('lance.')}"
     return key if key.startswith(("lance.", "lakeward.")) else f"fluss.{key}"
+
+
+def _check_changes(table: TableInfo, columns: Sequence[Column], changes: Mapping[str, str | None]) -> None:
+    check_columns(columns, str(table.path))
+    for column in columns:
+        if not column.type.nullable:
+            reason = "an added column must be nullable"
+            raise InvalidAlter(table=str(table.path), change=f"add {column.name}", reason=reason)
+    for key in changes:
+        if lake_key(key).startswith(_RESERVED):
+            raise InvalidAlter(table=str(table.path), change=f"property {key}", reason="rounds rely on it")
+
+
+def _missing(table: TableInfo, ground: LanceGround, columns: Sequence[Column]) -> list[Column]:
+    """Those that the lake table has not yet. Raises `LakeMismatch`."""
+    have = {c.name: c for c in parse_columns(ground.dataset.schema)}
+    for column in columns:
+        there = have.get(column.name, column)
+        if there.type != column.type:
+            diff = f"column {column.name}: lake {there.type}, wanted {column.type}"
+            raise LakeMismatch(table=str(table.path), diff=diff)
+    return [c for c in columns if c.name not in have]
 
 
 def _make(lake_table: LanceTable, table: TableInfo) -> bool:

@@ -35,30 +35,29 @@ class MemoryLakeCatalog(LakeCatalog):
                 properties = map_properties(table.descriptor.properties)
                 self._lake.tables[table.path] = table_of(table.path, table.descriptor, properties)
                 return True
-            _check_match(lake_table, table.descriptor)
-            if lake_table.snapshots:
-                _check_adoption(lake_table, table, adopt)
+            self.check_create(table, adopt=adopt)
             return False
+
+    def check_create(self, table: TableInfo, *, adopt: bool = False) -> None:
+        with self._lake.lock:
+            lake_table = self._lake.tables.get(table.path)
+            if lake_table is not None:
+                _check_match(lake_table, table.descriptor)
+            if lake_table is not None and lake_table.snapshots:
+                _check_adoption(lake_table, table, adopt)
 
     def validate(self, table: TableInfo) -> None:
         with self._lake.lock:
             _check_match(self._lake.table(table.path), table.descriptor)
 
+    def check_alter(self, table: TableInfo, columns: Sequence[Column], changes: Mapping[str, str | None]) -> None:
+        with self._lake.lock:
+            _missing(self._lake.table(table.path), columns)
+
     def add_columns(self, table: TableInfo, columns: Sequence[Column]) -> None:
         with self._lake.lock:
             lake_table = self._lake.table(table.path)
-            for column in columns:
-                there = next((c for c in lake_table.columns if c.name == column.name), None)
-                if there is None and not column.type.nullable:
-                    raise InvalidAlter(
-                        table=str(table.path), change=f"add {column.name}", reason="an added column must be nullable"
-                    )
-                if there is not None and there.type != column.type:
-                    raise LakeMismatch(
-                        table=str(table.path), diff=f"column {column.name}: lake {there.type}, wanted {column.type}"
-                    )
-                if there is None:
-                    lake_table.columns = (*lake_table.columns, column)
+            lake_table.columns = (*lake_table.columns, *_missing(lake_table, columns))
 
     def set_properties(self, table: TableInfo, changes: Mapping[str, str | None]) -> None:
         with self._lake.lock:
@@ -97,6 +96,18 @@ def _check_match(lake_table: MemoryTable, wanted: TableDescriptor) -> None:
     ]
     if diff:
         raise LakeMismatch(table=str(lake_table.path), diff="; ".join(diff))
+
+
+def _missing(lake_table: MemoryTable, columns: Sequence[Column]) -> list[Column]:
+    """Those that the lake table has not yet. Raises `InvalidAlter`, `LakeMismatch`."""
+    have, table = {c.name: c for c in lake_table.columns}, str(lake_table.path)
+    for column in columns:
+        there = have.get(column.name)
+        if there is None and not column.type.nullable:
+            raise InvalidAlter(table=table, change=f"add {column.name}", reason="an added column must be nullable")
+        if there is not None and there.type != column.type:
+            raise LakeMismatch(table=table, diff=f"column {column.name}: lake {there.type}, wanted {column.type}")
+    return [c for c in columns if c.name not in have]
 
 
 def _column_diff(lake_columns: Sequence[Column], wanted: Sequence[Column]) -> list[str]:

@@ -56,7 +56,7 @@ class PaimonLakeCatalog(LakeCatalog):
                 _create(catalog, table, schema)
             return True
         except TableAlreadyExistException:
-            self._take(table, adopt=adopt)
+            self.check_create(table, adopt=adopt)
             return False
 
     def _check_unlisted(self, table: TableInfo, catalog: Any) -> None:
@@ -69,9 +69,12 @@ class PaimonLakeCatalog(LakeCatalog):
             diff = f"{folder} has a schema, and the catalog does not list it; put it into paimon_tables, or remove it"
             raise LakeMismatch(table=str(table.path), diff=diff)
 
-    def _take(self, table: TableInfo, *, adopt: bool) -> None:
+    def check_create(self, table: TableInfo, *, adopt: bool = False) -> None:
         """An existing table: it must match, and be empty, ours or adopted on purpose."""
-        lake_table = self._connection.load(table.path)
+        try:
+            lake_table = self._connection.load(table.path)
+        except LakeTableGone:
+            return
         _check_matches(table, lake_table)
         history = PaimonHistory.load(lake_table, str(table.path))
         check_owner(table, history.owner, has_snapshots=history.head is not None, adopt=adopt)
@@ -90,7 +93,16 @@ class PaimonLakeCatalog(LakeCatalog):
             self.validate(table)
         return changes
 
+    def check_alter(self, table: TableInfo, columns: Sequence[Column], changes: Mapping[str, str | None]) -> None:
+        for key, value in changes.items():
+            if reason := why_not(key, value):
+                raise InvalidAlter(table=str(table.path), change=f"property {key}", reason=reason)
+        self._plan_columns(table, columns)
+
     def add_columns(self, table: TableInfo, columns: Sequence[Column]) -> None:
+        self._alter(table, self._plan_columns(table, columns))
+
+    def _plan_columns(self, table: TableInfo, columns: Sequence[Column]) -> list[Any]:
         check_digits(str(table.path), columns)
         lake_table = self._connection.load(table.path)
         there = {f.name: str(f.type) for f in lake_table.table_schema.fields}
@@ -106,7 +118,7 @@ class PaimonLakeCatalog(LakeCatalog):
             if column.name not in there:
                 move = None if is_clean(lake_table) else self._before_system_columns(column.name)
                 changes.append(SchemaChange.add_column(column.name, kind, column.comment, move))
-        self._alter(table, changes)
+        return changes
 
     def _before_system_columns(self, name: str) -> Move:
         """Pypaimon sends a REST catalog the kind of a move as it is, and cannot write its own."""
@@ -114,9 +126,7 @@ class PaimonLakeCatalog(LakeCatalog):
         return Move(name, BUCKET, kind)
 
     def set_properties(self, table: TableInfo, changes: Mapping[str, str | None]) -> None:
-        for key, value in changes.items():
-            if reason := why_not(key, value):
-                raise InvalidAlter(table=str(table.path), change=f"property {key}", reason=reason)
+        self.check_alter(table, (), changes)
         self._set_options(table, {lake_key(k): v for k, v in changes.items()})
 
     def _set_options(self, table: TableInfo, wanted: Mapping[str, str | None]) -> None:

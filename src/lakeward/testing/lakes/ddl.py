@@ -99,9 +99,11 @@ class DdlContract(LakeSuite):
         LakeRound.plan(lake, log).run()
         catalog = lake.catalog()
         assert catalog.table_id(log.table.path) == log.table.table_id
-        with pytest.raises(LakeNotEmpty):
-            catalog.create(self.table_info())
+        for refused in (catalog.check_create, catalog.create):
+            with pytest.raises(LakeNotEmpty):
+                refused(self.table_info())
         adopted = self.table_info(table_id=log.table.table_id)
+        catalog.check_create(adopted, adopt=True)
         assert not catalog.create(adopted, adopt=True)
         assert lake.open_reader(adopted).load_base().offsets == OffsetMap({B0: 1})
 
@@ -132,6 +134,21 @@ class DdlContract(LakeSuite):
         log.append(B0, row(2, later=7))
         LakeRound.plan(lake, log).run()
         assert [r["later"] for _, _, r in lake_rows(lake, grown)] == [None, 7]
+
+    @needs("add_column")
+    def test_whether_a_change_can_be_made_is_known_before_it_is(self, lake: LakeStorage) -> None:
+        table, catalog = self.table_info(), lake.catalog()
+        catalog.check_create(table)
+        catalog.create(table)
+        added = Column(name="later", type=parse_type("INT"))
+        catalog.check_alter(table, [added], {"some.key": "1"})
+        catalog.validate(table)
+        catalog.add_columns(table, [added])
+        catalog.check_alter(table, [added], {"some.key": None})
+        with pytest.raises(LakeMismatch, match="later"):
+            catalog.check_alter(table, [Column(name="later", type=parse_type("STRING"))], {})
+        with pytest.raises(LakeTableGone):
+            catalog.check_alter(self.table_info("nowhere"), [added], {})
 
     def test_properties_are_set_and_removed_again(self, lake: LakeStorage) -> None:
         table, catalog = self.table_info(), lake.catalog()
