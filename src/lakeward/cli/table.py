@@ -42,7 +42,9 @@ def register(app: typer.Typer) -> None:
 def create(
     table: Annotated[str | None, typer.Argument(help="The table, as database.table.")] = None,
     columns: Annotated[str | None, typer.Argument(help='Columns as SQL: "id bigint not null, name string".')] = None,
-    primary_key: Annotated[str | None, typer.Option(help="Key columns, comma-separated; makes a PK table.")] = None,
+    primary_key: Annotated[
+        str | None, typer.Option(help="Key columns, comma-separated; makes a PK table. Empty: no key.")
+    ] = None,
     partition_by: Annotated[str | None, typer.Option(help="Partition columns, comma-separated.")] = None,
     buckets: Annotated[int, typer.Option(help="Number of buckets.")] = 1,
     bucket_key: Annotated[str | None, typer.Option(help="Columns that decide the bucket, comma-separated.")] = None,
@@ -278,7 +280,7 @@ def _from_file(file: Path, given: dict[str, Any]) -> tuple[str, str, dict[str, A
 
     statement = parse_create(sys.stdin.read() if str(file) == "-" else file.read_text())
     merged = {
-        "primary_key": given["primary_key"] or statement.primary_key,
+        "primary_key": statement.primary_key if given["primary_key"] is None else given["primary_key"],
         "partition_by": given["partition_by"] or statement.partition_by,
         "buckets": statement.buckets if given["buckets"] == 1 else given["buckets"],
         "bucket_key": given["bucket_key"] or statement.bucket_key,
@@ -294,7 +296,8 @@ def _from_rows(table: str, file: str, given: dict[str, Any], *, yes: bool, as_js
     from lakeward.cli.files.rowfiles import format_of
 
     proposal = propose(file, format_of(file))
-    given["primary_key"] = given["primary_key"] or proposal.key
+    if given["primary_key"] is None:  # an empty one says that there is to be none
+        given["primary_key"] = proposal.key
     if as_json and not yes:
         print_json(
             {

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lakeward.cli import app
 from lakeward.cli.files.propose import Proposal, find_delimiter, is_header, propose
 from lakeward.cli.files.rowfiles import format_of, read_file
 from lakeward.errors import InvalidRequest
@@ -95,3 +96,15 @@ def test_files_that_propose_nothing(tmp_path: Path) -> None:
     ):
         with pytest.raises(InvalidRequest, match=words):
             propose(str(tmp_path / name), format_of(name))
+
+
+@pytest.mark.parametrize(
+    ("said", "key"), [((), "id"), (("--primary-key", "name"), "name"), (("--primary-key", ""), "")]
+)
+def test_a_key_that_is_said_wins_also_none(
+    said: tuple[str, ...], key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("id,name\n1,a\n2,b\n")
+    assert app.run(["table", "create", "db.t", "--from", str(rows), "--json", *said]) == 0
+    assert json.loads(capsys.readouterr().out)["primary_key"] == key
