@@ -34,10 +34,15 @@ _NUMBERS = {
     "write.parquet.dict-size-bytes": 1,
     "write.parquet.row-group-size-bytes": 1,
     "write.parquet.row-group-limit": 1,
+    "write.metadata.previous-versions-max": 1,
+    "commit.retry.num-retries": 0,
+    "commit.retry.total-timeout-ms": 0,
     "checkpointInterval": 1,
+    "targetFileSize": 1,
+    "hoodie.parquet.max.file.size": 1,
 }
 """Properties of lake tables, less their format, that rounds read as numbers, and the least of each: with another value
-every round would fail."""
+every round would fail, or go by the default."""
 
 DEFAULT_LAKE = DEFAULT_SIDE.lake
 """The name of the lake that `datalake.format` stands for."""

@@ -32,6 +32,7 @@ from lakeward.read.streamrows import StreamRows
 from lakeward.spi.coordinator import CoordinatorClient
 from lakeward.spi.hot import HotPlugin, HotStore, KvSnapshot
 from lakeward.spi.lake import LakeFile, LakeReader, LakeSnapshot
+from lakeward.spi.lakename import lake_named
 from lakeward.spi.plugins import PROCESS_PLUGINS, Plugin
 
 PLAN_ATTEMPTS = 5
@@ -119,7 +120,8 @@ def open_read(plugin: HotPlugin, request: ReadRequest, open_lake: LakeOpener | N
     for attempt in range(PLAN_ATTEMPTS):
         plan, lease = _lease(plugin, coordinator, request)
         try:
-            return _open(plugin, request, plan, lease, open_lake or _open_lake)
+            with lake_named(plan.side.lake):
+                return _open(plugin, request, plan, lease, open_lake or _open_lake)
         except SnapshotGone:
             lease.close()
             if request.as_of is not None or attempt == PLAN_ATTEMPTS - 1:

@@ -10,7 +10,7 @@ time.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -178,10 +178,10 @@ class LakeCatalog(ABC):
     def validate(self, table: TableInfo) -> None:
         """Does the lake table still fit? Raises `LakeMismatch`, `LakeTableGone`. Mutable properties do not count."""
 
-    def check_given(self, path: TablePath, properties: Mapping[str, str]) -> None:
-        """Properties that somebody says now, of a new table or of one that is there; what tables have already is not
-        asked about. Refuses, of those with the format's prefix, what nothing reads and values that rounds could not go
-        by. Pure. Raises `InvalidTable`."""
+    def check_given(self, path: TablePath, properties: Mapping[str, str], said: Collection[str]) -> None:
+        """`properties`: what a table is to have; `said`: keys that somebody sets or removes now. Refuses, of those with
+        the format's prefix, what nothing reads and values that rounds could not go by; what a table had before is not
+        asked about. Pure. Raises `InvalidTable`."""
         return
 
     def check_alter(self, table: TableInfo, columns: Sequence[Column], changes: Mapping[str, str | None]) -> None:

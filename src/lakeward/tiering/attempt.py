@@ -25,6 +25,7 @@ from lakeward.model.round import LakeBase, RoundPhases, RoundResult
 from lakeward.model.table import TableInfo
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.spi.lake import LakeCommitter, LakeStorage
+from lakeward.spi.lakename import name_lake
 from lakeward.spi.plugins import Plugin
 from lakeward.tiering.job.backoff import patiently
 from lakeward.tiering.work import JobWorld, LeasedWork, RoundEnd
@@ -129,6 +130,7 @@ class Attempt(LeasedWork):
         )
 
     def failed(self, error: LakewardError) -> TableFailed:
+        name_lake(error, self.handed.side.lake)
         stopped = self.control.stopped_by
         lost = isinstance(error, NOT_A_FAILURE) or (isinstance(error, CommitConflict) and error.lost)
         given_back = lost or (stopped is not None and self.control.is_given_back)

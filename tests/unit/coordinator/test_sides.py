@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,9 +17,11 @@ from lakeward.errors import (
     LakeForeign,
     LakeMismatch,
     LakeNotEmpty,
+    LakeUnavailable,
     SideNotFound,
     TableBusy,
 )
+from lakeward.lake.memory.catalog import MemoryLakeCatalog
 from lakeward.lake.memory.plugin import MemoryLakeStorage
 from lakeward.lake.memory.table import MemoryTable
 from lakeward.model.ids import RoundId
@@ -27,11 +29,12 @@ from lakeward.model.offsets import OffsetMap
 from lakeward.model.schema import Column
 from lakeward.model.side import DEFAULT_SIDE, SideName
 from lakeward.model.state import TableState
+from lakeward.model.table import TableInfo, TablePath
 from lakeward.model.types import Int64Type, StringType
 from lakeward.protocol.heartbeat import HandedOut, Verdict
 from lakeward.protocol.operate import ResyncChoice
 from lakeward.protocol.tables import AlterTable
-from lakeward.spi.lake import LakeStorage
+from lakeward.spi.lake import LakeCatalog, LakeReader, LakeStorage
 from lakeward.testing.lakes.suite import LakeSuite
 from lakeward.testing.world import B0, PATH, CoordinatorWorld, ScriptedJob
 
@@ -308,6 +311,70 @@ def test_a_lake_that_cannot_be_added_leaves_the_others_as_they_were(world: Coord
     with pytest.raises(LakeForeign):
         alter(world, table__datalake__lakes=BOTH, memory__x="1")
     assert "x" not in memory_table(world.lake).properties
+
+
+def test_a_property_of_a_format_that_no_lake_of_the_table_has_is_refused(world: CoordinatorWorld) -> None:
+    with pytest.raises(InvalidTable, match=r"iceberg\.x.*no lake of the format iceberg; those of its lakes: memory"):
+        world.create(iceberg__x="1")
+    assert not world.lake.catalog().exists(PATH)
+    table = world.create(memory__x="1", ours__x="1").table
+    with pytest.raises(InvalidTable, match=r"iceberg\.x"):
+        alter(world, iceberg__x="1")
+    assert world.hot.load_table(PATH) == table
+
+
+def test_a_table_that_has_such_a_property_goes_on(world: CoordinatorWorld) -> None:
+    table = world.create().table
+    had = {**table.descriptor.properties, "iceberg.x": "1"}
+    world.hot.alter_table(table.with_descriptor(replace(table.descriptor, properties=had)))
+    alter(world, memory__x="2")
+    assert world.hot.load_table(PATH).descriptor.properties["iceberg.x"] == "1"
+    alter(world, iceberg__x=None)
+    assert "iceberg.x" not in world.hot.load_table(PATH).descriptor.properties
+
+
+class LakeThatIsDown(MemoryLakeStorage):
+    """Its catalog is there, and each call to it ends in nothing."""
+
+    def catalog(self) -> LakeCatalog:
+        return CatalogThatIsDown(self.lake)
+
+    def open_reader(self, table: TableInfo) -> LakeReader:
+        raise LakeUnavailable(lake="memory", what="read", reason="nobody is there")
+
+
+class CatalogThatIsDown(MemoryLakeCatalog):
+    def check(self) -> None:
+        raise LakeUnavailable(lake="memory", what="call", reason="nobody is there")
+
+    def check_create(self, table: TableInfo, *, adopt: bool = False) -> None:
+        self.check()
+
+    def check_alter(self, table: TableInfo, columns: Sequence[Column], changes: Mapping[str, str | None]) -> None:
+        self.check()
+
+    def exists(self, path: TablePath) -> bool:
+        raise LakeUnavailable(lake="memory", what="call", reason="nobody is there")
+
+
+def test_a_lake_that_does_not_answer_is_called_by_its_name(world: CoordinatorWorld) -> None:
+    up = world.named["finance"]
+    assert isinstance(up, MemoryLakeStorage)
+    down = LakeThatIsDown(up.lake)
+    world.named["finance"] = down
+    with pytest.raises(LakeUnavailable, match="lake finance does not answer"):
+        world.create(table__datalake__lakes=BOTH)
+    world.create()
+    with pytest.raises(LakeUnavailable, match="lake finance does not answer"):
+        alter(world, table__datalake__lakes=BOTH)
+    world.named["finance"] = up
+    alter(world, table__datalake__lakes=BOTH)
+    world.named["finance"] = down
+    with pytest.raises(LakeUnavailable, match="lake finance does not answer"):
+        alter(world, memory__x="1")
+    world.restart()
+    assert world.coordinator.status().lakes["finance"].startswith("lake finance does not answer")
+    assert "lake finance does not answer" in (world.coordinator.table_status(PATH, FINANCE).reason or "")
 
 
 def memory_table(lake: LakeStorage) -> MemoryTable:

@@ -14,7 +14,7 @@ from lakeward.config import options as keys
 from lakeward.config.tables import check_alter, check_given, check_properties
 from lakeward.coordinator.coordinator import Coordinator
 from lakeward.coordinator.lake.adoption import Adoptions
-from lakeward.coordinator.lake.tablesides import TableSides, enabled
+from lakeward.coordinator.lake.tablesides import TableSides, enabled, late_columns
 from lakeward.coordinator.options import SideOptions, Sides
 from lakeward.errors import (
     InvalidAlter,
@@ -34,10 +34,10 @@ from lakeward.model.state import TableState
 from lakeward.model.table import BucketFunction, TableInfo, TablePath
 from lakeward.protocol.operate import AdoptionStatus, AdoptTable, LakeRestored, ResyncChoice, SchemaReconciled
 from lakeward.protocol.tables import AlterTable, CreateTable, TableAnswer
-from lakeward.spi.capabilities import check_added_columns
 from lakeward.spi.hotadmin import HotLoad
 from lakeward.spi.lake import LakeCatalog
 from lakeward.spi.lakefile import AdoptedRows
+from lakeward.spi.lakename import lake_named
 
 
 class Federation:
@@ -66,7 +66,7 @@ class Federation:
                 raise TableAlreadyExists(table=str(request.path))
             if not request.adopt:
                 check_new_table(str(request.path), request.descriptor)
-            descriptor, sides = self.sides.complete(request.path, request.descriptor)
+            descriptor, sides = self.sides.complete(request.path, request.descriptor, adopt=request.adopt)
             table = TableInfo(
                 path=request.path,
                 table_id=new_table_id(),
@@ -99,9 +99,11 @@ class Federation:
         of = {name: side_table(table, name) for name in catalogs}
         for name, catalog in catalogs.items() if len(catalogs) > 1 else ():
             # A lake that is down, or has another table there, is found out before the first one has ours.
-            catalog.check_create(of[name], adopt=adopt)
+            with lake_named(lakes[name].lake):
+                catalog.check_create(of[name], adopt=adopt)
         for name, catalog in catalogs.items():
-            catalog.create(of[name], adopt=adopt)
+            with lake_named(lakes[name].lake):
+                catalog.create(of[name], adopt=adopt)
         self.sides.check_apart(table, lakes)
         return table
 
@@ -134,7 +136,7 @@ class Federation:
         if not enabled(sides):
             return self.alter(path, AlterTable(properties={keys.TABLE_DATALAKE_ENABLED.key: "true"}))
         for name, options in enabled(sides).items():
-            self._check_enable(table, name, options)
+            self.sides.check_enable(table, name, options)
         for name, options in enabled(sides).items():
             self._enable_lake(table, name, options)
         self._coordinator.read_lake(path)
@@ -220,9 +222,11 @@ class Federation:
             self._check_adopted(before, was, [n for n in added if n not in was])
             for name, options in kept.items() if RETENTION_PROPERTY in change.properties else ():
                 self.sides.check_fits(path, after.descriptor, name, options)
-            self._check_lakes(before, kept, change)
+            columns = [Column.from_json(c) for c in change.add_columns]
+            self.sides.check_alter(before, kept, columns, _mutable(change.properties))
             for name, options in added.items():
-                self._check_enable(after, name, options)
+                self.sides.check_enable(after, name, options)
+            self.sides.check_given(path, after.descriptor.properties, change.properties, wanted)
             self._alter_lakes(before, kept, change)
             for name, options in added.items():
                 self._enable_lake(after, name, options)
@@ -231,7 +235,7 @@ class Federation:
             self._coordinator.altered(after)
         for name in added:
             self._coordinator.read_lake(path, name)
-        warnings = warn_of_columns(Column.from_json(c) for c in change.add_columns) if enabled(wanted) else ()
+        warnings = warn_of_columns(columns) if enabled(wanted) else ()
         late = self._warn_of_history(after, added, was)
         return TableAnswer(table=after, created=False, warnings=(*self._coordinator.warnings(path), *warnings, *late))
 
@@ -295,43 +299,24 @@ class Federation:
         schema = descriptor.schema.with_added(columns) if columns else descriptor.schema
         return table.with_descriptor(replace(descriptor, schema=schema, properties=properties))
 
-    def _check_lakes(self, table: TableInfo, lakes: Sides, change: AlterTable) -> None:
-        """What each can do is asked of all before the first is changed."""
-        columns, properties = [Column.from_json(c) for c in change.add_columns], _mutable(change.properties)
-        for name, options in lakes.items() if columns or properties else ():
-            capabilities = self._board.lakes(options.lake).capabilities
-            check_added_columns(str(options.format), capabilities, table.path, [c.name for c in columns])
-            self.sides.catalog(options).check_alter(side_table(table, name), columns, properties)
-
     def _alter_lakes(self, table: TableInfo, lakes: Sides, change: AlterTable) -> None:
         """Each step is safe to repeat."""
         for name, options in lakes.items():
-            of = side_table(table, name)
-            if change.add_columns:
-                self.sides.catalog(options).add_columns(of, [Column.from_json(c) for c in change.add_columns])
-            if properties := _mutable(change.properties):
-                self.sides.catalog(options).set_properties(of, properties)
-
-    def _check_enable(self, table: TableInfo, name: SideName, options: SideOptions) -> None:
-        """A lake table that this very table filled before is taken again; anybody else's is refused."""
-        self.sides.check_fits(table.path, table.descriptor, name, options)
-        self.sides.check_spread(table.path, table.descriptor, options)
-        table, catalog = side_table(table, name), self.sides.catalog(options)
-        owner = catalog.table_id(table.path) if catalog.exists(table.path) else None
-        if owner is not None and owner != table.table_id:
-            raise LakeForeign(table=str(table.path), found=owner, expected=table.table_id)
-        if late := _late_columns(table) if owner is not None else []:
-            catalog.check_alter(table, late, {})
-        else:
-            catalog.check_create(table, adopt=owner is not None)
+            of, catalog = side_table(table, name), self.sides.catalog(options)
+            with lake_named(options.lake):
+                if change.add_columns:
+                    catalog.add_columns(of, [Column.from_json(c) for c in change.add_columns])
+                if properties := _mutable(change.properties):
+                    catalog.set_properties(of, properties)
 
     def _enable_lake(self, table: TableInfo, name: SideName, options: SideOptions) -> None:
-        """After `_check_enable`."""
+        """A lake table that this very table filled before is taken again."""
         table, catalog = side_table(table, name), self.sides.catalog(options)
-        is_ours = catalog.exists(table.path) and catalog.table_id(table.path) == table.table_id
-        if late := _late_columns(table) if is_ours else []:
-            catalog.add_columns(table, late)
-        catalog.create(table, adopt=is_ours)
+        with lake_named(options.lake):
+            is_ours = catalog.exists(table.path) and catalog.table_id(table.path) == table.table_id
+            if late := late_columns(table) if is_ours else []:
+                catalog.add_columns(table, late)
+            catalog.create(table, adopt=is_ours)
 
     def reconcile_schema(
         self, path: TablePath, side: SideName | None = None, *, dry_run: bool = False
@@ -341,7 +326,8 @@ class Federation:
         with self._lock:
             table = self._hot.load_table(path)
             options = self.sides.options_of(table, side, f"reconcile-schema of {path}")
-            changes = self.sides.catalog(options).reconcile_schema(side_table(table, side), dry_run=dry_run)
+            with lake_named(options.lake):
+                changes = self.sides.catalog(options).reconcile_schema(side_table(table, side), dry_run=dry_run)
         if changes and not dry_run:
             self._resume_stopped(path, side)
         return SchemaReconciled(path=path, changes=changes, dry_run=dry_run)
@@ -396,12 +382,6 @@ def _check_again(what: str, adopted: AdoptedRows | None, request: AdoptTable) ->
         raise InvalidRequest(what=what, reason=f"it was adopted as {was} before, and stays one")
     if adopted.buckets not in (None, request.bucket_count):
         raise InvalidRequest(what=what, reason=f"it was adopted with --buckets {adopted.buckets} before")
-
-
-def _late_columns(table: TableInfo) -> list[Column]:
-    """Columns that may have been added while a lake was off; adding one that is there already changes nothing."""
-    columns = table.schema.columns if table.schema.schema_id > 1 else ()
-    return [c for c in columns if c.type.nullable and c.name not in table.descriptor.primary_key]
 
 
 def _mutable(changes: Mapping[str, str | None]) -> dict[str, str | None]:

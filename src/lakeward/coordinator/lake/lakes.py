@@ -27,6 +27,7 @@ from lakeward.model.round import LakeBase
 from lakeward.model.side import changelog_side
 from lakeward.model.state import TableState
 from lakeward.protocol.lakes import LakeStatus
+from lakeward.spi.lakename import lake_named
 
 _S = TableState
 
@@ -107,7 +108,8 @@ class Lakes:
 
     def _check(self, name: str) -> None:
         try:
-            self._board.lakes(name).catalog().check()
+            with lake_named(name):
+                self._board.lakes(name).catalog().check()
             self.trouble.pop(name, None)
         except (InvalidConfig, PluginNotFound):
             raise
@@ -142,7 +144,8 @@ class Lakes:
         with self._board.lock:
             before, generation = side.committed, side.generation
         try:
-            base = storage.open_reader(side.lake_table).load_base()
+            with lake_named(side.name.lake):
+                base = storage.open_reader(side.lake_table).load_base()
             self._take(side, base)
             if base.generation == generation:
                 check_not_behind(side.label, before, base)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from lakeward.bucketing import check_bucket_keys, choose_function
@@ -12,13 +12,16 @@ from lakeward.config.tables import DEFAULT_LAKE, check_given, check_properties, 
 from lakeward.coordinator.databases import Databases
 from lakeward.coordinator.options import SideOptions, Sides, read_sides, sides_of
 from lakeward.coordinator.state.board import Board
-from lakeward.errors import InvalidRequest, InvalidTable, SideNotFound
+from lakeward.errors import InvalidRequest, InvalidTable, LakeForeign, SideNotFound
 from lakeward.model.ids import new_table_id
+from lakeward.model.schema import Column
 from lakeward.model.side import SideName, changelog_side
 from lakeward.model.sidetable import side_table
 from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
-from lakeward.spi.capabilities import check_bucket_function, check_table
+from lakeward.spi.capabilities import check_added_columns, check_bucket_function, check_table
 from lakeward.spi.lake import LakeCatalog
+from lakeward.spi.lakename import lake_named
+from lakeward.spi.registry import LAKE_GROUP, installed
 
 
 class TableSides:
@@ -32,10 +35,15 @@ class TableSides:
         return [side.lake for side in sides_named(self.with_lakes(database, properties))]
 
     def complete(
-        self, path: TablePath, descriptor: TableDescriptor, function: BucketFunction | None = None
+        self,
+        path: TablePath,
+        descriptor: TableDescriptor,
+        function: BucketFunction | None = None,
+        *,
+        adopt: bool = False,
     ) -> tuple[TableDescriptor, Sides]:
         """The descriptor as it is recorded: checked, with the lakes or the format that it has at birth, and the bucket
-        function that it keeps for life: the one that suits, unless one is given."""
+        function that it keeps for life: the one that suits, unless one is given. `adopt`: as it was before."""
         properties = self.with_lakes(path.database, descriptor.properties)
         check_given(str(path), descriptor.properties)
         check_properties(str(path), properties, descriptor.partition_keys, self._board.options.config)
@@ -50,6 +58,8 @@ class TableSides:
             self.check_fits(path, completed, name, options)
         for options in list(sides.values())[1:]:
             self.check_spread(path, completed, options)
+        if not adopt:
+            self.check_given(path, properties, descriptor.properties, sides)
         return completed, sides
 
     def with_lakes(self, database: str, properties: Mapping[str, str]) -> dict[str, str]:
@@ -97,6 +107,45 @@ class TableSides:
             check_table(options.format, self._board.lakes(options.lake).capabilities, of.path, of.descriptor)
             self.catalog(options).check_descriptor(of.path, of.descriptor)
 
+    def check_given(self, path: TablePath, properties: Mapping[str, str], said: Collection[str], sides: Sides) -> None:
+        """Lake properties that are said now, of a table that is to have these and those it had. Raises
+        `InvalidTable`."""
+        lakes = [o for o in sides.values() if o.format is not None]
+        formats = list(dict.fromkeys(str(o.format) for o in lakes))
+        for key in (k for k in said if k in properties and lakes):
+            format = key.partition(".")[0]
+            if format in installed(LAKE_GROUP) and format not in formats:
+                reason = f"the table has no lake of the format {format}; those of its lakes: {', '.join(formats)}"
+                raise InvalidTable(table=str(path), field=key, value=properties[key], reason=reason)
+        for options in lakes:  # one of which nothing is said need not be there
+            if any(k.startswith(f"{options.format}.") for k in said):
+                self.catalog(options).check_given(path, properties, said)
+
+    def check_alter(
+        self, table: TableInfo, lakes: Sides, columns: Sequence[Column], properties: Mapping[str, str | None]
+    ) -> None:
+        """Would each of these take them? Raises what one of them would."""
+        for name, options in lakes.items() if columns or properties else ():
+            capabilities = self._board.lakes(options.lake).capabilities
+            check_added_columns(str(options.format), capabilities, table.path, [c.name for c in columns])
+            with lake_named(options.lake):
+                self.catalog(options).check_alter(side_table(table, name), columns, properties)
+
+    def check_enable(self, table: TableInfo, name: SideName, options: SideOptions) -> None:
+        """Can a table that has rows get this lake? One that this very table filled before is fine, anybody else's is
+        not. Raises what `create` of its catalog would, `LakeForeign` and as `check_fits` and `check_spread`."""
+        self.check_fits(table.path, table.descriptor, name, options)
+        self.check_spread(table.path, table.descriptor, options)
+        table, catalog = side_table(table, name), self.catalog(options)
+        with lake_named(options.lake):
+            owner = catalog.table_id(table.path) if catalog.exists(table.path) else None
+            if owner is not None and owner != table.table_id:
+                raise LakeForeign(table=str(table.path), found=owner, expected=table.table_id)
+            if late := late_columns(table) if owner is not None else []:
+                catalog.check_alter(table, late, {})
+            else:
+                catalog.check_create(table, adopt=owner is not None)
+
     def check_apart(self, table: TableInfo, lakes: Sides) -> None:
         """Two lakes may be one place under two names. Raises `InvalidTable`."""
         places: dict[tuple[str | None, str, TablePath], SideName] = {}
@@ -133,6 +182,12 @@ class TableSides:
         if not options.enabled:
             raise InvalidRequest(what=what, reason="the lake is not enabled for it")
         return options
+
+
+def late_columns(table: TableInfo) -> list[Column]:
+    """Columns that may have been added while a lake was off; adding one that is there already changes nothing."""
+    columns = table.schema.columns if table.schema.schema_id > 1 else ()
+    return [c for c in columns if c.type.nullable and c.name not in table.descriptor.primary_key]
 
 
 def enabled(sides: Sides) -> Sides:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from lakeward.bucketing import check_bucket_keys
 from lakeward.errors import InvalidAlter, InvalidTable, LakeMismatch, LakeUnavailable
@@ -14,6 +14,7 @@ from lakeward.lake.delta.columns import parse_schema_string, to_delta_type, to_s
 from lakeward.lake.delta.features import VECTORS_KEY, protocol_of, why_not, with_features
 from lakeward.lake.delta.log import DeltaLog
 from lakeward.lake.delta.reconcile import DeltaGround
+from lakeward.lake.given import ANY, HISTORY, NUMBER, SWITCH, Allowed, check_allowed
 from lakeward.lake.owner import check_owner
 from lakeward.lake.partitionvalue import check_partition_keys
 from lakeward.lake.tablefiles import TableFiles
@@ -28,6 +29,26 @@ _ATTEMPTS = 5
 _PRIMARY_KEY = "lakeward.primary-key"
 _RETENTION = {"delta.deletedFileRetentionDuration": "interval 7 days", "delta.logRetentionDuration": "interval 30 days"}
 """Longer than history is kept here: a `VACUUM` by others takes nothing that a snapshot of ours needs."""
+
+_INTERVAL = Allowed(r"(interval\s+)?\d+\s+(second|minute|hour|day|week)s?", "an interval such as `interval 7 days`")
+_ALLOWED = {
+    **HISTORY,
+    "checkpointInterval": NUMBER,
+    "targetFileSize": NUMBER,
+    "deletedFileRetentionDuration": _INTERVAL,
+    "logRetentionDuration": _INTERVAL,
+    "setTransactionRetentionDuration": _INTERVAL,
+    "enableExpiredLogCleanup": SWITCH,
+    "checkpoint.writeStatsAsJson": SWITCH,
+    "checkpoint.writeStatsAsStruct": SWITCH,
+    "dataSkippingNumIndexedCols": Allowed(r"-1|\d+", "a whole number, or -1"),
+    "dataSkippingStatsColumns": ANY,
+    "autoOptimize.": ANY,
+    "tuneFileSizesForRewrites": SWITCH,
+    "randomizeFilePrefixes": SWITCH,
+    "randomPrefixLength": NUMBER,
+}
+"""What rounds read, and what Delta's own engines do that write or clean up beside them."""
 
 
 class DeltaLakeCatalog(LakeCatalog):
@@ -63,6 +84,9 @@ class DeltaLakeCatalog(LakeCatalog):
 
     def validate(self, table: TableInfo) -> None:
         _check_match(self._log_of(table.path).load(), table)
+
+    def check_given(self, path: TablePath, properties: Mapping[str, str], said: Collection[str]) -> None:
+        check_allowed(path, "delta.", properties, said, _ALLOWED)
 
     def check_alter(self, table: TableInfo, columns: Sequence[Column], changes: Mapping[str, str | None]) -> None:
         _check_changes(table, columns, changes)

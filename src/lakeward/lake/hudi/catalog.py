@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from lakeward.bucketing import check_bucket_keys
 from lakeward.errors import InvalidAlter, InvalidTable, LakeMismatch
+from lakeward.lake.given import ANY, HISTORY, NUMBER, check_allowed
 from lakeward.lake.hudi.columns import (
     NAMES,
     RESERVED,
@@ -44,6 +45,8 @@ from lakeward.spi.snapshotkeys import TABLE_ID_KEY
 
 _SETTABLE = ("hoodie.parquet.",)
 """Hudi's own properties that people may set: rounds rely on the others."""
+
+_ALLOWED = {**HISTORY, "hoodie.parquet.max.file.size": NUMBER, "hoodie.parquet.": ANY}
 
 
 class HudiLakeCatalog(LakeCatalog):
@@ -104,6 +107,9 @@ class HudiLakeCatalog(LakeCatalog):
         if not dry_run:
             self.validate(table)
         return tuple(spell_properties(found, due))
+
+    def check_given(self, path: TablePath, properties: Mapping[str, str], said: Collection[str]) -> None:
+        check_allowed(path, "hudi.", properties, said, _ALLOWED)
 
     def check_alter(self, table: TableInfo, columns: Sequence[Column], changes: Mapping[str, str | None]) -> None:
         _check_changes(table, columns, changes)

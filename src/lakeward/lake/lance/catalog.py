@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import lance
 import pyarrow as pa
 
 from lakeward.bucketing import check_bucket_keys
 from lakeward.errors import InvalidAlter, LakeMismatch, LakeUnavailable
+from lakeward.lake.given import HISTORY, NUMBER, check_allowed
 from lakeward.lake.lance.columns import (
     check_columns,
     parse_columns,
@@ -36,6 +37,7 @@ _PRIMARY_KEY, _PARTITION_KEYS = "lakeward.primary-key", "lakeward.partition-keys
 _RESERVED = (_PRIMARY_KEY, _PARTITION_KEYS, "lance.auto_cleanup.")
 """Lake properties that nobody may change: rounds rely on them, and history is kept as our own properties say."""
 
+_ALLOWED = {**HISTORY, "write.target-file-size-bytes": NUMBER}
 _FILE_VERSION = "2.2"
 """The format of data files that the library writes by itself since 14, and that other readers of it have."""
 
@@ -70,6 +72,9 @@ class LanceLakeCatalog(LakeCatalog):
 
     def validate(self, table: TableInfo) -> None:
         _check_match(LanceGround.load(self._table_of(table.path)), table)
+
+    def check_given(self, path: TablePath, properties: Mapping[str, str], said: Collection[str]) -> None:
+        check_allowed(path, "lance.", properties, said, _ALLOWED)
 
     def check_alter(self, table: TableInfo, columns: Sequence[Column], changes: Mapping[str, str | None]) -> None:
         _check_changes(table, columns, changes)

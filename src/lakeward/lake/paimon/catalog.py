@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pypaimon.catalog.catalog_exception import TableAlreadyExistException
@@ -14,6 +14,7 @@ from pypaimon.schema.schema_manager import SchemaManager
 from lakeward.errors import InvalidAlter, InvalidTable, LakeMismatch, LakeTableGone
 from lakeward.lake.owner import check_owner
 from lakeward.lake.paimon.meta.connection import JDBC, REST, PaimonConnection, identifier
+from lakeward.lake.paimon.meta.given import check_given
 from lakeward.lake.paimon.meta.history import PaimonHistory
 from lakeward.lake.paimon.meta.layout import is_clean
 from lakeward.lake.paimon.meta.mapping import (
@@ -92,6 +93,9 @@ class PaimonLakeCatalog(LakeCatalog):
             self._set_options(table, due)
             self.validate(table)
         return changes
+
+    def check_given(self, path: TablePath, properties: Mapping[str, str], said: Collection[str]) -> None:
+        check_given(path, properties, said)
 
     def check_alter(self, table: TableInfo, columns: Sequence[Column], changes: Mapping[str, str | None]) -> None:
         for key, value in changes.items():
