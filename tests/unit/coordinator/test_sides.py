@@ -429,6 +429,7 @@ def test_two_lakes_that_are_one_place_are_refused(world: CoordinatorWorld) -> No
     world.named["finance"] = world.lake
     with pytest.raises(InvalidTable, match="one place"):
         world.create(table__datalake__lakes=BOTH)
+    assert not world.lake.catalog().exists(PATH)
     world.create("u")
     with pytest.raises(InvalidTable, match="one place"):
         path = replace(PATH, table="u")

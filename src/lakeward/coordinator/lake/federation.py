@@ -97,6 +97,7 @@ class Federation:
         if adopt:
             table = replace(table, table_id=self._adopted_id(catalogs, table))
         of = {name: side_table(table, name) for name in catalogs}
+        self.sides.check_apart(table, lakes)
         for name, catalog in catalogs.items() if len(catalogs) > 1 else ():
             # A lake that is down, or has another table there, is found out before the first one has ours.
             with lake_named(lakes[name].lake):
@@ -226,6 +227,7 @@ class Federation:
             self.sides.check_alter(before, kept, columns, _mutable(change.properties))
             for name, options in added.items():
                 self.sides.check_enable(after, name, options)
+            self.sides.check_apart(after, enabled(wanted) if added else {})
             self.sides.check_given(path, after.descriptor.properties, change.properties, wanted)
             self._alter_lakes(before, kept, change)
             for name, options in added.items():

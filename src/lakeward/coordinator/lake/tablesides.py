@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from lakeward.bucketing import check_bucket_keys, choose_function
@@ -12,7 +13,7 @@ from lakeward.config.tables import DEFAULT_LAKE, check_given, check_properties, 
 from lakeward.coordinator.databases import Databases
 from lakeward.coordinator.options import SideOptions, Sides, read_sides, sides_of
 from lakeward.coordinator.state.board import Board
-from lakeward.errors import InvalidRequest, InvalidTable, LakeForeign, SideNotFound
+from lakeward.errors import InvalidRequest, InvalidTable, LakeForeign, LakeTableGone, SideNotFound
 from lakeward.model.ids import new_table_id
 from lakeward.model.schema import Column
 from lakeward.model.side import SideName, changelog_side
@@ -147,11 +148,14 @@ class TableSides:
                 catalog.check_create(table, adopt=owner is not None)
 
     def check_apart(self, table: TableInfo, lakes: Sides) -> None:
-        """Two lakes may be one place under two names. Raises `InvalidTable`."""
+        """Two lakes may be one place under two names. Some formats tell before a table is made, others afterwards.
+        Raises `InvalidTable`."""
         places: dict[tuple[str | None, str, TablePath], SideName] = {}
         for name, options in lakes.items() if len(lakes) > 1 else ():
             path = side_table(table, name).path
-            place = self.catalog(options).location(path)
+            place = None
+            with suppress(LakeTableGone), lake_named(options.lake):
+                place = self.catalog(options).location(path)
             other = name if place is None else places.setdefault((options.format, place, path), name)
             if other != name:
                 reason = (

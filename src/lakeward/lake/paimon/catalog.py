@@ -14,7 +14,7 @@ from pypaimon.schema.schema_manager import SchemaManager
 from lakeward.errors import InvalidAlter, InvalidTable, LakeMismatch, LakeTableGone
 from lakeward.lake.owner import check_owner
 from lakeward.lake.paimon.meta.connection import JDBC, REST, PaimonConnection, identifier
-from lakeward.lake.paimon.meta.given import check_given
+from lakeward.lake.paimon.meta.given import FIXED_OPTIONS, check_given
 from lakeward.lake.paimon.meta.history import PaimonHistory
 from lakeward.lake.paimon.meta.layout import is_clean
 from lakeward.lake.paimon.meta.mapping import (
@@ -101,7 +101,17 @@ class PaimonLakeCatalog(LakeCatalog):
         for key, value in changes.items():
             if reason := why_not(key, value):
                 raise InvalidAlter(table=str(table.path), change=f"property {key}", reason=reason)
+        self._check_fixed(table, changes)
         self._plan_columns(table, columns)
+
+    def _check_fixed(self, table: TableInfo, changes: Mapping[str, str | None]) -> None:
+        """Paimon's own rule for tables that have rows. Raises `InvalidAlter`."""
+        lake_table = self._connection.load(table.path)
+        have = lake_table.table_schema.options
+        fixed = [k for k, v in changes.items() if lake_key(k) in FIXED_OPTIONS and have.get(lake_key(k)) != v]
+        if fixed and PaimonHistory.load(lake_table, str(table.path)).head is not None:
+            reason = "Paimon does not change it once the table has rows; make a new table"
+            raise InvalidAlter(table=str(table.path), change=f"property {fixed[0]}", reason=reason)
 
     def add_columns(self, table: TableInfo, columns: Sequence[Column]) -> None:
         self._alter(table, self._plan_columns(table, columns))

@@ -41,6 +41,17 @@ def world(tmp_path: Path, lake: PaimonLakeStorage) -> Iterator[CoordinatorWorld]
     made.close()
 
 
+def test_what_paimon_fixes_with_the_first_rows_is_refused_in_words(lake: PaimonLakeStorage) -> None:
+    log, catalog = SUITE.make_log(lake), lake.catalog()
+    catalog.set_properties(log.table, {"paimon.rowkind.field": "s"})
+    log.append(B0, row(1))
+    LakeRound.plan(lake, log).run()
+    catalog.set_properties(log.table, {"paimon.rowkind.field": "s"})
+    for refused in (catalog.set_properties, lambda table, changes: catalog.check_alter(table, (), changes)):
+        with pytest.raises(InvalidAlter, match=r"paimon\.rowkind\.field.*make a new table"):
+            refused(log.table, {"paimon.rowkind.field": "other"})
+
+
 def test_a_table_made_with_another_bucket_function_gets_no_paimon_lake(
     world: CoordinatorWorld, lake: PaimonLakeStorage
 ) -> None:

@@ -27,6 +27,9 @@ _VALUES = {
 """Of options that are text to Paimon's library: what its writers, and compactions of ours, both take."""
 
 
+FIXED_OPTIONS: frozenset[str] = CoreOptions.IMMUTABLE_OPTIONS
+
+
 def check_given(path: TablePath, properties: Mapping[str, str], said: Collection[str]) -> None:
     """Raises `InvalidTable`."""
     for key in (k for k in said if k.startswith(LAKE_PREFIX) and k in properties):
