@@ -313,14 +313,12 @@ def test_a_lake_that_cannot_be_added_leaves_the_others_as_they_were(world: Coord
     assert "x" not in memory_table(world.lake).properties
 
 
-def test_a_property_of_a_format_that_no_lake_of_the_table_has_is_refused(world: CoordinatorWorld) -> None:
-    with pytest.raises(InvalidTable, match=r"iceberg\.x.*no lake of the format iceberg; those of its lakes: memory"):
-        world.create(iceberg__x="1")
-    assert not world.lake.catalog().exists(PATH)
-    table = world.create(memory__x="1", ours__x="1").table
-    with pytest.raises(InvalidTable, match=r"iceberg\.x"):
-        alter(world, iceberg__x="1")
-    assert world.hot.load_table(PATH) == table
+def test_a_property_of_a_format_that_no_lake_of_the_table_has_is_kept(world: CoordinatorWorld) -> None:
+    """Whoever takes another format changes nothing else."""
+    world.create(iceberg__x="1", memory__x="1")
+    alter(world, iceberg__x="2")
+    assert world.hot.load_table(PATH).descriptor.properties["iceberg.x"] == "2"
+    assert memory_table(world.lake).properties["x"] == "1"
 
 
 def test_a_table_that_has_such_a_property_goes_on(world: CoordinatorWorld) -> None:

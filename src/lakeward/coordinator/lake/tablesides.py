@@ -22,7 +22,6 @@ from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, Tab
 from lakeward.spi.capabilities import check_added_columns, check_bucket_function, check_table
 from lakeward.spi.lake import LakeCatalog
 from lakeward.spi.lakename import lake_named
-from lakeward.spi.registry import LAKE_GROUP, installed
 
 
 class TableSides:
@@ -109,17 +108,11 @@ class TableSides:
             self.catalog(options).check_descriptor(of.path, of.descriptor)
 
     def check_given(self, path: TablePath, properties: Mapping[str, str], said: Collection[str], sides: Sides) -> None:
-        """Lake properties that are said now, of a table that is to have these and those it had. Raises
+        """Lake properties that are said now, of a table that is to have these and those it had. Those of a format that
+        it has no lake of stay: a table may be made anew in another format, or get such a lake. Raises
         `InvalidTable`."""
-        lakes = [o for o in sides.values() if o.format is not None]
-        formats = list(dict.fromkeys(str(o.format) for o in lakes))
-        for key in (k for k in said if k in properties and lakes):
-            format = key.partition(".")[0]
-            if format in installed(LAKE_GROUP) and format not in formats:
-                reason = f"the table has no lake of the format {format}; those of its lakes: {', '.join(formats)}"
-                raise InvalidTable(table=str(path), field=key, value=properties[key], reason=reason)
-        for options in lakes:  # one of which nothing is said need not be there
-            if any(k.startswith(f"{options.format}.") for k in said):
+        for options in sides.values():  # one of which nothing is said need not be there
+            if options.format is not None and any(k.startswith(f"{options.format}.") for k in said):
                 self.catalog(options).check_given(path, properties, said)
 
     def check_alter(
