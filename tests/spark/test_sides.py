@@ -61,7 +61,7 @@ def on_spark(server: Server, killed: Path) -> Iterator[Job]:
     """One job for the tests that need Spark's own tasks; a worker of it dies in the middle of a task of one table."""
     kill = Fault(point="split.batch", action=FaultAction.KILL, hit=2, once=str(killed), table="d.worker")
     settings = {**SMALL_SPLITS, "LAKEWARD_TIERING__POOL": "spark"}
-    job = Job(server, "on-spark", settings=settings, faults=kill.to_text())
+    job = Job(server, "on-spark", slots=8, settings=settings, faults=kill.to_text())
     yield job
     job.kill()
 
@@ -122,7 +122,7 @@ def check(server: Server, table: Table, *, changes: int) -> int:
 
 
 def test_two_formats_and_a_changelog_are_written_from_one_stream(server: Server) -> None:
-    with working(server, "one", spark=False):
+    with working(server, "one", spark=False, slots=8):  # also while rounds of the table before wind up
         write_from_one_stream(server, "default")
 
 

@@ -279,7 +279,12 @@ class Coordinator(CoordinatorClient):
         self.operations.compact_now(path, side)
 
     def ask_now(self, path: TablePath, side: SideName | None = None) -> Asked:
-        return self.operations.ask_now(path, side)
+        """Of the named side, or of the first."""
+        return self.operations.ask_now(path, [side])[0]
+
+    def ask_all_now(self, path: TablePath, side: SideName | None = None) -> list[Asked]:
+        """Of every side, or of the named one."""
+        return self.operations.ask_now(path, self.sides(path, side))
 
     def check_asked(self, asked: Asked, limit_s: float | None = None) -> TierNowAnswer | None:
         """None before the lake has it; `TimedOut` at the limit."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakeward.coordinator.state.board import STANDS, Board
@@ -83,21 +84,19 @@ class Operations:
             side.work(COMPACT).asked = True
 
     # ---- tier now ----
-    def ask_now(self, path: TablePath, name: SideName | None = None) -> Asked:
-        """Notes what must reach the lake. Raises `TableBusy` when no round can run."""
+    def ask_now(self, path: TablePath, names: Sequence[SideName | None] = (None,)) -> list[Asked]:
+        """Notes what must reach the lake: of all these sides at once, so that one answer to a job has them all and they
+        read the log together. Raises `TableBusy` when no round of one of them can run, and asks for none then."""
         with self._board.lock:
-            side = self._board.find(path, name)
-        offsets = OffsetMap({b: v.end for b, v in self._board.hot.bounds(side.info, sync=True).items()})
+            sides = [self._board.find(path, name) for name in names]
+        offsets = OffsetMap({b: v.end for b, v in self._board.hot.bounds(sides[0].info, sync=True).items()})
+        since = self._board.clock.monotonic()
         with self._board.change():
-            _check_goes(side)
-            asked = Asked(
-                side=side.id,
-                path=path,
-                offsets=offsets,
-                since=self._board.clock.monotonic(),
-                epoch=side.tier.epoch,
-            )
-            self.ask(side, offsets)
+            for side in sides:
+                _check_goes(side)
+            asked = [Asked(side=s.id, path=path, offsets=offsets, since=since, epoch=s.tier.epoch) for s in sides]
+            for side in sides:
+                self.ask(side, offsets)
             return asked
 
     def ask(self, side: LakeSide, offsets: OffsetMap) -> None:

@@ -117,6 +117,20 @@ def test_a_side_joins_one_that_is_asked_for(world: CoordinatorWorld) -> None:
     assert state(world, DEFAULT_SIDE) is TableState.TIERING
 
 
+def test_all_sides_are_asked_for_at_once_or_none_is(world: CoordinatorWorld) -> None:
+    world.create(table__datalake__lakes=BOTH)
+    job = world.job(slots=4)
+    world.hot.append(PATH, 10)
+    world.coordinator.pause(PATH, FINANCE)
+    with pytest.raises(TableBusy, match=r"paused"):
+        world.coordinator.ask_all_now(PATH)
+    assert reading(job) == {}
+    world.coordinator.resume(PATH, FINANCE)
+    assert len(world.coordinator.ask_all_now(PATH)) == 2
+    handed = reading(job)
+    assert {side: h.reads_with for side, h in handed.items()} == {DEFAULT_SIDE: (FINANCE,), FINANCE: (DEFAULT_SIDE,)}
+
+
 def test_an_old_job_and_one_without_room_get_single_rounds(world: CoordinatorWorld) -> None:
     world.create(table__datalake__lakes=BOTH)
     job = world.job(slots=4)

@@ -109,8 +109,7 @@ def _add_operations(router: APIRouter, services: Services) -> None:
         """Answers when everything acknowledged before the call is in the lake, or in each of them where no side is
         named; `timed-out` at the limit. Holds no thread."""
         path, done = TablePath.parse(table), list[TierNowAnswer]()
-        asked = [await run_in_threadpool(coordinator.ask_now, path, s) for s in coordinator.sides(path, side)]
-        for each in asked:
+        for each in await run_in_threadpool(coordinator.ask_all_now, path, side):
             while (answered := coordinator.check_asked(each, limit_s)) is None:
                 await asyncio.sleep(POLL_S)
             done.append(answered)
