@@ -21,8 +21,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakeward.lake.hudi.bundle import SPARK, bundle_jar
 from lakeward.lake.hudi.plugin import open_lake
+from lakeward.lake.hudi.spark.bundle import SPARK, bundle_jar
 from lakeward.testing.lakes.rounds import LakeRound
 from lakeward.testing.lakes.suite import B0, LakeSuite
 from lakeward.testing.scripted_log import ScriptedLog

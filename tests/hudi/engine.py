@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lakeward.lake.hudi.meta.properties import record_key_fields
 from lakeward.lake.hudi.plugin import HudiLakeStorage
-from lakeward.lake.hudi.properties import record_key_fields
 from lakeward.model.schema import BUCKET, OFFSET
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import LakeStorage

@@ -20,7 +20,7 @@ from lakeward.testing.scripted_log import ScriptedLog
 VERSIONS = 60
 RACER = f"""
 import sys
-from lakeward.lake.delta.log import DeltaLog
+from lakeward.lake.delta.meta.log import DeltaLog
 from lakeward.lake.tablefiles import LocalFiles
 log, me = DeltaLog(LocalFiles(), sys.argv[1], "t"), sys.argv[2]
 print("ready", flush=True)

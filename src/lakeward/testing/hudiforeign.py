@@ -10,15 +10,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeward.lake.hudi.columns import META_COLUMNS, encode_columns, file_schema, to_avro_schema
-from lakeward.lake.hudi.commitmeta import encode_metadata, write_stat
-from lakeward.lake.hudi.properties import PRIMARY_KEY
-from lakeward.lake.hudi.reconcile import HudiGround
-from lakeward.lake.hudi.recordkey import meta_columns, record_keys
-from lakeward.lake.hudi.rows import HudiRows
-from lakeward.lake.hudi.slices import SeenFile, base_name, log_name, merge_order
-from lakeward.lake.hudi.table import HudiTable
-from lakeward.lake.hudi.timeline import HudiInstant, new_instant
+from lakeward.lake.hudi.commit.reconcile import HudiGround
+from lakeward.lake.hudi.meta.columns import META_COLUMNS, encode_columns, file_schema, to_avro_schema
+from lakeward.lake.hudi.meta.commitmeta import encode_metadata, write_stat
+from lakeward.lake.hudi.meta.properties import PRIMARY_KEY
+from lakeward.lake.hudi.meta.table import HudiTable
+from lakeward.lake.hudi.meta.timeline import HudiInstant, new_instant
+from lakeward.lake.hudi.scan.recordkey import meta_columns, record_keys
+from lakeward.lake.hudi.scan.rows import HudiRows
+from lakeward.lake.hudi.scan.slices import SeenFile, base_name, log_name, merge_order
 from lakeward.lake.hudi.writer import BaseFile, HudiWriteHandle, LogFile
 from lakeward.model.ids import SnapshotId
 from lakeward.model.schema import BUCKET, OFFSET

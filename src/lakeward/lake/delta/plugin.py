@@ -9,9 +9,9 @@ from functools import lru_cache
 
 from lakeward.lake.delta.catalog import DeltaLakeCatalog
 from lakeward.lake.delta.committer import DeltaLakeCommitter
-from lakeward.lake.delta.log import DeltaLog
-from lakeward.lake.delta.logcache import LogCache
 from lakeward.lake.delta.maintenance import DeltaLakeMaintenance
+from lakeward.lake.delta.meta.log import DeltaLog
+from lakeward.lake.delta.meta.logcache import LogCache
 from lakeward.lake.delta.reader import DeltaLakeReader
 from lakeward.lake.delta.rewrite import rewrite_group
 from lakeward.lake.delta.writer import DeltaLakeWriter

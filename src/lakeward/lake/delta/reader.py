@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeward.errors import InvalidRequest
-from lakeward.lake.delta.actions import AddFile, DeltaTableState
-from lakeward.lake.delta.columns import parse_schema_string, table_schema
-from lakeward.lake.delta.described import add_of, deletes_of
-from lakeward.lake.delta.log import DeltaLog, Listing
-from lakeward.lake.delta.prune import prune
-from lakeward.lake.delta.reconcile import DeltaGround, describe, load_base
-from lakeward.lake.delta.rows import DeltaFileRows
-from lakeward.lake.delta.vector import vector_path
+from lakeward.lake.delta.commit.reconcile import DeltaGround, describe, load_base
+from lakeward.lake.delta.meta.actions import AddFile, DeltaTableState
+from lakeward.lake.delta.meta.columns import parse_schema_string, table_schema
+from lakeward.lake.delta.meta.described import add_of, deletes_of
+from lakeward.lake.delta.meta.log import DeltaLog, Listing
+from lakeward.lake.delta.scan.prune import prune
+from lakeward.lake.delta.scan.rows import DeltaFileRows
+from lakeward.lake.delta.scan.vector import vector_path
 from lakeward.lake.filtercolumns import filter_columns
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId

@@ -13,10 +13,10 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from lakeward.lake.delta.actions import AddFile
-from lakeward.lake.delta.columns import parse_schema_string, table_schema
-from lakeward.lake.delta.described import add_of
-from lakeward.lake.delta.rows import BATCH_ROWS, DeltaFileRows
+from lakeward.lake.delta.meta.actions import AddFile
+from lakeward.lake.delta.meta.columns import parse_schema_string, table_schema
+from lakeward.lake.delta.meta.described import add_of
+from lakeward.lake.delta.scan.rows import BATCH_ROWS, DeltaFileRows
 from lakeward.lake.delta.writer import DeltaLakeWriter, DeltaWriteHandle, DeltaWriteResult
 from lakeward.lake.ranks import FILE, RANK, RankTable, rank_table, writing_task
 from lakeward.lake.tablefiles import TableFiles

@@ -8,7 +8,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from lakeward.bucketing import check_bucket_keys
 from lakeward.errors import InvalidAlter, InvalidTable, LakeMismatch
 from lakeward.lake.given import ANY, HISTORY, NUMBER, check_allowed
-from lakeward.lake.hudi.columns import (
+from lakeward.lake.hudi.commit.landing import make_folders
+from lakeward.lake.hudi.commit.reconcile import HudiGround
+from lakeward.lake.hudi.meta.columns import (
     NAMES,
     RESERVED,
     decode_columns,
@@ -17,9 +19,8 @@ from lakeward.lake.hudi.columns import (
     to_avro_schema,
     to_avro_type,
 )
-from lakeward.lake.hudi.failures import lake_errors
-from lakeward.lake.hudi.landing import make_folders
-from lakeward.lake.hudi.properties import (
+from lakeward.lake.hudi.meta.failures import lake_errors
+from lakeward.lake.hudi.meta.properties import (
     COLUMNS_KEY,
     DOWNGRADE,
     PRIMARY_KEY,
@@ -31,8 +32,7 @@ from lakeward.lake.hudi.properties import (
     spell_properties,
     wrong_properties,
 )
-from lakeward.lake.hudi.reconcile import HudiGround
-from lakeward.lake.hudi.table import HudiTable
+from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.owner import check_owner
 from lakeward.lake.partitionvalue import check_partition_keys
 from lakeward.lake.tablefiles import LocalFiles

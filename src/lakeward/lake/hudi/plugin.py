@@ -10,9 +10,9 @@ from lakeward.errors import InvalidConfig, UnsafeLake
 from lakeward.lake.hudi.catalog import HudiLakeCatalog
 from lakeward.lake.hudi.committer import HudiLakeCommitter
 from lakeward.lake.hudi.maintenance import HudiLakeMaintenance
+from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.hudi.reader import HudiLakeReader
 from lakeward.lake.hudi.rewrite import rewrite_group
-from lakeward.lake.hudi.table import HudiTable
 from lakeward.lake.hudi.writer import HudiLakeWriter
 from lakeward.lake.tablefiles import LocalFiles
 from lakeward.lake.warehouse import WAREHOUSE, WarehousePlugin, parse_warehouse

@@ -20,12 +20,19 @@ from lakeward.errors import InvalidRequest
 from lakeward.lake.codec import choose_codec
 from lakeward.lake.conform import conform
 from lakeward.lake.dictionaries import dictionary_columns
-from lakeward.lake.hudi.columns import META_COLUMNS, RECORD_KEY, SEQUENCE, decode_columns, file_schema, stored_schema
-from lakeward.lake.hudi.failures import lake_errors
-from lakeward.lake.hudi.logblock import DELETES, PARQUET_ROWS, encode_block, encode_deletes
-from lakeward.lake.hudi.properties import partition_path
-from lakeward.lake.hudi.recordkey import meta_columns, record_keys
-from lakeward.lake.hudi.slices import base_name, log_name, new_file_id
+from lakeward.lake.hudi.meta.columns import (
+    META_COLUMNS,
+    RECORD_KEY,
+    SEQUENCE,
+    decode_columns,
+    file_schema,
+    stored_schema,
+)
+from lakeward.lake.hudi.meta.failures import lake_errors
+from lakeward.lake.hudi.meta.properties import partition_path
+from lakeward.lake.hudi.scan.logblock import DELETES, PARQUET_ROWS, encode_block, encode_deletes
+from lakeward.lake.hudi.scan.recordkey import meta_columns, record_keys
+from lakeward.lake.hudi.scan.slices import base_name, log_name, new_file_id
 from lakeward.lake.tablefiles import LocalFiles, sync
 from lakeward.model.bucket import partition_values
 from lakeward.model.change import ChangeType

@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from lakeward.errors import LakewardError
+from lakeward.lake.hudi.commit.reconcile import HudiGround
 from lakeward.lake.hudi.plugin import HudiLakeStorage
-from lakeward.lake.hudi.reconcile import HudiGround
 from lakeward.model.table import TablePath
 from lakeward.testing.chaos.commitwatch import CommitWatch
 from lakeward.testing.chaos.journal import RunJournal

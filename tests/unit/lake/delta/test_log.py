@@ -22,7 +22,7 @@ from lakeward.errors import (
     SnapshotGone,
     UnsupportedType,
 )
-from lakeward.lake.delta.log import DeltaLog
+from lakeward.lake.delta.meta.log import DeltaLog
 from lakeward.lake.delta.plugin import DeltaLakeStorage, open_lake
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsets import OffsetMap

@@ -7,11 +7,11 @@ import json
 
 import pytest
 
-from lakeward.lake.hudi.avro import read_bare, read_container, write_container
-from lakeward.lake.hudi.columns import from_avro_record
-from lakeward.lake.hudi.commitmeta import encode_metadata, write_stat
-from lakeward.lake.hudi.logblock import DELETES, encode_block, encode_deletes, read_blocks
-from lakeward.lake.hudi.properties import format_properties, parse_properties
+from lakeward.lake.hudi.meta.avro import read_bare, read_container, write_container
+from lakeward.lake.hudi.meta.columns import from_avro_record
+from lakeward.lake.hudi.meta.commitmeta import encode_metadata, write_stat
+from lakeward.lake.hudi.meta.properties import format_properties, parse_properties
+from lakeward.lake.hudi.scan.logblock import DELETES, encode_block, encode_deletes, read_blocks
 
 KEYS = ["a", "", "größer 漢字", "x" * 300]
 

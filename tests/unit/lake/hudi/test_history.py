@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import FaultInjected
-from lakeward.lake.hudi import expiry
-from lakeward.lake.hudi.expiry import KEPT_INSTANTS, plan_archive
-from lakeward.lake.hudi.history import ArchivedInstant, archive, load_completions
+from lakeward.lake.hudi.meta import expiry
+from lakeward.lake.hudi.commit.reconcile import HudiGround
+from lakeward.lake.hudi.meta.expiry import KEPT_INSTANTS, plan_archive
+from lakeward.lake.hudi.meta.history import ArchivedInstant, archive, load_completions
 from lakeward.lake.hudi.plugin import open_lake
-from lakeward.lake.hudi.reconcile import HudiGround
 from lakeward.lake.tablefiles import LocalFiles
 from lakeward.testing.faults import Faults
 from lakeward.testing.lakes.removal import LATER_MS

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import CommitConflict, CommitUnknown, LakeUnavailable
+from lakeward.lake.hudi.commit.tablelock import hudi_lock, locked
 from lakeward.lake.hudi.plugin import HudiLakeStorage, open_lake
-from lakeward.lake.hudi.tablelock import hudi_lock, locked
 from lakeward.model.ids import new_round_id
 from lakeward.testing.faults import Faults
 from lakeward.testing.lakes.rounds import LakeRound, lake_rows

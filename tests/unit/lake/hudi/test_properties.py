@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import InvalidAlter, InvalidConfig, InvalidTable, LakeSchemaBroken
-from lakeward.lake.hudi.columns import to_avro_schema
+from lakeward.lake.hudi.meta.columns import to_avro_schema
 from lakeward.lake.hudi.plugin import open_lake
 from lakeward.model.schema import Column
 from lakeward.model.sqltype import parse_type

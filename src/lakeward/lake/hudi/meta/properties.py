@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Final
 
-from lakeward.lake.hudi.columns import encode_columns, to_avro_schema
+from lakeward.lake.hudi.meta.columns import encode_columns, to_avro_schema
 from lakeward.model.schema import BUCKET, OFFSET
 from lakeward.model.table import TableDescriptor, TablePath
 

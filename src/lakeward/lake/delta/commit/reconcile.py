@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lakeward.errors import LakeForeign, LakeRolledBack
-from lakeward.lake.delta.actions import VERSION_KEY, WITNESS_KEY, AddFile, DeltaTableState, LogEntry
-from lakeward.lake.delta.columns import table_schema
-from lakeward.lake.delta.log import DeltaLog, Listing
-from lakeward.lake.delta.rows import DeltaFileRows
+from lakeward.lake.delta.meta.actions import VERSION_KEY, WITNESS_KEY, AddFile, DeltaTableState, LogEntry
+from lakeward.lake.delta.meta.columns import table_schema
+from lakeward.lake.delta.meta.log import DeltaLog, Listing
+from lakeward.lake.delta.scan.rows import DeltaFileRows
 from lakeward.model.ids import SnapshotId, TableId
 from lakeward.model.round import LakeBase
 from lakeward.spi.lakefile import LakeSnapshot

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TypeVar
 
-from lakeward.lake.delta.actions import DeltaTableState, LogEntry
+from lakeward.lake.delta.meta.actions import DeltaTableState, LogEntry
 
 _ENTRIES = 20_000
 """About 2 kB each, without the files that they name."""

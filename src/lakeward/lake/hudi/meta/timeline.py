@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from lakeward.errors import LakeTampered, LakeUnavailable, SnapshotGone
-from lakeward.lake.hudi.avro import read_container
-from lakeward.lake.hudi.history import load_completions
+from lakeward.lake.hudi.meta.avro import read_container
+from lakeward.lake.hudi.meta.history import load_completions
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.model.ids import SnapshotId
 

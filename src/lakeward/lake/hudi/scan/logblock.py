@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakeward.lake.hudi.avro import read_bare
+from lakeward.lake.hudi.meta.avro import read_bare
 
 _MAGIC = b"#HUDI#"
 _FORMAT = 1
@@ -134,7 +134,7 @@ def _long(value: int) -> bytes:
 
 def _avro_rows(content: bytes, schema: dict[str, Any], columns: Sequence[str] | None) -> pa.Table:
     """Row by row: only others write such blocks."""
-    from lakeward.lake.hudi.columns import from_avro_record
+    from lakeward.lake.hudi.meta.columns import from_avro_record
 
     _, count = struct.unpack_from(">ii", content)
     at, rows = 8, []

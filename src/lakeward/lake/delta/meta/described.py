@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from lakeward.lake.delta.actions import AddFile
-from lakeward.lake.delta.vector import Vector, vector_path
+from lakeward.lake.delta.meta.actions import AddFile
+from lakeward.lake.delta.scan.vector import Vector, vector_path
 from lakeward.model.schema import BUCKET
 from lakeward.spi.lakefile import LakeDelete, LakeFile
 

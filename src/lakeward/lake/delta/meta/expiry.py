@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from lakeward.lake.delta.actions import VERSION_KEY
-from lakeward.lake.delta.log import DeltaLog
-from lakeward.lake.delta.reconcile import DeltaGround
+from lakeward.lake.delta.commit.reconcile import DeltaGround
+from lakeward.lake.delta.meta.actions import VERSION_KEY
+from lakeward.lake.delta.meta.log import DeltaLog
 from lakeward.model.expiry import ExpiringSnapshot
 
 MAX_AGE_KEY = "lakeward.history.expire.max-snapshot-age-ms"

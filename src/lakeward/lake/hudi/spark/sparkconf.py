@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from lakeward.errors import SparkUnsupported
-from lakeward.lake.hudi.bundle import SPARK
+from lakeward.lake.hudi.spark.bundle import SPARK
 
 POOL = "hudi"
 """Jobs of this pool have Hudi's own code in their session."""

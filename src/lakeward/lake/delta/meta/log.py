@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lakeward.errors import LakeSchemaBroken, LakeTableGone, LakeTampered, LakewardError, SnapshotGone
-from lakeward.lake.delta.actions import Action, DeltaTableState, LogEntry
-from lakeward.lake.delta.checkpoint import read_checkpoint, write_checkpoint
-from lakeward.lake.delta.failures import lake_errors
-from lakeward.lake.delta.logcache import LogCache
+from lakeward.lake.delta.meta.actions import Action, DeltaTableState, LogEntry
+from lakeward.lake.delta.meta.checkpoint import read_checkpoint, write_checkpoint
+from lakeward.lake.delta.meta.failures import lake_errors
+from lakeward.lake.delta.meta.logcache import LogCache
 from lakeward.lake.tablefiles import TableFiles, sync
 from lakeward.model.ids import SnapshotId
 

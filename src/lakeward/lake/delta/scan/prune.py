@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.lake.delta.actions import AddFile
+from lakeward.lake.delta.meta.actions import AddFile
 from lakeward.lake.partitionvalue import parse_partition_value
 from lakeward.lake.satisfiable import may_match
 

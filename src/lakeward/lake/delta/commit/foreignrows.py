@@ -7,10 +7,10 @@ from collections import defaultdict
 
 import numpy as np
 
-from lakeward.lake.delta.actions import VERSION_KEY, AddFile, DeltaTableState, LogEntry
-from lakeward.lake.delta.log import DeltaLog
-from lakeward.lake.delta.reconcile import DeltaGround
-from lakeward.lake.delta.rows import DeltaFileRows
+from lakeward.lake.delta.commit.reconcile import DeltaGround
+from lakeward.lake.delta.meta.actions import VERSION_KEY, AddFile, DeltaTableState, LogEntry
+from lakeward.lake.delta.meta.log import DeltaLog
+from lakeward.lake.delta.scan.rows import DeltaFileRows
 from lakeward.lake.movedrows import MovedRows, find_inserted
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsetset import Offsets, OffsetSet

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakeward.lake.delta.actions import Action, DeltaTableState
+from lakeward.lake.delta.meta.actions import Action, DeltaTableState
 from lakeward.lake.tablefiles import TableFiles, sync
 
 _TEXT, _TEXTS = pa.string(), pa.map_(pa.string(), pa.string())

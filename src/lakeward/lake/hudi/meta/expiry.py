@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Set
 from itertools import pairwise
 
-from lakeward.lake.hudi.reconcile import INSTANT_KEY, HudiGround
-from lakeward.lake.hudi.timeline import HudiInstant
+from lakeward.lake.hudi.commit.reconcile import INSTANT_KEY, HudiGround
+from lakeward.lake.hudi.meta.timeline import HudiInstant
 from lakeward.model.expiry import ExpiringSnapshot
 
 MAX_AGE_KEY = "lakeward.history.expire.max-snapshot-age-ms"

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from lakeward.lake.delta.actions import Action, DeltaTableState
-from lakeward.lake.delta.columns import has_time_without_zone
+from lakeward.lake.delta.meta.actions import Action, DeltaTableState
+from lakeward.lake.delta.meta.columns import has_time_without_zone
 
 _VECTORS, _DOMAIN, _TIME = "deletionVectors", "domainMetadata", "timestampNtz"
 _NOT_NULL = "invariants"

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakeward.lake.delta.actions import AddFile
-from lakeward.lake.delta.failures import lake_errors
-from lakeward.lake.delta.vector import load_vector
+from lakeward.lake.delta.meta.actions import AddFile
+from lakeward.lake.delta.meta.failures import lake_errors
+from lakeward.lake.delta.scan.vector import load_vector
 from lakeward.lake.keeprows import keep_rows
 from lakeward.lake.partitionvalue import parse_partition_value
 from lakeward.lake.tablefiles import TableFiles

@@ -13,8 +13,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from lakeward.lake.hudi.properties import parse_partition_path
-from lakeward.lake.hudi.timeline import HudiTimeline
+from lakeward.lake.hudi.meta.properties import parse_partition_path
+from lakeward.lake.hudi.meta.timeline import HudiTimeline
 from lakeward.model.bucket import Bucket, partition_name
 from lakeward.model.ids import RoundId
 from lakeward.spi.lakefile import StoredFile

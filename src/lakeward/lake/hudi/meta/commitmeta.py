@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lakeward.lake.hudi.avro import Schema, write_container
+from lakeward.lake.hudi.meta.avro import Schema, write_container
 
 _TEXT = {"type": "string", "avro.java.string": "String"}
 _SPACE = "org.apache.hudi.avro.model"

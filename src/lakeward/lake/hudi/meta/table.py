@@ -11,13 +11,13 @@ from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from lakeward.errors import LakeTableGone, LakeTampered
-from lakeward.lake.hudi.columns import decode_columns
-from lakeward.lake.hudi.failures import lake_errors
-from lakeward.lake.hudi.history import ArchivedInstant, archive, put_over
-from lakeward.lake.hudi.properties import COLUMNS_KEY, METADATA_KEYS, format_properties, parse_properties
-from lakeward.lake.hudi.slices import FOLDER, HudiFile, list_data
-from lakeward.lake.hudi.tablelock import OWN_FOLDER, locked
-from lakeward.lake.hudi.timeline import HISTORY, HudiInstant, HudiTimeline
+from lakeward.lake.hudi.commit.tablelock import OWN_FOLDER, locked
+from lakeward.lake.hudi.meta.columns import decode_columns
+from lakeward.lake.hudi.meta.failures import lake_errors
+from lakeward.lake.hudi.meta.history import ArchivedInstant, archive, put_over
+from lakeward.lake.hudi.meta.properties import COLUMNS_KEY, METADATA_KEYS, format_properties, parse_properties
+from lakeward.lake.hudi.meta.timeline import HISTORY, HudiInstant, HudiTimeline
+from lakeward.lake.hudi.scan.slices import FOLDER, HudiFile, list_data
 from lakeward.lake.tablefiles import LocalFiles
 from lakeward.model.ids import RoundId
 from lakeward.model.schema import Column

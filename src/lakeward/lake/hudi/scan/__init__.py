@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which files and rows of a Hudi table a reader sees."""
