@@ -104,5 +104,7 @@ def _nulls(values: pa.Array) -> Mask:
 
 
 def _sizes(values: pa.Array) -> npt.NDArray[np.int64]:
+    if pa.types.is_fixed_size_list(values.type):
+        return np.full(len(values), values.type.list_size, np.int64)
     sizes: npt.NDArray[np.int64] = np.diff(values.offsets.to_numpy()).astype(np.int64)
     return sizes

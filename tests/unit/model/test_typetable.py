@@ -11,6 +11,7 @@ import pytest
 
 from lakeward.bucketing import assign
 from lakeward.bucketing.keys import find_reason
+from lakeward.changelog.rowdiff import altered_offsets
 from lakeward.client.rows import fit_rows
 from lakeward.errors import UnsupportedType
 from lakeward.hot.embedded.kv.keycodec import KeyCodec
@@ -21,7 +22,7 @@ from lakeward.lake.iceberg.meta.types import to_iceberg_type
 from lakeward.model import types as model
 from lakeward.model.arrow import from_arrow_field, to_arrow_field, to_arrow_type
 from lakeward.model.ids import TableId
-from lakeward.model.schema import Column, Schema
+from lakeward.model.schema import OFFSET, Column, Schema
 from lakeward.model.sqltype import parse_type
 from lakeward.model.table import BucketFunction, TableDescriptor, TableInfo, TablePath
 from lakeward.model.typetable import TYPES, TypeRow
@@ -111,6 +112,14 @@ def test_rows_of_people(row: TypeRow) -> None:
     descriptor = TableDescriptor(schema=Schema(columns=(Column(name="c", type=row.example),)))
     table = TableInfo(path=TablePath("db", "t"), table_id=TableId("1"), descriptor=descriptor)
     assert same(fit_rows(given, table, ["c"]).column("c").to_pylist(), values_of(row).to_pylist())
+
+
+@EACH
+def test_comparison(row: TypeRow) -> None:
+    values = values_of(row)
+    rows, first = (pa.table({OFFSET: range(len(values)), "c": x}) for x in (values, values[:1].take([0] * len(values))))
+    assert altered_offsets(rows, rows, ["c"])[0].tolist() == []
+    assert altered_offsets(rows, first, ["c"])[0].tolist() == list(range(1, len(values)))
 
 
 @EACH
