@@ -41,11 +41,11 @@ def test_nobody_is_there_so_it_runs_here(lone: FlussWorld, capsys: pytest.Captur
     assert told() == {"table": name, "files_replaced": 0, "files": 0, "more": False}
 
     held, coordinator = lone.table("held"), lone.plugin.coordinator()
-    assert coordinator.make_due(held) is Standing.WAITS
-    assert coordinator.make_due(held) is Standing.DUE
+    assert coordinator.watch(held).make_due("") is Standing.WAITS
+    assert coordinator.watch(held).make_due("") is Standing.DUE
     handed = coordinator.take(held.path)
     assert handed is not None
-    assert coordinator.make_due(held) is Standing.IN_WORK
+    assert coordinator.watch(held).make_due("") is Standing.IN_WORK
     ours = LeaseCheck(
         job=JobName("one"),
         instance=InstanceId("i"),
@@ -55,7 +55,7 @@ def test_nobody_is_there_so_it_runs_here(lone: FlussWorld, capsys: pytest.Captur
     )
     assert coordinator.check_lease(ours).held
     with pytest.raises(InvalidTable, match=r"table\.datalake\.enabled"):
-        coordinator.make_due(lone.table("hot_only"))
+        coordinator.watch(lone.table("hot_only")).make_due("")
     assert coordinator.take(TablePath(DATABASE, "asked")) is None  # its time has not come; others are given back
 
     job = ThreadJob(bootstrap, "runs")

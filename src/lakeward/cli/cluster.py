@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakeward.cli.output import counted, duration, moment, print_json, print_rows, size
+from lakeward.cli.output import counted, duration, moment, note, print_json, print_rows, size
+from lakeward.errors import InvalidConfig, LakewardError
 from lakeward.model.tablepath import TablePath
 
 if TYPE_CHECKING:
     from lakeward.hot.fluss.clusterview import ClusterView, TableView
     from lakeward.hot.fluss.plugin import FlussPlugin
+    from lakeward.model.table import TableInfo
     from lakeward.protocol.heartbeat import HandedOut
 
 Fluss = Annotated[
@@ -24,6 +26,14 @@ Fluss = Annotated[
 FlussUser = Annotated[
     str | None, typer.Option("--fluss-user", help="Fluss user for SASL; its password is in LAKEWARD_FLUSS_PASSWORD.")
 ]
+
+
+def check_no_server(server: str | None, lake: str | None = None) -> None:
+    """What a command cannot mean beside --fluss. Raises `InvalidConfig`."""
+    if server is not None:
+        raise InvalidConfig(where="--server", reason="not together with --fluss: name the cluster or the server")
+    if lake is not None:
+        raise InvalidConfig(where="--lake", reason="not together with --fluss: a table of Fluss has the cluster's lake")
 
 
 @contextmanager
@@ -68,8 +78,10 @@ def _table_row(t: TableView) -> tuple[object, ...]:
 def show_rounds(fluss: str, user: str | None, table: str | None, limit: int, *, as_json: bool) -> None:
     """Commits that the lake still has snapshots of; how long a round took is not in them."""
     with _view(fluss, user) as view:
-        tables = view.lake_tables() if table is None else [view.lake_table(TablePath.parse(table))]
-        commits = view.commits(tables)[:limit]
+        if table is None:
+            commits = view.commits(view.lake_tables(), _skip)[:limit]
+        else:
+            commits = view.commits_of(view.lake_table(TablePath.parse(table)))[:limit]
     if as_json:
         print_json([asdict(c) for c in commits])
         return
@@ -79,6 +91,10 @@ def show_rounds(fluss: str, user: str | None, table: str | None, limit: int, *, 
     print_rows(
         ("committed (UTC)", "table", "kind", "rows", "deletes", "written", "job"), rows, empty="no round is in the lake"
     )
+
+
+def _skip(table: TableInfo, error: LakewardError) -> None:
+    note(f"warning: {table.path} is left out: {error}")
 
 
 def show_next_round(fluss: str, user: str | None, table: str, *, as_json: bool) -> None:
@@ -143,7 +159,7 @@ def compact_cluster_now(fluss: str, user: str | None, table: str, *, as_json: bo
 def show_jobs(fluss: str, user: str | None, *, as_json: bool) -> None:
     """By their commits: Fluss tells nobody which jobs there are."""
     with _view(fluss, user) as view:
-        commits = view.commits(view.lake_tables())
+        commits = view.commits(view.lake_tables(), _skip)
     names = sorted({c.job for c in commits})
     own = {name: [c for c in commits if c.job == name] for name in names}
     jobs = [

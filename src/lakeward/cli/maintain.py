@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakeward.cli.cluster import Fluss, FlussUser, compact_cluster_now, open_fluss
+from lakeward.cli.cluster import Fluss, FlussUser, check_no_server, compact_cluster_now, open_fluss
 from lakeward.cli.connection import open_client
 from lakeward.cli.output import Json, Lake, Server, Table, counted, lake_params, parse_lake, print_json
 from lakeward.config import options
@@ -52,6 +52,7 @@ def maintain(
     Example: lakeward maintain shop.orders --explain"""
     path = TablePath.parse(table)
     if fluss is not None:
+        check_no_server(server, lake)
         _maintain_cluster(fluss, fluss_user, path, now=now, explain=explain, on=on, as_json=as_json)
         return
     with open_client(server) as client:

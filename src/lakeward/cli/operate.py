@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lakeward.cli.cluster import Fluss, FlussUser, tier_cluster_now
+from lakeward.cli.cluster import Fluss, FlussUser, check_no_server, tier_cluster_now
 from lakeward.cli.connection import open_server
 from lakeward.cli.output import Json, Lake, Server, Table, counted, duration, lake_params, print_json
 from lakeward.cli.roundprogress import watching
@@ -50,6 +50,7 @@ def tier_now(
 
     Example: lakeward tier-now shop.orders"""
     if fluss is not None:
+        check_no_server(server, lake)
         tier_cluster_now(fluss, fluss_user, table, limit, as_json=as_json)
         return
     with closing(open_server(server)) as door:

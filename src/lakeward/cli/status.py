@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from lakeward.cli.adopt import spell_progress
-from lakeward.cli.cluster import Fluss, FlussUser, show_jobs, show_next_round, show_rounds, show_status
+from lakeward.cli.cluster import Fluss, FlussUser, check_no_server, show_jobs, show_next_round, show_rounds, show_status
 from lakeward.cli.connection import open_client, open_server
 from lakeward.cli.output import (
     Json,
@@ -41,6 +41,7 @@ def status(server: Server = None, fluss: Fluss = None, fluss_user: FlussUser = N
 
     Example: lakeward status"""
     if fluss is not None:
+        check_no_server(server)
         show_status(fluss, fluss_user, as_json=as_json)
         return
     with closing(open_server(server)) as door:
@@ -69,6 +70,7 @@ def jobs(server: Server = None, fluss: Fluss = None, fluss_user: FlussUser = Non
 
     Example: lakeward jobs"""
     if fluss is not None:
+        check_no_server(server)
         show_jobs(fluss, fluss_user, as_json=as_json)
         return
     with closing(open_server(server)) as door:
@@ -107,6 +109,7 @@ def rounds(
 
     Example: lakeward rounds shop.orders --limit 5"""
     if fluss is not None:
+        check_no_server(server, lake)
         show_rounds(fluss, fluss_user, table, limit, as_json=as_json)
         return
     params: dict[str, Any] = {"limit": limit, **({"table": table} if table else {}), **lake_params(lake)}
@@ -148,6 +151,7 @@ def explain(
 
     Example: lakeward explain shop.orders"""
     if fluss is not None:
+        check_no_server(server, lake)
         show_next_round(fluss, fluss_user, table, as_json=as_json)
         return
     with open_client(server) as client:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakeward.cli.cluster import Fluss, FlussUser, open_fluss
+from lakeward.cli.cluster import Fluss, FlussUser, check_no_server, open_fluss
 from lakeward.cli.connection import open_client
 from lakeward.cli.output import Json, Lake, Server, counted, moment, print_json, print_rows, size
 from lakeward.errors import InvalidInput, InvalidTable, LakewardError, UnsupportedType
@@ -54,6 +54,8 @@ def verify(
     Example: lakeward verify shop.orders --deep"""
     from lakeward.verify import verify_table
 
+    if fluss is not None:
+        check_no_server(server, lake)
     with _open_plugin(server, fluss, fluss_user) as (plugin, tables):
         paths = tables() if table is None else [TablePath.parse(table)]
         runner = None

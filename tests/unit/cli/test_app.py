@@ -45,6 +45,16 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(command.name in shown for command in commands.COMMANDS)
 
 
+@pytest.mark.parametrize(
+    "command", ["status", "jobs", "rounds", "explain t.x", "tier-now t.x", "maintain t.x", "verify"]
+)
+def test_what_a_fluss_cluster_has_not_is_refused_beside_it(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    beside = ["--server http://127.0.0.1:1", *([] if command in ("status", "jobs") else ["--lake main"])]
+    for option in beside:
+        assert app.run(f"{command} --fluss 127.0.0.1:1 {option}".split()) == 2
+        assert f"{option.split()[0]}: not together with --fluss" in capsys.readouterr().err
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["version"]) == 0
     assert capsys.readouterr().out.startswith(f"lakeward {__version__}\n")

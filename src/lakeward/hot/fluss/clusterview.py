@@ -7,7 +7,7 @@ Fluss tells nobody which job works on what, so jobs are known by their commits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from lakeward.config import options
@@ -16,6 +16,7 @@ from lakeward.hot.fluss.lakehistory import FLINK
 from lakeward.hot.fluss.plugin import FlussPlugin
 from lakeward.hot.fluss.readplan import load_head
 from lakeward.hot.fluss.supported import check_supported
+from lakeward.hot.fluss.tables import freshness_ms
 from lakeward.model.bucket import Bucket
 from lakeward.model.clock import Clock, SystemClock
 from lakeward.model.offsets import OffsetMap
@@ -105,18 +106,15 @@ class ClusterView:
 
     def look(self, table: TableInfo) -> TableLook:
         """Trouble with one table is its state."""
-        text = table.descriptor.properties.get(options.TABLE_DATALAKE_FRESHNESS.key)
-        kind = options.TABLE_DATALAKE_FRESHNESS
-        freshness_ms = int((kind.default if text is None else kind.kind.parse(text)).total_seconds() * 1000)
         try:
             check_supported(table)
-            return self._look(table, freshness_ms)
+            return self._look(table)
         except LakewardError as error:
             state = REFUSED if isinstance(error, InvalidInput) else UNREADABLE
-            view = TableView(path=str(table.path), state=state, freshness_ms=freshness_ms, reason=str(error))
+            view = TableView(path=str(table.path), state=state, freshness_ms=freshness_ms(table), reason=str(error))
             return TableLook(table=table, view=view)
 
-    def _look(self, table: TableInfo, freshness_ms: int) -> TableLook:
+    def _look(self, table: TableInfo) -> TableLook:
         reader = self._plugin.open_reader(table)
         head = load_head(reader)
         committed = {} if head is None or head.offsets is None else head.offsets
@@ -128,8 +126,8 @@ class ClusterView:
         newest = commits[0] if commits else None
         view = TableView(
             path=str(table.path),
-            state=CURRENT if not behind else LATE if lag_ms > freshness_ms else BEHIND,
-            freshness_ms=freshness_ms,
+            state=CURRENT if not behind else LATE if lag_ms > freshness_ms(table) else BEHIND,
+            freshness_ms=freshness_ms(table),
             waiting=sum(bounds[b].end - start for b, start in behind.items()),
             lag_ms=lag_ms,
             last_commit_at_ms=None if newest is None else newest.committed_at_ms,
@@ -148,16 +146,22 @@ class ClusterView:
                     oldest = min(oldest, round(batch.column(TIMESTAMP)[0].as_py().timestamp() * 1000))
         return max(0, self._clock.now_ms() - oldest)
 
-    def commits(self, tables: Iterable[TableInfo]) -> list[CommitView]:
-        """Newest first, as far as the lake keeps snapshots. Tables that cannot be read have none."""
+    def commits(
+        self, tables: Iterable[TableInfo], skip: Callable[[TableInfo, LakewardError], None]
+    ) -> list[CommitView]:
+        """Newest first, as far as the lake keeps snapshots. `skip` hears of tables that cannot be read."""
         views: list[CommitView] = []
         for table in tables:
             try:
-                reader = self._plugin.open_reader(table)
-                views += [_view(table, s) for s in _tiering(reader, load_head(reader))]
-            except LakewardError:
-                continue
+                views += self.commits_of(table)
+            except LakewardError as error:
+                skip(table, error)
         return sorted(views, key=lambda v: -v.committed_at_ms)
+
+    def commits_of(self, table: TableInfo) -> list[CommitView]:
+        """Newest first. Raises what keeps its lake from being read."""
+        reader = self._plugin.open_reader(table)
+        return [_view(table, s) for s in _tiering(reader, load_head(reader))]
 
 
 def _is_tiered(table: TableInfo) -> bool:

@@ -19,7 +19,7 @@ from lakeward.errors import LakewardError
 from lakeward.hot.fluss.failures import Code, fluss_code_of, to_error
 from lakeward.hot.fluss.handout.handouts import HandOuts
 from lakeward.hot.fluss.handout.heldnote import HeldNote
-from lakeward.hot.fluss.handout.standing import Standing
+from lakeward.hot.fluss.handout.standing import Watch
 from lakeward.hot.fluss.knowntables import KnownTables
 from lakeward.hot.fluss.lakeends import bucket_ends, gone_ends, named_offsets
 from lakeward.hot.fluss.lakehistory import Registered, find_newest, read_ledger
@@ -44,7 +44,6 @@ from lakeward.model.faults import fault_point
 from lakeward.model.ids import LeaseId, RoundId, SnapshotId, TableId
 from lakeward.model.intent import Intent
 from lakeward.model.ledger import LedgerEntry, LedgerKind
-from lakeward.model.offsets import OffsetMap
 from lakeward.model.side import COMPACT, DEFAULT_SIDE, SideName
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.commit import CommitAnswer, CommitReport, Committed
@@ -105,9 +104,9 @@ class FlussCoordinatorClient(CoordinatorClient):
     def check_lease(self, check: LeaseCheck) -> LeaseVerdict:
         return self._hand_outs.check_lease(check)
 
-    def make_due(self, table: TableInfo) -> Standing:
-        """A table that waits for its time is due after this. Raises `InvalidTable` where Fluss does not tier it."""
-        return self._hand_outs.make_due(table)
+    def watch(self, table: TableInfo) -> Watch:
+        """For who wants the table in the lake before its time."""
+        return self._hand_outs.watch(table)
 
     def take(self, path: TablePath) -> HandedOut | None:
         """This one table, if it is due. Others that come before it are given back."""
@@ -162,11 +161,14 @@ class FlussCoordinatorClient(CoordinatorClient):
         if known:
             check_marks(table, known, self._store.marks_now(table, {b: offset for b, (offset, _) in known.items()}))
 
-    def known_offsets(self, path: TablePath) -> OffsetMap:
+    def known(self, path: TablePath) -> Committed:
         """What Fluss says of the lake, without a look at it."""
         table = self._tables.load(path)
         answer = self._known(table)
-        return OffsetMap() if answer is None else OffsetMap(named_offsets(table, answer))
+        if answer is None:
+            return Committed(table_id=table.table_id)
+        offsets = named_offsets(table, answer)
+        return Committed(table_id=table.table_id, offsets=offsets, token=str(answer["snapshot_id"]))
 
     def _known(self, table: TableInfo) -> Message | None:
         """The lake snapshot that Fluss knows. None: it knows none, or has lost the file of its offsets: the lake has

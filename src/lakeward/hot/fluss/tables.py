@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from lakeward.config.kinds import duration
+from lakeward.config.options import TABLE_DATALAKE_FRESHNESS
 from lakeward.errors import UnsupportedType
 from lakeward.hot.fluss.wire.protobuf import Message
 from lakeward.model import types as model
@@ -32,6 +34,8 @@ OWN_BUCKETS = "lakeward.fluss.partition-buckets"
 
 MICROS = 6
 """Fractional digits of the lake's times. Fluss's own job cuts finer ones off too."""
+
+DEFAULT_FRESHNESS_MS = int(TABLE_DATALAKE_FRESHNESS.default.total_seconds() * 1000)
 
 _PLAIN = {r.fluss: r.cls for r in TYPES if not set(vars(r.example)) - {"nullable"}} | {"INT": model.Int32Type}
 _warned: set[tuple[str, str]] = set()
@@ -61,6 +65,15 @@ def parse_table(path: TablePath, answer: Message, partitions: Mapping[int, str] 
         descriptor=descriptor,
         created_at_ms=answer.get("created", 0),
     )
+
+
+def freshness_ms(table: TableInfo) -> int:
+    """At least 1. Fluss takes what ours does not: `0 s`, and nanoseconds, which nobody means."""
+    text = table.descriptor.properties.get(TABLE_DATALAKE_FRESHNESS.key)
+    try:
+        return DEFAULT_FRESHNESS_MS if text is None else max(1, int(duration().parse(text).total_seconds() * 1000))
+    except ValueError:
+        return DEFAULT_FRESHNESS_MS
 
 
 def partition_ids(table: TableInfo) -> dict[str, int]:

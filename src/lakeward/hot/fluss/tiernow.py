@@ -17,6 +17,7 @@ from lakeward.hot.fluss.plugin import FlussPlugin
 from lakeward.hot.fluss.supported import check_supported
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.table import TablePath
+from lakeward.protocol.commit import Committed
 from lakeward.protocol.heartbeat import HandedOut
 
 POLL_S = 0.1
@@ -47,9 +48,13 @@ def tier_now(
     ends = OffsetMap({b: bounds.end for b, bounds in plugin.store().freeze(table).items() if bounds.end})
     due_since: float | None = None
     ran_here, was_there, standing = False, True, Standing.WAITS
-    while ends.regressions(committed := _in_lake(coordinator, path, is_slow=time.monotonic() - began > PATIENCE_S)):
+    watch = coordinator.watch(table)
+    while True:
+        known = _in_lake(coordinator, path, is_slow=time.monotonic() - began > PATIENCE_S)
+        if not ends.regressions(committed := OffsetMap(known.offsets)):
+            break
         was_there = False
-        now, standing = time.monotonic(), coordinator.make_due(table)
+        now, standing = time.monotonic(), watch.make_due(known.token)
         if now - began > limit_s:
             raise TimedOut(what=f"tier-now of {path}", limit_s=limit_s, state=standing)
         due_since = None if standing is Standing.IN_WORK else due_since or now
@@ -65,7 +70,7 @@ def tier_now(
     return InLake(path=path, committed=committed, took_ms=took_ms, ran_here=ran_here, was_there=was_there)
 
 
-def _in_lake(coordinator: FlussCoordinatorClient, path: TablePath, *, is_slow: bool) -> OffsetMap:
+def _in_lake(coordinator: FlussCoordinatorClient, path: TablePath, *, is_slow: bool) -> Committed:
     """Fluss's word is enough while a job is at work. Where that takes long the lake is looked at too, which costs a
     second and raises in words what keeps jobs from the table."""
-    return coordinator.committed(path).offsets if is_slow else coordinator.known_offsets(path)
+    return coordinator.committed(path) if is_slow else coordinator.known(path)

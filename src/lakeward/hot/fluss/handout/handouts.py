@@ -15,11 +15,12 @@ from lakeward.hot.fluss.handout.compactions import Compactions, Held
 from lakeward.hot.fluss.handout.epochs import join_epoch
 from lakeward.hot.fluss.handout.heldnote import HeldNote
 from lakeward.hot.fluss.handout.slack import Slack
-from lakeward.hot.fluss.handout.standing import Standing, make_due
+from lakeward.hot.fluss.handout.standing import Watch
 from lakeward.hot.fluss.knowntables import KnownTables
 from lakeward.hot.fluss.readplan import LakeOf
 from lakeward.hot.fluss.store import FlussStore
 from lakeward.hot.fluss.supported import check_supported
+from lakeward.hot.fluss.tables import DEFAULT_FRESHNESS_MS, freshness_ms
 from lakeward.hot.fluss.wire.messages import HEARTBEAT
 from lakeward.hot.fluss.wire.protobuf import Message
 from lakeward.hot.fluss.wire.servers import FlussServers
@@ -38,8 +39,6 @@ _LEFT_TO_OTHERS_S = 1.0
 """A job cannot tell Fluss which tables it takes: after some that it cannot it asks for none for so long. Another job
 that asks in that time gets them, and this one's tables wait no longer than that."""
 
-_FRESHNESS = options.TABLE_DATALAKE_FRESHNESS
-
 
 class HandOuts:
     """Safe to use from several threads."""
@@ -57,7 +56,7 @@ class HandOuts:
         self._clock, self._note = clock, note
         self._held, self._slack, self._compactions = HeldBack(), Slack(), Compactions(self._is_compacted)
         self._lock = threading.Lock()
-        self._looked_up: dict[TableId, bool] = {}
+        self._refused: dict[TableId, str] = {}
         self._ask_at = 0.0
 
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
@@ -114,20 +113,20 @@ class HandOuts:
         return handed
 
     def _is_refused(self, handed: HandedOut) -> bool:
-        """Tables that this job cannot tier, said once for each. Trouble that may pass is the round's to tell."""
-        if handed.table_id in self._looked_up:
-            return self._looked_up[handed.table_id]
+        """Tables that this job cannot tier, said once for each reason: a property may be taken away, a partition come.
+        Trouble that may pass is the round's to tell."""
         try:
             table = self._store.load_table(handed.path)
             check_supported(table)
             self._lake_of(table)[2].check_shared(table)
         except InvalidInput as error:
-            self._looked_up[handed.table_id] = True
-            log.warning("%s is left to other jobs: %s", handed.path, error)
+            if self._refused.get(handed.table_id) != str(error):
+                log.warning("%s is left to other jobs: %s", handed.path, error)
+            self._refused[handed.table_id] = str(error)
             return True
         except Exception:  # noqa: BLE001 - the round will say what is wrong with the table
             return False
-        self._looked_up[handed.table_id] = False
+        self._refused.pop(handed.table_id, None)
         return False
 
     def _give_back(self, refused: Sequence[HandedOut]) -> None:
@@ -138,9 +137,9 @@ class HandOuts:
         except LakewardError as error:
             log.info("%d tables could not be given back, Fluss takes them after its lease: %s", len(refused), error)
 
-    def make_due(self, table: TableInfo) -> Standing:
-        """A table that waits for its time is due after this. Raises `InvalidTable` where Fluss does not tier it."""
-        return make_due(self._beat, table)
+    def watch(self, table: TableInfo) -> Watch:
+        """For who wants the table in the lake before its time."""
+        return Watch(self._beat, table, self._clock)
 
     def take(self, path: TablePath) -> HandedOut | None:
         """This one table, if it is due. Others that come before it are given back."""
@@ -171,17 +170,16 @@ class HandOuts:
         path, epoch = TablePath(table["path"]["database"], table["path"]["table"]), table.get("tiering_epoch", 0)
         table_id = TableId(str(table.get("table_id", 0)))
         self._tables.note(table_id, path)
-        freshness_ms = self._freshness_ms(path)
+        limit_ms = self._freshness_ms(path)
         epoch = join_epoch(answer.get("coordinator_epoch", 0), epoch)
         # Fluss lets a round take as long as the freshness before it must make room for others.
-        return HandedOut(table_id=table_id, path=path, epoch=epoch, freshness_ms=freshness_ms, limit_ms=freshness_ms)
+        return HandedOut(table_id=table_id, path=path, epoch=epoch, freshness_ms=limit_ms, limit_ms=limit_ms)
 
     def _freshness_ms(self, path: TablePath) -> int:
         try:
-            text = self._store.load_table(path).descriptor.properties.get(_FRESHNESS.key)
-            return int((_FRESHNESS.default if text is None else _FRESHNESS.kind.parse(text)).total_seconds() * 1000)
+            return freshness_ms(self._store.load_table(path))
         except (LakewardError, ValueError, KeyError, TypeError):  # the round will say what is wrong with the table
-            return int(_FRESHNESS.default.total_seconds() * 1000)
+            return DEFAULT_FRESHNESS_MS
 
     def _compaction(self, key: Held) -> HandedOut:
         path = self._tables.path_of(key[0])

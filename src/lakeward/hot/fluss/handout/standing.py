@@ -20,6 +20,7 @@ from lakeward.hot.fluss.handout.beats import beat_entry
 from lakeward.hot.fluss.handout.epochs import join_epoch
 from lakeward.hot.fluss.lakeoptions import not_tiered
 from lakeward.hot.fluss.wire.protobuf import Message
+from lakeward.model.clock import Clock
 from lakeward.model.ids import Epoch
 from lakeward.model.table import TableInfo
 
@@ -28,6 +29,9 @@ Beat = Callable[[Message], Message]
 _NO_EPOCH = (1 << 31) - 1
 """Higher than any table's: hand-outs since the coordinator started."""
 
+_PAUSES_S = (1.0, 2.0, 4.0, 8.0, 150.0)
+"""The lease is 120 s, looked at every 15."""
+
 _CURRENT_EPOCH = re.compile(r"current epoch (\d+)")
 _STATE = re.compile(r"but in (\w+) state")
 
@@ -35,15 +39,37 @@ _STATE = re.compile(r"but in (\w+) state")
 class Standing(StrEnum):
     WAITS = "waits for its time"
     DUE = "due, and no job has asked for it yet"
-    IN_WORK = "a job works on it"
+    IN_WORK = "a job works on it, or died at it: Fluss hands out a dead job's table again after two minutes"
+
+
+class Watch:
+    """Asks again and again until a table's rows are in the lake. Asked all the time about a table in work, the question
+    would keep a dead job's lease alive: it waits until the table's epoch or its lake moves on, else for longer and
+    longer, in the end for longer than Fluss's lease."""
+
+    def __init__(self, beat: Beat, table: TableInfo, clock: Clock) -> None:
+        self._beat, self._table, self._clock = beat, table, clock
+        self._in_work: tuple[Epoch, str | None] | None = None
+        self._pauses, self._ask_at = iter(_PAUSES_S), 0.0
+
+    def make_due(self, lake: str | None) -> Standing:
+        """As the function; `lake`: whatever another commit changes."""
+        now, at = self._clock.monotonic(), (_current_epoch(self._beat, self._table), lake)
+        if at == self._in_work and now < self._ask_at:
+            return Standing.IN_WORK
+        standing = make_due(self._beat, self._table)
+        if standing is not Standing.IN_WORK or at != self._in_work:
+            self._pauses = iter(_PAUSES_S)
+        self._in_work = at if standing is Standing.IN_WORK else None
+        self._ask_at = now + next(self._pauses, _PAUSES_S[-1])
+        return standing
 
 
 def make_due(beat: Beat, table: TableInfo) -> Standing:
     """Where it stood; a table that waited for its time is due after this. One in work has its lease renewed by the
     question. Raises `InvalidTable` where Fluss does not tier it."""
-    coordinator = beat({}).get("coordinator_epoch", 0)
     for _ in range(3):  # it may come due between two questions
-        epoch = join_epoch(coordinator, _epoch(table, _ask(beat, table, join_epoch(coordinator, _NO_EPOCH))))
+        epoch = _current_epoch(beat, table)
         error = _ask(beat, table, epoch)
         if error is None:
             return Standing.IN_WORK
@@ -62,10 +88,13 @@ def _ask(beat: Beat, table: TableInfo, epoch: Epoch) -> Message | None:
     return error
 
 
-def _epoch(table: TableInfo, error: Message | None) -> int:
-    if error is not None and error.get("code") == Code.TABLE_NOT_FOUND:
+def _current_epoch(beat: Beat, table: TableInfo) -> Epoch:
+    """Renews nothing."""
+    coordinator = beat({}).get("coordinator_epoch", 0)
+    error = _ask(beat, table, join_epoch(coordinator, _NO_EPOCH)) or {}
+    if error.get("code") == Code.TABLE_NOT_FOUND:
         raise not_tiered(table)
-    return int(_found(_CURRENT_EPOCH, table, error or {}))
+    return join_epoch(coordinator, int(_found(_CURRENT_EPOCH, table, error)))
 
 
 def _found(pattern: re.Pattern[str], table: TableInfo, error: Message) -> str:

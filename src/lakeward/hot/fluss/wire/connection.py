@@ -222,7 +222,7 @@ class _Wire:
             while True:
                 (length,) = _LENGTH.unpack(self._receive(_LENGTH.size))
                 if not 1 <= length <= _MAX_FRAME:
-                    raise OSError(f"a frame of {length} bytes came")
+                    raise OSError(f"a frame of {length} bytes came: this is no Fluss server")
                 self._deliver(self._receive(length))
         except (
             OSError,

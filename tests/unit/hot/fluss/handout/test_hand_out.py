@@ -15,7 +15,7 @@ from lakeward.hot.fluss.coordinatorclient import FlussCoordinatorClient
 from lakeward.hot.fluss.lakeoptions import lake_of
 from lakeward.hot.fluss.store import FlussStore
 from lakeward.hot.fluss.supported import check_supported
-from lakeward.hot.fluss.tables import parse_partitions, parse_table, with_own_buckets
+from lakeward.hot.fluss.tables import freshness_ms, parse_partitions, parse_table, with_own_buckets
 from lakeward.hot.fluss.wire.messages import HEARTBEAT, METADATA, TABLE_INFO
 from lakeward.hot.fluss.wire.protobuf import decode
 from lakeward.hot.fluss.wire.servers import FlussServers
@@ -26,6 +26,7 @@ from lakeward.model.round import RoundResult
 from lakeward.model.side import COMPACT, TIER
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.protocol.heartbeat import HeartbeatRequest, TableFinished, TableInWork
+from lakeward.testing.clock import ManualClock
 from tests.unit.hot.fluss.scripted_server import Call, scripted
 
 
@@ -113,6 +114,53 @@ def test_tables_that_this_job_cannot_tier_wait_for_others(caplog: pytest.LogCapt
         "shop.t1 is left to other jobs",
         "shop.t2 is left to other jobs",
     ]
+
+
+def test_a_table_is_looked_at_each_time_that_it_comes(caplog: pytest.LogCaptureFixture) -> None:
+    """Its properties are altered, partitions come: what was refused is taken once the reason is gone, and the other way
+    round. Each time the reason is said once."""
+    properties, clock = {"table.datalake.format": "iceberg"}, ManualClock()
+
+    def answer(call: Call) -> None:
+        if call.key == METADATA.key:
+            call.done(METADATA, {"coordinator": {"id": 0, "host": "127.0.0.1", "port": server.port}})
+        elif call.key == HEARTBEAT.key:
+            table = {"table_id": 1, "path": {"database": "shop", "table": "t"}, "tiering_epoch": 1}
+            is_asked = decode(HEARTBEAT.request, call.body).get("request_table")
+            waits = waiting.pop() if is_asked and waiting else False
+            call.done(HEARTBEAT, {"coordinator_epoch": 4, **({"table": table} if waits else {})})
+        elif call.key == TABLE_INFO.key:
+            call.done(TABLE_INFO, {"table_id": 1, "schema_id": 1, "json": description(**properties)})
+        else:
+            call.fail(7, "not asked for here")
+
+    def handed(**changed: str) -> int:
+        waiting.append(True)
+        properties.update(changed)
+        clock.advance(2.0)
+        return len(client.heartbeat(HeartbeatRequest(job=JobName("j"), instance=InstanceId("i"), room=4)).tables)
+
+    waiting: list[bool] = []
+    lake, ttl = MemoryLakeStorage(MemoryLake()), "table.kv.ttl"
+    caplog.set_level(logging.WARNING)
+    with scripted(answer) as server:
+        servers = FlussServers(f"127.0.0.1:{server.port}", timeout_s=5.0)
+        client = FlussCoordinatorClient(
+            servers, FlussStore(servers), lambda table: (*lake_of(table, {}), lake), clock=clock
+        )
+        assert [handed(), handed(**{ttl: "7d"}), handed()] == [1, 0, 0]
+        del properties[ttl]
+        assert [handed(), handed(**{ttl: "8d"})] == [1, 0]
+        servers.close()
+    said = [r.getMessage() for r in caplog.records]
+    assert [f"{ttl} '{days}'" in words for days, words in zip(("7d", "8d"), said, strict=True)] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"), [(None, 180_000), ("10 s", 10_000), ("0s", 1), ("7 µs", 1), ("10 ns", 180_000)]
+)
+def test_whatever_freshness_fluss_takes_is_taken(text: str | None, ms: int) -> None:
+    assert freshness_ms(parse(**({} if text is None else {"table.datalake.freshness": text}))) == ms
 
 
 @pytest.mark.parametrize(

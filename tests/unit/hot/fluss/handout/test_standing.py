@@ -9,12 +9,13 @@ import pytest
 
 from lakeward.errors import FlussError, InvalidTable
 from lakeward.hot.fluss.failures import Code
-from lakeward.hot.fluss.handout.standing import Standing, make_due
+from lakeward.hot.fluss.handout.standing import Standing, Watch, make_due
 from lakeward.hot.fluss.wire.protobuf import Message
 from lakeward.model.ids import TableId
 from lakeward.model.schema import Column, Schema
 from lakeward.model.table import TableDescriptor, TableInfo, TablePath
 from lakeward.model.types import Int32Type
+from lakeward.testing.clock import ManualClock
 
 SCHEMA = Schema(columns=(Column(name="id", type=Int32Type(nullable=False)),))
 TABLE = TableInfo(path=TablePath("db", "t"), table_id=TableId("7"), descriptor=TableDescriptor(schema=SCHEMA))
@@ -25,7 +26,7 @@ class Schedule:
 
     def __init__(self, state: str, epoch: int = 3, moves: dict[int, tuple[str, int]] | None = None) -> None:
         self.state, self.epoch, self.moves = state, epoch, moves or {}
-        self.asked, self.failed = 0, []  # type: int, list[int]
+        self.asked, self.renewed, self.failed = 0, 0, []  # type: int, int, list[int]
 
     def beat(self, message: Message) -> Message:
         answer: dict[str, Any] = {"coordinator_epoch": 2}
@@ -47,6 +48,8 @@ class Schedule:
         elif self.state != "Tiering":
             words = f"The table 7 to renew tiering heartbeat must in Tiering state, but in {self.state} state."
             return {"table_id": 7, "error": {"code": Code.UNKNOWN, "message": words}}
+        else:
+            self.renewed += 1
         return {"table_id": 7}
 
 
@@ -66,6 +69,27 @@ def test_one_that_a_job_takes_between_two_questions_is_left_to_it() -> None:
     before_the_end.moves = {2: ("Tiering", 4)}
     make_due(before_the_end.beat, TABLE)
     assert before_the_state.failed == before_the_end.failed == []
+
+
+def test_a_dead_job_keeps_its_lease_no_longer_because_somebody_waits() -> None:
+    """Each renewal is one more lease: they end, for longer than a lease takes. What moves on is asked about at once."""
+    fluss, clock = Schedule("Tiering"), ManualClock()
+    watch, renewed = Watch(fluss.beat, TABLE, clock), list[float]()
+    for second in range(160):
+        before = fluss.renewed
+        assert watch.make_due("snapshot 1") is Standing.IN_WORK
+        renewed += [second] * (fluss.renewed - before)
+        clock.advance(1.0)
+    assert renewed == [0, 1, 3, 7, 15]
+    assert watch.make_due("snapshot 2") is Standing.IN_WORK
+    assert fluss.renewed == 6
+    fluss.state = "Scheduled"
+    clock.advance(1.0)
+    assert watch.make_due("snapshot 2") is Standing.WAITS
+    fluss.state, fluss.epoch = "Tiering", 4
+    assert watch.make_due("snapshot 2") is Standing.IN_WORK
+    fluss.state, fluss.epoch = "Pending", 5
+    assert watch.make_due("snapshot 2") is Standing.DUE
 
 
 def test_one_that_is_not_tiered_and_an_answer_of_another_fluss_are_said_in_words() -> None:
