@@ -23,9 +23,10 @@ from lakeward.testing.waiting import wait_until
 pytestmark = pytest.mark.spark
 
 DUCKDB = """
-from lakeward.client.near import DATA, server_of
+from pathlib import Path
+from lakeward.client.near import server_of
 from lakeward.cli.sql.duckdblake import connect_duckdb
-with connect_duckdb(server_of(DATA)) as duck:
+with connect_duckdb(server_of(Path("lakeward-data"))) as duck:
     figures = 'count(*), sum("Order No"), count("Note"), min("Postcode"), max("Placed")'
     print(duck.sql(f"SELECT {figures} FROM lake.shop.orders").fetchone())
 """

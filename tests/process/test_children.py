@@ -102,3 +102,24 @@ def test_up_keeps_the_flight_port_that_was_set(tmp_path: Path, monkeypatch: pyte
     assert "--flight-port" in Supervisor(tmp_path, 0, slots=1, master="local[1]").server.arguments
     monkeypatch.setenv("LAKEWARD_SERVER__FLIGHT_PORT", "9951")
     assert "--flight-port" not in Supervisor(tmp_path, 0, slots=1, master="local[1]").server.arguments
+
+
+def test_up_goes_by_the_settings_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Supervisor(tmp_path, 0, slots=None, master=None).job.arguments[-2:] == ("--slots", "2")
+    (tmp_path / "lakeward.toml").write_text("tiering.slots = 7\n")
+    assert Supervisor(tmp_path, 0, slots=None, master=None).job.arguments[-2:] == ("--slots", "7")
+    assert Supervisor(tmp_path, 0, slots=3, master=None).job.arguments[-2:] == ("--slots", "3")
+
+
+def test_up_takes_port_and_folder_from_the_settings_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        (tmp_path / "lakeward.toml").write_text(f'server.data-dir = "rows"\nserver.port = {port}\n')
+        (tmp_path / "rows").mkdir()
+        (tmp_path / "rows" / READY).write_text(f"http://127.0.0.1:{port}")
+        child = Child("up", ["up"], tmp_path / "up.log")
+        child.start()
+        with pytest.raises(StartFailed, match=rf"(?s)rows.*127\.0\.0\.1:{port}"):
+            wait_for_file(tmp_path / "ready", child)

@@ -9,15 +9,15 @@ from urllib.parse import urlsplit
 
 from lakeward.config import Config, options, resolve
 
-DATA, READY = Path("lakeward-data"), "server.ready"
-"""The folder of `lakeward up` where none is given, and the file in it that says where its server listens."""
+READY = "server.ready"
+"""The file in the folder of `lakeward up` that says where its server listens."""
 
 
 def resolve_server(server: str | None = None) -> Config:
     """Configuration whose server is the one given, else that of environment or lakeward.toml, else that of this
     folder."""
     config = resolve(arguments={options.CLIENT_SERVER.key: server} if server else {})
-    if not config.is_set(options.CLIENT_SERVER) and (near := server_of(DATA)):
+    if not config.is_set(options.CLIENT_SERVER) and (near := server_of(Path(config.get(options.SERVER_DATA_DIR)))):
         return resolve(arguments={options.CLIENT_SERVER.key: near})
     return config
 

@@ -11,7 +11,7 @@ import pytest
 
 import lakeward
 from lakeward.cli.connection import open_server
-from lakeward.client.near import DATA, READY, server_of
+from lakeward.client.near import READY, server_of
 
 
 @pytest.fixture
@@ -24,8 +24,8 @@ def listening() -> Iterator[int]:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LAKEWARD_SERVER", raising=False)
-    (tmp_path / DATA).mkdir()
-    return tmp_path / DATA
+    (tmp_path / "lakeward-data").mkdir()
+    return tmp_path / "lakeward-data"
 
 
 def test_the_server_of_this_folder_is_found(here: Path, listening: int) -> None:
@@ -34,6 +34,13 @@ def test_the_server_of_this_folder_is_found(here: Path, listening: int) -> None:
     assert open_server("http://127.0.0.1:1").url == "http://127.0.0.1:1"
     with lakeward.connect() as near, lakeward.connect("http://127.0.0.1:1") as far:
         assert (near.server.url, far.server.url) == (f"http://127.0.0.1:{listening}", "http://127.0.0.1:1")
+
+
+def test_the_server_of_the_folder_that_the_settings_name_is_found(here: Path, listening: int) -> None:
+    Path("lakeward.toml").write_text('server.data-dir = "rows"')
+    Path("rows").mkdir()
+    Path("rows", READY).write_text(f"http://127.0.0.1:{listening}")
+    assert open_server(None).url == f"http://127.0.0.1:{listening}"
 
 
 def test_what_the_environment_says_counts(here: Path, listening: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,13 +13,14 @@ import typer
 from lakeward.cli.output import note
 from lakeward.cli.run.children import Child, choose_port, wait_for_file
 from lakeward.cli.run.watchdog import PATIENCE_S, Watchdog, answers
-from lakeward.client.near import DATA, READY, server_of
+from lakeward.client.near import READY, server_of
 from lakeward.config import options, resolve
 from lakeward.errors import DataFolderLocked
 from lakeward.model.clock import SystemClock
 from lakeward.model.stopsignal import StopSignal
-from lakeward.protocol.routes import DEFAULT_PORT
 
+SLOTS = 2
+"""A machine that does all of it is small: fewer than the four of a job by itself."""
 RESTART_FIRST_S, RESTART_CEILING_S = 1.0, 30.0
 LOST_GRACE_S = 10.0
 STEADY_S = 60.0
@@ -31,12 +32,15 @@ def register(app: typer.Typer) -> None:
 
 
 def up(
-    data: Annotated[Path, typer.Option(help="The data folder; made when it is not there.")] = DATA,
+    data: Annotated[
+        Path | None, typer.Option(help="The data folder; made when it is not there. [server.data-dir]")
+    ] = None,
     port: Annotated[
-        int, typer.Option(min=1, max=65535, help="The HTTP port; another free one when it is taken.")
-    ] = DEFAULT_PORT,
-    slots: Annotated[int, typer.Option(help="Rounds at the same time.")] = 2,
-    master: Annotated[str, typer.Option(help="Spark master of the job.")] = "local[*,4]",
+        int | None,
+        typer.Option(min=1, max=65535, help="The HTTP port; another free one when it is taken. [server.port]"),
+    ] = None,
+    slots: Annotated[int | None, typer.Option(help="Rounds at the same time. [tiering.slots, else 2]")] = None,
+    master: Annotated[str | None, typer.Option(help="Spark master of the job. [tiering.master]")] = None,
     format: Annotated[
         str | None, typer.Option(help="The lake format: iceberg, paimon, delta, lance, hudi; else what is configured.")
     ] = None,
@@ -49,15 +53,20 @@ def up(
 ) -> None:
     """Runs the server and one tiering job on this machine until Ctrl-C. A child that dies is started again.
 
+    What is not given comes from lakeward.toml and the environment.
+
     Example: lakeward up --data ./lakeward-data"""
     stop = StopSignal()
     if pool is not None:
         _check_pool(pool)
+    config = resolve()
+    data = data or Path(config.get(options.SERVER_DATA_DIR))
+    port = port or config.get(options.SERVER_PORT)
     supervisor = Supervisor(data, choose_port(port), slots, master, lake=format, pool=pool)
     try:
         url = supervisor.start()
         if supervisor.port != port:
-            here = f", or by themselves in {Path.cwd()}" if data == DATA else ""
+            here = f", or by themselves in {Path.cwd()}" if data == Path(config.get(options.SERVER_DATA_DIR)) else ""
             note(f"port {port} is taken: commands find this server by --server {url}{here}")
         note(f"Lakeward is up: {url} (dashboard), data in {data}; Ctrl-C stops it")
         note("its job is starting: Spark needs some seconds; rows can be written and read meanwhile")
@@ -74,6 +83,11 @@ def _check_pool(pool: str) -> None:
     from lakeward.tiering.job.session import load_hudi
 
     load_hudi(pool)
+
+
+def _slots() -> int:
+    config = resolve()
+    return config.get(options.TIERING_SLOTS) if config.is_set(options.TIERING_SLOTS) else SLOTS
 
 
 def _flight_setting() -> list[str]:
@@ -96,8 +110,8 @@ class Supervisor:
         self,
         data: Path,
         port: int,
-        slots: int,
-        master: str,
+        slots: int | None,
+        master: str | None,
         *,
         job_name: str = "local",
         patience_s: float = PATIENCE_S,
@@ -122,7 +136,8 @@ class Supervisor:
         ]
         self.server = Child("server", serve, logs / "server.log")
         self.url = f"http://127.0.0.1:{port}"
-        job = ["tier", "--server", self.url, "--name", job_name, "--slots", str(slots), "--master", master]
+        job = ["tier", "--server", self.url, "--name", job_name, "--slots", str(slots or _slots())]
+        job += [] if master is None else ["--master", master]
         job += [] if pool is None else ["--pool", pool]
         self.job = Child("job", job, logs / "job.log")
         self._watchdog = Watchdog(lambda limit_s: answers(self.url, limit_s), SystemClock(), patience_s)
