@@ -27,6 +27,7 @@ from lakeward.protocol.heartbeat import (
     TableInWork,
     TableVerdict,
     Verdict,
+    busy_slots,
 )
 from lakeward.protocol.views import RoundStatus
 
@@ -91,7 +92,8 @@ class Desk:
         """A job gets the kinds that it knows; what one kind leaves of its room is the next one's."""
         if request.room <= 0:
             return []
-        room, granted = min(request.room, job.slots - len(self._board.leased(job.name))), list[HandedOut]()
+        busy = busy_slots([lease.progress for _, _, lease in self._board.leased(job.name)], job.slots)
+        room, granted = min(request.room, job.slots - busy), list[HandedOut]()
         for kind in self._kinds.values():
             if kind.name in job.kinds and len(granted) < room:
                 sides = kind.choose(job, room - len(granted))

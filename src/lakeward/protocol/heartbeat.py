@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -29,11 +30,17 @@ class Progress:
     splits_total: int = 0
     rows: int = 0
     trouble: str = ""
-    """What it waits for before it can go on: a lake that does not answer its commit."""
+    """What it waits for before it can go on: a lake that does not answer."""
 
     def __post_init__(self) -> None:
         if len(self.trouble) > MOST_WORDS:
             raise InvalidRequest(what="Progress.trouble", reason=f"at most {MOST_WORDS} characters are allowed")
+
+
+def busy_slots(works: Sequence[Progress], slots: int) -> int:
+    """How many of a job's slots these take. What waits for a lake takes none, or a lake that is down for hours would
+    hold up tables of every other one; as many as there are slots wait so, since they go on together once it answers."""
+    return len(works) - min(slots, sum(bool(w.trouble) for w in works))
 
 
 @dataclass(frozen=True, kw_only=True)

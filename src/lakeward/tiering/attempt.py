@@ -90,7 +90,7 @@ class Attempt(LeasedWork):
     def patiently(self, call: Callable[[], T]) -> T:
         """A server that restarts costs a pause, not the work; calls before the commit are all safe to repeat."""
         return patiently(
-            call, clock=self.world.clock, wait=self.control.wait, server_wait_s=self.world.options.server_wait_s
+            call, clock=self.world.clock, control=self.control, server_wait_s=self.world.options.server_wait_s
         )
 
     def record_intent(self, table: TableInfo, base: LakeBase, committer: LakeCommitter, at_ms: int) -> None:

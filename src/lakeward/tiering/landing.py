@@ -110,7 +110,7 @@ class Landing(ABC):
             raise self._unknown(str(error)) from error
 
     def patiently(self, call: Callable[[], T]) -> T:
-        return patiently(call, clock=self.clock, wait=self.control.wait, server_wait_s=self.limits.server_wait_s)
+        return patiently(call, clock=self.clock, control=self.control, server_wait_s=self.limits.server_wait_s)
 
     def check_lease(self, check: LeaseCheck) -> LeaseVerdict:
         """No answer means: do not commit. Asks again for a while, since a server restart keeps leases."""

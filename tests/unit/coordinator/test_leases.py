@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from lakeward.coordinator.schedule.backoff import backoff_ms
 from lakeward.model.ids import InstanceId, JobName, RoundId
 from lakeward.model.state import TableState
-from lakeward.protocol.heartbeat import HandedOut, LeaseCheck, Verdict
+from lakeward.model.table import TablePath
+from lakeward.protocol.heartbeat import HandedOut, LeaseCheck, Progress, TableInWork, Verdict
 from lakeward.testing.world import PATH, CoordinatorWorld, ScriptedJob
 
 S = TableState
@@ -45,6 +47,20 @@ def test_a_silent_job_loses_its_table_after_the_lease_without_a_failure(world: C
     (verdict,) = world.job().work(table).verdicts
     assert verdict.verdict is Verdict.FENCED
     assert "silent for 120 s" in verdict.reason
+
+
+def test_a_round_that_waits_for_a_lake_leaves_its_slot_to_others(world: CoordinatorWorld) -> None:
+    for name in ("a", "b", "c"):
+        world.create(name)
+        world.hot.append(TablePath("db", name), 3)
+    world.clock.advance(200)
+    job = world.job(slots=1)
+    (first,) = job.take()
+    stuck = TableInWork(table_id=first.table_id, epoch=first.epoch, progress=Progress(trouble="no answer"))
+    assert job.beat(tiering=(replace(stuck, progress=Progress()),), room=1).tables == ()
+    (second,) = job.beat(tiering=(stuck,), room=1).tables
+    also = replace(stuck, table_id=second.table_id, epoch=second.epoch)
+    assert job.beat(tiering=(stuck, also), room=1).tables == (), "as many as there are slots wait beside them"
 
 
 def test_leases_do_not_notice_the_wall_clock(world: CoordinatorWorld) -> None:

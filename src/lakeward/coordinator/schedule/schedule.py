@@ -21,6 +21,7 @@ from lakeward.coordinator.state.work import Lease
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.side import TIER, SideId, WorkKind
 from lakeward.model.state import TableState
+from lakeward.protocol.heartbeat import busy_slots
 from lakeward.spi.hotadmin import Waiting
 
 _S = TableState
@@ -187,10 +188,13 @@ class Schedule:
         """The lock may be held or not: a side that changes meanwhile is seen as it was or as it is."""
         board = self._board
         sides = [s for s in board.sides() if s.options.pool == pool]
+        slots = sum(j.slots for j in self.live_jobs(pool))
         leased = [row for row in board.leased() if row[0].options.pool == pool]
+        leased = sorted(leased, key=lambda row: bool(row[2].progress.trouble))
+        leased = leased[: busy_slots([lease.progress for _, _, lease in leased], slots)]
         return PoolLoad(
             now_ms=board.clock.now_ms(),
-            slots=sum(j.slots for j in self.live_jobs(pool)),
+            slots=slots,
             demands=[self._demand(s) for s in sides if self._is_demand(s)],
             running=[self._running(s, lease) for s, work, lease in leased if work.kind == TIER],
             others=[

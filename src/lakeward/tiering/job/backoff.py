@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from lakeward.errors import LakeUnavailable, Unavailable
 from lakeward.model.clock import Clock
+from lakeward.tiering.round.control import RoundControl
 
 _JITTER = random.Random()  # noqa: S311 - spreading retries needs no secrecy
 """A generator of its own: the module's is left to whoever seeds it."""
@@ -29,17 +30,20 @@ def delays(first_s: float = 0.1, ceiling_s: float = 5.0) -> Iterator[float]:
         delay = min(delay * 2, ceiling_s)
 
 
-def patiently(call: Callable[[], T], *, clock: Clock, wait: Callable[[float], None], server_wait_s: float) -> T:
-    """The call's answer, through a server or a lake that is away for a while. `wait` may
-    raise: the round was stopped.
+def patiently(call: Callable[[], T], *, clock: Clock, control: RoundControl, server_wait_s: float) -> T:
+    """The call's answer, through a server or a lake that is away for a while; what is waited for shows meanwhile.
+    Raises why the round was stopped, if it was.
     """
     began = clock.monotonic()
     for delay in delays():
         try:
-            return call()
+            answer = call()
+            control.show_trouble("")
+            return answer
         except (Unavailable, LakeUnavailable) as error:
             limit = server_wait_s if isinstance(error, Unavailable) else min(LAKE_PATIENCE_S, server_wait_s)
             if clock.monotonic() - began + delay > limit:
                 raise
-            wait(delay)
+            control.show_trouble(str(error))
+            control.wait(delay)
     raise AssertionError("delays never end")

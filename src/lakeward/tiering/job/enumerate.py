@@ -32,6 +32,7 @@ from lakeward.protocol.heartbeat import (
     TableInWork,
     TableVerdict,
     Verdict,
+    busy_slots,
 )
 from lakeward.spi.coordinator import CoordinatorClient
 from lakeward.tiering.job.backoff import delays
@@ -164,7 +165,11 @@ class Enumerator:
         me = self.identity
         with self._changed:
             works = list(self._works.values())
-            room = 0 if self.is_draining or leaving else max(0, me.slots - len(works))
+            room = (
+                0
+                if self.is_draining or leaving
+                else max(0, me.slots - busy_slots([w.control.progress for w in works], me.slots))
+            )
             return HeartbeatRequest(
                 job=me.name,
                 instance=me.instance,

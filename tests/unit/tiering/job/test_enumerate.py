@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from lakeward.errors import LakewardError, ServerUnavailable, SplitFailed, Superseded
+from lakeward.errors import FaultInjected, LakewardError, ServerUnavailable, SplitFailed, Superseded
 from lakeward.model.bucket import Bucket
+from lakeward.model.faults import set_injector
 from lakeward.model.ids import JobName
 from lakeward.model.side import TIER, WorkKind
 from lakeward.protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, TableVerdict, Verdict
@@ -103,6 +104,29 @@ def test_a_handed_out_table_is_tiered_and_told_at_once(world: World) -> None:
     assert coordinator.beats[-1].leaving
     assert world.lake_rows() == world.store.rows()
     assert running.job.metrics.render().count('kind="tier",outcome="finished"} 1') == 1
+
+
+def test_a_round_that_waits_for_a_lake_leaves_its_slot_to_others(world: World) -> None:
+    answers = threading.Event()
+
+    def lose(name: str, _facts: dict[str, Any]) -> None:
+        if name == "lake.before-commit" and not answers.is_set():
+            raise FaultInjected(point=name)
+
+    coordinator = ScriptedCoordinator(world)
+    before = set_injector(lose)
+    try:
+        running = Running(world, coordinator)
+        coordinator.due = 1
+        wait_until(lambda: any(b.tiering and b.room == 2 for b in list(coordinator.beats)))
+        answers.set()
+        wait_until(lambda: coordinator.told("finished"))
+        running.stop()
+    finally:
+        set_injector(before)
+    first = next(b for b in coordinator.beats if b.tiering and b.room == 2)
+    assert "lake.before-commit" in first.tiering[0].progress.trouble
+    assert all(b.room == 1 for b in coordinator.beats if b.tiering and not b.tiering[0].progress.trouble)
 
 
 def test_a_kind_of_work_that_a_job_does_not_know_is_given_back_in_words(world: World) -> None:
