@@ -122,6 +122,12 @@ def plan_gaps(plan: RoundPlan, bounds: Mapping[Bucket, LogBounds]) -> dict[Bucke
     return gaps
 
 
+def plan_passed(plan: RoundPlan, bounds: Mapping[Bucket, LogBounds]) -> dict[Bucket, int]:
+    """Of a resync: buckets without a split whose missing rows the log no longer has go on where it begins."""
+    split, base = {s.bucket for s in plan.splits}, plan.base.offsets
+    return {b: log.start for b, log in bounds.items() if b not in split and b in base and base[b] < log.start}
+
+
 def plan_comparison(plan: RoundPlan) -> SnapshotId | None:
     """The lake snapshot to compare KV snapshots with: the rows of a bucket that was tiered before must not
     come twice.

@@ -26,6 +26,7 @@ from lakeward.tiering.round.plan import (
     keep_cut,
     plan_bytes,
     plan_gaps,
+    plan_passed,
     plan_round,
     plan_snapshots,
     plan_stop,
@@ -47,6 +48,7 @@ class Ground:
     agreement: Agreement = Agreement.AGREED
     bytes_waiting: int = 0
     gaps: dict[Bucket, OffsetRange] = field(default_factory=dict)
+    passed: dict[Bucket, int] = field(default_factory=dict)
     is_resync: bool = False
 
 
@@ -128,6 +130,7 @@ class Planner:
             agreement=reconciliation.agreement,
             bytes_waiting=plan_bytes(plan, bounds, snapshots),
             gaps=plan_gaps(plan, bounds),
+            passed=plan_passed(plan, bounds) if options.resync else {},
             is_resync=options.resync,
         )
 

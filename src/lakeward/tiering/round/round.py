@@ -51,7 +51,7 @@ class Round(Attempt):
             ground = self.patiently(lambda: planner.prepare(self.lake, self.world.options.target_bytes))
             self.phases = replace(self.phases, plan_s=clock.monotonic() - self.started)
             fault_point("round.planned", table=self.name, round_id=self.round_id)
-            if ground.plan.is_empty:
+            if ground.plan.is_empty and not ground.is_resync:  # the commit of a resync begins the new generation
                 return self.finished(None, caught_up_at_ms=ground.frozen_at_ms)
             return self._write_and_commit(ground)
         finally:
@@ -67,9 +67,10 @@ class Round(Attempt):
         )
         is_committed = False
         try:
-            kept = self._write(ground, order, committer)
-            if not kept.outcomes:
+            kept = KeptPrefix() if ground.plan.is_empty else self._write(ground, order, committer)
+            if not kept.outcomes and not ground.plan.is_empty:
                 return self._nothing_kept(kept)
+            kept = replace(kept, offsets={**ground.passed, **kept.offsets})
             commit, landed = self._commit(ground, kept, order, committer)
             is_committed = True
             return self._tell(commit, landed, self._landed(ground, kept, landed))

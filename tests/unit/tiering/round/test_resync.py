@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from lakeward.model.bucket import Bucket
 from lakeward.protocol.heartbeat import TableFailed, TableFinished
 from lakeward.testing.memoryforeign import MemoryForeignEngine
 from tests.unit.tiering.world import BUCKET, ListBucket, World, make_table
@@ -104,6 +105,38 @@ def test_log_rows_that_are_gone_become_a_gap_on_purpose() -> None:
     assert [row[2] for row in world.lake_rows()] == [0, 1, 10, 11, 12, 13, 14, 2, 3, 4]
     report = world.coordinator.rounds[-1]
     assert [(r.range.start, r.range.stop) for r in report.ranges] == [(10, 15)]
+
+
+@pytest.mark.parametrize("key", [(), ("id",)])
+@pytest.mark.parametrize("count", [0, 5])
+def test_a_resync_with_nothing_to_write_is_through_at_once(key: tuple[str, ...], count: int) -> None:
+    world = World(make_table(*PK, key=key))
+    add = world.store.upsert if key else world.store.append
+    add(rows(0, count))
+    world.run()
+    assert isinstance(world.run(resync=True, generation=1), TableFinished)
+    assert (world.coordinator.generation, world.reader.load_base().generation) == (1, 1)
+    add(rows(count, count + 2))
+    assert isinstance(world.run(), TableFinished)
+    assert world.lake_rows() == world.store.rows()
+
+
+def test_log_rows_that_are_gone_become_a_gap_also_while_no_new_ones_come() -> None:
+    """Of a bucket without a row in its log: the next rows go on there, without a second resync."""
+    world, other = World(), Bucket("", 1)
+    for bucket in (BUCKET, other):
+        world.store.append(rows(0, 5), bucket)
+    world.run()
+    for bucket in (BUCKET, other):
+        world.store.append(rows(5, 10), bucket)
+        world.store.cut_log(10, bucket)
+    assert isinstance(world.run(), TableFailed)
+    world.store.append(rows(10, 12))
+    assert isinstance(world.run(resync=True, generation=1), TableFinished)
+    assert dict(world.coordinator.offsets) == {BUCKET: 12, other: 10}
+    world.store.append(rows(20, 21), other)
+    assert isinstance(world.run(), TableFinished)
+    assert len(world.lake_rows()) == 10 + 2 + 1
 
 
 def test_a_lake_of_another_table_is_refused() -> None:
