@@ -40,8 +40,14 @@ def build_jars(tree: Path, folder: Path, modules: Sequence[str] = CLUSTER) -> li
         for pom in copy.rglob("pom.xml"):
             drop_tests(pom)
         shutil.rmtree(copy / "fluss-lake" / "fluss-lake-iceberg" / "src" / "test", ignore_errors=True)  # never skipped
-        _run(copy, folder / "repository", modules)
-        return [_take(copy / module / "target", folder) for module in modules]
+        try:
+            _run(copy, folder / "repository", modules)
+        finally:  # the job's modules may lack a library; the cluster's, built before them, are kept
+            taken = [shutil.copy2(jar, folder) for module in modules for jar in _jars(copy / module)]
+        missing = [module for module in modules if not _jars(copy / module)]
+        if missing:
+            raise InvalidConfig(where=str(tree), reason=f"the build left no jar of {', '.join(missing)}")
+        return list(map(Path, taken))
 
 
 def drop_tests(pom: Path) -> None:
@@ -76,9 +82,7 @@ def _run(copy: Path, repository: Path, modules: Sequence[str]) -> None:
         raise InvalidConfig(where="Fluss jars", reason=f"{' '.join(command)}: {said}")
 
 
-def _take(target: Path, folder: Path) -> Path:
-    name = target.parent.name
-    jars = [j for j in sorted(target.glob(f"{name}-*.jar")) if not j.stem.endswith(("-sources", "-tests"))]
-    if not jars:
-        raise InvalidConfig(where=str(target), reason=f"the build left no jar of {name} there")
-    return Path(shutil.copy2(jars[0], folder))
+def _jars(module: Path) -> list[Path]:
+    """The one that the module is for, if it was built."""
+    found = sorted((module / "target").glob(f"{module.name}-*.jar"))
+    return [jar for jar in found if not jar.stem.endswith(("-sources", "-tests"))][:1]

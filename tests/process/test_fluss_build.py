@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jars from a source tree of Fluss: by the tree's own Maven wrapper, here one that does what a test wants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lakeward.errors import InvalidConfig
+from lakeward.testing.fluss.build import CLUSTER, JOB, build_jars
+
+
+def make_tree(folder: Path, script: str) -> Path:
+    (folder / "fluss-server").mkdir(parents=True)
+    (folder / "fluss-server" / "pom.xml").write_text("<project/>")
+    (folder / "mvnw").write_text(f"#!/bin/sh\nset -e\n{script}\n")
+    (folder / "mvnw").chmod(0o755)
+    return folder
+
+
+def build(module: str) -> str:
+    name = module.rpartition("/")[2]
+    jars = " ".join(f"{module}/target/{name}-1.0{kind}.jar" for kind in ("", "-sources", "-tests"))
+    return f"mkdir -p {module}/target; touch {jars}"
+
+
+def test_what_was_built_before_an_error_is_kept(tmp_path: Path) -> None:
+    script = "\n".join([*map(build, CLUSTER), "echo 'no paimon-flink to be had'", "exit 1"])
+    with pytest.raises(InvalidConfig, match="no paimon-flink to be had"):
+        build_jars(make_tree(tmp_path / "tree", script), tmp_path / "jars", (*CLUSTER, *JOB))
+    found = {jar.name for jar in (tmp_path / "jars").glob("*.jar")}
+    assert found == {"fluss-server-1.0.jar", "fluss-lake-iceberg-1.0.jar"}
+
+
+def test_a_build_that_leaves_no_jar_says_so(tmp_path: Path) -> None:
+    tree = make_tree(tmp_path / "tree", build(CLUSTER[0]))
+    with pytest.raises(InvalidConfig, match=f"the build left no jar of {CLUSTER[1]}"):
+        build_jars(tree, tmp_path / "jars")
