@@ -172,8 +172,9 @@ class FlussWorld:
     def committed(self, name: str) -> OffsetMap:
         return self.plugin.coordinator().committed(TablePath(DATABASE, name)).offsets
 
-    def wait_tiered(self, name: str, limit_s: float = 30.0) -> OffsetMap:
-        """Until Fluss says that the lake has everything written so far."""
+    def wait_tiered(self, name: str, limit_s: float = 100.0) -> OffsetMap:
+        """Until Fluss says that the lake has everything written so far. On a busy machine; no dead job's lease ends
+        meanwhile."""
         ends = self.ends(name)
         wait_until(
             lambda: not OffsetMap(ends).regressions(self.committed(name)),
