@@ -86,7 +86,7 @@ class RoundResult:
     """... groups that it rewrote for nothing, as another writer took an input."""
 
     debt_files: int | None = None
-    """... files that need not have been there when it was planned."""
+    """... files that need not have been there when it was planned, without the delete files that went with it."""
 
     debt_rows: int = 0
     """... deleted rows in files that it would have rewritten and left."""

@@ -20,6 +20,7 @@ from lakeward.tiering.attempt import Attempt
 from lakeward.tiering.compact.commit import CompactionCommit, LandedRewrite
 from lakeward.tiering.compact.ground import CompactionGround, load_compaction
 from lakeward.tiering.compact.order import RewriteOrder, RewriteOutcome
+from lakeward.tiering.compact.plan import CompactionPlan
 from lakeward.tiering.round.reconcile import adoption
 from lakeward.tiering.work import RoundEnd
 
@@ -169,7 +170,7 @@ class Compaction(Attempt):
         is_landed = landed is not None and landed.snapshot is not None
         rewritten = kept if is_landed else []
         replaced = {f.path for r in rewritten for f in r.group.files}
-        left = [f for g in ground.plan.groups for f in g.files if f.file.path not in replaced]
+        left = CompactionPlan(groups=tuple(g for g in ground.plan.groups if g.files[0].file.path not in replaced))
         result = RoundResult(
             round_id=self.round_id,
             snapshot_id=landed.snapshot.snapshot_id if landed is not None and landed.snapshot is not None else None,
@@ -181,8 +182,8 @@ class Compaction(Attempt):
             bytes_read=sum(r.bytes_read for r in results),
             files_replaced=len(replaced),
             groups_left_out=len(results) - len(rewritten),
-            debt_files=ground.plan.saved_files,
-            debt_rows=sum(f.deleted for f in left),
+            debt_files=left.saved_files + len(replaced) - len(rewritten),
+            debt_rows=sum(g.deleted for g in left.groups),
         )
         is_more = len(rewritten) < len(ground.plan.groups) or bool(rewritten and ground.dropped)
         return self.finished(result, force_finished=is_more)

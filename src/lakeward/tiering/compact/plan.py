@@ -143,8 +143,9 @@ class CompactionPlan:
 
     @property
     def saved_files(self) -> int:
-        """The debt: files that need not be there."""
-        return sum(g.saved_files for g in self.groups)
+        """The debt: files that need not be there. A delete file that lies on several groups is one."""
+        deletes = {d.path for g in self.groups for f in g.files for d in f.file.deletes}
+        return sum(len(g.files) - (1 if g.rows else 0) for g in self.groups) + len(deletes)
 
     @property
     def bytes(self) -> int:

@@ -168,6 +168,13 @@ def test_the_most_worthwhile_group_comes_first_and_the_budget_cuts_behind_it() -
     assert (plan.files, plan.most_files, plan.saved_files) == (8, 4, 6)
 
 
+def test_a_delete_file_on_several_groups_is_saved_once() -> None:
+    shared = tuple(positions(300, name) for name in ("d", "e"))
+    plan = plan_compaction([file(0, 600, deletes=shared), file(600, 600, deletes=shared)], POLICY)
+    assert [(g.why, g.saved_files) for g in plan.groups] == [(Why.PURGE, 2)] * 2
+    assert plan.saved_files == 2
+
+
 def test_files_without_a_bucket_are_left_and_those_without_offsets_only_purged() -> None:
     foreign = [replace(file(n, 5), bucket=None) for n in range(8)]
     unsorted = [replace(file(n, 5), offsets=None) for n in range(8)]
