@@ -88,8 +88,9 @@ def test_one_table_in_two_lakes(server: ServerProcess, job: EmbeddedPlugin, caps
     assert "nothing to do" in run(server, capsys, "explain", "d.t", "--lake", "cold")
     assert "d.t (cold)" in run(server, capsys, "rounds", "d.t", "--lake", "cold")
     assert "d.t (cold)" not in run(server, capsys, "rounds", "d.t", "--lake", "default")
-    assert "1 data file," in run(server, capsys, "maintain", "d.t", "--lake", "cold")
-    run(server, capsys, "maintain", "d.t", "--off", "--lake", "cold")
+    assert "d.t (cold): 1 data file," in run(server, capsys, "maintain", "d.t", "--lake", "cold")
+    assert "`lakeward rounds d.t --lake cold`" in run(server, capsys, "maintain", "d.t", "--now", "--lake", "cold")
+    assert "of d.t (cold) is off" in run(server, capsys, "maintain", "d.t", "--off", "--lake", "cold")
     assert client.show_table("d.t").descriptor.properties["table.datalake.lakes.cold.auto-maintenance"] == "false"
     assert run(server, capsys, "sql", "SELECT count(*) AS n FROM d.t", "--lake", "cold", "--json") == '{"n": 100}\n'
     assert "fits" in run(server, capsys, "table", "reconcile-schema", "d.t", "--lake", "cold")

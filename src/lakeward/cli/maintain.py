@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 NOW = (
-    "{table} is compacted as soon as a slot is free, where there is something to rewrite: "
-    "`lakeward maintain {table}` says what, `lakeward rounds {table}` what was done"
+    "{label} is compacted as soon as a slot is free, where there is something to rewrite: "
+    "`lakeward maintain {named}` says what, `lakeward rounds {named}` what was done"
 )
 
 
@@ -51,6 +51,7 @@ def maintain(
 
     Example: lakeward maintain shop.orders --explain"""
     path = TablePath.parse(table)
+    label, named = (table, table) if lake is None else (f"{table} ({lake})", f"{table} --lake {lake}")
     if fluss is not None:
         check_no_server(server, lake)
         _maintain_cluster(fluss, fluss_user, path, now=now, explain=explain, on=on, as_json=as_json)
@@ -58,12 +59,12 @@ def maintain(
     with open_client(server) as client:
         if on is not None:
             client.alter_table(table, properties={_key(lake): str(on).lower()})
-            _say(as_json, {"table": table, "on": on}, f"maintenance of {table} is {'on' if on else 'off'}")
+            _say(as_json, {"table": table, "on": on}, f"maintenance of {label} is {'on' if on else 'off'}")
         if now:
             body = client.server.ask("POST", routes.MAINTAIN.format(table=path), params=lake_params(lake))
-            _say(as_json, body, NOW.format(table=table))
+            _say(as_json, body, NOW.format(label=label, named=named))
         if explain or not (now or on is not None):
-            _explain(client.plugin, path, as_json, parse_lake(lake))
+            _explain(client.plugin, path, as_json, label, parse_lake(lake))
 
 
 def _key(lake: str | None) -> str:
@@ -84,10 +85,10 @@ def _maintain_cluster(
         compact_cluster_now(fluss, user, str(path), as_json=as_json)
     if explain or not now:
         with open_fluss(fluss, user) as plugin:
-            _explain(plugin, path, as_json)
+            _explain(plugin, path, as_json, str(path))
 
 
-def _explain(plugin: HotPlugin, path: TablePath, as_json: bool, side: SideName | None = None) -> None:
+def _explain(plugin: HotPlugin, path: TablePath, as_json: bool, label: str, side: SideName | None = None) -> None:
     from lakeward.config import resolve
     from lakeward.model.clock import SystemClock
     from lakeward.spi.registry import load_lake
@@ -103,15 +104,15 @@ def _explain(plugin: HotPlugin, path: TablePath, as_json: bool, side: SideName |
     if as_json:
         print_json({"table": str(path), "files": plan.files, "groups": describe_compaction(plan)})
     else:
-        _print_plan(path, plan)
+        _print_plan(label, plan)
 
 
-def _print_plan(path: TablePath, plan: CompactionPlan) -> None:
+def _print_plan(label: str, plan: CompactionPlan) -> None:
     if not plan.groups:
-        print(f"{path}: {counted(plan.files, 'data file')}, nothing to rewrite")
+        print(f"{label}: {counted(plan.files, 'data file')}, nothing to rewrite")
         return
     saved = counted(plan.saved_files, "file")
-    print(f"{path}: {counted(plan.files, 'data file')}; rewriting {plan.bytes:,} bytes saves readers {saved}")
+    print(f"{label}: {counted(plan.files, 'data file')}; rewriting {plan.bytes:,} bytes saves readers {saved}")
     for group in plan.groups:
         files, rows = counted(len(group.files), "file"), counted(group.rows, "row")
         what = f"{files} ({group.bytes:,} bytes, {rows}, {group.deleted:,} deleted)"

@@ -82,6 +82,7 @@ class Operations:
             if storage is None or not storage.capabilities.rewrites:
                 raise TableBusy(table=side.label, reason="its lake format has no files that Lakeward rewrites")
             side.work(COMPACT).asked = True
+            self._board.touch(side)
 
     # ---- tier now ----
     def ask_now(self, path: TablePath, names: Sequence[SideName | None] = (None,)) -> list[Asked]:

@@ -23,7 +23,7 @@ MOST_WORDS = 1_000
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far a round's splits are, for people."""
+    """How far the splits of a round, or the groups of a compaction, are."""
 
     phase: str = "plan"
     splits_done: int = 0

@@ -32,6 +32,7 @@ from lakeward.protocol.heartbeat import (
     HandedOut,
     HeartbeatAnswer,
     HeartbeatRequest,
+    Progress,
     TableFailed,
     TableFinished,
     TableInWork,
@@ -172,13 +173,14 @@ class ScriptedJob:
     def take(self, room: int = 1) -> list[HandedOut]:
         return list(self.beat(room=room).tables)
 
-    def work(self, table: HandedOut, round_id: str | None = None) -> HeartbeatAnswer:
+    def work(self, table: HandedOut, round_id: str | None = None, **progress: Any) -> HeartbeatAnswer:
         item = TableInWork(
             table_id=table.table_id,
             side=table.side,
             kind=table.kind,
             epoch=table.epoch,
             round_id=None if round_id is None else RoundId(round_id),
+            progress=Progress(**progress),
         )
         return self.beat(tiering=(item,))
 

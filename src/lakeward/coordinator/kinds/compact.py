@@ -118,9 +118,11 @@ class CompactKind(Kind):
         return int(1_000 * self._board.options.compaction_limit_s)
 
     def why_enough(self, side: LakeSide, lease: Lease) -> str | None:
-        """A round that waits gets the slot: what is rewritten by then is committed."""
+        """A round that waits gets the slot: what is rewritten by then is committed. Pressing work rewrites a group
+        first: where rounds leave no pause it would be broken off each time, with nothing done."""
         load, takes_rounds = self._schedule.load(side.options.pool), self._schedule.takes_rounds(lease)
-        if takes_rounds and load.free == 0 and any(self._schedule.kinds[TIER].is_due(s) for s in self._pool(side)):
+        may_stop = takes_rounds and (lease.progress.splits_done > 0 or not self._is_pressing(side))
+        if may_stop and load.free == 0 and any(self._schedule.kinds[TIER].is_due(s) for s in self._pool(side)):
             return "a round needs the slot"
         return super().why_enough(side, lease)
 

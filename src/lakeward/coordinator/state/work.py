@@ -118,10 +118,10 @@ class Work:
     debt_rows: int = 0
     """... how many deleted rows are in the files that it left."""
 
-    # Not stored.
     asked: bool = False
     """Somebody wants it now."""
 
+    # Not stored.
     retry_at: float | None = None
     totals: RoundTotals = field(default_factory=RoundTotals)
 
@@ -164,4 +164,5 @@ _PLAIN = (
     "looked_at_ms",
     "debt_files",
     "debt_rows",
+    "asked",
 )

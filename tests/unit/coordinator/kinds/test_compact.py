@@ -264,6 +264,39 @@ def test_it_is_told_to_stop_when_a_round_needs_its_slot(world: CoordinatorWorld)
     assert (verdict.verdict, verdict.reason) == (Verdict.FORCE_FINISH, "a round needs the slot")
 
 
+@pytest.mark.parametrize("pressing", ["asked for", "urgent"])
+def test_one_that_presses_is_not_stopped_before_a_group_is_done(tmp_path: Path, pressing: str) -> None:
+    """Where rounds leave no pause it would be broken off each time, with nothing done."""
+    world = CoordinatorWorld(tmp_path, urgent_files=10 if pressing == "urgent" else 1_000)
+    world.create()
+    tier(world, 20)
+    if pressing == "asked for":
+        world.coordinator.compact_now(PATH)
+    job = world.job(slots=1, kinds=BOTH)
+    (handed,) = take(job)
+    world.hot.append(PATH, 5)
+    world.clock.advance(90)
+    job.work(handed, "c1")
+    world.clock.advance(89.8)
+    world.coordinator.tick()
+    (verdict,) = job.work(handed, "c1", splits_total=2).verdicts
+    assert verdict.verdict is Verdict.OK
+    (verdict,) = job.work(handed, "c1", splits_done=1, splits_total=2).verdicts
+    assert (verdict.verdict, verdict.reason) == (Verdict.FORCE_FINISH, "a round needs the slot")
+    world.close()
+
+
+def test_what_was_asked_for_outlives_a_restart(world: CoordinatorWorld) -> None:
+    job = world.job(kinds=BOTH)
+    finish(job, *take(job), left=3, files_replaced=18, files=1)
+    world.coordinator.compact_now(PATH)
+    world.restart()
+    finish(job, *take(job), left=3)
+    world.restart()
+    world.clock.advance(LOOK_S)
+    assert take(job) == []
+
+
 def test_with_a_free_slot_beside_it_it_goes_on(world: CoordinatorWorld) -> None:
     job = world.job(slots=2, kinds=BOTH)
     (handed,) = take(job)
