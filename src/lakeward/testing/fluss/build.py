@@ -43,11 +43,11 @@ def build_jars(tree: Path, folder: Path, modules: Sequence[str] = CLUSTER) -> li
         try:
             _run(copy, folder / "repository", modules)
         finally:  # the job's modules may lack a library; the cluster's, built before them, are kept
-            taken = [shutil.copy2(jar, folder) for module in modules for jar in _jars(copy / module)]
+            taken = [_take(jar, folder) for module in modules for jar in _jars(copy / module)]
         missing = [module for module in modules if not _jars(copy / module)]
         if missing:
             raise InvalidConfig(where=str(tree), reason=f"the build left no jar of {', '.join(missing)}")
-        return list(map(Path, taken))
+        return taken
 
 
 def drop_tests(pom: Path) -> None:
@@ -86,3 +86,8 @@ def _jars(module: Path) -> list[Path]:
     """The one that the module is for, if it was built."""
     found = sorted((module / "target").glob(f"{module.name}-*.jar"))
     return [jar for jar in found if not jar.stem.endswith(("-sources", "-tests"))][:1]
+
+
+def _take(jar: Path, folder: Path) -> Path:
+    """In one step: a cluster that runs on the jar before it reads that one on."""
+    return Path(shutil.copy2(jar, folder / f"{jar.name}.new")).replace(folder / jar.name)
