@@ -27,7 +27,7 @@ def duckdb_connection(s3: Mapping[str, str] | None = None) -> Any:
         folder = Path(str(importlib.import_module(f"duckdb_extension_{name}").__file__)).parent
         (file,) = folder.glob("extensions/*/*.duckdb_extension")
         connection.execute(f"LOAD '{file}'")
-    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET GLOBAL TimeZone = 'UTC'")  # of cursors too
     if s3:
         host = urlparse(s3["s3.endpoint"]).netloc
         secret = (
