@@ -41,6 +41,10 @@ from lakeward.tiering.work import LeasedWork, RoundEnd
 
 log = logging.getLogger("lakeward.tiering")
 
+_MISSED = 5
+"""A server that has never answered is starting, as the job is; one that still does not after a second or two is said
+once, as one that went away is at once."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class JobIdentity:
@@ -125,7 +129,7 @@ class Enumerator:
     # ---- the loop ------------------------------------------------------------------------------------------------
     def run(self) -> None:
         """Beats until `stop`. A server that is away is waited for; `Superseded` ends the loop and every round."""
-        waits = delays(0.1, 3.0)
+        waits, missed = delays(0.1, 3.0), 0
         pause = 0.0
         while self._wait(pause):
             try:
@@ -134,13 +138,14 @@ class Enumerator:
                 self._supersede(error)
                 return
             except LakewardError as error:
-                if self.is_connected or not isinstance(error, Unavailable):
+                missed = _MISSED if self.is_connected else missed + 1
+                if missed == _MISSED or not isinstance(error, Unavailable):
                     log.warning("heartbeat: %s", error)
                 self.is_connected = False
                 pause = next(waits)
                 self._is_dirty = False
                 continue
-            waits, self.is_connected = delays(0.1, 3.0), True
+            waits, missed, self.is_connected = delays(0.1, 3.0), 0, True
             pause = min(answer.next_beat_ms / 1000, self.interval_s)
 
     def _wait(self, pause: float) -> bool:

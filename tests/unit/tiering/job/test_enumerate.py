@@ -253,6 +253,33 @@ def test_a_server_that_is_away_hears_of_the_end_when_it_is_back(world: World) ->
     assert len({f.round_id for f in coordinator.told("finished")}) == 1
 
 
+def test_a_server_that_is_not_there_is_said_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """From the start: a wrong port. And later, at once."""
+    coordinator, away = ScriptedCoordinator(world), threading.Event()
+
+    def lose(_request: HeartbeatRequest) -> tuple[TableVerdict, ...]:
+        if away.is_set():
+            raise ServerUnavailable(address="here", reason="nobody listens")
+        return ()
+
+    def said() -> int:
+        return caplog.text.count("heartbeat: no answer from here")
+
+    away.set()
+    coordinator.on_beat = lose
+    running = Running(world, coordinator)
+    wait_until(lambda: len(coordinator.beats) > 5)
+    assert said() == 1
+    away.clear()
+    wait_until(lambda: running.job.enumerator.is_connected)
+    away.set()
+    wait_until(lambda: not running.job.enumerator.is_connected)
+    beats = len(coordinator.beats)
+    wait_until(lambda: len(coordinator.beats) > beats + 1)
+    running.stop()
+    assert said() == 2
+
+
 def test_a_superseded_instance_stops_its_rounds_and_exits(world: World) -> None:
     coordinator = ScriptedCoordinator(world)
 
