@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeward.lake.iceberg.commit.keyindex import encode_keys, sort_keys
+from lakeward.lake.iceberg.commit.keyindex import encode_keys, find_among, index_keys
 from lakeward.lake.iceberg.plugin import IcebergLakeStorage
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import TableId
@@ -44,8 +44,23 @@ def test_positions_of_keys_are_those_of_equal_keys(kind: str, data: st.DataObjec
     schema, keys = KEYS[kind]
     held, wanted = (data.draw(st.lists(keys, max_size=12)) for _ in range(2))
     codes, wanted_codes = (encode_keys(_table(schema, rows)) for rows in (held, wanted))
-    found = sort_keys(codes).find(np.unique(wanted_codes))
+    found = index_keys(codes).find(np.unique(wanted_codes))
     assert found.tolist() == [at for at, key in enumerate(held) if key in wanted]
+
+
+@given(
+    lowest=st.sampled_from([-(2**63), -5, 2**63 - 24]),
+    held=st.lists(st.integers(0, 23), min_size=4),
+    far=st.lists(NUMBERS, max_size=3),
+    wanted=st.lists(st.integers(0, 23), min_size=1),
+)
+def test_numbers_are_found_without_an_index(lowest: int, held: list[int], far: list[int], wanted: list[int]) -> None:
+    """Wherever they lie, beside numbers that are further away than a number can say."""
+    codes = np.array([*(lowest + n for n in held), *far], np.int64)
+    wanted_codes = np.unique(np.array([lowest + n for n in wanted], np.int64))
+    found = find_among(codes, wanted_codes)
+    assert found is not None
+    assert found.tolist() == np.flatnonzero([code in wanted_codes for code in codes]).tolist()
 
 
 def _table(schema: pa.Schema, rows: list[tuple[Any, ...]]) -> pa.Table:
