@@ -15,13 +15,22 @@ from lakeward.model.schema import Column
 from lakeward.model.systemcolumns import LAKE_FIELDS, LAKE_NAMES
 from lakeward.model.types import VectorType
 
+RESERVED = frozenset({"_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version"})
+
 
 def check_columns(columns: Sequence[Column], table: str) -> None:
     """Raises `InvalidTable`."""
     for column in columns:
-        if "." in column.name:
-            reason = "in Lance a dot leads to a field inside of a column"
+        if reason := _why_not(column.name):
             raise InvalidTable(table=table, field="column", value=column.name, reason=reason)
+
+
+def _why_not(name: str) -> str | None:
+    if "." in name:
+        return "in Lance a dot leads to a field inside of a column"
+    if "`" in name:
+        return "Lance reads no column with a backtick in its name"
+    return "this name is Lance's own" if name in RESERVED else None
 
 
 def table_schema(columns: Sequence[Column]) -> pa.Schema:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pypaimon.catalog.catalog_exception import TableAlreadyExistException
@@ -11,20 +12,21 @@ from pypaimon.common.identifier import Identifier
 from pypaimon.schema.schema_change import Move, MoveType, SchemaChange
 from pypaimon.schema.schema_manager import SchemaManager
 
-from lakeward.errors import InvalidAlter, InvalidTable, LakeMismatch, LakeTableGone
+from lakeward.errors import InvalidAlter, LakeMismatch, LakeTableGone
 from lakeward.lake.owner import check_owner
 from lakeward.lake.paimon.meta.connection import JDBC, REST, PaimonConnection, identifier
 from lakeward.lake.paimon.meta.given import FIXED_OPTIONS, check_given
 from lakeward.lake.paimon.meta.history import PaimonHistory
 from lakeward.lake.paimon.meta.layout import is_clean
 from lakeward.lake.paimon.meta.mapping import (
-    LAKE_PREFIX,
+    check_columns,
     check_descriptor,
-    check_digits,
+    check_schema,
     diff_table,
     lake_key,
     lake_schema,
     paimon_type_of,
+    refused_by_paimon,
     spell_options,
     why_not,
     wrong_options,
@@ -54,7 +56,8 @@ class PaimonLakeCatalog(LakeCatalog):
             with self._connection.catalog(str(table.path), "create table") as catalog:
                 catalog.create_database(table.path.database, True)
                 self._check_unlisted(table, catalog)
-                _create(catalog, table, schema)
+                with refused_by_paimon(table.path, table.descriptor.properties):
+                    catalog.create_table(identifier(table.path), schema, False)
             return True
         except TableAlreadyExistException:
             self.check_create(table, adopt=adopt)
@@ -101,6 +104,8 @@ class PaimonLakeCatalog(LakeCatalog):
         for key, value in changes.items():
             if reason := why_not(key, value):
                 raise InvalidAlter(table=str(table.path), change=f"property {key}", reason=reason)
+        properties = {k: v for k, v in {**table.descriptor.properties, **changes}.items() if v is not None}
+        check_schema(table.path, replace(table.descriptor, properties=properties))
         self._check_fixed(table, changes)
         self._plan_columns(table, columns)
 
@@ -117,7 +122,7 @@ class PaimonLakeCatalog(LakeCatalog):
         self._alter(table, self._plan_columns(table, columns))
 
     def _plan_columns(self, table: TableInfo, columns: Sequence[Column]) -> list[Any]:
-        check_digits(str(table.path), columns)
+        check_columns(str(table.path), columns)
         lake_table = self._connection.load(table.path)
         there = {f.name: str(f.type) for f in lake_table.table_schema.fields}
         changes = []
@@ -166,14 +171,6 @@ class PaimonLakeCatalog(LakeCatalog):
         if changes:
             with self._connection.catalog(str(table.path), "alter") as catalog:
                 catalog.alter_table(identifier(table.path), list(changes), False)
-
-
-def _create(catalog: Any, table: TableInfo, schema: Any) -> None:
-    try:
-        catalog.create_table(identifier(table.path), schema, False)
-    except ValueError as error:  # of an option that Paimon itself refuses
-        options = ", ".join(f"{k}={v}" for k, v in table.descriptor.properties.items() if k.startswith(LAKE_PREFIX))
-        raise InvalidTable(table=str(table.path), field="properties", value=options, reason=str(error)) from error
 
 
 def _check_matches(table: TableInfo, lake_table: Any) -> None:

@@ -28,11 +28,11 @@ class PaimonLakePlugin(WarehousePlugin):
 
     def check_fluss_table(self, table: TableInfo) -> None:
         try:
-            from lakeward.lake.paimon.meta.mapping import check_digits, why_not
+            from lakeward.lake.paimon.meta.mapping import check_columns, why_not
         except ModuleNotFoundError as error:
             reason = f"{error.name} is not installed: pip install 'lakeward[paimon]', or leave it to Fluss's Flink job"
             raise UnsafeLake(lake=self.name, reason=reason) from error
-        check_digits(str(table.path), table.schema.columns)
+        check_columns(str(table.path), table.schema.columns)
         for key, value in table.descriptor.properties.items():
             if why := why_not(key, value):
                 raise InvalidTable(table=str(table.path), field=key, value=value, reason=why)

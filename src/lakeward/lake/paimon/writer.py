@@ -95,11 +95,18 @@ class PaimonLakeWriter(LakeWriter):
         with lake_errors(self._where, "write"):
             fault_point("lake.before-row-group", path=self._prefix)
             if self._writer is None:
-                self._writer = self._table.new_stream_write_builder().new_write()
+                self._writer = self._new_writer()
             number = self._task.split.bucket.number if self._table.options.bucket() > 0 else None
             self._writer._native_writer.write_arrow(rows, number)
             self._writer._written = True
         self._rows += batch.num_rows
+
+    def _new_writer(self) -> Any:
+        writer = self._table.new_stream_write_builder().new_write()
+        if getattr(writer, "_native_writer", None) is None:
+            diff = "Paimon's native writer takes no table with such columns or options"
+            raise LakeSchemaBroken(table=self._where, diff=diff)
+        return writer
 
     def _fit(self, batch: pa.RecordBatch, kinds: np.ndarray[Any, np.dtype[np.int8]]) -> pa.RecordBatch:
         unknown = set(batch.schema.names) - {*self._schema.names, CHANGE_TYPE, *(SYSTEM if self._is_clean else ())}

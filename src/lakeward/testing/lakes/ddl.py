@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lakeward.errors import LakeMismatch, LakeNotEmpty, LakeTableGone
+from lakeward.errors import InvalidTable, LakeMismatch, LakeNotEmpty, LakeTableGone
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.schema import Column
 from lakeward.model.sqltype import parse_type
@@ -42,6 +42,13 @@ EVERY_TYPE: dict[str, tuple[str, list[Any]]] = {
     "a_map": ("MAP<STRING NOT NULL, BIGINT>", [[("a", 1), ("b", None)], None, []]),
     "a_row": ("ROW<x INT, y STRING>", [{"x": 1, "y": None}, None, {"x": None, "y": "z"}]),
 }
+
+
+ODD_NAMES = (
+    "a b", "größe", "a.b", "a`b", "a\"b", "a,b", "a=b;c{}()", "a/b", "a\nb", "1a", "select", "😀",
+    "_rowid", "_rowaddr", "_metadata", "_file", "_VALUE_KIND", "_SEQUENCE_NUMBER", "_hoodie_x", "rowkind",
+)  # fmt: skip
+"""Names that people have, and some that a format has for itself."""
 
 
 class DdlContract(LakeSuite):
@@ -166,3 +173,18 @@ class DdlContract(LakeSuite):
         log.append(B0, *({name: values[i] for name, (_, values) in self.every_type.items()} for i in range(3)))
         LakeRound.plan(lake, log).run()
         assert lake_rows(lake, log.table) == log.expected({B0: 3})
+
+    def test_a_column_name_is_refused_in_words_or_comes_back(self, lake: LakeStorage) -> None:
+        def is_taken(name: str) -> bool:
+            table = self.table_info(columns={"id": "BIGINT NOT NULL", name: "INT"})
+            try:
+                lake.catalog().check_descriptor(table.path, table.descriptor)
+            except InvalidTable as refused:
+                return not refused.reason
+            return True
+
+        names = [name for name in ODD_NAMES if is_taken(name)]
+        log = self.make_log(lake, columns={"id": "BIGINT NOT NULL", **dict.fromkeys(names, "INT")})
+        log.append(B0, *({"id": n, **dict.fromkeys(names, n)} for n in range(2)))
+        LakeRound.plan(lake, log).run()
+        assert lake_rows(lake, log.table) == log.expected({B0: 2})

@@ -43,13 +43,13 @@ def world(tmp_path: Path, lake: PaimonLakeStorage) -> Iterator[CoordinatorWorld]
 
 def test_what_paimon_fixes_with_the_first_rows_is_refused_in_words(lake: PaimonLakeStorage) -> None:
     log, catalog = SUITE.make_log(lake), lake.catalog()
-    catalog.set_properties(log.table, {"paimon.rowkind.field": "s"})
+    catalog.set_properties(log.table, {"paimon.data-file.path-directory": "data"})
     log.append(B0, row(1))
     LakeRound.plan(lake, log).run()
-    catalog.set_properties(log.table, {"paimon.rowkind.field": "s"})
+    catalog.set_properties(log.table, {"paimon.data-file.path-directory": "data"})
     for refused in (catalog.set_properties, lambda table, changes: catalog.check_alter(table, (), changes)):
-        with pytest.raises(InvalidAlter, match=r"paimon\.rowkind\.field.*make a new table"):
-            refused(log.table, {"paimon.rowkind.field": "other"})
+        with pytest.raises(InvalidAlter, match=r"paimon\.data-file\.path-directory.*make a new table"):
+            refused(log.table, {"paimon.data-file.path-directory": "other"})
 
 
 def test_a_table_made_with_another_bucket_function_gets_no_paimon_lake(
@@ -131,7 +131,8 @@ def test_nor_is_a_table_of_others_with_such_an_engine_taken(world: CoordinatorWo
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("bucket", "4"), ("deletion-vectors.enabled", "true"), ("file.format", "orc")]
+    ("key", "value"),
+    [("bucket", "4"), ("deletion-vectors.enabled", "true"), ("file.format", "orc"), ("ignore-delete", "true")],
 )
 def test_rounds_stop_at_an_option_that_others_changed_until_it_is_set_back(
     lake: PaimonLakeStorage, key: str, value: str

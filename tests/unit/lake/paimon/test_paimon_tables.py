@@ -21,6 +21,7 @@ from lakeward.errors import (
     LakewardError,
     UnsupportedType,
 )
+from lakeward.lake.paimon.meta.mapping import lake_options, wrong_options
 from lakeward.lake.paimon.plugin import load
 from lakeward.lake.paimon.storage import PaimonLakeStorage
 from lakeward.lake.paimon.writer import PaimonLakeWriter
@@ -168,7 +169,24 @@ def test_rows_of_others_that_a_compaction_merged_cannot_be_taken_out(lake: Paimo
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("merge-engine", "partial-update"), ("bucket", "7"), ("file.format", "orc")]
+    ("key", "value"),
+    [
+        ("merge-engine", "partial-update"),
+        ("bucket", "7"),
+        ("primary-key.nullable", "true"),
+        ("file.format", "orc"),
+        ("file.format.per.level", "0:orc"),
+        ("changelog-file.format", "orc"),
+        ("manifest.format", "orc"),
+        ("sequence.field.sort-order", "descending"),
+        ("ignore-delete", "true"),
+        ("deduplicate.ignore-delete", "true"),
+        ("data-evolution.enabled", "true"),
+        ("rowkind.field", "name"),
+        ("branch", "other"),
+        ("scan.snapshot-id", "1"),
+        ("incremental-between", "1,2"),
+    ],
 )
 def test_what_rounds_rely_on_is_refused(lake: PaimonLakeStorage, key: str, value: str) -> None:
     table = SUITE.table_info(**PK, properties={f"paimon.{key}": value})
@@ -179,6 +197,21 @@ def test_what_rounds_rely_on_is_refused(lake: PaimonLakeStorage, key: str, value
     lake.catalog().create(fine)
     with pytest.raises(InvalidAlter, match=key):
         lake.catalog().set_properties(fine, {f"paimon.{key}": value})
+
+
+def test_what_paimon_refuses_itself_is_told_in_its_words(lake: PaimonLakeStorage) -> None:
+    table = SUITE.table_info(properties={"paimon.changelog-producer": "input"})
+    with pytest.raises(InvalidTable, match=r"changelog-producer=input.*without primary keys"):
+        lake.catalog().check_descriptor(table.path, table.descriptor)
+    fine = SUITE.table_info()
+    lake.catalog().create(fine)
+    with pytest.raises(InvalidTable, match=r"changelog-producer=input.*without primary keys"):
+        lake.catalog().check_alter(fine, (), {"paimon.changelog-producer": "input"})
+
+
+def test_a_table_that_was_made_with_a_value_refused_since_goes_on(lake: PaimonLakeStorage) -> None:
+    descriptor = SUITE.table_info(**PK, properties={"paimon.ignore-delete": "true"}).descriptor
+    assert wrong_options(descriptor, lake_options(descriptor)) == {}
 
 
 def test_times_with_more_digits_than_paimon_keeps_are_refused(lake: PaimonLakeStorage) -> None:

@@ -36,7 +36,7 @@ def check_given(path: TablePath, properties: Mapping[str, str], said: Collection
         name, value = lake_key(key), properties[key]
         if name in _VALUES:
             _VALUES[name].check(path, key, value)
-        elif option := _options().get(name):
+        elif (option := _options().get(name)) and isinstance(option.get_clazz(), type):  # it converts no maps
             try:
                 OptionsUtils.convert_value(value, option.get_clazz())
             except ValueError as error:

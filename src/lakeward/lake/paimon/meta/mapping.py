@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from pypaimon import Schema
@@ -25,8 +26,20 @@ LAKE_PREFIX, OTHER_PREFIX = "paimon.", "fluss."
 SYSTEM_FIELDS = ((BUCKET, "INT"), (OFFSET, "BIGINT"), (TIMESTAMP, "TIMESTAMP(3) WITH LOCAL TIME ZONE"))
 """Last, and nullable, as Fluss's own tiering makes them."""
 
-_DERIVED = frozenset({"bucket", "bucket-key", "sequence.field"})
+_DERIVED = frozenset({"bucket", "bucket-key", "sequence.field", "primary-key", "primary-key.nullable", "partition"})
 """Options that follow from a table's keys."""
+
+_SCANS = re.compile(r"scan\.(mode|snapshot-id|tag-name|version|watermark|timestamp.*|.*creation-time.*)|incremental-.+")
+"""Options of one read: in a table they would be those of its writers, too."""
+
+_UNKEPT = {
+    "rowkind.field": "a row's kind of change is no column of it",
+    "branch": "rounds write to the main branch",
+    "path": "where a table lies follows from its name",
+    "changelog-file.format": "rounds write Parquet",
+    "file.format.per.level": "rounds write Parquet",
+}
+"""Options that rounds, or readers of what they write, fail with."""
 
 MERGE_ENGINE = "merge-engine"
 _ALLOWED = {
@@ -36,8 +49,19 @@ _ALLOWED = {
     "row-tracking.enabled": ("false",),
     "bucket-function.type": ("default",),
     "changelog-producer": ("none", "input"),
+    "sequence.field.sort-order": ("ascending",),
+    "ignore-delete": ("false",),
+    "deduplicate.ignore-delete": ("false",),
+    "first-row.ignore-delete": ("false",),
+    "partial-update.ignore-delete": ("false",),
+    "data-evolution.enabled": ("false",),
+    "manifest.format": ("avro",),
+    "write.native.enabled": ("true",),
 }
 """Options of which rounds and compactions can keep some values alone; the default comes first."""
+
+_LATER = frozenset(list(_ALLOWED)[6:])
+"""Those that a table may have been made with before they were refused: it goes on as it is."""
 
 _OTHER_ENGINES = {
     "partial-update": "a round brings whole rows, and there a null would not replace a value",
@@ -46,6 +70,7 @@ _OTHER_ENGINES = {
 }
 """Why a round's rows would not be the lake's."""
 
+_RESERVED = re.compile("_KEY_.*|_SEQUENCE_NUMBER|_VALUE_KIND|_LEVEL|_ROW_ID|rowkind", re.DOTALL)
 _TIME_DIGITS, _TIMESTAMP_DIGITS = 3, 6
 _DIGITS = re.compile(r"\b(TIME|TIMESTAMP)\(\d\)")
 
@@ -87,8 +112,8 @@ def lake_key(key: str) -> str:
 
 def check_descriptor(path: TablePath, descriptor: TableDescriptor) -> None:
     """Refuses what rounds cannot keep, naming it, before anything is created."""
-    lake_schema(descriptor, str(path))
-    check_digits(str(path), descriptor.schema.columns)
+    check_schema(path, descriptor)
+    check_columns(str(path), descriptor.schema.columns)
     check_bucket_keys(descriptor)
     check_partition_keys(path, descriptor, "Paimon")
     for key, value in descriptor.properties.items():
@@ -96,9 +121,27 @@ def check_descriptor(path: TablePath, descriptor: TableDescriptor) -> None:
             raise InvalidTable(table=str(path), field=key, value=value, reason=reason)
 
 
-def check_digits(table: str, columns: Iterable[Column]) -> None:
-    """Of new columns: tables that have such a one are still written to. Raises `UnsupportedType`."""
+def check_schema(path: TablePath, descriptor: TableDescriptor) -> None:
+    """Raises `UnsupportedType`, and `InvalidTable` for an option that Paimon itself refuses."""
+    with refused_by_paimon(path, descriptor.properties):
+        lake_schema(descriptor, str(path))
+
+
+@contextmanager
+def refused_by_paimon(path: TablePath, properties: Mapping[str, str]) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        options = ", ".join(f"{k}={v}" for k, v in properties.items() if k.startswith(LAKE_PREFIX))
+        raise InvalidTable(table=str(path), field="properties", value=options, reason=str(error)) from error
+
+
+def check_columns(table: str, columns: Iterable[Column]) -> None:
+    """Of new columns: tables that have times of more digits are still written to. Raises `UnsupportedType`,
+    `InvalidTable`."""
     for column in columns:
+        if _RESERVED.fullmatch(column.name):
+            raise InvalidTable(table=table, field="column", value=column.name, reason="this name is Paimon's own")
         if is_in_nanoseconds(column.type):
             reason = "Java's readers fail on nanoseconds that Paimon's native writer stores; declare 6 digits or fewer"
             raise UnsupportedType(where=f"{table}.{column.name}", type=column.type.sql, by="Paimon", reason=reason)
@@ -127,6 +170,10 @@ def why_not(key: str, value: str | None) -> str | None:
     option = lake_key(key)
     if option in _DERIVED:
         return "rounds rely on what follows from the keys"
+    if value is not None and (
+        reason := "it is for one read alone" if _SCANS.fullmatch(option) else _UNKEPT.get(option)
+    ):
+        return reason
     allowed = _ALLOWED.get(option)
     if allowed is None or value is None or value in allowed:
         return None
@@ -199,7 +246,10 @@ def spell_options(found: Mapping[str, str], due: Mapping[str, str | None]) -> li
 
 def _wrong_values(found: Mapping[str, str], wanted: Mapping[str, str], derived: Iterable[str]) -> dict[str, str | None]:
     """Of options that rounds rely on, a default may stand unsaid."""
-    kept = {key: found.get(key, allowed[0]) in allowed for key, allowed in _ALLOWED.items()}
+    kept = {
+        key: found.get(key, allowed[0]) in allowed or (key in _LATER and key in wanted)
+        for key, allowed in _ALLOWED.items()
+    }
     wrong = [
         *(key for key in derived if found.get(key) != wanted.get(key)),
         *(k for k, is_kept in kept.items() if not is_kept),
