@@ -50,6 +50,7 @@ class LocalView:
 class _Opened:
     source: SegmentBytes
     index: SparseIndex
+    base: int
     size: int
     stop: int
     is_last: bool = False
@@ -85,12 +86,15 @@ class LogFiles:
         by_base.update({s.base: s for s in view.closed})
         return [by_base[base] for base in sorted(by_base)]
 
-    def read_stored(self, start: int, stop: int) -> Iterator[StoredBatch]:
-        """Stored batches that touch `[start, stop)`, checksums verified. Raises `CorruptBatch`, `OffsetOutOfRange`."""
+    def read_stored(self, start: int, stop: int, *, or_above: bool = False) -> Iterator[StoredBatch]:
+        """Stored batches that touch `[start, stop)`, checksums verified. Raises `CorruptBatch`, and `OffsetOutOfRange`
+        where retention takes some of them away meanwhile, unless those above will do."""
         offset = start
         while offset < stop:
             opened = self._open_at(offset)
             with closing(opened.source):
+                if not or_above and opened.base > offset and self.start > offset:
+                    raise self._out_of_range(offset)
                 for batch in iter_batches(opened.source, opened.index.position_of(offset), opened.size):
                     if batch.header.base_offset >= stop:
                         return
@@ -121,7 +125,7 @@ class LogFiles:
 
     def time_of(self, offset: int) -> int | None:
         """When the batch that holds `offset`, or the next one above it, was appended; None at the end."""
-        batches = self.read_stored(offset, self.view.active.stop)
+        batches = self.read_stored(offset, self.view.active.stop, or_above=True)
         with closing(batches):  # type: ignore[type-var]
             first = next(batches, None)
         return None if first is None else first.header.timestamp_ms
@@ -147,22 +151,25 @@ class LogFiles:
                 return self._open_local(view, local)
             except FileNotFoundError:
                 continue  # retention took the file after the view was taken: the next view knows
-        raise OffsetOutOfRange(
-            table=self.place.table, bucket=self.place.bucket, offset=offset, start=self.start, end=self.view.active.stop
+        raise self._out_of_range(offset)
+
+    def _out_of_range(self, offset: int) -> OffsetOutOfRange:
+        end = self.view.active.stop
+        return OffsetOutOfRange(
+            table=self.place.table, bucket=self.place.bucket, offset=offset, start=self.start, end=end
         )
 
     def _open_local(self, view: LocalView, local: Segment | None) -> _Opened:
         if local is None:
             active = view.active
             stop, size = active.stop, active.size  # the stop first: the size then covers it
-            return _Opened(LocalBytes(active.path), active.index, size, stop, is_last=True)
-        return _Opened(
-            LocalBytes(log_path(self.place.folder, local.base)), self._index_of(local.base), local.size, local.stop
-        )
+            return _Opened(LocalBytes(active.path), active.index, active.base, size, stop, is_last=True)
+        path, index = log_path(self.place.folder, local.base), self._index_of(local.base)
+        return _Opened(LocalBytes(path), index, local.base, local.size, local.stop)
 
     def _open_remote(self, segment: Segment) -> _Opened:
         assert self.remote is not None
-        return _Opened(*self.remote.open(segment.base), segment.size, segment.stop)
+        return _Opened(*self.remote.open(segment.base), segment.base, segment.size, segment.stop)
 
     def _index_of(self, base: int) -> SparseIndex:
         index = self._indexes.get(base)

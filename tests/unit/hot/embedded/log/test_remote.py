@@ -44,6 +44,20 @@ def table(yard: Yard, store: EmbeddedStore) -> TableInfo:
     return table
 
 
+def test_a_reader_under_way_is_told_what_retention_took(store: EmbeddedStore, table: TableInfo) -> None:
+    log = log_of(store, table)
+    bases, waiting, reading = list_bases(log.place.folder), log.read(0, 80), log.read(0, 80)
+    held = next(reading)
+    log.drop_local(bases[:3])
+    with pytest.raises(OffsetOutOfRange, match=str(bases[3])):
+        next(waiting)
+    seen = held.num_rows
+    with pytest.raises(OffsetOutOfRange, match=str(bases[3])):
+        for batch in reading:
+            seen += batch.num_rows
+    assert seen == bases[1], "the segment that was open is read to its end, and nothing is passed over"
+
+
 def test_closed_segments_move_and_reads_do_not_notice(yard: Yard, store: EmbeddedStore, table: TableInfo) -> None:
     log, before = log_of(store, table), len(list_bases(log_of(store, table).place.folder))
     assert before >= 4
