@@ -30,13 +30,13 @@ from lakeward.errors import (
     Unauthorized,
     from_wire,
 )
-from lakeward.protocol.routes import HEALTH, INFO, READY, TABLES
+from lakeward.protocol.routes import FACTS, HEALTH, INFO, READY, TABLES
 from lakeward.protocol.version import PROTOCOL, PROTOCOL_HEADER
 from lakeward.testing.serverprocess import ServerProcess
 
 StartServer = Callable[..., ServerProcess]
 COLUMNS = "id BIGINT NOT NULL"
-TOKENS = "ann:admin:top,wim:write:pen,rea:read:eye,joe:job:hammer"
+TOKENS = "ann:admin:top,wim:write:pen,rea:read:eye,joe:job:hammer,eve:admin:own:e.*"
 
 
 def self_signed(folder: Path) -> tuple[Path, Path]:
@@ -82,6 +82,8 @@ def test_each_role_may_do_its_part_and_no_more(start_server: StartServer, monkey
     for stranger in (server.client(), server.client(token="wrong"), server.client(token="")):
         with pytest.raises(Unauthorized):
             stranger.list_tables()
+    facts = [client.server.ask("GET", FACTS)["hot"] for client in (admin, server.client(token="own"))]
+    assert [len(hot) for hot in facts] == [1, 0], "a tenant hears of no table of another"
     info = admin.table("d.t").info
     for headers in ([], [(b"authorization", b"Bearer wrong")], [(b"authorization", b"Basic dG9wOnRvcA==")]):
         raw = flight.FlightClient(admin.info().flight_uri)

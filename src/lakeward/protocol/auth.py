@@ -76,24 +76,25 @@ class Token:
     def check_role(self, needed: Role, what: str) -> None:
         """Raises `Forbidden`."""
         if needed not in GRANTS[self.role]:
-            raise self._refuse(what, str(needed))
+            raise self.refuse(what, str(needed))
 
     def check_table(self, table: TablePath | str, what: str) -> None:
         """Raises `Forbidden`."""
         if not self.may_use(table):
-            raise self._refuse(what, f"a right to table {table}")
+            raise self.refuse(what, f"a right to table {table}")
 
     def check_database(self, database: str, what: str) -> None:
         """All of it. Raises `Forbidden`."""
         if self.tables and not any(p.endswith(".*") and fnmatchcase(database, p[:-2]) for p in self.tables):
-            raise self._refuse(what, f"a right to all of {database}")
+            raise self.refuse(what, f"a right to all of {database}")
 
     def check_all(self, what: str) -> None:
         """Raises `Forbidden` for a token that is good for some tables only."""
         if self.tables:
-            raise self._refuse(what, "a token for all tables")
+            raise self.refuse(what, "a token for all tables")
 
-    def _refuse(self, what: str, needed: str) -> Forbidden:
+    def refuse(self, what: str, needed: str) -> Forbidden:
+        """To be raised."""
         return Forbidden(token_name=self.name, role=str(self.role), what=what, needed=needed)
 
     def __repr__(self) -> str:

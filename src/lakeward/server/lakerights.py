@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Container, Iterable, Mapping
 
 from lakeward.config.tables import lakes_of, sides_named
 from lakeward.errors import Forbidden
@@ -13,9 +14,28 @@ from lakeward.protocol.auth import Token
 from lakeward.protocol.operate import AdoptTable
 from lakeward.server.services import Services
 
+_PLACE = re.compile(r"^\s*[/\\~]|[A-Za-z][A-Za-z0-9+.-]*:/|\.\.")
+"""A path with a root, a URI, or one that leads upwards."""
+
+_PLACE_NAME = re.compile(r"(path|location|warehouse|directory|dir)s?$")
+
+
+def seen_lakes(services: Services, token: Token) -> Container[str]:
+    """The lakes that a token may know of: those that databases of its own may have, and those its tables are in."""
+    coordinator = services.coordinator
+    known = coordinator.board.options.configured
+    if not token.tables:
+        return known
+    own = {pattern.partition(".")[0] for pattern in token.tables}
+    own |= {listed.name for listed in coordinator.databases.listed() if token.may_see(listed.name)}
+    with coordinator.board.lock:
+        used = {side.options.lake for side in coordinator.board.sides() if token.may_use(side.info.path)}
+    return used | {lake for lake in known if any(coordinator.databases.may_have(name, lake) for name in own)}
+
 
 def check_new_table(services: Services, token: Token, path: TablePath, properties: Mapping[str, str]) -> None:
     """Raises `Forbidden`."""
+    check_places(token, path, properties)
     check_lakes(services, token, path.database, services.federation.sides.lakes_of_new(path.database, properties))
 
 
@@ -33,9 +53,18 @@ def check_altered(services: Services, token: Token, path: TablePath, changes: Ma
     if not token.tables:
         return
     said = {key: value for key, value in changes.items() if value is not None}
+    check_places(token, path, said)
     changelog, has = changelog_side(said), services.store.load_table(path).descriptor.properties
     named = [*lakes_of(said), *([changelog.lake] if changelog is not None else [])]
     check_lakes(services, token, path.database, set(named) - {side.lake for side in sides_named(has)})
+
+
+def check_places(token: Token, path: TablePath, properties: Mapping[str, str]) -> None:
+    """Where files of a lake table lie is not for one tenant to say: another's may lie there, and server and jobs write
+    and delete with rights of their own. Raises `Forbidden`."""
+    for key, value in properties.items() if token.tables else ():
+        if not key.startswith("table.") and (_PLACE.search(value) or (_PLACE_NAME.search(key) and "/" in value)):
+            raise token.refuse(f"{key}, a place for files of {path},", "a token for all tables")
 
 
 def check_lakes(services: Services, token: Token, database: str, lakes: Iterable[str]) -> None:

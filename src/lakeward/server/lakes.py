@@ -83,6 +83,11 @@ class ServerLakes:
         storage = self._embedded()
         return None if storage is None else storage.connection.catalog
 
+    def embedded_names(self) -> list[str]:
+        """The lake of that catalog, if there is one."""
+        lake = self._kept()
+        return [] if lake is None else [lake.name]
+
     def _embedded(self) -> IcebergLakeStorage | None:
         lake = self._kept()
         if lake is None:

@@ -569,7 +569,7 @@ def test_a_tenant_sees_and_changes_its_own_database_and_cuts(tmp_path: Path) -> 
         assert door.ask("POST", routes.CUTS, cut, role=role).status_code == code, role
     assert [len(door.ask("GET", routes.CUTS, role=role).json()["cuts"]) for role in ("ann", "bob")] == [1, 0]
     shown = routes.CUT.format(cut="c")
-    assert door.ask("GET", shown, role="bob").json()["cut"]["tables"] == []
+    assert door.ask("GET", shown, role="bob").status_code == 404
     assert [door.ask("DELETE", shown, role=role).status_code for role in ("bob", "ann", "ann")] == [403, 200, 404]
 
     schedule = {"name": "hourly", "tables": ["db.t"], "every_ms": 3_600_000, "keep": 3}
@@ -579,6 +579,69 @@ def test_a_tenant_sees_and_changes_its_own_database_and_cuts(tmp_path: Path) -> 
     assert ([s["schedule"]["keep"] for s in listed[0]], listed[1]) == ([3], [])
     ended = routes.CUT_SCHEDULE.format(schedule="hourly")
     assert [door.ask("DELETE", ended, role=role).status_code for role in ("bob", "ann", "ann")] == [403, 200, 404]
+    world.close()
+
+
+def test_a_tenant_finds_nothing_of_another(tmp_path: Path) -> None:
+    world = CoordinatorWorld(tmp_path, named=("finance", "open"))
+    lakes = world.coordinator.board.options.lakes
+    assert isinstance(lakes, dict)
+    lakes["finance"] = replace(lakes["finance"], databases=("fin*",))
+    texts = ["a:admin:admin", "ann:admin:ann:other.*", "one:admin:one:other.*+db.u"]
+    door = Door(create_app(replace(services_of(world), tokens=TokenSet.parse(texts))))
+    world.create(table__datalake__lakes="finance")
+    world.create("u", table__datalake__lakes="default")
+    for name, tables in (("theirs", ["db.t"]), ("mixed", ["db.t", "db.u"])):
+        assert door.ask("POST", routes.CUTS, {"name": name, "tables": tables}).status_code == 201
+    schedule = {"name": "hourly", "tables": ["db.t"], "every_ms": 3_600_000, "keep": 3}
+    assert door.ask("POST", routes.CUT_SCHEDULES, schedule).status_code == 201
+
+    def codes(method: str, path: str, body: Any = None) -> list[int]:
+        return [int(door.ask(method, path, body, role=role).status_code) for role in ("ann", "one", "admin")]
+
+    assert codes("DELETE", routes.CUT_SCHEDULE.format(schedule="hourly")) == [404, 404, 200]
+    assert codes("GET", routes.CUT.format(cut="theirs")) == [404, 404, 200]
+    assert codes("DELETE", routes.CUT.format(cut="theirs")) == [404, 404, 200]
+    assert codes("DELETE", routes.CUT.format(cut="mixed")) == [404, 403, 200]
+    assert codes("GET", routes.JOBS) == [403, 403, 200]
+    for role in ("ann", "one"):
+        assert door.ask("POST", routes.BACKUPS, {"target": str(tmp_path / "copy")}, role=role).status_code == 403
+    assert codes("POST", routes.LAKE_CHECK.format(lake="finance")) == [404, 404, 200]
+
+    def shown(path: str, method: str = "GET", **params: str) -> list[Any]:
+        return [door.ask(method, path, role=role, **params).json() for role in ("ann", "one", "admin")]
+
+    assert [len(probe["catalogs"]) for probe in shown(routes.PROBE, "POST")] == [0, 1, 2]
+    assert [len(probe["catalogs"]) for probe in shown(routes.PROBE, "POST", table="db.t")] == [0, 0, 1]
+    assert [len(listed["lakes"]) for listed in shown(routes.LAKES)] == [2, 2, 3]
+    assert ["finance" in status["lakes"] for status in shown(routes.STATUS)] == [False, False, True]
+    world.close()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"iceberg.write.metadata.path": "/elsewhere"},
+        {"iceberg.write.data.path": "s3://others/rows"},
+        {"paimon.data-file.external-paths": "file:///elsewhere"},
+        {"iceberg.write.data.path": "others/rows"},
+        {"paimon.data-file.path-directory": "../others"},
+    ],
+)
+def test_a_tenant_does_not_say_where_files_lie(tmp_path: Path, said: dict[str, str]) -> None:
+    world = CoordinatorWorld(tmp_path)
+    texts = ["a:admin:admin", "ann:admin:ann:db.*"]
+    door = Door(create_app(replace(services_of(world), tokens=TokenSet.parse(texts))))
+    world.create()
+    for method, path, body in (
+        ("POST", routes.TABLES, memory_table("db.n", **said)),
+        ("PATCH", routes.TABLE.format(table="db.t"), {"properties": said}),
+        ("POST", routes.ADOPT.format(table="db.n"), {"descriptor": memory_table("db.n", **said)["descriptor"]}),
+    ):
+        refused = door.ask(method, path, body, role="ann")
+        assert refused.status_code == 403, refused.text
+        assert "a place for files of db." in refused.text
+        assert door.ask(method, path, body).status_code != 403
     world.close()
 
 

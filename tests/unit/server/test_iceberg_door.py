@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from pyiceberg.catalog.sql import SqlCatalog
 
 from lakeward.lake.iceberg.meta.connection import OWN_CALL
-from lakeward.protocol.auth import TokenSet
+from lakeward.protocol.auth import Token, TokenSet
 from lakeward.server.iceberg.catalog import iceberg_router
 from lakeward.spi.snapshotkeys import TABLE_ID_KEY
 
@@ -22,13 +22,15 @@ SCHEMA = {"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "n", "r
 
 
 class IcebergDoor:
-    def __init__(self, catalog: SqlCatalog, max_tables: int = 100) -> None:
+    def __init__(self, catalog: SqlCatalog, max_tables: int = 100, *tokens: str, check_lake: Any = None) -> None:
         self.app = FastAPI()
         self.foreign: list[str] = []
         self.read: list[str] = []
         told = lambda path: self.foreign.append(str(path))  # noqa: E731
         read = lambda path: self.read.append(str(path))  # noqa: E731
-        self.app.include_router(iceberg_router(catalog, TokenSet.parse([]), max_tables, told, read))
+        self.app.include_router(
+            iceberg_router(catalog, TokenSet.parse(tokens), max_tables, told, read, check_lake or (lambda _t, _n: None))
+        )
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
         return asyncio.run(self._ask(method, path, body, headers))
@@ -93,4 +95,68 @@ def test_a_namespace_takes_so_many_tables(catalog: SqlCatalog) -> None:
         ),
     ):
         assert (refused.status_code, refused.json()["error"]["type"]) == (429, "QuotaExceeded"), refused.text
+    assert door.ask("POST", "/namespaces/s/tables/a", {"requirements": [], "updates": []}).status_code == 200
+
+
+def snapshot_at(place: str) -> dict[str, Any]:
+    snapshot = {"snapshot-id": 1, "sequence-number": 1, "timestamp-ms": 2**42, "schema-id": 0, "manifest-list": place}
+    snapshot["summary"] = {"operation": "append"}
+    return {"requirements": [], "updates": [{"action": "add-snapshot", "snapshot": snapshot}]}
+
+
+def test_a_tenant_names_no_place_of_another(catalog: SqlCatalog, tmp_path: Path) -> None:
+    catalog.create_namespace("theirs")
+    door = IcebergDoor(catalog, 100, "root:admin:root", "ann:admin:ann:s.*", "one:admin:one:s.one")
+    root = f"file://{tmp_path}/w"
+
+    def ask(role: str, method: str, path: str, body: Any = None) -> httpx.Response:
+        return door.ask(method, path, body, Authorization=f"Bearer {role}")
+
+    def create(role: str, name: str, **more: Any) -> httpx.Response:
+        return ask(role, "POST", "/namespaces/s/tables", {"name": name, "schema": SCHEMA, **more})
+
+    theirs = ask("root", "POST", "/namespaces/theirs/tables", {"name": "t", "schema": SCHEMA}).json()
+    for role, place, code in (
+        ("ann", f"{root}/theirs/t", 403),
+        ("ann", f"{root}/s/../theirs/t", 403),
+        ("ann", f"{tmp_path}/elsewhere", 403),
+        ("one", f"{root}/s/b", 403),
+        ("one", f"{root}/s/one", 200),
+        ("ann", f"{root}/s/b", 200),
+    ):
+        assert create(role, "one" if role == "one" else "b", location=place).status_code == code, (role, place)
+    assert create("ann", "c", properties={"write.data.path": f"{root}/theirs"}).status_code == 403
+    assert create("ann", "c").status_code == 200
+
+    register = {"name": "d", "metadata-location": theirs["metadata-location"]}
+    assert ask("ann", "POST", "/namespaces/s/register", register).status_code == 403
+    for place in (f"{root}/theirs", f"{tmp_path}/elsewhere"):
+        assert ask("ann", "POST", "/namespaces/s/properties", {"updates": {"location": place}}).status_code == 403
+        moved = {"requirements": [], "updates": [{"action": "set-location", "location": place}]}
+        assert ask("ann", "POST", "/namespaces/s/tables/c", moved).status_code == 403
+        assert ask("ann", "POST", "/namespaces/s/tables/c", snapshot_at(f"{place}/m.avro")).status_code == 403
+        staged = {**moved, "requirements": [{"type": "assert-create"}]}
+        assert ask("ann", "POST", "/namespaces/s/tables/staged", staged).status_code == 403
+    own = catalog.load_table("s.c").location()
+    assert ask("ann", "POST", "/namespaces/s/tables/c", snapshot_at(f"{own}/metadata/m.avro")).status_code == 200
+    assert [ask(role, "GET", "/namespaces/theirs").status_code for role in ("ann", "root")] == [404, 200]
+    assert [ask(role, "HEAD", "/namespaces/theirs").status_code for role in ("ann", "root")] == [404, 204]
+
+
+def test_new_tables_and_namespaces_are_asked_about(catalog: SqlCatalog) -> None:
+    def refuse(token: Token, namespace: tuple[str, ...]) -> None:
+        raise token.refuse(f"this lake for {namespace}", "another token")
+
+    own = IcebergDoor(catalog).create("a").json()["metadata-location"]
+    door = IcebergDoor(catalog, check_lake=refuse)
+    staged = {"requirements": [{"type": "assert-create"}], "updates": []}
+    names = {key: {"namespace": ["s"], "name": name} for key, name in (("source", "a"), ("destination", "b"))}
+    for path, body in (
+        ("/namespaces", {"namespace": ["n"]}),
+        ("/namespaces/s/tables", {"name": "b", "schema": SCHEMA}),
+        ("/namespaces/s/tables/b", staged),
+        ("/namespaces/s/register", {"name": "b", "metadata-location": own}),
+        ("/tables/rename", names),
+    ):
+        assert door.ask("POST", path, body).status_code == 403, path
     assert door.ask("POST", "/namespaces/s/tables/a", {"requirements": [], "updates": []}).status_code == 200

@@ -51,6 +51,8 @@ class EmbeddedPlugin(HotPlugin):
         name = (side or first_side(table.descriptor.properties) or DEFAULT_SIDE).lake
         if name != DEFAULT_SIDE.lake:
             if name not in info.lakes:
+                info = self.server.info(fresh=True)  # a token's lakes come and go with its tables
+            if name not in info.lakes:
                 raise LakeUnavailable(lake=name, what=str(table.path), reason="the server has no lake of that name")
             return info.lakes[name].format, dict(info.lakes[name].options)
         lake = table.descriptor.properties.get(FORMAT_PROPERTY) or info.lake_format

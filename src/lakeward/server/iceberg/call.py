@@ -3,15 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from lakeward.errors import InvalidRequest
+from lakeward.errors import Forbidden, InvalidRequest
 from lakeward.protocol.auth import ANONYMOUS, Role, Token
 from lakeward.protocol.codec import load_json
+
+Name = tuple[str, ...]
+"""A namespace, or a table in one."""
+
+CheckLake = Callable[[Token, Name], None]
+"""Raises `Forbidden` where a token may not put tables of a namespace into this lake."""
 
 Message = TypeVar("Message", bound=BaseModel)
 
@@ -45,6 +51,13 @@ class CatalogCall:
     def check_namespace(self, name: tuple[str, ...]) -> None:
         """Raises `Forbidden`."""
         self.token.check_database(".".join(name), "this call")
+
+    def has_all_of(self, namespace: tuple[str, ...]) -> bool:
+        try:
+            self.check_namespace(namespace)
+        except Forbidden:
+            return False
+        return True
 
     @property
     def namespace(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from lakeward.protocol.auth import Role, Token, TokenSet
 from lakeward.protocol.routes import ICEBERG
 from lakeward.server.door.auth import secret_of
 from lakeward.server.iceberg.answers import answer_error
-from lakeward.server.iceberg.call import CatalogCall
+from lakeward.server.iceberg.call import CatalogCall, CheckLake
 from lakeward.server.iceberg.namespaces import NamespaceResource
 from lakeward.server.iceberg.tables import TableResource
 
@@ -34,13 +34,16 @@ def iceberg_router(
     max_tables: int = 10_000,
     on_foreign: Callable[[TablePath], None] = lambda path: None,
     on_read: Callable[[TablePath], None] = lambda path: None,
+    check_lake: CheckLake = lambda token, namespace: None,
 ) -> APIRouter:
     """The catalog's resources. Reading needs role read; creating and committing job; dropping, renaming and registering
     admin. A namespace takes new tables while it has fewer than `max_tables`. `on_foreign` is told of a table to which
-    somebody else added a snapshot, `on_read` of one that another engine loads.
+    somebody else added a snapshot, `on_read` of one that another engine loads. `check_lake` is asked
+    before a table or a namespace is made.
     """
     router = APIRouter(prefix=f"{ICEBERG}/v1", tags=["iceberg"])
-    namespaces, tables = NamespaceResource(catalog), TableResource(catalog, max_tables, on_foreign, on_read)
+    namespaces = NamespaceResource(catalog, check_lake)
+    tables = TableResource(catalog, max_tables, on_foreign, on_read, check_lake)
     routes: list[tuple[str, str, Role, Handler]] = [
         ("GET", "/config", Role.READ, namespaces.config),
         ("GET", "/namespaces", Role.READ, namespaces.list),

@@ -11,8 +11,8 @@ from pyiceberg.exceptions import NoSuchNamespaceError
 
 from lakeward.errors import InvalidRequest
 from lakeward.server.iceberg.answers import answer, done
-from lakeward.server.iceberg.call import SEPARATOR, CatalogCall, check_namespace
-from lakeward.server.iceberg.places import check_places
+from lakeward.server.iceberg.call import SEPARATOR, CatalogCall, CheckLake, check_namespace
+from lakeward.server.iceberg.places import check_own_places, check_places
 
 _PUBLIC = ("s3.endpoint", "s3.region", "client.region", "s3.path-style-access", "s3.force-virtual-addressing")
 """What clients may know of the storage. Credentials come from each client's own environment, never from here."""
@@ -45,8 +45,8 @@ ENDPOINTS = (
 
 
 class NamespaceResource:
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+    def __init__(self, catalog: Catalog, check_lake: CheckLake) -> None:
+        self._catalog, self._check_lake = catalog, check_lake
 
     def config(self, call: CatalogCall) -> Response:
         return answer({"defaults": self._storage(), "overrides": {}, "endpoints": list(ENDPOINTS)})
@@ -76,17 +76,20 @@ class NamespaceResource:
         body = call.json()
         namespace, properties = check_namespace(body.get("namespace")), _properties(body.get("properties"))
         call.check_namespace(namespace)
-        check_places(self._catalog, call, [v for k, v in properties.items() if k in _PLACES])
+        self._check_lake(call.token, namespace)
+        self._check_places(call, namespace, properties)
         self._catalog.create_namespace(namespace, properties)
         return answer({"namespace": list(namespace), "properties": properties})
 
     def load(self, call: CatalogCall) -> Response:
+        self._check_seen(call)
         properties = self._catalog.load_namespace_properties(call.namespace)
         return answer(
             {"namespace": list(call.namespace), "properties": {k: v for k, v in properties.items() if k != "exists"}}
         )
 
     def exists(self, call: CatalogCall) -> Response:
+        self._check_seen(call)
         if not self._catalog.namespace_exists(call.namespace):
             raise NoSuchNamespaceError(f"there is no namespace {'.'.join(call.namespace)}")
         return done()
@@ -102,9 +105,19 @@ class NamespaceResource:
         if not isinstance(removals, list) or not all(isinstance(r, str) for r in removals):
             raise InvalidRequest(what="removals", reason="a list of names is expected")
         call.check_namespace(call.namespace)
-        check_places(self._catalog, call, [v for k, v in updates.items() if k in _PLACES])
+        self._check_places(call, call.namespace, updates)
         changed = self._catalog.update_namespace_properties(call.namespace, set(removals), updates)
         return answer({"removed": changed.removed, "updated": changed.updated, "missing": changed.missing})
+
+    def _check_seen(self, call: CatalogCall) -> None:
+        if not call.token.may_see(".".join(call.namespace)):
+            raise NoSuchNamespaceError(f"there is no namespace {'.'.join(call.namespace)}")
+
+    def _check_places(self, call: CatalogCall, namespace: tuple[str, ...], properties: dict[str, str]) -> None:
+        """Raises `Forbidden`."""
+        places = [v for k, v in properties.items() if k in _PLACES]
+        check_places(self._catalog, call, places)
+        check_own_places(self._catalog, call, namespace, places)
 
 
 def _properties(body: object) -> dict[str, str]:

@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog
 
 from lakeward.errors import Forbidden, InvalidRequest
 from lakeward.protocol.auth import Role
-from lakeward.server.iceberg.call import CatalogCall
+from lakeward.server.iceberg.call import CatalogCall, Name
 
 _LONGEST = 1_000
 
@@ -30,6 +30,19 @@ def check_places(catalog: Catalog, call: CatalogCall, places: Iterable[str | Non
     if outside and call.role is not Role.ADMIN:
         what = f"location {outside[0]} outside the warehouse"
         raise Forbidden(token_name=call.token_name, role=str(call.role), what=what, needed=str(Role.ADMIN))
+
+
+def check_own_places(catalog: Catalog, call: CatalogCall, name: Name, places: Iterable[str | None], *own: str) -> None:
+    """What a token of some tables says lies where tables of its namespace do, or in a place of `own`: elsewhere are
+    those of others. `name` is a namespace, or a table where the token is not good for all of its namespace. Raises
+    `Forbidden`."""
+    if not call.token.tables:
+        return
+    root, joined = str(catalog.properties.get("warehouse", "")).rstrip("/"), ("/".join(name), ".".join(name))
+    roots = [root and f"{root}/{levels}" for levels in joined] + [place.rstrip("/") for place in own]
+    for place in places:
+        if place is not None and not any(place == r or _lies_in(r, place) for r in roots):
+            raise call.token.refuse(f"location {place}", f"a place in {roots[0]}, or a token for all tables")
 
 
 def _lies_in(root: str, place: str) -> bool:

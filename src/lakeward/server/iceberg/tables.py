@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fastapi import Response
@@ -20,14 +20,15 @@ from pyiceberg.table.update import (
     RemovePropertiesUpdate,
     SetLocationUpdate,
     SetPropertiesUpdate,
+    SetStatisticsUpdate,
     TableUpdate,
 )
 
 from lakeward.errors import InvalidRequest, QuotaExceeded
 from lakeward.model.table import TablePath
 from lakeward.server.iceberg.answers import answer, answer_table, done
-from lakeward.server.iceberg.call import CatalogCall, check_name, identifier_of
-from lakeward.server.iceberg.places import check_places
+from lakeward.server.iceberg.call import CatalogCall, CheckLake, Name, check_name, identifier_of
+from lakeward.server.iceberg.places import check_own_places, check_places
 from lakeward.spi.snapshotkeys import TABLE_ID_KEY
 
 _PATH_PROPERTIES = ("write.metadata.path", "write.data.path", "write.object-storage.path", "write.folder-storage.path")
@@ -40,7 +41,9 @@ class TableResource:
         max_tables: int,
         on_foreign: Callable[[TablePath], None],
         on_read: Callable[[TablePath], None],
+        check_lake: CheckLake,
     ) -> None:
+        self._check_lake = check_lake
         self._catalog, self._max_tables, self._on_foreign, self._on_read = catalog, max_tables, on_foreign, on_read
 
     def list(self, call: CatalogCall) -> Response:
@@ -65,8 +68,10 @@ class TableResource:
         name = (*call.namespace, check_name("table", request.name))
         call.check_table(name)
         self._check_room(call)
-        places = [request.location or self._default_place(name), *_paths(request.properties)]
-        check_places(self._catalog, call, places)
+        self._check_lake(call.token, name[:-1])
+        said = _paths(request.properties)
+        check_places(self._catalog, call, [request.location or self._default_place(name), *said])
+        self._check_own(call, name, [request.location, *said])
         options: dict[str, Any] = {
             "schema": request.table_schema,
             "location": request.location,
@@ -88,12 +93,16 @@ class TableResource:
         location = body.get("metadata-location")
         if not isinstance(location, str) or body.get("overwrite"):
             raise InvalidRequest(what="register", reason="metadata-location is a text, and overwrite is not supported")
+        self._check_lake(call.token, name[:-1])
+        self._check_own(call, name, [location])
         try:
-            StaticTable.from_metadata(location, dict(self._catalog.properties))
+            metadata = StaticTable.from_metadata(location, dict(self._catalog.properties)).metadata
         except (OSError, ValueError) as error:
             raise InvalidRequest(
                 what=f"metadata-location {location}", reason=f"it cannot be read: {type(error).__name__}"
             ) from error
+        lists = [snapshot.manifest_list for snapshot in metadata.snapshots]
+        self._check_own(call, name, [metadata.location, *_paths(metadata.properties), *lists])
         self._check_room(call)
         table = self._catalog.register_table(name, location)
         return answer_table(table.metadata_location, table.metadata, {})
@@ -105,11 +114,22 @@ class TableResource:
         request = call.parsed(CommitTableRequest, body)
         check_places(self._catalog, call, [p for u in request.updates for p in _places(u)])
         table = self._load_or_staged(call, request)
+        said = [p for u in request.updates for p in (*_places(u), *_files(u))]
+        self._check_own(call, name, said, *_own_places(table))
         updates = tuple(_fitting(u, table.metadata) for u in request.updates)
         response = self._catalog.commit_table(table, request.requirements, updates)
         if len(name) == 2 and any(map(_is_foreign, updates)):
             self._on_foreign(TablePath(*name))
         return answer_table(response.metadata_location, response.metadata)
+
+    def _check_own(self, call: CatalogCall, name: Name, places: Iterable[str | None], *own: str) -> None:
+        """Raises `Forbidden`."""
+        if not call.token.tables:
+            return
+        location = self._catalog.load_namespace_properties(name[:-1]).get("location")
+        within = name[:-1] if call.has_all_of(name[:-1]) else name
+        below = location if location is None or within == name[:-1] else f"{location}/{name[-1]}"
+        check_own_places(self._catalog, call, within, places, *(str(place) for place in (*own, below) if place))
 
     def _check_room(self, call: CatalogCall) -> None:
         """Raises `QuotaExceeded`."""
@@ -129,6 +149,7 @@ class TableResource:
             ):
                 raise
             self._check_room(call)
+            self._check_lake(call.token, name[:-1])
             return Table(
                 name, MetastoreCatalog._empty_table_metadata(), "", self._catalog._load_file_io(), self._catalog
             )
@@ -147,6 +168,7 @@ class TableResource:
         destination = identifier_of(body.get("destination"), "destination")
         call.check_table(source)
         call.check_table(destination)
+        self._check_lake(call.token, destination[:-1])
         self._catalog.rename_table(source, destination)
         return done()
 
@@ -173,6 +195,20 @@ def _places(update: TableUpdate) -> list[str]:
     if isinstance(update, SetLocationUpdate):
         return [update.location]
     return _paths(update.updates) if isinstance(update, SetPropertiesUpdate) else []
+
+
+def _own_places(table: Table) -> list[str]:
+    """None of one that is still to be made."""
+    return [table.metadata.location, *_paths(table.metadata.properties)] if table.metadata_location else []
+
+
+def _files(update: TableUpdate) -> list[str]:
+    """Files that it brings in: what they name is read, and deleted with the table."""
+    if isinstance(update, AddSnapshotUpdate):
+        return [update.snapshot.manifest_list]
+    if isinstance(update, SetStatisticsUpdate):
+        return [update.statistics.statistics_path]
+    return []
 
 
 def _paths(properties: dict[str, str]) -> list[str]:

@@ -18,7 +18,7 @@ from lakeward.server.services import Services
 
 def router(services: Services) -> APIRouter:
     router = APIRouter(tags=["server"])
-    may_change = [require(services.tokens, Role.ADMIN)]
+    may_change = [require(services.tokens, Role.ADMIN, all_tables=True)]
 
     @router.post(BACKUPS, dependencies=may_change, status_code=201, openapi_extra=described(MakeBackup))
     async def backup(request: Request) -> JSONResponse:

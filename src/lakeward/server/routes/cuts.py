@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
+from lakeward.errors import CutNotFound, CutScheduleNotFound
 from lakeward.model.cut import CutSchedule
 from lakeward.protocol.auth import Role, Token
 from lakeward.protocol.cuts import CreateCut, CutStatus
@@ -22,6 +23,13 @@ def router(services: Services) -> APIRouter:
     router, cuts = APIRouter(tags=["cuts"]), services.coordinator.cuts
     schedules = services.coordinator.cut_schedules
     may_read, may_change = [require(services.tokens, Role.READ)], [require(services.tokens, Role.ADMIN)]
+
+    def find(cut: str, token: Token) -> CutStatus:
+        """Raises `CutNotFound` also where it is of tables of others alone."""
+        seen = _seen(cuts.load_cut(cut), token)
+        if not seen.cut.tables:
+            raise CutNotFound(cut=cut)
+        return seen
 
     @router.get(CUTS, dependencies=may_read)
     def list_cuts(request: Request) -> JSONResponse:
@@ -40,13 +48,13 @@ def router(services: Services) -> APIRouter:
     @router.get(CUT, dependencies=may_read)
     def show_cut(request: Request, cut: str) -> JSONResponse:
         """A cut, and for each table the snapshots that show it."""
-        return answer(_seen(cuts.load_cut(cut), caller(request)))
+        return answer(find(cut, caller(request)))
 
     @router.delete(CUT, dependencies=may_change)
     def drop_cut(request: Request, cut: str) -> JSONResponse:
         """Its snapshots may expire from now on."""
-        for table in cuts.load_cut(cut).cut.tables:
-            caller(request).check_table(table.path, f"the end of cut {cut}")
+        if len(find(cut, caller(request)).cut.tables) < len(cuts.load_cut(cut).cut.tables):
+            raise caller(request).refuse(f"the end of cut {cut}", "a right to every table of it")
         cuts.drop(cut)
         return answer({})
 
@@ -68,8 +76,8 @@ def router(services: Services) -> APIRouter:
     @router.delete(CUT_SCHEDULE, dependencies=may_change)
     def remove_schedule(request: Request, schedule: str) -> JSONResponse:
         """No more cuts are made; those that were stay."""
-        for path in schedules.find(schedule).tables:
-            caller(request).check_table(path, f"the end of cut schedule {schedule}")
+        if not all(caller(request).may_use(path) for path in schedules.find(schedule).tables):
+            raise CutScheduleNotFound(schedule=schedule)
         schedules.remove(schedule)
         return answer({})
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Role
 from lakeward.protocol.routes import FACTS, PROBE
-from lakeward.server.door.auth import require
+from lakeward.server.door.auth import caller, require
 from lakeward.server.messages import answer
 from lakeward.server.services import Services
 from lakeward.server.show.facts import gather_facts, probe_lakes
@@ -24,13 +24,16 @@ def router(services: Services) -> APIRouter:
     may_look = [require(services.tokens, Role.ADMIN)]
 
     @router.get(FACTS, dependencies=may_look)
-    def facts() -> JSONResponse:
-        """The machine under the server, its logs and its doors, for `lakeward doctor`."""
-        return answer(gather_facts(services))
+    def facts(request: Request) -> JSONResponse:
+        """The machine under the server, its logs and its doors, for `lakeward doctor`; of the logs those of tables that
+        the token may use."""
+        return answer(gather_facts(services, caller(request).may_use))
 
     @router.post(PROBE, dependencies=may_look)
-    def probe(table: Annotated[str | None, Query()] = None) -> JSONResponse:
-        """Writes a small file into the lake of each table (a hundred at the most) and deletes it."""
-        return answer(probe_lakes(services, TablePath.parse(table) if table else None, MAX_PROBED))
+    def probe(request: Request, table: Annotated[str | None, Query()] = None) -> JSONResponse:
+        """Writes a small file into the lake of each table that the token may use (a hundred at the most) and deletes
+        it."""
+        chosen = TablePath.parse(table) if table else None
+        return answer(probe_lakes(services, chosen, MAX_PROBED, caller(request).may_use))
 
     return router

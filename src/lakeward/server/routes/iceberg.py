@@ -9,6 +9,8 @@ from fastapi import APIRouter
 
 from lakeward.errors import NotFound
 from lakeward.model.table import TablePath
+from lakeward.protocol.auth import Token
+from lakeward.server.lakerights import check_lakes
 from lakeward.server.services import Services
 
 
@@ -22,6 +24,10 @@ def router(services: Services) -> APIRouter:
         with suppress(NotFound):  # a table of somebody else in the same catalog
             services.consumers.note_read(services.store.load_table(path).table_id)
 
+    def check_lake(token: Token, namespace: tuple[str, ...]) -> None:
+        assert services.lakes is not None
+        check_lakes(services, token, ".".join(namespace), services.lakes.embedded_names())
+
     return iceberg_router(
-        catalog, services.tokens, services.max_tables, services.coordinator.refresh_figures, note_read
+        catalog, services.tokens, services.max_tables, services.coordinator.refresh_figures, note_read, check_lake
     )

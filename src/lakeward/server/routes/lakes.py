@@ -5,14 +5,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
 from lakeward.errors import LakeNotFound
-from lakeward.protocol.auth import Role
+from lakeward.protocol.auth import Role, Token
 from lakeward.protocol.lakes import LakeStatus
 from lakeward.protocol.routes import LAKE_CHECK, LAKES
-from lakeward.server.door.auth import require
+from lakeward.server.door.auth import caller, require
+from lakeward.server.lakerights import seen_lakes
 from lakeward.server.messages import answer
 from lakeward.server.services import Services
 
@@ -21,24 +22,29 @@ def router(services: Services) -> APIRouter:
     router, lakes = APIRouter(tags=["lakes"]), services.coordinator.lakes
     may_read, may_check = [require(services.tokens, Role.READ)], [require(services.tokens, Role.ADMIN)]
 
-    def find(name: str) -> LakeStatus:
-        listed = lakes.listed()
+    def listed_for(token: Token) -> list[LakeStatus]:
+        seen = seen_lakes(services, token)
+        return [lake for lake in lakes.listed() if lake.name in seen]
+
+    def find(name: str, token: Token) -> LakeStatus:
+        listed = listed_for(token)
         for lake in listed:
             if lake.name == name:
                 return lake
         raise LakeNotFound(lake=name, lakes=", ".join(known.name for known in listed) or "none")
 
     @router.get(LAKES, dependencies=may_read)
-    def list_lakes() -> JSONResponse:
-        """Every lake that is configured, the one of tables that name none first."""
-        return answer({"lakes": lakes.listed()})
+    def list_lakes(request: Request) -> JSONResponse:
+        """Every lake that is configured and that tables of the token may be in, the one of tables that name none
+        first."""
+        return answer({"lakes": listed_for(caller(request))})
 
     @router.post(LAKE_CHECK, dependencies=may_check)
-    def check_lake(lake: str) -> JSONResponse:
+    def check_lake(request: Request, lake: str) -> JSONResponse:
         """Asks the lake's catalog now, and says what it answered."""
-        find(lake)
+        find(lake, caller(request))
         started = services.clock.monotonic()
         lakes.ask(lake)
-        return answer(replace(find(lake), took_ms=int(1_000 * (services.clock.monotonic() - started))))
+        return answer(replace(find(lake, caller(request)), took_ms=int(1_000 * (services.clock.monotonic() - started))))
 
     return router

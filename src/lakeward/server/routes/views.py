@@ -31,7 +31,7 @@ def router(services: PageServices) -> APIRouter:
         """Tables, jobs, lakes and figures in one answer; of the tables those that the token may use."""
         return answer(limit_status(source.status(), caller(request)))
 
-    @router.get(routes.JOBS)
+    @router.get(routes.JOBS, dependencies=[require(services.tokens, Role.READ, all_tables=True)])
     def list_jobs() -> JSONResponse:
         """Jobs that registered, and those that are expected and did not."""
         return answer({"jobs": source.jobs()})

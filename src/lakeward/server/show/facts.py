@@ -7,7 +7,7 @@ import os
 import resource
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -31,7 +31,7 @@ BACKED_UP = "backed-up"
 _NO_LIMIT = 1 << 60
 
 
-def gather_facts(services: Services) -> ServerFacts:
+def gather_facts(services: Services, may_use: Callable[[TablePath], bool]) -> ServerFacts:
     disk = shutil.disk_usage(services.data)
     now_ms = services.clock.now_ms()
     return ServerFacts(
@@ -53,16 +53,19 @@ def gather_facts(services: Services) -> ServerFacts:
         backed_up_at_ms=_time_of(services.data / BACKED_UP),
         still=tuple(beat.name for beat in services.background() if not beat.is_well),
         sees_lake_reads=services.lakes is not None and services.lakes.embedded_catalog() is not None,
-        hot=tuple(_hot(services, now_ms)),
+        hot=tuple(facts for facts in _hot(services, now_ms) if may_use(facts.path)),
         table_defaults=_table_defaults(services),
     )
 
 
-def probe_lakes(services: Services, chosen: TablePath | None, most: int) -> ProbeAnswer:
+def probe_lakes(
+    services: Services, chosen: TablePath | None, most: int, may_use: Callable[[TablePath], bool]
+) -> ProbeAnswer:
     """Writes and deletes a file for each table, or for one, and counts files that nothing references."""
     board = services.coordinator.board
     with board.lock:
         sides = [s for s in board.sides() if chosen in (None, s.info.path) and s.options.enabled]
+    sides = [s for s in sides if may_use(s.info.path)]
     catalogs: dict[str, str] = {}
     probes = []
     for side in sorted(sides, key=lambda s: s.info.path)[:most]:
