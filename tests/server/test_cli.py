@@ -144,6 +144,10 @@ def test_a_table_from_cradle_to_grave(call: Calls, tmp_path: Path) -> None:
     assert call.json("pause", "shop.orders")["state"] == "paused"
     call("maintain", "shop.orders", "--now")
     assert (call.code, "paused" in call.err) == (1, True)
+    call("table", "create", "shop.dry", "id BIGINT", "--no-lake")
+    call("maintain", "shop.dry")
+    assert (call.code, "the lake is switched off for it" in call.err) == (1, True)
+    call("table", "drop", "shop.dry", "--yes")
     call("maintain", "shop.nowhere", "--now")
     assert (call.code, "shop.nowhere" in call.err) == (3, True)
     assert call.json("resume", "shop.orders")["state"] != "paused"

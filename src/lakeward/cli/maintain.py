@@ -12,7 +12,7 @@ from lakeward.cli.connection import open_client
 from lakeward.cli.output import Json, Lake, Server, Table, counted, lake_params, parse_lake, print_json
 from lakeward.config import options
 from lakeward.config.tables import SIDE, side_prefix
-from lakeward.errors import InvalidConfig
+from lakeward.errors import InvalidConfig, TableBusy
 from lakeward.model.side import SideName
 from lakeward.model.sidetable import side_table
 from lakeward.model.table import TablePath
@@ -99,6 +99,8 @@ def _explain(plugin: HotPlugin, path: TablePath, as_json: bool, label: str, side
     if side is not None:
         plugin.coordinator().committed(path, side)  # raises where the table has no such side
     table = side_table(plugin.store().load_table(path), side)
+    if table.descriptor.properties.get(options.TABLE_DATALAKE_ENABLED.key) == "false":
+        raise TableBusy(table=label, reason="the lake is switched off for it; set table.datalake.enabled to true")
     lake = load_lake(*plugin.lake_options(table, side))
     plan = load_compaction(table, lake, TieringOptions.from_config(resolve()), SystemClock()).plan
     if as_json:

@@ -96,7 +96,7 @@ def size(*, minimum: int = 0, maximum: int | None = None) -> OptionKind[int]:
 def integer(*, minimum: int | None = None, maximum: int | None = None) -> OptionKind[int]:
     def parse(text: str) -> int:
         if not re.fullmatch(r"-?[0-9]{1,18}", text.strip()):
-            raise ValueError("it is no whole number")
+            raise ValueError("it is no whole number of at most 18 digits")
         value = int(text)
         _check_bounds(value, minimum, maximum, str)
         return value
@@ -106,7 +106,7 @@ def integer(*, minimum: int | None = None, maximum: int | None = None) -> Option
 
 def ratio(*, minimum: float = 0.0, maximum: float = 1.0) -> OptionKind[float]:
     def parse(text: str) -> float:
-        if not re.fullmatch(r"[0-9]+(\.[0-9]+)?(e-?[0-9]+)?", text.strip()):
+        if not re.fullmatch(r"-?[0-9]+(\.[0-9]+)?(e-?[0-9]+)?", text.strip()):
             raise ValueError("it is no number")
         value = float(text)
         _check_bounds(value, minimum, maximum, repr)

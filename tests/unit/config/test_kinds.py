@@ -92,6 +92,8 @@ def test_numbers_keep_their_bounds() -> None:
     for given in ("1.5", "nan", "inf", "-0.1", "half"):
         with pytest.raises(ValueError):
             ratio().parse(given)
+    with pytest.raises(ValueError, match=r"below 0\.0"):
+        ratio().parse("-0.1")
 
 
 def test_bounds_are_named_in_the_reason_and_in_what_is_allowed() -> None:

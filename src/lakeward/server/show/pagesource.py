@@ -116,7 +116,7 @@ class ServerSource(PageSource):
         with board.lock:
             found = board.find(path, side)
             storage = board.lake_of(found)
-        return describe_lake_files(found.info, found.label, storage, self._clock)
+        return {**describe_lake_files(found.lake_table, found.label, storage, self._clock), "table": str(path)}
 
     def side_figures(self) -> Figures:
         return self._coordinator.views.side_figures()
@@ -130,7 +130,9 @@ class ServerSource(PageSource):
 
 def describe_lake_files(table: TableInfo, label: str, storage: LakeStorage | None, clock: Clock) -> dict[str, Any]:
     """By the default policy: a job's own settings are the job's. Raises `TableBusy` where nothing can be rewritten."""
-    if storage is None or not storage.capabilities.rewrites:
+    if storage is None:
+        raise TableBusy(table=label, reason="the lake is switched off for it; set table.datalake.enabled to true")
+    if not storage.capabilities.rewrites:
         raise TableBusy(table=label, reason="its lake format has no files that Lakeward rewrites")
     ground = load_compaction(table, storage, TieringOptions(server=""), clock)
     return {
