@@ -44,7 +44,7 @@ def test_a_table_that_is_not_there_or_not_tiered_or_no_name(
         assert call(table) == (NOT_FOUND, f"lakeward: there is no table {table} in Fluss; {shown}")
     code, words = call(f"{DATABASE}.{hot}")
     assert code == (1 if command[0] == "verify" else WRONG_INPUT)
-    assert f"table {DATABASE}.{hot}: table.datalake.enabled 'false': Fluss tiers tables alone where it is true" in words
+    assert f"table {DATABASE}.{hot}: table.datalake.enabled 'false': Fluss tiers only tables where it is true" in words
     for table in ("orders", ""):
         assert call(table) == (WRONG_INPUT, f"lakeward: table {table}: name '{table}': write it as database.table")
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -62,17 +62,24 @@ def show_status(fluss: str, user: str | None, *, as_json: bool) -> None:
     if as_json:
         print_json([asdict(t) for t in tables])
     else:
-        columns = ("table", "state", "freshness", "lag", "waiting", "last commit (UTC)", "job", "lake rows", "files")
-        print_rows(columns, [_table_row(t) for t in tables], empty="no lake tables")
+        print_tables(tables)
     if any(t.state in ("late", "unreadable") for t in tables):
         raise typer.Exit(1)
 
 
+def print_tables(tables: Sequence[TableView]) -> None:
+    """Reasons below them: one long cell would push all columns out of sight."""
+    columns = ("table", "state", "freshness", "lag", "waiting", "last commit (UTC)", "job", "lake rows", "files")
+    print_rows(columns, [_table_row(t) for t in tables], empty="no lake tables")
+    for table in tables:
+        if table.reason is not None:
+            note(f"{table.path} is {table.state}: {table.reason}")
+
+
 def _table_row(t: TableView) -> tuple[object, ...]:
     totals = (None, None) if t.totals is None else (t.totals.rows, t.totals.data_files)
-    state = t.state if t.reason is None else f"{t.state}: {t.reason}"
     commit = moment(t.last_commit_at_ms)
-    return (t.path, state, duration(t.freshness_ms), duration(t.lag_ms), t.waiting, commit, t.job, *totals)
+    return (t.path, t.state, duration(t.freshness_ms), duration(t.lag_ms), t.waiting, commit, t.job, *totals)
 
 
 def show_rounds(fluss: str, user: str | None, table: str | None, limit: int, *, as_json: bool) -> None:

@@ -21,7 +21,7 @@ def check_tiered(table: TableInfo) -> None:
 
 
 def not_tiered(table: TableInfo) -> InvalidTable:
-    reason = "Fluss tiers tables alone where it is true"
+    reason = "Fluss tiers only tables where it is true"
     return InvalidTable(table=str(table.path), field=TABLE_DATALAKE_ENABLED.key, value="false", reason=reason)
 
 

@@ -55,7 +55,8 @@ class Explanation:
             return [*lines, "no new offsets: nothing runs, nothing is committed"]
         lines += [f"  {row['split']}" for row in describe_plan(plan)]
         rows = sum(len(s.range) for s in plan.splits if isinstance(s, LogSplit))
-        return [*lines, f"{len(plan.splits)} splits, {rows} log records, about {self.ground.bytes_waiting:,} bytes"]
+        splits = "1 split" if len(plan.splits) == 1 else f"{len(plan.splits):,} splits"
+        return [*lines, f"{splits}, {rows:,} log records, about {self.ground.bytes_waiting:,} bytes"]
 
 
 def explain(

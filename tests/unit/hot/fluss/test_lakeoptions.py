@@ -112,7 +112,7 @@ def test_a_paimon_table_that_rounds_cannot_keep_is_refused_in_words(option: str,
 
 def test_a_table_that_was_never_tiered_is_refused_in_words() -> None:
     with pytest.raises(
-        InvalidTable, match=r"table\.datalake\.enabled 'false': Fluss tiers tables alone where it is true"
+        InvalidTable, match=r"table\.datalake\.enabled 'false': Fluss tiers only tables where it is true"
     ):
         lake_of(table(table__datalake__enabled="false", table__datalake__format="iceberg"), {})
     once = {"table__datalake__iceberg__type": "rest", "table__datalake__iceberg__uri": "http://x"}

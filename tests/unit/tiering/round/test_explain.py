@@ -50,7 +50,7 @@ def test_a_resync_is_planned_as_the_round_plans_it() -> None:
     assert shown.lines()[1:] == [
         "a resync: the lake is taken as it is, what it lacks comes from the log as far as that goes",
         "  log 0 [2, 6)",
-        "1 splits, 4 log records, about 40 bytes",
+        "1 split, 4 log records, about 40 bytes",
     ]
     assert world.coordinator.generation == 0, "nothing is told"
     world.run(resync=True, generation=1)
