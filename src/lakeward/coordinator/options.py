@@ -70,6 +70,9 @@ class CoordinatorOptions:
     urgent_files: int = 1_000
     """A side with more files than that per bucket is compacted as soon as a slot is free."""
 
+    quiet_after_s: float = 3_600.0
+    """How long after its last look a side that got rows since is looked at whatever it got: to be packed."""
+
     rounds_kept: int = 10_000
     read_lease_limit_s: float = 3_600.0
     tier_now_limit_s: float = 300.0
@@ -111,6 +114,7 @@ class CoordinatorOptions:
             "compaction_bytes_per_hour": config.get(keys.COMPACTION_MAX_BYTES_PER_HOUR),
             "compaction_limit_s": _s(config.get(keys.COMPACTION_MAX_DURATION)),
             "urgent_files": config.get(keys.COMPACTION_URGENT_FILES),
+            "quiet_after_s": _s(config.get(keys.COMPACTION_QUIET_AFTER)),
             "rounds_kept": config.get(keys.COORDINATOR_ROUNDS_KEPT),
             "read_lease_limit_s": _s(config.get(keys.COORDINATOR_READ_LEASE_MAX)),
             "tier_now_limit_s": _s(config.get(keys.COORDINATOR_TIER_NOW_LIMIT)),

@@ -193,6 +193,6 @@ COMPACTION_QUIET_AFTER = option(
     "compaction.quiet-after",
     duration(minimum=SECOND),
     "1 h",
-    "A bucket to which nothing came for so long is packed once.",
+    "A bucket to which nothing came for so long is packed once; the server looks for such tables by its own setting.",
     JOB,
 )

@@ -2,8 +2,8 @@
 """Compactions: the kind of work that has no deadline, and takes what slots rounds leave (design.md 13.5).
 
 What is to be done in a lake only the job sees, when it plans. Here a side is due when its lake has got some data files,
-or delete files, more since it was last looked at, and an hour after its last rows, for what is packed then; a changelog
-with a retention of its own, every hour or as often as that.
+or delete files, more since it was last looked at, and when nothing came for an hour (`compaction.quiet-after`), for
+what is packed then; a changelog with a retention of its own, every hour or as often as that.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ MOST_BUCKETS = 16
 LOOK_S = 5.0
 """How often, at most, all sides are gone through for one that is due."""
 
-PACK_MS = 3_600_000
-"""How long after its last look a side that got rows since is looked at whatever it got."""
+DROP_MS = 3_600_000
+"""How often, at least, a changelog with a retention is looked at."""
 
 UNKNOWN_MS = 5_000.0
 """What a side's first compaction is taken to need: it is told to stop when a round needs its slot."""
@@ -66,9 +66,10 @@ class CompactKind(Kind):
         if work.looked_at_ms is None or side.last_tiered_at_ms is None:
             return False
         looked, keep_ms = work.looked_at_ms, side.options.retention_ms
-        if keep_ms is not None and side.lake.rows and self._board.clock.now_ms() > looked + min(PACK_MS, keep_ms):
+        if keep_ms is not None and side.lake.rows and self._board.clock.now_ms() > looked + min(DROP_MS, keep_ms):
             return True
-        return side.last_tiered_at_ms > looked - PACK_MS and self._board.clock.now_ms() > looked + PACK_MS
+        quiet_ms = 1_000 * self._board.options.quiet_after_s
+        return side.last_tiered_at_ms > looked - quiet_ms and self._board.clock.now_ms() > looked + quiet_ms
 
     def choose(self, job: JobRecord, room: int) -> list[LakeSide]:
         """Those with far too many files, and those that somebody asked for, take any free slot."""

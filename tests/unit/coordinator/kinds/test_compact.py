@@ -118,6 +118,22 @@ def test_a_side_is_looked_at_again_an_hour_after_its_last_rows_and_then_left(wor
     assert take(job) == []
 
 
+@pytest.mark.parametrize("quiet_s", [60, 3 * 3_600])
+def test_it_is_looked_at_when_nothing_came_for_as_long_as_the_setting_says(tmp_path: Path, quiet_s: int) -> None:
+    world = CoordinatorWorld(tmp_path, quiet_after_s=quiet_s)
+    world.create()
+    tier(world, 20)
+    job = world.job(kinds=BOTH)
+    finish(job, *take(job), left=3)
+    world.clock.advance(quiet_s - 2 * LOOK_S)
+    assert take(job) == []
+    world.clock.advance(2 * LOOK_S)
+    finish(job, *take(job), left=3)
+    world.clock.advance(2 * quiet_s)
+    assert take(job) == []
+    world.close()
+
+
 @pytest.mark.parametrize("switch", ["auto_maintenance", "auto_compaction"])
 def test_a_table_can_be_left_out(tmp_path: Path, switch: str) -> None:
     world = CoordinatorWorld(tmp_path)
