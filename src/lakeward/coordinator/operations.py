@@ -73,15 +73,16 @@ class Operations:
         self._board.touch(side)
 
     def compact_now(self, path: TablePath, name: SideName | None = None) -> None:
-        """Its next compaction takes the first slot that is free, also where the table compacts nothing by itself.
-        Returns at once. Raises `TableBusy` when none can run."""
+        """Its next compaction takes the first slot that is free, also where the table compacts nothing by itself, or
+        waits because the last one failed. Returns at once. Raises `TableBusy` when none can run."""
         with self._board.change():
             side = self._board.find(path, name)
             storage = self._board.lake_of(side)
             _check_goes(side)
             if storage is None or not storage.capabilities.rewrites:
                 raise TableBusy(table=side.label, reason="its lake format has no files that Lakeward rewrites")
-            side.work(COMPACT).asked = True
+            work = side.work(COMPACT)
+            work.asked, work.retry_at, work.retry_at_ms = True, None, None
             self._board.touch(side)
 
     # ---- tier now ----

@@ -302,6 +302,17 @@ def test_one_that_presses_is_not_stopped_before_a_group_is_done(tmp_path: Path, 
     world.close()
 
 
+def test_what_is_asked_for_waits_for_no_failure_before(world: CoordinatorWorld) -> None:
+    job = world.job(kinds=BOTH)
+    for _ in range(5):
+        world.clock.advance(300)
+        job.fail(*take(job))
+    world.clock.advance(LOOK_S)
+    assert take(job) == []
+    world.coordinator.compact_now(PATH)
+    assert len(take(job)) == 1
+
+
 def test_what_was_asked_for_outlives_a_restart(world: CoordinatorWorld) -> None:
     job = world.job(kinds=BOTH)
     finish(job, *take(job), left=3, files_replaced=18, files=1)
