@@ -36,6 +36,10 @@ class TableFiles(ABC):
     def names(self, folder: str) -> list[str]:
         """Of what lies directly in it; none where it is not there."""
 
+    def has_folder(self, folder: str) -> bool:
+        """An object store has none that could be away."""
+        return True
+
     @abstractmethod
     def put_exclusively(self, path: str, data: str | bytes) -> bool:
         """False where a file is, whoever made it. The name never shows half of one."""
@@ -90,6 +94,9 @@ class LocalFiles(TableFiles):
         with suppress(FileNotFoundError):
             return os.listdir(folder)
         return []
+
+    def has_folder(self, folder: str) -> bool:
+        return os.path.isdir(folder)
 
     def put_exclusively(self, path: str, data: str | bytes) -> bool:
         """By link(2)."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlparse
 
-from lakeward.errors import InvalidConfig, UnknownOption
+from lakeward.errors import InvalidConfig, LakeError, LakeTableGone, LakeUnavailable, UnknownOption
 from lakeward.lake.s3files import S3_OPTIONS
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.spi.lakeplugin import LakePlugin
@@ -39,6 +39,15 @@ def parse_warehouse(lake: str, options: Mapping[str, str]) -> str:
         reason = f"{given!r} is no folder (a path, or file:) and no s3:// address"
         raise InvalidConfig(where=f"datalake.{lake}.{WAREHOUSE}", reason=reason)
     return os.path.abspath(unquote(url.path) if url.scheme else given)
+
+
+def missing_table(lake: str, files: TableFiles, warehouse: str, table: str) -> LakeError:
+    """What to raise for a table that is not there. A warehouse that is away as a whole may come back with them."""
+    if files.has_folder(warehouse):
+        return LakeTableGone(table=table)
+    return LakeUnavailable(
+        lake=lake, what=f"look for {table}", reason=f"folder {warehouse} is not there; is it mounted?"
+    )
 
 
 def check_warehouse(lake: str, files: TableFiles, warehouse: str) -> None:

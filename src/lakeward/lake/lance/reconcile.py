@@ -10,7 +10,7 @@ from functools import cached_property
 
 import lance
 
-from lakeward.errors import LakeForeign, LakeRolledBack, LakeTableGone
+from lakeward.errors import LakeForeign, LakeRolledBack
 from lakeward.lake.lance.table import LanceTable
 from lakeward.lake.lance.versions import EXPIRED_KEY, LanceVersion
 from lakeward.model.ids import SnapshotId, TableId
@@ -46,7 +46,7 @@ class LanceGround:
         """Raises `LakeTableGone`."""
         versions = table.versions()
         if not versions:
-            raise LakeTableGone(table=table.name)
+            raise table.missing()
         return cls(
             versions,
             table.open(versions[-1]),

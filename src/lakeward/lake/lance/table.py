@@ -16,10 +16,11 @@ from typing import Any
 
 import lance
 
-from lakeward.errors import LakeTableGone, SnapshotGone
+from lakeward.errors import LakeError, SnapshotGone
 from lakeward.lake.lance.failures import is_missing, lake_errors
 from lakeward.lake.lance.versions import LanceVersion
 from lakeward.lake.tablefiles import TableFiles
+from lakeward.lake.warehouse import missing_table
 from lakeward.model.ids import SnapshotId
 
 DATA, DELETIONS, TRANSACTIONS = "data", "_deletions", "_transactions"
@@ -70,8 +71,11 @@ class LanceTable:
         """Raises `LakeTableGone`."""
         versions = self.versions()
         if not versions:
-            raise LakeTableGone(table=self.name)
+            raise self.missing()
         return versions[-1]
+
+    def missing(self) -> LakeError:
+        return missing_table("lance", self.files, os.path.dirname(os.path.dirname(self.root)), self.name)
 
     def open(self, version: int) -> lance.LanceDataset:
         """Raises `SnapshotGone`."""

@@ -12,7 +12,7 @@ from pypaimon.common.identifier import Identifier
 from pypaimon.schema.schema_change import Move, MoveType, SchemaChange
 from pypaimon.schema.schema_manager import SchemaManager
 
-from lakeward.errors import InvalidAlter, LakeMismatch, LakeTableGone
+from lakeward.errors import InvalidAlter, LakeMismatch
 from lakeward.lake.owner import check_owner
 from lakeward.lake.paimon.meta.connection import JDBC, REST, PaimonConnection, identifier
 from lakeward.lake.paimon.meta.given import FIXED_OPTIONS, check_given
@@ -75,9 +75,8 @@ class PaimonLakeCatalog(LakeCatalog):
 
     def check_create(self, table: TableInfo, *, adopt: bool = False) -> None:
         """An existing table: it must match, and be empty, ours or adopted on purpose."""
-        try:
-            lake_table = self._connection.load(table.path)
-        except LakeTableGone:
+        lake_table = self._connection.find(table.path)
+        if lake_table is None:
             return
         _check_matches(table, lake_table)
         history = PaimonHistory.load(lake_table, str(table.path))
@@ -155,11 +154,7 @@ class PaimonLakeCatalog(LakeCatalog):
         self._alter(table, [*put, *drop])
 
     def exists(self, path: TablePath) -> bool:
-        try:
-            self._connection.load(path)
-        except LakeTableGone:
-            return False
-        return True
+        return self._connection.find(path) is not None
 
     def location(self, path: TablePath) -> str:
         return str(self._connection.load(path).table_path)

@@ -116,6 +116,7 @@ class DdlContract(LakeSuite):
 
     def test_a_table_that_is_not_there_is_named(self, lake: LakeStorage) -> None:
         table = self.table_info("nowhere")
+        lake.catalog().check()
         with pytest.raises(LakeTableGone, match="nowhere"):
             lake.catalog().validate(table)
         with pytest.raises(LakeTableGone):

@@ -4,18 +4,20 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from lakeward.errors import LakeSchemaBroken, LakeTableGone, LakeTampered, LakewardError, SnapshotGone
+from lakeward.errors import LakeSchemaBroken, LakeTampered, LakewardError, SnapshotGone
 from lakeward.lake.delta.meta.actions import Action, DeltaTableState, LogEntry
 from lakeward.lake.delta.meta.checkpoint import read_checkpoint, write_checkpoint
 from lakeward.lake.delta.meta.failures import lake_errors
 from lakeward.lake.delta.meta.logcache import LogCache
 from lakeward.lake.tablefiles import TableFiles, sync
+from lakeward.lake.warehouse import missing_table
 from lakeward.model.ids import SnapshotId
 
 LOG_FOLDER = "_delta_log"
@@ -80,7 +82,7 @@ class DeltaLog:
         """The table at a version, by default the newest. Raises `LakeTableGone`, `SnapshotGone`, `LakeSchemaBroken`."""
         listing = listing or self.listing()
         if not listing.versions:
-            raise LakeTableGone(table=self.table)
+            raise missing_table("delta", self.files, os.path.dirname(os.path.dirname(self.root)), self.table)
         wanted = listing.versions[-1] if version is None else version
         if wanted not in listing.versions:
             raise self.gone(wanted)

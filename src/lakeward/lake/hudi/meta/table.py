@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
-from lakeward.errors import LakeTableGone, LakeTampered
+from lakeward.errors import LakeTampered
 from lakeward.lake.hudi.commit.tablelock import OWN_FOLDER, locked
 from lakeward.lake.hudi.meta.columns import decode_columns
 from lakeward.lake.hudi.meta.failures import lake_errors
@@ -19,6 +19,7 @@ from lakeward.lake.hudi.meta.properties import COLUMNS_KEY, METADATA_KEYS, forma
 from lakeward.lake.hudi.meta.timeline import HISTORY, HudiInstant, HudiTimeline
 from lakeward.lake.hudi.scan.slices import FOLDER, HudiFile, list_data
 from lakeward.lake.tablefiles import LocalFiles
+from lakeward.lake.warehouse import missing_table
 from lakeward.model.ids import RoundId
 from lakeward.model.schema import Column
 
@@ -54,7 +55,7 @@ class HudiTable:
         with lake_errors(self.name, "read the properties of"):
             text = self.files.read(self.properties_path)
         if text is None:
-            raise LakeTableGone(table=self.name)
+            raise missing_table("hudi", self.files, os.path.dirname(os.path.dirname(self.root)), self.name)
         return parse_properties(text)
 
     def load_columns(self, properties: Mapping[str, str]) -> tuple[Column, ...]:

@@ -23,6 +23,8 @@ from pypaimon.catalog.catalog_exception import (
 
 from lakeward.errors import InvalidConfig, LakeTableGone, LakeUnavailable
 from lakeward.lake.s3files import files_at
+from lakeward.lake.tablefiles import LocalFiles
+from lakeward.lake.warehouse import missing_table
 from lakeward.model.table import TablePath
 
 _WHERE, _URI = "datalake.paimon.warehouse", "datalake.paimon.uri"
@@ -105,8 +107,20 @@ class PaimonConnection:
 
     def load(self, path: TablePath) -> Any:
         """The table with its newest schema. Raises `LakeTableGone`, `LakeUnavailable`."""
-        with self.catalog(str(path), "load") as catalog:
-            return catalog.get_table(identifier(path))
+        table = self.find(path)
+        if table is None and self._is_local:
+            raise missing_table("paimon", LocalFiles(), self.warehouse, str(path))
+        if table is None:
+            raise LakeTableGone(table=str(path))
+        return table
+
+    def find(self, path: TablePath) -> Any | None:
+        """None: it is not there. Raises `LakeUnavailable`."""
+        try:
+            with self.catalog(str(path), "load") as catalog:
+                return catalog.get_table(identifier(path))
+        except LakeTableGone:
+            return None
 
     def check_writable(self) -> None:
         """Raises `InvalidConfig`: a warehouse that cannot be written to does not heal by itself. Where a REST catalog's
