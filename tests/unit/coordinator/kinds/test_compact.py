@@ -306,7 +306,8 @@ def test_what_is_asked_for_waits_for_no_failure_before(world: CoordinatorWorld) 
     job = world.job(kinds=BOTH)
     for _ in range(5):
         world.clock.advance(300)
-        job.fail(*take(job))
+        (handed,) = take(job)
+        job.fail(handed)
     world.clock.advance(LOOK_S)
     assert take(job) == []
     world.coordinator.compact_now(PATH)
