@@ -39,6 +39,11 @@ _LIGHT_COMPILER = "-XX:TieredStopAtLevel=1"
 Spark job.
 """
 
+_KEPT_MEMORY = {"spark.executorEnv.MIMALLOC_PURGE_DELAY": "10000"}
+"""Milliseconds until memory that Arrow freed in a Python worker goes back to the kernel. By default it is 10, and the
+next batch asks for it anew, page by page: a thirtieth of a round's CPU time. Takes about as much more of memory.
+"""
+
 _LOCAL = re.compile(r"local(\[|$)")
 _SAME_MACHINE = re.compile(r"local(\[|-cluster|$)|spark://(127\.|localhost|\[::1\])")
 
@@ -140,6 +145,8 @@ def session_conf(
         "spark.redaction.regex": SENSITIVE_NAMES,
         "spark.redaction.string.regex": SENSITIVE_NAMES,
     }
+    if options.hot is not None:
+        conf |= _KEPT_MEMORY
     if options.hot is not None and shares_python(options):
         conf["spark.python.daemon.module"] = "lakeward.tiering.daemon"
     if not is_submitted:

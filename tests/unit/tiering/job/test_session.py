@@ -77,7 +77,10 @@ def test_the_sessions_settings(tmp_path: Path) -> None:
     assert conf["spark.ui.retainedTasks"] == "100"
     assert "ArchiveClassesAtExit" in conf["spark.driver.extraJavaOptions"]
     assert "token" in conf["spark.redaction.regex"]
+    kept_memory = "spark.executorEnv.MIMALLOC_PURGE_DELAY"
+    assert int(conf[kept_memory]) > 10, "longer than by itself"
     reading = session_conf(SessionOptions(), java, None)
+    assert kept_memory not in reading
     assert "Tiered" not in reading["spark.driver.extraJavaOptions"], "Spark's own work wants the whole compiler"
     submitted = session_conf(SessionOptions(), None, None, is_submitted=True)
     assert "spark.master" not in submitted, "spark-submit has chosen it"
