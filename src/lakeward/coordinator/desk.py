@@ -192,7 +192,7 @@ class Desk:
 
     def _record_failure(self, side: LakeSide, work: Work, lease: Lease, failed: TableFailed) -> None:
         kind, reason = self._kinds[work.kind], str(failed.error.get("message") or failed.error.get("code") or "")
-        reason = reason or "no reason given"
+        reason = side.advised(reason) or "no reason given"
         if failed.given_back:
             kind.give_back(side, work, f"given back by job {lease.job}: {reason}")
             return

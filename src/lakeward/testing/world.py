@@ -221,8 +221,10 @@ class ScriptedJob:
         )
         return self.beat(finished=(item,))
 
-    def fail(self, table: HandedOut, given_back: bool = False, code: str = "lake-unavailable") -> HeartbeatAnswer:
-        error = {"code": code, "message": f"{code} happened", "facts": {}}
+    def fail(
+        self, table: HandedOut, given_back: bool = False, code: str = "lake-unavailable", words: str = ""
+    ) -> HeartbeatAnswer:
+        error = {"code": code, "message": words or f"{code} happened", "facts": {}}
         item = TableFailed(
             table_id=TableId(table.table_id),
             side=table.side,

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from lakeward.errors import InvalidRequest, LakeNotFound
+from lakeward.errors import InvalidRequest, InvalidTable, LakeNotFound
 from lakeward.model.side import DEFAULT_SIDE, SideName
 from lakeward.model.table import TablePath
 from lakeward.protocol.databases import DatabaseStatus
@@ -62,3 +63,21 @@ def test_words_for_a_lake_or_a_database_that_cannot_be(world: CoordinatorWorld) 
     with pytest.raises(InvalidRequest, match="a name has letters"):
         world.coordinator.databases.alter("../db", "finance")
     assert world.coordinator.databases.listed() == []
+
+
+def test_a_table_of_a_format_gets_the_lake_of_that_format_or_is_refused(tmp_path: Path) -> None:
+    """It had no lake at all, without a word."""
+    world = CoordinatorWorld(tmp_path, named=("finance", "cold"))
+    lakes = world.coordinator.board.options.lakes
+    assert isinstance(lakes, dict)
+    del lakes[DEFAULT_SIDE.lake]
+    lakes["cold"] = replace(lakes["cold"], format="delta")
+    world.create("first", table__datalake__format="memory")
+    world.create("empty", table__datalake__lakes="")
+    assert (sides(world, "first"), sides(world, "empty")) == ([FINANCE], [FINANCE])
+    lakes["cold"] = replace(lakes["cold"], format="memory")
+    world.create("again", table__datalake__format="memory")
+    assert sides(world, "again") == [FINANCE], "tables that name none go there"
+    with pytest.raises(InvalidTable, match=r"name its lake in table\.datalake\.lakes; this server has finance"):
+        world.create("other", table__datalake__format="paimon")
+    world.close()

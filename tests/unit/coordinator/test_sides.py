@@ -17,6 +17,7 @@ from lakeward.errors import (
     LakeForeign,
     LakeMismatch,
     LakeNotEmpty,
+    LakeTableGone,
     LakeUnavailable,
     SideNotFound,
     TableBusy,
@@ -27,7 +28,7 @@ from lakeward.lake.memory.table import MemoryTable
 from lakeward.model.ids import RoundId
 from lakeward.model.offsets import OffsetMap
 from lakeward.model.schema import Column
-from lakeward.model.side import DEFAULT_SIDE, SideName
+from lakeward.model.side import DEFAULT_SIDE, Content, SideName
 from lakeward.model.state import TableState
 from lakeward.model.table import TableInfo, TablePath
 from lakeward.model.types import Int64Type, StringType
@@ -185,6 +186,21 @@ def test_a_side_that_fails_or_stands_holds_up_no_other(world: CoordinatorWorld) 
     world.coordinator.resume(PATH, DEFAULT_SIDE)
     world.hot.append(PATH, 10)
     assert set(due(world, job)) == {DEFAULT_SIDE}
+
+
+def test_what_is_advised_is_about_the_side_that_failed(world: CoordinatorWorld) -> None:
+    """Without the lake's name the command would be about the first side."""
+    world.create(table__datalake__lakes="default, finance", table__datalake__changelog="finance")
+    world.hot.append(PATH, 3)
+    world.clock.advance(200)
+    job = world.job(slots=3)
+    for table in job.take(3):
+        lake_table = f"{PATH}__changelog" if table.side.content is Content.CHANGELOG else str(PATH)
+        job.fail(table, words=str(LakeTableGone(table=lake_table)))
+    said = {status.side: status.reason or "" for status in world.coordinator.status().tables}
+    assert len(said) == 3
+    for side, words in said.items():
+        assert f"`lakeward table restore-lake {PATH} --lake {side}` puts it back" in words
 
 
 def test_the_log_waits_for_the_slowest_side_that_is_on(world: CoordinatorWorld) -> None:

@@ -46,6 +46,7 @@ class TableSides:
         function that it keeps for life: the one that suits, unless one is given. `adopt`: as it was before."""
         properties = self.with_lakes(path.database, descriptor.properties)
         check_given(str(path), descriptor.properties)
+        self._check_format(path, properties)
         check_properties(str(path), properties, descriptor.partition_keys, self._board.options.config)
         sides = self.read(path, properties)
         first = next(iter(sides.values()))
@@ -65,18 +66,33 @@ class TableSides:
     def with_lakes(self, database: str, properties: Mapping[str, str]) -> dict[str, str]:
         """A new table keeps as its own what its database, or else the server's configuration, says of lakes now."""
         options, own = self._board.options, self._databases.find_lake(database)
-        names = options.config.get(keys.TABLE_DATALAKE_LAKES)
-        if own is not None and keys.TABLE_DATALAKE_FORMAT.key not in properties:
+        names, wanted = options.config.get(keys.TABLE_DATALAKE_LAKES), properties.get(keys.TABLE_DATALAKE_FORMAT.key)
+        if own is not None and wanted is None:
             names = (own,)
         first = next(iter(options.configured), DEFAULT_LAKE)
-        if not names and first != DEFAULT_LAKE and keys.TABLE_DATALAKE_FORMAT.key not in properties:
-            names = (first,)
+        if not names and first != DEFAULT_LAKE:
+            names = (first,) if wanted is None else self._only(own or first, wanted)
+        if not lakes_of(properties):  # an empty list is none
+            properties = {key: value for key, value in properties.items() if key != keys.TABLE_DATALAKE_LAKES.key}
         clean = not options.config.get(keys.TABLE_DATALAKE_SYSTEM_COLUMNS)
         return {
             **({keys.TABLE_DATALAKE_LAKES.key: ", ".join(names)} if names else {}),
             **({keys.TABLE_DATALAKE_SYSTEM_COLUMNS.key: "false"} if clean else {}),
             **properties,
         }
+
+    def _only(self, preferred: str, format_name: str) -> tuple[str, ...]:
+        """The lake of a format: the preferred one, or the only one."""
+        fitting = [name for name, lake in self._board.options.configured.items() if lake.format == format_name]
+        return (preferred,) if preferred in fitting else tuple(fitting) if len(fitting) == 1 else ()
+
+    def _check_format(self, path: TablePath, properties: Mapping[str, str]) -> None:
+        """A table of a format that says no lake would have none, without a word. Raises `InvalidTable`."""
+        known, key = self._board.options.configured, keys.TABLE_DATALAKE_FORMAT.key
+        if key in properties and not lakes_of(properties) and known and DEFAULT_LAKE not in known:
+            lakes = ", ".join(f"{name} ({lake.format})" for name, lake in known.items())
+            reason = f"name its lake in {keys.TABLE_DATALAKE_LAKES.key}; this server has {lakes}"
+            raise InvalidTable(table=str(path), field=key, value=properties[key], reason=reason)
 
     def read(self, path: TablePath, properties: Mapping[str, str]) -> Sides:
         """Raises `InvalidTable` for a lake that is not configured, or has another format than the table wants."""

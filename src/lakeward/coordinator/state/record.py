@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -144,6 +145,12 @@ class LakeSide:
         """For commands that people type."""
         path = str(self.table.info.path)
         return path if len(self.table.sides) <= 1 else f"{path} --lake {self.name}"
+
+    def advised(self, words: str) -> str:
+        """What was said of the lake table, with its commands about this side: who raised it knows one lake alone."""
+        names = "|".join(re.escape(str(path)) for path in (self.lake_table.path, self.info.path))
+        commands = rf"(lakeward table (?:resync|restore-lake|reconcile-schema)) (?:{names})(?=`)"
+        return re.sub(commands, rf"\1 {self.argument}", words)
 
     @property
     def tier(self) -> Work:
