@@ -79,6 +79,9 @@ def test_others_are_told_meanwhile_and_the_command_may_go(
     wait_until(Path(f"{pause}.reached").exists, what="a load under way")
     with server.client() as client, pytest.raises(TableLoading, match=r"is being adopted, .* of 200 rows are loaded"):
         client.table("theirs.orders").upsert([{"id": 1, "v": "x"}])
+    catalog = RestCatalog("theirs", uri=f"{server.url}/iceberg")
+    assert catalog.load_table("theirs.orders").scan().to_arrow().num_rows == FILES * ROWS, "other engines go on"
+    catalog.close()
     app.run(["status", "--server", server.url])
     assert "being adopted: theirs.orders: " in capsys.readouterr().err
     wait_until(lambda: "rows loaded" in (tmp_path / "command.log").read_text(), what="progress of the command")

@@ -26,6 +26,7 @@ from lakeward.errors import (
 )
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import TableId, new_table_id
+from lakeward.model.naming import of_table
 from lakeward.model.newtable import check_new_columns, check_new_table, warn_of_columns
 from lakeward.model.schema import Column
 from lakeward.model.side import RETENTION_PROPERTY, Content, SideName
@@ -184,7 +185,8 @@ class Federation:
         (options,) = sides.values()
         catalog = self.sides.catalog(options)
         try:
-            foreign = catalog.describe_foreign(path, request.bucket_count, request.primary_key)
+            with of_table(str(path)):
+                foreign = catalog.describe_foreign(path, request.bucket_count, request.primary_key)
         except LakeTableGone as error:
             raise InvalidRequest(what=what, reason=f"the catalog of lake {options.lake} has no such table") from error
         descriptor = replace(foreign, properties=properties)

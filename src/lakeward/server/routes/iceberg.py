@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from fastapi import APIRouter
 
-from lakeward.errors import NotFound
+from lakeward.errors import NotFound, TableLoading
 from lakeward.model.table import TablePath
 from lakeward.protocol.auth import Token
 from lakeward.server.lakerights import check_lakes
@@ -21,7 +21,7 @@ def router(services: Services) -> APIRouter:
     from lakeward.server.iceberg.catalog import iceberg_router
 
     def note_read(path: TablePath) -> None:
-        with suppress(NotFound):  # a table of somebody else in the same catalog
+        with suppress(NotFound, TableLoading):  # a table of somebody else in the same catalog, or one that still is
             services.consumers.note_read(services.store.load_table(path).table_id)
 
     def check_lake(token: Token, namespace: tuple[str, ...]) -> None:

@@ -320,17 +320,17 @@ def spec(transform: Any, source: int = 1) -> PartitionSpec:
         (
             [field(1, "__offset", ice.LongType())],
             UNPARTITIONED_PARTITION_SPEC,
-            "column '__offset': this name is a system column's",
+            r"table db\.visits: column '__offset': this name is a system column's",
         ),
         (
             [field(1, "__prev_offset", ice.LongType())],
             UNPARTITIONED_PARTITION_SPEC,
-            "'__prev_offset': this name is a system column's",
+            r"table db\.visits: column '__prev_offset': this name is a system column's",
         ),
         (
             [field(1, "a", ice.LongType()), field(2, "A", ice.LongType())],
             UNPARTITIONED_PARTITION_SPEC,
-            "column 'A': it differs from a in case alone",
+            r"table db\.visits: column 'A': it differs from a in case alone",
         ),
         (
             [field(1, "at", ice.TimestampType())],
