@@ -13,7 +13,8 @@ from lakeward.hot.fluss.handout.standing import Standing
 from lakeward.model.ids import InstanceId, JobName, RoundId
 from lakeward.model.table import TablePath
 from lakeward.protocol.heartbeat import LeaseCheck
-from tests.fluss.steps import DATABASE, EVENTS, USERS, Append, MakeTable, events
+from tests.fluss.steps import DATABASE, EVENTS, USERS, Append, MakeTable, Upsert, events
+from tests.fluss.test_handover import LEASE_S
 from tests.fluss.world import FlussWorld, ThreadJob
 
 pytestmark = [pytest.mark.fluss, pytest.mark.soak]
@@ -54,6 +55,10 @@ def test_nobody_is_there_so_it_runs_here(lone: FlussWorld, capsys: pytest.Captur
         round_id=RoundId("r"),
     )
     assert coordinator.check_lease(ours).held
+    lone.produce(Upsert(table="held", rows=[{"id": 1, "name": "late"}]))
+    tier_cluster_now(bootstrap, None, str(held.path), LEASE_S, as_json=True)  # the lease is nobody's: it ends
+    assert told()["ran_here"] is True
+    assert len(lone.rows("held")) == 1
     with pytest.raises(InvalidTable, match=r"table\.datalake\.enabled"):
         coordinator.watch(lone.table("hot_only")).make_due("")
     assert coordinator.take(TablePath(DATABASE, "asked")) is None  # its time has not come; others are given back
