@@ -6,6 +6,7 @@ that are late.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from lakeward.lake.delta.plugin import DeltaLakeStorage
 from lakeward.model.table import TablePath
 from lakeward.protocol import routes
+from lakeward.spi.snapshotkeys import REWRITE_KEY
 from lakeward.testing.chaos.journal import RunJournal
 from lakeward.testing.chaos.record import Change, Record
 from lakeward.testing.chaos.spells import Spell, Spells
@@ -36,7 +38,14 @@ def hand_out(journal: RunJournal, epoch: int, instance: str = "a", coordinator: 
 
 
 def commit(
-    journal: RunJournal, epoch: int, offset: int, *, number: int, round_id: str | None = None, status: int | None = 200
+    journal: RunJournal,
+    epoch: int,
+    offset: int,
+    *,
+    number: int,
+    round_id: str | None = None,
+    status: int | None = 200,
+    more: Mapping[str, str] | None = None,
 ) -> None:
     summary = {
         "lakeward.table-id": TABLE,
@@ -44,6 +53,7 @@ def commit(
         "lakeward.epoch": str(epoch),
         "lakeward.job": "job",
         "fluss-offsets": json.dumps({"offsets": {"": [[0, offset]]}}),
+        **(more or {}),
     }
     snapshot: dict[str, Any] = {"snapshot-id": number, "sequence-number": number, "summary": summary}
     body = json.dumps({"updates": [{"action": "add-snapshot", "snapshot": snapshot}]}).encode()
@@ -61,6 +71,15 @@ def test_a_commit_behind_a_newer_hand_out_has_no_lease() -> None:
     assert [c.round_id for c in journal.stale()] == ["r2"]
     assert journal.wrong_commits() == []
     assert journal.wrong_epochs() == []
+
+
+def test_compactions_are_told_from_rounds() -> None:
+    journal = RunJournal()
+    hand_out(journal, 1)
+    commit(journal, 1, 10, number=1)
+    commit(journal, 1, 10, number=2, round_id="r1", more={REWRITE_KEY: "c1"})
+    assert [(c.round_id, c.is_rewrite) for c in journal.commits] == [("r1", False), ("c1", True)]
+    assert journal.wrong_commits() == []
 
 
 def test_offsets_that_go_back_and_rounds_that_land_twice_are_seen() -> None:

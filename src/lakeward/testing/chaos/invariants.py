@@ -279,6 +279,7 @@ def _figures(
     keys: dict[int, Record],
     certificates: dict[str, Certificate],
 ) -> dict[str, float]:
+    landed = {(c.round_id, c.is_rewrite) for c in evidence.journal.commits if c.accepted}
     return {
         "acknowledged": _acked(log, keys),
         "in-doubt": sum(len(r.doubted) for r in (*log.values(), *keys.values())),
@@ -286,7 +287,8 @@ def _figures(
         "rows-compared": sum(b.compared for c in certificates.values() for b in c.buckets),
         "reads": len(reads),
         "reads-refused": sum(1 for r in reads if r["error"]),
-        "rounds": len({c.round_id for c in evidence.journal.commits if c.accepted}),
+        "rounds": sum(not is_rewrite for _, is_rewrite in landed),
+        "compactions": sum(is_rewrite for _, is_rewrite in landed),
         "commits-without-lease": len(evidence.journal.stale()),
         "catch-up-s": evidence.recovery_s,
     }

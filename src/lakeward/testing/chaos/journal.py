@@ -48,6 +48,7 @@ class LakeCommit:
     offsets: Mapping[str, int]
     accepted: bool | None
     newest: int
+    is_rewrite: bool = False
 
     @property
     def has_lost_its_lease(self) -> bool:
@@ -125,6 +126,7 @@ class RunJournal:
                 offsets=_offsets(summary[OFFSETS_KEY]),
                 accepted=accepted,
                 newest=newest,
+                is_rewrite=rewrite is not None,
             )
         )
 
