@@ -112,6 +112,8 @@ class DeltaLakeCommitter(LakeCommitter):
         ground = self._fresh(base, round_id)
         live = {f.location(self._log.root): f for f in ground.state.files.values()}
         whole = [r for r in results if all(f.path in live for f in r.group.files)]
+        if self._foreign(ground, True, None):
+            whole = []  # the next round looks for them since our newest commit
         left_out = tuple(r.group.index for r in results if r not in whole)
         if not whole or base.token is None:
             return PreparedRewrite(committable=None, left_out=left_out)

@@ -131,6 +131,8 @@ class IcebergLakeCommitter(LakeCommitter):
         with lake_errors(str(self._table.path), "prepare a rewrite of"):
             plan = plan_replacement(ground, self._table.descriptor.partition_keys, results)
             left_out = tuple(plan.left_out)
+            if self._foreign_rows(ground, True, None):  # the next round looks for them since our newest commit
+                return PreparedRewrite(committable=None, left_out=tuple(r.group.index for r in results))
             if base.token is None or not plan.groups:
                 return PreparedRewrite(committable=None, left_out=left_out)
             fault_point("lake.before-deletes", round_id=round_id)

@@ -121,6 +121,8 @@ class LanceLakeCommitter(LakeCommitter):
             if f.path not in live and self._was_emptied(ground, f.path, read[r.group.index].version)
         }
         whole = [r for r in results if all(f.path in live or f.path in emptied for f in r.group.files)]
+        if self._foreign(ground, rows, True, None):
+            whole = []  # the next round looks for them since our newest commit
         left_out = tuple(r.group.index for r in results if r not in whole)
         if not whole or base.token is None:
             return PreparedRewrite(committable=None, left_out=left_out)

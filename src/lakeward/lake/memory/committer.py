@@ -125,6 +125,8 @@ class MemoryLakeCommitter(LakeCommitter):
                 on_base = Precondition.on(self._info.table_id, base)
                 raise self._conflict(round_id, "main moved since the base was read", on_base)
             whole = [r for r in results if all(head.data.get(f.path) == f.sequence for f in r.group.files)]
+            if self._foreign_rows(table, head, True, None):
+                whole = []  # the next round looks for them since our newest commit
             left_out = tuple(r.group.index for r in results if r not in whole)
             if not whole or base.token is None:
                 return PreparedRewrite(committable=None, left_out=left_out)

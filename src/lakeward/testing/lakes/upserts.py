@@ -17,6 +17,7 @@ from lakeward.model.bucket import Bucket
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.split import SnapshotSplit
 from lakeward.spi.lake import LakeStorage, Renewal
+from lakeward.testing.lakes.rewriting import LakeRewrite
 from lakeward.testing.lakes.rounds import LakeRound, lake_rows
 from lakeward.testing.lakes.suite import B0, B1, LakeSuite, needs, row
 from lakeward.testing.scripted_log import ScriptedLog
@@ -126,6 +127,25 @@ class UpsertContract(LakeSuite):
         else:
             LakeRound.plan(lake, log).run()
             assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+    @needs("upserts", "rewrites")
+    @pytest.mark.parametrize("buckets", [None, (B1,)], ids=["that takes them along", "of other files"])
+    def test_a_rewrite_does_not_hide_rows_that_others_inserted(
+        self, lake: LakeStorage, buckets: tuple[Bucket, ...] | None
+    ) -> None:
+        log = self.make_log(lake, **PK)
+        for name in ("a", "b"):
+            log.upsert(B0, row(1, name), row(2))
+            log.upsert(B1, row(11, name), row(12))
+            LakeRound.plan(lake, log).run()
+        self.foreign_insert(lake, log.table, [{**row(1, "theirs"), "__offset": 10**12}])
+        rewrite = LakeRewrite(lake=lake, table=log.table, buckets=buckets).write()
+        if (prepared := rewrite.prepare()).committable is not None:
+            rewrite.commit(prepared)
+        log.upsert(B0, row(2, "new"))
+        with pytest.raises(ForeignRowsFound) as stopped:
+            LakeRound.plan(lake, log).run()
+        assert stopped.value.rows == 1
 
     @needs("upserts")
     @pytest.mark.parametrize("policy", ["stop", "remove"])
