@@ -17,6 +17,10 @@ from lakeward.model.table import TablePath
 from lakeward.protocol.committed import Committed
 
 MOST_SLOTS = 100_000
+WAITING_PER_SLOT = 4
+"""A lake that goes down is found out by each of its tables; with one for each slot, four tables on two slots held up
+tables of other lakes for 16 s."""
+
 MOST_WORDS = 1_000
 """Characters of what a job says for people."""
 
@@ -39,8 +43,8 @@ class Progress:
 
 def busy_slots(works: Sequence[Progress], slots: int) -> int:
     """How many of a job's slots these take. What waits for a lake takes none, or a lake that is down for hours would
-    hold up tables of every other one; as many as there are slots wait so, since they go on together once it answers."""
-    return len(works) - min(slots, sum(bool(w.trouble) for w in works))
+    hold up tables of every other one; not more than a few for each slot, since they go on together once it answers."""
+    return len(works) - min(WAITING_PER_SLOT * slots, sum(bool(w.trouble) for w in works))
 
 
 @dataclass(frozen=True, kw_only=True)

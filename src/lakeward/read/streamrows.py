@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -111,8 +112,10 @@ class StreamRows:
 
     def check_since(self, starts: Mapping[Bucket, int], at_ms: int) -> None:
         """Of offsets that were found by a moment: raises `HistoryGone` where changes from between that moment and the
-        first one that is kept may be gone."""
+        first one that is kept may be gone; of several buckets for the one whose first is the latest, as from that
+        moment on all of them are kept."""
         known, bounds, lost = self.lake_offsets(), self.bounds(), self.lost()
+        gone: list[tuple[float, Bucket, int]] = []
         for bucket, start in starts.items():
             log = bounds.get(bucket)
             begins = {_begin(r, log) for r in lost.get(bucket, ())} | (
@@ -121,7 +124,10 @@ class StreamRows:
             first = self._first_at(bucket, start) if start > 0 and start in begins else None
             came = first is not None and first.timestamp() * 1000 > at_ms
             if came or (start > 0 and start in begins and first is None and log is not None and log.end_at_ms > at_ms):
-                raise self._gone(bucket, datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(), start)
+                gone.append((math.inf if first is None else first.timestamp(), bucket, start))
+        if gone:
+            _, bucket, start = max(gone)
+            raise self._gone(bucket, datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(), start)
 
     def _gone(self, bucket: Bucket, since: str, earliest: int) -> HistoryGone:
         first = self._first_at(bucket, earliest)

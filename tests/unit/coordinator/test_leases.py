@@ -10,7 +10,7 @@ from lakeward.coordinator.schedule.backoff import backoff_ms
 from lakeward.model.ids import InstanceId, JobName, RoundId
 from lakeward.model.state import TableState
 from lakeward.model.table import TablePath
-from lakeward.protocol.heartbeat import HandedOut, LeaseCheck, Progress, TableInWork, Verdict
+from lakeward.protocol.heartbeat import WAITING_PER_SLOT, HandedOut, LeaseCheck, Progress, TableInWork, Verdict
 from lakeward.testing.world import PATH, CoordinatorWorld, ScriptedJob
 
 S = TableState
@@ -50,17 +50,17 @@ def test_a_silent_job_loses_its_table_after_the_lease_without_a_failure(world: C
 
 
 def test_a_round_that_waits_for_a_lake_leaves_its_slot_to_others(world: CoordinatorWorld) -> None:
-    for name in ("a", "b", "c"):
-        world.create(name)
-        world.hot.append(TablePath("db", name), 3)
+    for number in range(WAITING_PER_SLOT + 2):
+        world.create(f"t{number}")
+        world.hot.append(TablePath("db", f"t{number}"), 3)
     world.clock.advance(200)
-    job = world.job(slots=1)
-    (first,) = job.take()
-    stuck = TableInWork(table_id=first.table_id, epoch=first.epoch, progress=Progress(trouble="no answer"))
-    assert job.beat(tiering=(replace(stuck, progress=Progress()),), room=1).tables == ()
-    (second,) = job.beat(tiering=(stuck,), room=1).tables
-    also = replace(stuck, table_id=second.table_id, epoch=second.epoch)
-    assert job.beat(tiering=(stuck, also), room=1).tables == (), "as many as there are slots wait beside them"
+    job, stuck = world.job(slots=1), list[TableInWork]()
+    for _ in range(WAITING_PER_SLOT + 1):
+        (table,) = job.beat(tiering=tuple(stuck), room=1).tables
+        works = TableInWork(table_id=table.table_id, epoch=table.epoch)
+        assert job.beat(tiering=(*stuck, works), room=1).tables == (), "it has the slot"
+        stuck.append(replace(works, progress=Progress(trouble="no answer")))
+    assert job.beat(tiering=tuple(stuck), room=1).tables == (), "not more than that wait beside the slots"
 
 
 def test_leases_do_not_notice_the_wall_clock(world: CoordinatorWorld) -> None:

@@ -89,6 +89,25 @@ def test_without_a_changelog_what_is_gone_from_the_log_is_said(world: InProcessL
     assert seen(world, OffsetMap({B0: start})) == expected[start:]
 
 
+def test_the_earliest_moment_that_is_said_is_one_for_all_buckets(world: InProcessLakeward, clock: ManualClock) -> None:
+    table = world.create(PATH, "id bigint not null, v string", primary_key="id", buckets=2)
+    keys: dict[Bucket, int] = {}
+    for key in range(10):
+        ends = {b: v.end for b, v in world.store.bounds(table).items()}
+        world.upsert(PATH, [{"id": key, "v": ""}])
+        keys |= {b: key for b, v in world.store.bounds(table).items() if v.end > ends[b]}
+    for bucket in sorted(keys):  # the log of the second begins later
+        for i in range(ROWS):
+            clock.advance(1)
+            world.upsert(PATH, [{"id": keys[bucket], "v": f"{i:050}"}])
+    world.tier(PATH)
+    cut_log(world, clock, PATH)
+    assert all(bounds.start > 100 for bounds in world.store.bounds(table).values())
+    with pytest.raises(HistoryGone) as gone:
+        world.changes(PATH, "30 d")
+    assert world.changes(PATH, datetime.fromisoformat(gone.value.moment)).to_table().num_rows > 0
+
+
 def test_a_changelog_that_was_off_for_too_long_says_its_gap(world: InProcessLakeward, clock: ManualClock) -> None:
     expected = fill(world, clock, **ON)
     world.tier(PATH, CHANGES)
