@@ -190,12 +190,8 @@ class IcebergLakeCommitter(LakeCommitter):
         table = ground.table
         index = FileIndex(table.metadata, self._table.descriptor.partition_keys)
         loader = OffsetLoader(table.io, index.offset_id)
-        older = (
-            loader.candidate(f)
-            for f in index.files(table.io, load_manifests(table.io, ground.head))
-            if f.bucket is None or (f.bucket in wanted and f.may_hold(*_span(wanted[f.bucket])))
-        )
-        return resolve(wanted, [*files, *older])
+        older = index.files_holding(table.io, load_manifests(table.io, ground.head), wanted)
+        return resolve(wanted, [*files, *map(loader.candidate, older)])
 
     def _by_key(self, ground: CommitGround, results: Sequence[WriteResult]) -> tuple[list[NewFile], list[Hit]]:
         """Rows that go by key: as equality deletes, or as the positions at which they lie. The files of keys have done
@@ -275,7 +271,3 @@ class IcebergLakeCommitter(LakeCommitter):
 
     def _conflict(self, round_id: str, reason: str, *, lost: bool) -> CommitConflict:
         return CommitConflict(table=str(self._table.path), round_id=round_id, reason=reason, lost=lost)
-
-
-def _span(offsets: OffsetSet) -> tuple[int, int]:
-    return int(offsets.values[0]), int(offsets.values[-1])

@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
+import numpy as np
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.partitioning import PartitionSpec
@@ -19,6 +22,7 @@ from lakeward.lake.iceberg.meta.manifests import load_entries, manifest_key
 from lakeward.lake.iceberg.meta.partition import bucket_of
 from lakeward.lake.iceberg.scan.kept import Kept
 from lakeward.model.bucket import Bucket
+from lakeward.model.offsetset import Offsets, OffsetSet
 from lakeward.model.schema import OFFSET
 
 _KEPT_FILES = 200_000
@@ -38,8 +42,45 @@ class IndexedFile:
     def file(self) -> DataFile:
         return self.entry.data_file
 
-    def may_hold(self, first: int, last: int) -> bool:
-        return self.first is None or self.last is None or (self.first <= last and first <= self.last)
+
+@dataclass(frozen=True)
+class _BucketFiles:
+    """Files of one bucket in one manifest, with their bounds as arrays: a commit looks at a few of thousands."""
+
+    files: tuple[IndexedFile, ...]
+    firsts: Offsets
+    lasts: Offsets
+
+    @classmethod
+    def of(cls, files: Iterable[IndexedFile]) -> _BucketFiles:
+        files, limits = tuple(files), np.iinfo(np.int64)
+        bounds = [(limits.min, limits.max) if f.first is None or f.last is None else (f.first, f.last) for f in files]
+        firsts, lasts = np.array(bounds, np.int64).reshape(-1, 2).T
+        return cls(files, firsts, lasts)
+
+    def holding(self, offsets: OffsetSet) -> Iterator[IndexedFile]:
+        low, high = np.searchsorted(offsets.values, self.firsts), np.searchsorted(offsets.values, self.lasts, "right")
+        return (self.files[at] for at in np.flatnonzero(low < high).tolist())
+
+
+@dataclass(frozen=True)
+class ManifestFiles:
+    files: tuple[IndexedFile, ...]
+
+    def holding(self, wanted: Mapping[Bucket, OffsetSet]) -> Iterator[IndexedFile]:
+        """Those whose bounds let them hold a wanted offset of their bucket, and all that do not say their bucket."""
+        for bucket, held in self._by_bucket.items():
+            if bucket is None:
+                yield from held.files
+            elif bucket in wanted:
+                yield from held.holding(wanted[bucket])
+
+    @cached_property
+    def _by_bucket(self) -> dict[Bucket | None, _BucketFiles]:
+        found: dict[Bucket | None, list[IndexedFile]] = defaultdict(list)
+        for file in self.files:
+            found[file.bucket].append(file)
+        return {bucket: _BucketFiles.of(files) for bucket, files in found.items()}
 
 
 class FileIndex:
@@ -55,11 +96,20 @@ class FileIndex:
     def files(self, io: FileIO, manifests: Iterable[ManifestFile]) -> Iterator[IndexedFile]:
         for manifest in manifests:
             if manifest.content == ManifestContent.DATA:
-                yield from self.of_manifest(io, manifest)
+                yield from self._of_manifest(io, manifest).files
 
-    def of_manifest(self, io: FileIO, manifest: ManifestFile) -> tuple[IndexedFile, ...]:
-        def index() -> tuple[IndexedFile, ...]:
-            return tuple(self._indexed(e, manifest.partition_spec_id) for e in load_entries(io, manifest))
+    def files_holding(
+        self, io: FileIO, manifests: Iterable[ManifestFile], wanted: Mapping[Bucket, OffsetSet]
+    ) -> Iterator[IndexedFile]:
+        """As `holding` of each manifest."""
+        for manifest in manifests:
+            if manifest.content == ManifestContent.DATA:
+                yield from self._of_manifest(io, manifest).holding(wanted)
+
+    def _of_manifest(self, io: FileIO, manifest: ManifestFile) -> ManifestFiles:
+        def index() -> ManifestFiles:
+            entries = load_entries(io, manifest)
+            return ManifestFiles(tuple(self._indexed(e, manifest.partition_spec_id) for e in entries))
 
         key = manifest_key(manifest)  # what it tells of buckets is more once the table was adopted
         return _INDEX.load(key if self._only_bucket is None else f"{key}!{self._only_bucket}", index)
@@ -79,4 +129,4 @@ def _bound(bounds: dict[int, bytes] | None, field_id: int) -> int | None:
     return None if raw is None or len(raw) != 8 else int(struct.unpack("<q", raw)[0])
 
 
-_INDEX: Kept[tuple[IndexedFile, ...]] = Kept(_KEPT_FILES, len)
+_INDEX: Kept[ManifestFiles] = Kept(_KEPT_FILES, lambda kept: len(kept.files))
