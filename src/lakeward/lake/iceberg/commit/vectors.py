@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestEntry, ManifestFile
 
 from lakeward.lake.iceberg.commit.change import NewFile
 from lakeward.lake.iceberg.commit.deletes import write_deletes
@@ -20,9 +21,10 @@ from lakeward.lake.iceberg.commit.ground import CommitGround
 from lakeward.lake.iceberg.commit.resolve import Hit
 from lakeward.lake.iceberg.datafile.location import canonical, data_folder, is_ours
 from lakeward.lake.iceberg.datafile.puffin import Blob, encode_puffin
-from lakeward.lake.iceberg.meta.manifests import LAYOUT, FileKey, file_key, load_entries, load_manifests
+from lakeward.lake.iceberg.meta.manifests import LAYOUT, FileKey, file_key, load_entries, load_manifests, manifest_key
 from lakeward.lake.iceberg.meta.version import table_version
 from lakeward.lake.iceberg.scan.deletefilter import DeleteFilter
+from lakeward.lake.iceberg.scan.kept import Kept
 from lakeward.lake.iceberg.scan.snapshotfiles import DeleteEntry, LiveDeletes
 from lakeward.model.offsetset import Offsets, OffsetSet
 
@@ -43,22 +45,44 @@ def delete_rows(ground: CommitGround, prefix: str, hits: Sequence[Hit]) -> NewDe
     metadata = ground.table.metadata
     folder = data_folder(metadata.location, metadata.properties)
     if table_version(metadata) == 2:
-        return _DeleteWriter(ground, may_repeat(ground)).write_positions(folder, prefix, hits)
+        load = load_entries if _others_deleted(ground) else _load_foreign
+        return _DeleteWriter(ground, load).write_positions(folder, prefix, hits)
     return _DeleteWriter(ground).write_vectors(f"{folder}/{prefix}v-{uuid.uuid4().hex[:12]}.puffin", hits)
 
 
 def may_repeat(ground: CommitGround) -> Callable[[DataFile], bool]:
     """Rows of ours are replaced once: only what others deleted can be gone already. Of a table that nobody else writes
     to, the deletes that lie there need not be looked at, however many they are."""
-    others_deleted = ground.reconciled.foreign_removed() != 0
-    return lambda file: others_deleted or file.file_format == FileFormat.PUFFIN or not is_ours(file.file_path)
+    others_deleted = _others_deleted(ground)
+    return lambda file: others_deleted or _is_foreign(file)
+
+
+def _others_deleted(ground: CommitGround) -> bool:
+    return ground.reconciled.foreign_removed() != 0
+
+
+def _is_foreign(file: DataFile) -> bool:
+    return file.file_format == FileFormat.PUFFIN or not is_ours(file.file_path)
+
+
+_FOREIGN: Kept[tuple[ManifestEntry, ...]] = Kept(200_000, lambda entries: 1 + len(entries))
+"""Of a manifest's delete files those that others made: mostly none of thousands, asked for by every commit."""
+
+
+def _load_foreign(io: FileIO, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
+    found = lambda: tuple(e for e in load_entries(io, manifest) if _is_foreign(e.data_file))  # noqa: E731
+    return _FOREIGN.load(manifest_key(manifest), found)
 
 
 class _DeleteWriter:
-    def __init__(self, ground: CommitGround, wanted: Callable[[DataFile], bool] = lambda _file: True) -> None:
+    def __init__(
+        self,
+        ground: CommitGround,
+        load: Callable[[FileIO, ManifestFile], Sequence[ManifestEntry]] = load_entries,
+    ) -> None:
         self._io = ground.table.io
         self._manifests = load_manifests(self._io, ground.head)
-        self._live = LiveDeletes.load(ground.table.metadata, self._io, self._manifests, wanted)
+        self._live = LiveDeletes.load(ground.table.metadata, self._io, self._manifests, load)
         self._filter = DeleteFilter(self._io, ground.table.metadata.schema())
         self._may_repeat = may_repeat(ground)
 

@@ -169,15 +169,14 @@ class LiveDeletes:
         metadata: TableMetadata,
         io: FileIO,
         manifests: Sequence[ManifestFile],
-        wanted: Callable[[DataFile], bool] = lambda _file: True,
+        load: Callable[[FileIO, ManifestFile], Sequence[ManifestEntry]] = load_entries,
     ) -> LiveDeletes:
-        """Delete files that these manifests hold, as far as they are wanted."""
+        """Delete files that these manifests hold, as far as `load` gives them."""
         entries = [
             DeleteEntry(e.data_file, m.partition_spec_id, e.sequence_number or 0)
             for m in manifests
             if m.content == ManifestContent.DELETES
-            for e in load_entries(io, m)
-            if wanted(e.data_file)
+            for e in load(io, m)
         ]
         return cls(entries, unpartitioned={i for i, s in metadata.specs().items() if s.is_unpartitioned()})
 
