@@ -99,9 +99,10 @@ def _explain(plugin: HotPlugin, path: TablePath, as_json: bool, label: str, side
     if side is not None:
         plugin.coordinator().committed(path, side)  # raises where the table has no such side
     table = side_table(plugin.store().load_table(path), side)
+    name, lake_options = plugin.lake_options(table, side)  # of a Fluss table that never was in a lake, this says so
     if table.descriptor.properties.get(options.TABLE_DATALAKE_ENABLED.key) == "false":
         raise TableBusy(table=label, reason="the lake is switched off for it; set table.datalake.enabled to true")
-    lake = load_lake(*plugin.lake_options(table, side))
+    lake = load_lake(name, lake_options)
     plan = load_compaction(table, lake, TieringOptions.from_config(resolve()), SystemClock()).plan
     if as_json:
         print_json({"table": str(path), "files": plan.files, "groups": describe_compaction(plan)})
