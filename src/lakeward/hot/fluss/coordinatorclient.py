@@ -19,7 +19,7 @@ from lakeward.errors import LakewardError
 from lakeward.hot.fluss.failures import Code, fluss_code_of, to_error
 from lakeward.hot.fluss.handout.handouts import HandOuts
 from lakeward.hot.fluss.handout.heldnote import HeldNote
-from lakeward.hot.fluss.handout.standing import Watch
+from lakeward.hot.fluss.handout.standing import StandingWatch
 from lakeward.hot.fluss.knowntables import KnownTables
 from lakeward.hot.fluss.lakeends import bucket_ends, gone_ends, named_offsets
 from lakeward.hot.fluss.lakehistory import Registered, find_newest, read_ledger
@@ -104,7 +104,7 @@ class FlussCoordinatorClient(CoordinatorClient):
     def check_lease(self, check: LeaseCheck) -> LeaseVerdict:
         return self._hand_outs.check_lease(check)
 
-    def watch(self, table: TableInfo) -> Watch:
+    def watch(self, table: TableInfo) -> StandingWatch:
         """For who wants the table in the lake before its time."""
         return self._hand_outs.watch(table)
 

@@ -15,7 +15,7 @@ from lakeward.hot.fluss.handout.compactions import Compactions, Held
 from lakeward.hot.fluss.handout.epochs import join_epoch
 from lakeward.hot.fluss.handout.heldnote import HeldNote
 from lakeward.hot.fluss.handout.slack import Slack
-from lakeward.hot.fluss.handout.standing import Watch
+from lakeward.hot.fluss.handout.standing import StandingWatch
 from lakeward.hot.fluss.knowntables import KnownTables
 from lakeward.hot.fluss.readplan import LakeOf
 from lakeward.hot.fluss.store import FlussStore
@@ -137,9 +137,9 @@ class HandOuts:
         except LakewardError as error:
             log.info("%d tables could not be given back, Fluss takes them after its lease: %s", len(refused), error)
 
-    def watch(self, table: TableInfo) -> Watch:
+    def watch(self, table: TableInfo) -> StandingWatch:
         """For who wants the table in the lake before its time."""
-        return Watch(self._beat, table, self._clock)
+        return StandingWatch(self._beat, table, self._clock)
 
     def take(self, path: TablePath) -> HandedOut | None:
         """This one table, if it is due. Others that come before it are given back."""

@@ -42,7 +42,7 @@ class Standing(StrEnum):
     IN_WORK = "a job works on it, or died at it: Fluss hands out a dead job's table again after two minutes"
 
 
-class Watch:
+class StandingWatch:
     """Asks again and again until a table's rows are in the lake. Asked all the time about a table in work, the question
     would keep a dead job's lease alive: it waits until the table's epoch or its lake moves on, else for longer and
     longer, in the end for longer than Fluss's lease."""

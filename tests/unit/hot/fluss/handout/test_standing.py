@@ -9,7 +9,7 @@ import pytest
 
 from lakeward.errors import FlussError, InvalidTable
 from lakeward.hot.fluss.failures import Code
-from lakeward.hot.fluss.handout.standing import Standing, Watch, make_due
+from lakeward.hot.fluss.handout.standing import Standing, StandingWatch, make_due
 from lakeward.hot.fluss.wire.protobuf import Message
 from lakeward.model.ids import TableId
 from lakeward.model.schema import Column, Schema
@@ -74,7 +74,7 @@ def test_one_that_a_job_takes_between_two_questions_is_left_to_it() -> None:
 def test_a_dead_job_keeps_its_lease_no_longer_because_somebody_waits() -> None:
     """Each renewal is one more lease: they end, for longer than a lease takes. What moves on is asked about at once."""
     fluss, clock = Schedule("Tiering"), ManualClock()
-    watch, renewed = Watch(fluss.beat, TABLE, clock), list[float]()
+    watch, renewed = StandingWatch(fluss.beat, TABLE, clock), list[float]()
     for second in range(160):
         before = fluss.renewed
         assert watch.make_due("snapshot 1") is Standing.IN_WORK
