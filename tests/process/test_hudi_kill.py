@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import CommitConflict, LakeUnavailable
-from lakeward.lake.hudi.commit.tablelock import hudi_lock, locked
+from lakeward.lake.hudi.meta.tablelock import hudi_lock, locked
 from lakeward.lake.hudi.plugin import HudiLakeStorage, open_lake
 from lakeward.model.ids import TableId, new_table_id
 from lakeward.testing.faults import Faults

@@ -17,17 +17,17 @@ from lakeward.errors import (
     ReplacedRowMissing,
 )
 from lakeward.lake.conflict import describe_conflict
+from lakeward.lake.delta.commit.expiry import plan_expiry
 from lakeward.lake.delta.commit.foreignrows import Key, find_foreign_rows
 from lakeward.lake.delta.commit.reconcile import DeltaGround, choose_witness, describe, load_base
 from lakeward.lake.delta.meta.actions import EXPIRED_KEY, VERSION_KEY, Action, AddFile, LogEntry, commit_info, say
 from lakeward.lake.delta.meta.columns import parse_schema_string, table_schema
-from lakeward.lake.delta.meta.expiry import plan_expiry
 from lakeward.lake.delta.meta.failures import lake_errors
 from lakeward.lake.delta.meta.features import features_due
 from lakeward.lake.delta.meta.log import DeltaLog
+from lakeward.lake.delta.meta.vector import write_vectors
 from lakeward.lake.delta.rewrite import DeltaRewrittenGroup
 from lakeward.lake.delta.scan.rows import DeltaFileRows
-from lakeward.lake.delta.scan.vector import write_vectors
 from lakeward.lake.delta.writer import DeltaWriteHandle, DeltaWriteResult, round_folder
 from lakeward.model.bucket import Bucket
 from lakeward.model.faults import fault_point

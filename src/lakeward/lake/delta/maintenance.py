@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from lakeward.errors import CommitConflict
+from lakeward.lake.delta.commit.expiry import plan_expiry
 from lakeward.lake.delta.commit.reconcile import DeltaGround
 from lakeward.lake.delta.committer import DeltaLakeCommitter
 from lakeward.lake.delta.meta.actions import EXPIRED_KEY, VERSION_KEY, AddFile, commit_info, key_of, say
-from lakeward.lake.delta.meta.expiry import plan_expiry
 from lakeward.lake.delta.meta.failures import lake_errors
 from lakeward.lake.delta.meta.log import DeltaLog
-from lakeward.lake.delta.scan.vector import vector_path
+from lakeward.lake.delta.meta.vector import vector_path
 from lakeward.lake.delta.writer import is_round_folder
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.faults import fault_point

@@ -15,9 +15,9 @@ from lakeward.lake.delta.meta.actions import AddFile, DeltaTableState
 from lakeward.lake.delta.meta.columns import parse_schema_string, table_schema
 from lakeward.lake.delta.meta.described import add_of, deletes_of
 from lakeward.lake.delta.meta.log import DeltaLog, Listing
+from lakeward.lake.delta.meta.vector import vector_path
 from lakeward.lake.delta.scan.prune import prune
 from lakeward.lake.delta.scan.rows import DeltaFileRows
-from lakeward.lake.delta.scan.vector import vector_path
 from lakeward.lake.filtercolumns import filter_columns
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId

@@ -17,19 +17,19 @@ from lakeward.errors import (
     LakeUnavailable,
 )
 from lakeward.lake.conflict import describe_conflict
+from lakeward.lake.hudi.commit.expiry import plan_expiry
 from lakeward.lake.hudi.commit.foreignrows import find_foreign_rows, foreign_files
 from lakeward.lake.hudi.commit.landing import COMPACTION, NewInstant, head_name, land
 from lakeward.lake.hudi.commit.reconcile import HudiGround, describe, load_base
 from lakeward.lake.hudi.commit.restore import write_restored
 from lakeward.lake.hudi.meta.columns import encode_columns, file_schema, to_avro_schema
-from lakeward.lake.hudi.meta.expiry import plan_expiry
 from lakeward.lake.hudi.meta.failures import lake_errors
 from lakeward.lake.hudi.meta.properties import record_key_fields, spell_properties, wrong_properties
+from lakeward.lake.hudi.meta.slices import SeenFile
 from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.hudi.meta.timeline import new_instant
 from lakeward.lake.hudi.rewrite import HudiRewrittenGroup
 from lakeward.lake.hudi.scan.rows import HudiRows, base_facts
-from lakeward.lake.hudi.scan.slices import SeenFile
 from lakeward.lake.hudi.writer import TARGET_BYTES, TARGET_KEY, HudiWriteHandle, HudiWriteResult, StagedFile
 from lakeward.model.bucket import Bucket
 from lakeward.model.faults import fault_point

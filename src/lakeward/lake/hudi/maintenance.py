@@ -9,13 +9,13 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
+from lakeward.lake.hudi.commit.expiry import plan_archive, plan_expiry, protected
 from lakeward.lake.hudi.commit.landing import undo_unfinished
 from lakeward.lake.hudi.commit.reconcile import HudiGround
 from lakeward.lake.hudi.committer import HudiLakeCommitter
-from lakeward.lake.hudi.meta.expiry import plan_archive, plan_expiry, protected
 from lakeward.lake.hudi.meta.failures import lake_errors
+from lakeward.lake.hudi.meta.slices import SeenFile
 from lakeward.lake.hudi.meta.table import HudiTable
-from lakeward.lake.hudi.scan.slices import SeenFile
 from lakeward.model.expiry import ExpiringSnapshot
 from lakeward.model.faults import fault_point
 from lakeward.model.ids import RoundId, SnapshotId

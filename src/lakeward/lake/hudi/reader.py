@@ -13,10 +13,10 @@ from lakeward.lake.filtercolumns import filter_columns
 from lakeward.lake.hudi.commit.reconcile import HudiGround, describe, load_base
 from lakeward.lake.hudi.meta.columns import stored_schema, table_schema
 from lakeward.lake.hudi.meta.properties import parse_partition_path
+from lakeward.lake.hudi.meta.slices import GroupId, SeenFile, merge_order
 from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.hudi.meta.timeline import HudiInstant
 from lakeward.lake.hudi.scan.rows import HudiRows, base_facts, log_bounds
-from lakeward.lake.hudi.scan.slices import GroupId, SeenFile, merge_order
 from lakeward.model.bucket import Bucket
 from lakeward.model.ids import SnapshotId
 from lakeward.model.offsetset import OffsetSet

@@ -15,9 +15,9 @@ import pyarrow as pa
 from lakeward.lake.hudi.commit.reconcile import HudiGround
 from lakeward.lake.hudi.meta.columns import FILE_NAME, decode_columns, file_schema
 from lakeward.lake.hudi.meta.failures import lake_errors
+from lakeward.lake.hudi.meta.slices import FOLDER, HudiFile, SeenFile, base_name, merge_order, new_file_id
 from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.hudi.scan.rows import BATCH_ROWS, HudiRows, by_group
-from lakeward.lake.hudi.scan.slices import FOLDER, HudiFile, SeenFile, base_name, merge_order, new_file_id
 from lakeward.lake.hudi.writer import BaseFile, HudiWriteHandle, StagedFile
 from lakeward.lake.tablefiles import LocalFiles, sync
 from lakeward.model.faults import fault_point

@@ -30,9 +30,9 @@ from lakeward.lake.hudi.meta.columns import (
 )
 from lakeward.lake.hudi.meta.failures import lake_errors
 from lakeward.lake.hudi.meta.properties import partition_path
+from lakeward.lake.hudi.meta.slices import base_name, log_name, new_file_id
 from lakeward.lake.hudi.scan.logblock import DELETES, PARQUET_ROWS, encode_block, encode_deletes
 from lakeward.lake.hudi.scan.recordkey import meta_columns, record_keys
-from lakeward.lake.hudi.scan.slices import base_name, log_name, new_file_id
 from lakeward.lake.tablefiles import LocalFiles, sync
 from lakeward.model.bucket import partition_values
 from lakeward.model.change import ChangeType

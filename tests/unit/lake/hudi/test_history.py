@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import FaultInjected
+from lakeward.lake.hudi.commit import expiry
+from lakeward.lake.hudi.commit.expiry import KEPT_INSTANTS, plan_archive
 from lakeward.lake.hudi.commit.reconcile import HudiGround
-from lakeward.lake.hudi.meta import expiry
-from lakeward.lake.hudi.meta.expiry import KEPT_INSTANTS, plan_archive
 from lakeward.lake.hudi.meta.history import ArchivedInstant, archive, load_completions
 from lakeward.lake.hudi.plugin import open_lake
 from lakeward.lake.tablefiles import LocalFiles

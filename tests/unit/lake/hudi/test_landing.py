@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import CommitConflict, CommitUnknown, LakeUnavailable
-from lakeward.lake.hudi.commit.tablelock import hudi_lock, locked
+from lakeward.lake.hudi.meta.tablelock import hudi_lock, locked
 from lakeward.lake.hudi.plugin import HudiLakeStorage, open_lake
 from lakeward.model.ids import new_round_id
 from lakeward.testing.faults import Faults

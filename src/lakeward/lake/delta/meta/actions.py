@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import unquote
 
-from lakeward.lake.delta.scan.vector import Vector, vector_id
+from lakeward.lake.delta.meta.vector import Vector, vector_id
 from lakeward.lake.tablefiles import plain_path
 from lakeward.model.bucket import PARTITION_SEPARATOR, Bucket
 from lakeward.model.ids import SnapshotId

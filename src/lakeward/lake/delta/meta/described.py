@@ -6,7 +6,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from lakeward.lake.delta.meta.actions import AddFile
-from lakeward.lake.delta.scan.vector import Vector, vector_path
+from lakeward.lake.delta.meta.vector import Vector, vector_path
 from lakeward.model.schema import BUCKET
 from lakeward.spi.lakefile import LakeDelete, LakeFile
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files and rows of a Delta table a reader sees."""
+"""Rows of a Delta table: which files hold them, and what they are read as."""

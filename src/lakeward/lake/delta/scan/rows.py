@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from lakeward.lake.delta.meta.actions import AddFile
 from lakeward.lake.delta.meta.failures import lake_errors
-from lakeward.lake.delta.scan.vector import load_vector
+from lakeward.lake.delta.meta.vector import load_vector
 from lakeward.lake.keeprows import keep_rows
 from lakeward.lake.partitionvalue import parse_partition_value
 from lakeward.lake.tablefiles import TableFiles

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a commit of a Hudi table comes about: ground, lock, landing."""
+"""What a commit of a Hudi table stands on, how it lands, and which snapshots may go."""

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from lakeward.errors import ForeignRowsFound
 from lakeward.lake.hudi.commit.reconcile import COMPLETED_KEY, HudiGround
 from lakeward.lake.hudi.meta.columns import RECORD_KEY
+from lakeward.lake.hudi.meta.slices import GroupId, HudiFile, SeenFile, merge_order
 from lakeward.lake.hudi.meta.timeline import HudiInstant
 from lakeward.lake.hudi.scan.rows import HudiRows
-from lakeward.lake.hudi.scan.slices import GroupId, HudiFile, SeenFile, merge_order
 from lakeward.model.bucket import Bucket
 from lakeward.model.offsetset import OffsetSet
 from lakeward.model.schema import OFFSET

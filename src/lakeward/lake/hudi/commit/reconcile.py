@@ -9,9 +9,9 @@ from functools import cached_property
 
 from lakeward.errors import LakeForeign, LakeRolledBack, LakeSchemaBroken
 from lakeward.lake.hudi.meta.properties import DOWNGRADE, VERSION, VERSION_KEY
+from lakeward.lake.hudi.meta.slices import HudiFile, SeenFile, see_files
 from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.hudi.meta.timeline import HudiInstant, HudiTimeline
-from lakeward.lake.hudi.scan.slices import HudiFile, SeenFile, see_files
 from lakeward.model.ids import SnapshotId, TableId
 from lakeward.model.round import LakeBase
 from lakeward.model.schema import Column

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lakeward.lake.hudi.commit.foreignrows import Restored
 from lakeward.lake.hudi.meta.columns import COMMIT_TIME, FILE_NAME, decode_columns, file_schema
-from lakeward.lake.hudi.scan.slices import log_name
+from lakeward.lake.hudi.meta.slices import log_name
 from lakeward.lake.hudi.writer import HudiWriteHandle, LogFile, StagedFile
 from lakeward.lake.tablefiles import LocalFiles, sync
 

@@ -11,13 +11,13 @@ from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from lakeward.errors import LakeTampered
-from lakeward.lake.hudi.commit.tablelock import OWN_FOLDER, locked
 from lakeward.lake.hudi.meta.columns import decode_columns
 from lakeward.lake.hudi.meta.failures import lake_errors
 from lakeward.lake.hudi.meta.history import ArchivedInstant, archive, put_over
 from lakeward.lake.hudi.meta.properties import COLUMNS_KEY, METADATA_KEYS, format_properties, parse_properties
+from lakeward.lake.hudi.meta.slices import FOLDER, HudiFile, list_data
+from lakeward.lake.hudi.meta.tablelock import OWN_FOLDER, locked
 from lakeward.lake.hudi.meta.timeline import HISTORY, HudiInstant, HudiTimeline
-from lakeward.lake.hudi.scan.slices import FOLDER, HudiFile, list_data
 from lakeward.lake.tablefiles import LocalFiles
 from lakeward.lake.warehouse import missing_table
 from lakeward.model.ids import RoundId

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files and rows of a Hudi table a reader sees."""
+"""Rows of a Hudi table: log files, keys, what is merged over what."""

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from lakeward.errors import LakeTampered
 from lakeward.lake.hudi.meta.columns import RECORD_KEY
 from lakeward.lake.hudi.meta.failures import lake_errors
+from lakeward.lake.hudi.meta.slices import GroupId, HudiFile
 from lakeward.lake.hudi.scan.logblock import COMMAND, DELETES, PARQUET_ROWS, read_blocks
-from lakeward.lake.hudi.scan.slices import GroupId, HudiFile
 from lakeward.lake.keeprows import keep_rows
 from lakeward.lake.tablefiles import LocalFiles
 from lakeward.model.offsets import OffsetRange

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from lakeward.errors import LakeUnavailable
-from lakeward.lake.hudi.scan.slices import FOLDER
+from lakeward.lake.hudi.meta.slices import FOLDER
 from lakeward.lake.tablefiles import LocalFiles
 from lakeward.model.faults import fault_point
 
