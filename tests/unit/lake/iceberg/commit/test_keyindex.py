@@ -96,6 +96,13 @@ def names(lake: IcebergLakeStorage, log: ScriptedLog) -> list[tuple[int, str]]:
     return sorted((r["id"], r["name"]) for r in found.to_pylist())
 
 
+def test_a_file_without_rows_holds_no_key_of_any_kind() -> None:
+    none = np.empty(0, np.int64)
+    wanted = encode_keys(pa.table({"a": ["x", "y"]}))
+    assert find_among(none, wanted) is None
+    assert index_keys(none).find(wanted).tolist() == []
+
+
 @pytest.mark.parametrize("key", ["id", "name"])
 def test_rounds_by_key_leave_every_key_once(lake: IcebergLakeStorage, key: str) -> None:
     """A key that comes, goes and comes again has dead rows in older files: none of them is deleted twice."""
