@@ -42,13 +42,7 @@ _UNKEPT = {
 """Options that rounds, or readers of what they write, fail with."""
 
 MERGE_ENGINE = "merge-engine"
-_ALLOWED = {
-    MERGE_ENGINE: ("deduplicate",),
-    "file.format": ("parquet",),
-    "deletion-vectors.enabled": ("false",),
-    "row-tracking.enabled": ("false",),
-    "bucket-function.type": ("default",),
-    "changelog-producer": ("none", "input"),
+_LATER = {
     "sequence.field.sort-order": ("ascending",),
     "ignore-delete": ("false",),
     "deduplicate.ignore-delete": ("false",),
@@ -58,10 +52,18 @@ _ALLOWED = {
     "manifest.format": ("avro",),
     "write.native.enabled": ("true",),
 }
-"""Options of which rounds and compactions can keep some values alone; the default comes first."""
+"""As those of `_ALLOWED`. A table may have been made with others before they were refused: it goes on as it is."""
 
-_LATER = frozenset(list(_ALLOWED)[6:])
-"""Those that a table may have been made with before they were refused: it goes on as it is."""
+_ALLOWED = {
+    MERGE_ENGINE: ("deduplicate",),
+    "file.format": ("parquet",),
+    "deletion-vectors.enabled": ("false",),
+    "row-tracking.enabled": ("false",),
+    "bucket-function.type": ("default",),
+    "changelog-producer": ("none", "input"),
+    **_LATER,
+}
+"""Options of which rounds and compactions can keep some values alone; the default comes first."""
 
 _OTHER_ENGINES = {
     "partial-update": "a round brings whole rows, and there a null would not replace a value",
