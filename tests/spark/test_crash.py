@@ -178,8 +178,9 @@ def test_a_zombie_wakes_after_another_job_took_its_table(quick: Server, tmp_path
             wait_tiered(client, table, state=heir.text)
             zombie.send_all(signal.SIGCONT)
             wait_until(
-                lambda: "given back" in zombie.text() or "moved" in zombie.text() or "lease" in zombie.text(),
+                lambda: any(words in zombie.text() for words in ("given back", "moved", "lease", "not current")),
                 what="the zombie's end",
+                state=zombie.text,
             )
             heir.kill()
             other.append(rows(0, 10))
