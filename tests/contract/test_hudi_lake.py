@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from lakeward.lake.hudi.commit.reconcile import MARK
+from lakeward.lake.hudi.meta.table import HudiTable
 from lakeward.lake.hudi.plugin import HudiLakeStorage
 from lakeward.model.ids import SnapshotId
 from lakeward.model.table import TableInfo
@@ -46,7 +48,15 @@ class TestHudiLake(LakeContract):
     def roll_back(self, lake: LakeStorage, table: TableInfo, snapshot_id: SnapshotId) -> None:
         foreign(lake, table).restore(snapshot_id)
 
+    def break_tag(self, lake: LakeStorage, table: TableInfo) -> None:
+        hudi_table = table_of(lake, table)
+        hudi_table.files.put(f"{hudi_table.own_folder}/{MARK}", b"")
+
 
 def foreign(lake: LakeStorage, table: TableInfo) -> HudiForeignEngine:
+    return HudiForeignEngine(table_of(lake, table))
+
+
+def table_of(lake: LakeStorage, table: TableInfo) -> HudiTable:
     assert isinstance(lake, HudiLakeStorage)
-    return HudiForeignEngine(lake.table(table.path))
+    return lake.table(table.path)

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from lakeward.lake.lance.storage import LanceLakeStorage
+from lakeward.lake.lance.table import LanceTable
 from lakeward.model.ids import SnapshotId
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import LakeStorage
 from lakeward.spi.registry import load_lake
+from lakeward.spi.snapshotkeys import TAG
 from lakeward.testing.iceberg.s3 import S3Store, s3_store
 from lakeward.testing.lakes import LakeContract
 from lakeward.testing.lanceforeign import LanceForeignEngine
@@ -34,6 +36,10 @@ class LanceContract(LakeContract):
 
     def roll_back(self, lake: LakeStorage, table: TableInfo, snapshot_id: SnapshotId) -> None:
         foreign(lake, table).restore(snapshot_id)
+
+    def break_tag(self, lake: LakeStorage, table: TableInfo) -> None:
+        lance_table = table_of(lake, table)
+        lance_table.files.put(f"{lance_table.root}/_refs/tags/{TAG}.json", b"")
 
 
 class TestLanceLake(LanceContract):
@@ -58,5 +64,9 @@ class TestLanceOnS3(LanceContract):
 
 
 def foreign(lake: LakeStorage, table: TableInfo) -> LanceForeignEngine:
+    return LanceForeignEngine(table_of(lake, table))
+
+
+def table_of(lake: LakeStorage, table: TableInfo) -> LanceTable:
     assert isinstance(lake, LanceLakeStorage)
-    return LanceForeignEngine(lake.table(table.path))
+    return lake.table(table.path)

@@ -10,7 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from lakeward.lake.paimon.meta.history import table_folder
 from lakeward.lake.paimon.storage import PaimonLakeStorage
+from lakeward.lake.s3files import files_of
 from lakeward.model.ids import SnapshotId
 from lakeward.model.table import TableInfo
 from lakeward.spi.lake import LakeStorage
@@ -43,6 +45,13 @@ class PaimonContract(LakeContract):
 
     def roll_back(self, lake: LakeStorage, table: TableInfo, snapshot_id: SnapshotId) -> None:
         foreign(lake, table).roll_back(snapshot_id)
+
+    def break_tag(self, lake: LakeStorage, table: TableInfo) -> None:
+        """And the mark beside it, which is the same."""
+        assert isinstance(lake, PaimonLakeStorage)
+        lake_table = lake.connection.load(table.path)
+        for path in ("tag/tag-lakeward", "_lakeward/newest"):
+            files_of(lake_table).put(f"{table_folder(lake_table)}/{path}", b"")
 
 
 class TestPaimonLake(PaimonContract):

@@ -179,8 +179,13 @@ def _stage(path: str, data: bytes) -> str:
     folder, name = os.path.split(path)
     os.makedirs(folder, exist_ok=True)
     staged = os.path.join(folder, f".{name}.{uuid.uuid4().hex}.tmp")
-    with open(staged, "wb") as out:
-        out.write(data)
-        out.flush()
-        os.fsync(out.fileno())
+    try:
+        with open(staged, "wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+    except OSError:  # a full disk gets back what little there is
+        with suppress(OSError):
+            os.unlink(staged)
+        raise
     return staged

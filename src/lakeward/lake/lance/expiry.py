@@ -30,4 +30,4 @@ def plan_expiry(table: LanceTable, ground: LanceGround, now_ms: int, coming: int
 def kept_versions(table: LanceTable, ground: LanceGround) -> set[int]:
     """Those that stay whatever is asked."""
     own = {v.version for v in (ground.head, ground.own) if v is not None}
-    return {ground.version, *own, *table.referenced()}
+    return {ground.version, *own, *table.referenced(ground.versions)}

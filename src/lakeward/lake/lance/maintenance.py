@@ -99,7 +99,7 @@ class LanceLakeMaintenance(LakeMaintenance):
             raise gone from error
 
     def untag(self, name: str) -> None:
-        self._table.untag(name)
+        self._table.tags.delete(name)
 
     def delete_expired(self, snapshots: Sequence[ExpiringSnapshot]) -> Expired:
         """Files first, the manifests that name them last: what is cut short is found again."""

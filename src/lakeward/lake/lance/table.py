@@ -18,10 +18,12 @@ import lance
 
 from lakeward.errors import LakeError, SnapshotGone
 from lakeward.lake.lance.failures import is_missing, lake_errors
+from lakeward.lake.lance.tags import LanceTags
 from lakeward.lake.lance.versions import LanceVersion
 from lakeward.lake.tablefiles import TableFiles
 from lakeward.lake.warehouse import missing_table
 from lakeward.model.ids import SnapshotId
+from lakeward.spi.snapshotkeys import TAG
 
 DATA, DELETIONS, TRANSACTIONS = "data", "_deletions", "_transactions"
 _VERSIONS = "_versions"
@@ -150,26 +152,26 @@ class LanceTable:
 
     def tag(self, name: str, version: int) -> None:
         """Keeps a version from a clean-up by others. Raises `SnapshotGone`."""
-        tags = self.open(version).tags
         with lake_errors(self.name, "tag a version of"):
-            known = tags.list().get(name)
-            if known is None:
-                tags.create(name, version)
-            elif int(known["version"]) != version:
-                tags.update(name, version)
+            manifest = self.files.read_bytes(self.path(version))
+        if manifest is None:
+            raise self.gone(version)
+        self.tags.put(name, version, len(manifest))
 
-    def untag(self, name: str) -> None:
-        tags = self.open(self.newest()).tags
-        with lake_errors(self.name, "take a tag off"):
-            if name in tags.list():
-                tags.delete(name)
-
-    def referenced(self) -> set[int]:
-        """Versions that a tag or a branch names."""
+    def referenced(self, versions: Sequence[int]) -> set[int]:
+        """Those of `versions` that a tag or a branch names; all of them while it cannot be read what a tag names, but
+        for our own, which names our newest commit."""
+        tags = self.tags.versions()
+        if any(version is None for name, version in tags.items() if name != TAG):
+            return set(versions)
         dataset = self.open(self.newest())
-        with lake_errors(self.name, "list tags of"):
-            tagged = {int(t["version"]) for t in dataset.tags.list().values()}
-            return tagged | {int(b["parent_version"]) for b in dataset.branches.list().values()}
+        with lake_errors(self.name, "list branches of"):
+            parents = {int(b["parent_version"]) for b in dataset.branches.list().values()}
+        return parents.union(v for v in tags.values() if v is not None).intersection(versions)
+
+    @property
+    def tags(self) -> LanceTags:
+        return LanceTags(self.files, self.root, self.name)
 
     def path(self, version: int) -> str:
         return f"{self.root}/{_VERSIONS}/{manifest_name(version)}"

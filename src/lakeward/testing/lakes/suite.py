@@ -69,6 +69,9 @@ class LakeSuite:
         """Another engine moves main back to this snapshot."""
         raise NotImplementedError
 
+    def break_tag(self, lake: LakeStorage, table: TableInfo) -> None:
+        """Empties the file in which the plugin keeps its tag, as a full disk may. The default: it has no such file."""
+
     @contextmanager
     def lost_answer(self, *, took_effect: bool) -> Iterator[None]:
         """While this holds, the answer to a commit is lost. The default: committers treat a fault injected at

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lakeward.errors import CommitConflict, SnapshotGone
+from lakeward.errors import CommitConflict, LakeTampered, SnapshotGone
 from lakeward.model.ids import SnapshotId, new_round_id
 from lakeward.model.offsets import OffsetMap
 from lakeward.spi.lake import Expired, LakeStorage
@@ -180,6 +180,33 @@ class UpkeepContract(LakeSuite):
         assert kept == [ids[2], head]
         assert lake.open_reader(log.table).load_base().offsets == log.ends()
         assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+    @needs("snapshot_expiry", "tags")
+    def test_a_broken_tag_stops_nothing_and_is_repaired(self, lake: LakeStorage) -> None:
+        log, ids = self._three_rounds(lake)
+        upkeep, reader = lake.open_maintenance(log.table), lake.open_reader(log.table)
+        self.break_tag(lake, log.table)
+        assert reader.load_base().offsets == log.ends()
+        assert [s.snapshot_id for s in upkeep.expirable(LATER_MS)] == ids[:2]
+        upkeep.expire(ids[:1])
+        log.append(B0, row(4))
+        LakeRound.plan(lake, log).run()
+        self.foreign_commit(lake, log.table)
+        self.foreign_expire(lake, log.table)
+        assert reader.load_base().offsets == log.ends()
+        assert lake_rows(lake, log.table) == log.expected(log.ends())
+
+    @needs("snapshot_expiry", "tags")
+    def test_a_broken_tag_without_our_snapshots_is_not_taken_for_an_empty_lake(self, lake: LakeStorage) -> None:
+        """Rounds would write every row again."""
+        log, _ = self._three_rounds(lake)
+        self.foreign_commit(lake, log.table)
+        self.foreign_expire(lake, log.table)
+        self.break_tag(lake, log.table)
+        try:
+            assert lake.open_reader(log.table).load_base().offsets == log.ends()
+        except LakeTampered as refused:
+            assert str(log.table.path) in str(refused)  # noqa: PT017
 
     @needs("snapshot_expiry", "snapshot_names")
     def test_a_snapshot_with_a_name_stays_until_the_name_goes(self, lake: LakeStorage) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from lakeward.errors import LakeForeign, LakeRolledBack, LakeSchemaBroken
+from lakeward.errors import LakeForeign, LakeRolledBack, LakeSchemaBroken, LakeTampered
 from lakeward.lake.hudi.meta.properties import DOWNGRADE, VERSION, VERSION_KEY
 from lakeward.lake.hudi.meta.slices import HudiFile, SeenFile, see_files
 from lakeward.lake.hudi.meta.table import HudiTable
@@ -50,8 +50,19 @@ class HudiGround:
         if (version := properties.get(VERSION_KEY)) != VERSION:
             diff = f"another engine made it table version {version}, and {VERSION} is known here; {DOWNGRADE}"
             raise LakeSchemaBroken(table=table.name, diff=diff)
-        mark = table.load_own(MARK) or {}
-        return cls(table, table.load_timeline(), properties, mark)
+        mark, broken = cls._load_mark(table)
+        ground = cls(table, table.load_timeline(), properties, mark)
+        if broken is not None and not ground.newest_ours():
+            raise broken
+        return ground
+
+    @staticmethod
+    def _load_mark(table: HudiTable) -> tuple[Mapping[str, str], LakeTampered | None]:
+        """A broken one is as good as none while the timeline has a commit of ours: the next commit writes it again."""
+        try:
+            return table.load_own(MARK) or {}, None
+        except LakeTampered as error:
+            return {}, error
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:

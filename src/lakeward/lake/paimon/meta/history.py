@@ -133,8 +133,11 @@ class PaimonHistory:
     @cached_property
     def mark(self) -> PaimonSnapshot | None:
         """Our newest snapshot, as its commit left it. Our tag is the same, and keeps its files from others' expiry; but
-        a rollback takes tags along."""
-        return self._load(mark_path(self.folder))
+        a rollback takes tags along. Of a broken file the tag says the same, until the next commit writes both."""
+        for path in (mark_path(self.folder), self._tag_path):
+            if (copy := self._find_copy(path)) is not None:
+                return copy
+        return None
 
     @cached_property
     def kept(self) -> Mapping[int, PaimonSnapshot]:
@@ -184,9 +187,9 @@ class PaimonHistory:
 
     def tags(self) -> list[PaimonSnapshot]:
         """Every tag, ours and others'."""
-        folder = os.path.dirname(tag_path(self.folder, TAG))
-        names = self.files.names(folder)
-        found = (self._load(os.path.join(folder, name)) for name in names if name.startswith("tag-"))
+        folder = os.path.dirname(self._tag_path)
+        paths = [os.path.join(folder, n) for n in self.files.names(folder) if n.startswith("tag-")]
+        found = (self._find_copy(p) if p == self._tag_path else self._load(p) for p in paths)
         return [tag for tag in found if tag is not None]
 
     @property
@@ -262,6 +265,23 @@ class PaimonHistory:
         if text is None:
             raise ValueError(f"there is no file {path}" if path else "the snapshot says none")
         return text
+
+    @property
+    def _tag_path(self) -> str:
+        return tag_path(self.folder, TAG)
+
+    def _find_copy(self, path: str) -> PaimonSnapshot | None:
+        """Of our newest snapshot; None where there is none, or a broken one that the snapshots make up for. Raises
+        `LakeTampered` where no snapshot of ours is left that would."""
+        try:
+            text = self.files.read(path)
+            return None if text is None else PaimonSnapshot(dict(json.loads(text)))
+        except OSError as error:
+            raise LakeUnavailable(lake="paimon", what=f"read {path}", reason=str(error)) from error
+        except (ValueError, TypeError) as error:
+            if any(s is not None and s.is_ours for s in map(self.find, reversed(self.numbers))):
+                return None
+            raise LakeTampered(table=self.table, snapshot="none", what=path, reason=str(error)) from error
 
     def _load(self, path: str) -> PaimonSnapshot | None:
         try:
